@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["brief", "fraction_of", "rate", "seconds_of", "size", "size_of", "span"]
+__all__ = ["brief", "fraction_of", "moment_of", "rate", "seconds_of", "size", "size_of", "span"]
 
 _QUANTITY: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)", re.ASCII)
 
@@ -50,6 +51,18 @@ def seconds_of(text: str) -> float | None:
     """The seconds in ``30``, ``0.5``, ``500ms``, ``10min``, ``2h``, ``1d``. None: no time."""
     found = _number_and_factor(text, _TIMES)
     return None if found is None else float(found[0]) * found[1]
+
+
+def moment_of(text: str) -> dt.datetime | None:
+    """The moment in ``2026-01-31T12:00:00Z``, or in a date its beginning. None: no moment.
+
+    It is in UTC if the text names no zone.
+    """
+    try:
+        found = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
 
 
 def _number_and_factor(text: str, units: Mapping[str, float]) -> tuple[str, float] | None:

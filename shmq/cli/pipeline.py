@@ -52,7 +52,7 @@ def pipeline() -> None:
 @click.argument("job", metavar="JOB", type=click.Choice(list(jobs.ABOUT)))
 def init(job: str) -> None:
     """Print a configuration file for JOB that explains each key."""
-    show(jobs.load(job).template().rstrip("\n"))
+    show(jobs.template(job).rstrip("\n"))
 
 
 def _command(name: str) -> click.Command:

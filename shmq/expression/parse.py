@@ -7,7 +7,6 @@ nothing of it is run as Python. docs/cli.md describes the language.
 
 from __future__ import annotations
 
-import datetime as dt
 import difflib
 import functools
 import operator
@@ -19,7 +18,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 from shmq.api import Message
 from shmq.errors import InvalidOption, ShmqError
 from shmq.expression.fingerprint import shape_of
-from shmq.units import fraction_of, seconds_of
+from shmq.units import fraction_of, moment_of, seconds_of
 
 __all__ = [
     "LONGEST",
@@ -468,11 +467,8 @@ def _moment(token: _Token) -> float | None:
     """Seconds since 1970; without a zone it is UTC."""
     if token.kind != "text":
         return None
-    try:
-        moment = dt.datetime.fromisoformat(_unquoted(token))
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+    found = moment_of(_unquoted(token))
+    return None if found is None else found.timestamp()
 
 
 def _anything(token: _Token) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 
@@ -43,17 +44,12 @@ def _commit_to_group(given: Mapping[str, str], done: StreamOffset) -> None:
     chosen = STREAM_KIND.parse(given, STREAM)
     if chosen["group"] is None and done.group is None:
         return
-    cursor = Cursor(*STREAM_KIND.source(chosen), chosen)
-    try:
+    with contextlib.closing(Cursor(*STREAM_KIND.source(chosen), chosen)) as cursor:
         cursor.done(done)
-    finally:
-        cursor.close()
 
 
 def _acknowledge(given: Mapping[str, str], done: Offset) -> int:
     chosen = QUEUE.parse(given, STREAM)
-    leases = Leases(*QUEUE.source(chosen), {**chosen, "failOnDataLoss": False})
-    try:
+    chosen["failOnDataLoss"] = False
+    with contextlib.closing(Leases(*QUEUE.source(chosen), chosen)) as leases:
         return leases.settle(done)
-    finally:
-        leases.close()

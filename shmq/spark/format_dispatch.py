@@ -14,18 +14,14 @@ from shmq.errors import InvalidOption, Unauthorized, Unsupported
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import address, options
 from shmq.spark.shared.address import Address
-from shmq.spark.shared.kind import Kind
-from shmq.spark.shared.options import BATCH, Option
+from shmq.spark.shared.kind import KIND, NAMES, Kind
+from shmq.spark.shared.options import BATCH, Option, Use
 from shmq.spark.stream.kind import STREAM_KIND
 
 __all__ = ["check", "kind_of"]
 
-#: The options by which queues and streams are named, both kinds having them.
-_NAMES: Final = (
-    Option("subscribe", options.names, None, frozenset({BATCH})),
-    Option("subscribePattern", options.pattern, None, frozenset({BATCH})),
-    Option("topic", options.text, None, frozenset({BATCH})),
-)
+#: The options by which queues and streams are named, to be read and to be written to.
+_NAMES: Final = (*NAMES, Option("topic", options.text, None, BATCH))
 
 _HOW: Final = "say which is meant: .option('kind', 'queue') or .option('kind', 'stream')"
 
@@ -39,12 +35,12 @@ def kind_of(given: Mapping[str, str]) -> Kind[Any]:
     return STREAM_KIND if _is_stream(given) else QUEUE
 
 
-def check(given: Mapping[str, str], use: str) -> None:
+def check(given: Mapping[str, str], use: Use) -> None:
     """Raise InvalidOption for options that neither kind allows, without a connection."""
     kinds: list[Kind[Any]] = [QUEUE, STREAM_KIND]
     if _of_streams_alone(given):
         kinds.reverse()
-    word = _chosen(given, (options.KIND,))["kind"]
+    word = _chosen(given, (KIND,))["kind"]
     wrong: list[InvalidOption] = []
     for kind in kinds if word is None else [each for each in kinds if each.name == word]:
         try:
@@ -57,7 +53,7 @@ def check(given: Mapping[str, str], use: str) -> None:
 
 
 def _is_stream(given: Mapping[str, str]) -> bool:
-    word = _chosen(given, (options.KIND,))["kind"]
+    word = _chosen(given, (KIND,))["kind"]
     if word is not None:
         return bool(word == "stream")
     try:

@@ -8,10 +8,10 @@ import hashlib
 import importlib.util
 import os
 import re
+import secrets
 import shlex
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -107,24 +107,24 @@ def _of_package() -> Java | None:
 def _launcher(home: Path) -> Path:
     """A JAVA_HOME whose ``bin/java`` starts the one in ``home`` without ``--add-modules``.
 
-    It is in the user's cache, under the path of ``home``; its other files are links.
+    It is in the user's cache, under the path of ``home``, and has nothing but that program.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     name = hashlib.sha256(str(home).encode()).hexdigest()[:16]
     made = cache / "shmq" / f"java-{name}"
-    if _is_complete(made, home):
-        return made
+    program, script = made / "bin/java", _script(home)
+    with contextlib.suppress(OSError, ValueError):
+        if program.read_text() == script and os.access(program, os.X_OK):
+            return made
     made.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    aside = Path(tempfile.mkdtemp(dir=made.parent))
+    program.parent.mkdir(parents=True, exist_ok=True)
+    aside = program.with_name(f"java.{secrets.token_hex(8)}")
     try:
-        _fill(aside, home)
-        with contextlib.suppress(OSError):  # another process was faster
-            aside.rename(made)
-        if not _is_complete(made, home):
-            shutil.rmtree(made, ignore_errors=True)
-            aside.rename(made)
+        aside.write_text(script)
+        aside.chmod(0o700)
+        aside.replace(program)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        aside.unlink(missing_ok=True)
     return made
 
 
@@ -143,23 +143,3 @@ while [ "$n" -gt 0 ]; do
 done
 exec {java} "$@"
 """
-
-
-def _is_complete(made: Path, home: Path) -> bool:
-    try:
-        return (made / "bin/java").read_text() == _script(home)
-    except OSError:
-        return False
-
-
-def _fill(made: Path, home: Path) -> None:
-    for path in home.iterdir():
-        if path.name != "bin":
-            (made / path.name).symlink_to(path)
-    (made / "bin").mkdir()
-    for path in (home / "bin").iterdir():
-        if path.name != "java":
-            (made / "bin" / path.name).symlink_to(path)
-    script = made / "bin/java"
-    script.write_text(_script(home))
-    script.chmod(0o700)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
-from shmq.units import seconds_of, size_of
+from shmq.units import moment_of, seconds_of, size_of
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,20 @@ def test_a_size(text: str, bytes_: int | None) -> None:
 )  # fmt: skip
 def test_a_time(text: str, seconds: float | None) -> None:
     assert seconds_of(text) == seconds
+
+
+NOON = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-31T12:00:00Z", NOON), (" 2026-01-31 12:00 ", NOON),
+        ("2026-01-31T13:00:00+01:00", NOON), ("2026-01-31", NOON.replace(hour=0)),
+        ("yesterday", None), ("12:00", None), ("", None),
+    ],
+)  # fmt: skip
+def test_a_moment(text: str, moment: dt.datetime | None) -> None:
+    found = moment_of(text)
+    assert found == moment
+    assert found is None or found.tzinfo is not None

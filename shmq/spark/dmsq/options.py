@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from shmq.spark.shared import columns, options
-from shmq.spark.shared.options import BATCH, Option
+from shmq.spark.shared.options import BATCH, Option, Use
 
 __all__ = ["OPTIONS", "REFUSED", "SKIPPED", "STATES", "check"]
 
@@ -23,7 +23,7 @@ def mode(given: str) -> str:
     return str(options.one_of("FAILFAST", "DROPMALFORMED")(given.upper()))
 
 
-_BATCH: Final = frozenset({BATCH})
+_BATCH: Final = BATCH
 _NUMBER: Final = options.whole(0, (1 << 63) - 1)
 
 #: Every option of ``format("dmsq")``; docs/spark.md has the same table.
@@ -58,6 +58,6 @@ REFUSED: Final = MappingProxyType(
 )
 
 
-def check(given: Mapping[str, str], use: str) -> None:
+def check(given: Mapping[str, str], use: Use) -> None:
     """Raise InvalidOption for options that the format does not have."""
     options.parse(OPTIONS, given, use, form="dmsq", refused=REFUSED)

@@ -14,10 +14,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from msgspec import structs
+from msgspec import Meta
 
 from shmq.errors import InvalidOption
-from shmq.spark.jobs import catalog, sinks
+from shmq.spark.jobs import sinks
 from shmq.spark.jobs.config import StreamBase, Table, key
 from shmq.spark.jobs.endpoints import FILES, SUBSCRIBED, TOPIC, FileSink, Sink, StreamSource
 from shmq.spark.jobs.filesystem import Folder
@@ -46,6 +46,9 @@ _HEADER: Final = re.compile(r"header\.(.+)")
 
 #: The tables that say where the results go.
 _ENDS: Final = ("sink", "results", "hot")
+
+#: The columns that make the folders of files: the day on which a window begins.
+_FOLDERS: Final = ("date",)
 
 #: The accuracy of percentiles: the rank is wrong by at most one in so many.
 _ACCURACY: Final = 1000
@@ -89,7 +92,8 @@ class Aggregate(Table, frozen=True, kw_only=True):
         key(_BY, ["queue", "group", "header.kind"]),
     ] = Keys(("queue",))
     hot: Annotated[
-        float, key("A key is hot above this many times the mean rate of its window.", 3)
+        Annotated[float, Meta(ge=1)],
+        key("A key is hot above this many times the mean rate of its window.", 3),
     ] = 3.0
     until: Annotated[
         str | None,
@@ -115,24 +119,23 @@ class AggregateFile(StreamBase, frozen=True, kw_only=True):
     results: Annotated[Sink | None, key("The results again, elsewhere.", TOPIC)] = None
     hot: Annotated[Sink | None, key("What is hot.", TOPIC)] = None
 
-
-def check(config: AggregateFile) -> None:
-    """Check that the results go somewhere, and that ``until`` is used only with files."""
-    ends = [end for name in _ENDS if (end := getattr(config, name)) is not None]
-    if not ends:
-        raise InvalidOption(f"it needs one of the tables {', '.join(f'[{end}]' for end in _ENDS)}")
-    if len({end.place for end in ends}) < len(ends):
-        raise InvalidOption("two of its sinks are the same place: give each its own")
-    settings = config.aggregate
-    if not settings.window >= 0.001:
-        raise InvalidOption(f"window = {settings.window} in [aggregate] must be 1 ms or more")
-    if settings.hot < 1:
-        raise InvalidOption(f"hot = {settings.hot} in [aggregate] must be 1 or more")
-    if settings.until is not None and config.source.format == "shmq":
-        raise InvalidOption(
-            "until in [aggregate] names a column of files: of queues, the latency is until the "
-            "batch that took the message began"
-        )
+    def check(self) -> None:
+        """Check that the results go somewhere, and that ``until`` is used only with files."""
+        ends = [end for name in _ENDS if (end := getattr(self, name)) is not None]
+        if not ends:
+            raise InvalidOption(
+                f"it needs one of the tables {', '.join(f'[{end}]' for end in _ENDS)}"
+            )
+        if len({end.place for end in ends}) < len(ends):
+            raise InvalidOption("two of its sinks are the same place: give each its own")
+        settings = self.aggregate
+        if not settings.window >= 0.001:
+            raise InvalidOption(f"window = {settings.window} in [aggregate] must be 1 ms or more")
+        if settings.until is not None and self.source.format == "shmq":
+            raise InvalidOption(
+                "until in [aggregate] names a column of files: of queues, the latency is until the "
+                "batch that took the message began"
+            )
 
 
 def build(session: SparkSession, config: AggregateFile, stop_file: str) -> DataStreamWriter:
@@ -197,18 +200,19 @@ def _closed(rows: DataFrame, settings: Aggregate) -> DataFrame:
 
 def _put(session: SparkSession, config: AggregateFile, names: list[str]) -> Put:
     """What splits a batch into results and what is hot, and writes them."""
-    ends = _ends(session, config)
+    ends = {
+        name: _end(session, sink, name)
+        for name in _ENDS
+        if (sink := getattr(config, name)) is not None
+    }
     checkpoint = Folder(session, config.checkpoint)
 
     def put(batch: DataFrame, query: str, number: int) -> None:
         batch.persist()
         try:
             told = _told(batch, names, config.aggregate, _passed(checkpoint, number)).persist()
-            for name, (sink, end) in ends.items():
-                rows = hot(told, config.aggregate.hot) if name == "hot" else told
-                if sink.format in FILES and sink.partition_by == ("date",):
-                    rows = _dated(rows)
-                end(sinks.as_messages(rows, sink), query, number)
+            for name, end in ends.items():
+                end(hot(told, config.aggregate.hot) if name == "hot" else told, query, number)
             told.unpersist()
         finally:
             batch.unpersist()
@@ -216,15 +220,18 @@ def _put(session: SparkSession, config: AggregateFile, names: list[str]) -> Put:
     return put
 
 
-def _ends(session: SparkSession, config: AggregateFile) -> dict[str, tuple[Sink, Put]]:
-    ends = {}
-    for name in _ENDS:
-        sink: Sink | None = getattr(config, name)
-        if sink is not None:
-            if sink.format in FILES and sink.partition_by is None:
-                sink = structs.replace(sink, partition_by=Names(("date",)))
-            ends[name] = (sink, sinks.of(session, sink, name))
-    return ends
+def _end(session: SparkSession, sink: Sink, name: str) -> Put:
+    """What writes to a sink: messages of JSON to queues and streams, else rows."""
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    put = sinks.of(session, sink, name, _FOLDERS)
+    if sink.format == "shmq":
+        made = f.to_json(f.struct("*")).alias("value"), f.lit("json").alias("codec")
+        return lambda told, query, batch: put(told.select(*made), query, batch)
+    if sink.format in FILES and sink.partition_by in (None, _FOLDERS):
+        date = f.to_date("window_start")
+        return lambda told, query, batch: put(told.withColumn("date", date), query, batch)
+    return put
 
 
 def _passed(checkpoint: Folder, batch: int) -> int:
@@ -293,16 +300,4 @@ def _interval(seconds: float) -> str:
     return f"{round(seconds * 1_000_000)} microseconds"
 
 
-def _dated(told: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f  # noqa: PLC0415
-
-    return told.withColumn("date", f.to_date("window_start"))
-
-
-JOB: Final = Stream(
-    name="aggregate",
-    about=catalog.ABOUT["aggregate"],
-    config=AggregateFile,
-    check=check,
-    build=build,
-)
+JOB: Final = Stream(name="aggregate", config=AggregateFile, build=build)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from msgspec import structs
-
-from shmq.spark.jobs import catalog, sinks
+from shmq.spark.jobs import sinks
 from shmq.spark.jobs.config import StreamBase, key
-from shmq.spark.jobs.endpoints import FILES, SUBSCRIBED, FileSink, StreamSource
+from shmq.spark.jobs.endpoints import SUBSCRIBED, FileSink, StreamSource
 from shmq.spark.jobs.job import Stream, each_batch
-from shmq.spark.jobs.values import Names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["JOB", "PARTITIONS", "Archive", "build", "dated"]
+__all__ = ["FOLDERS", "JOB", "Archive", "build", "dated"]
 
 #: The columns that make the folders of files: the queue, and the day of the put, in UTC.
-PARTITIONS: Final = Names(("topic", "date"))
+FOLDERS: Final = ("topic", "date")
 
 _DAY: Final = 86_400_000_000
 
@@ -33,13 +30,10 @@ class Archive(StreamBase, frozen=True, kw_only=True):
 
 def build(session: SparkSession, config: Archive, stop_file: str) -> DataStreamWriter:
     """The query from the queues to the sink."""
-    sink = config.sink
-    if sink.format in FILES and sink.partition_by is None:
-        sink = structs.replace(sink, partition_by=PARTITIONS)
     rows = config.source.read(session, stop_file)
-    if sink.format != "shmq":
+    if config.sink.format != "shmq":
         rows = dated(rows)
-    return each_batch(rows, sinks.of(session, sink, "rows"))
+    return each_batch(rows, sinks.of(session, config.sink, "rows", FOLDERS))
 
 
 def dated(rows: DataFrame) -> DataFrame:
@@ -50,4 +44,4 @@ def dated(rows: DataFrame) -> DataFrame:
     return rows.withColumn("date", functions.date_from_unix_date(days))
 
 
-JOB: Final = Stream(name="archive", about=catalog.ABOUT["archive"], config=Archive, build=build)
+JOB: Final = Stream(name="archive", config=Archive, build=build)

@@ -12,7 +12,7 @@ from shmq.errors import Unsupported
 if TYPE_CHECKING:
     from shmq.spark.jobs.job import Job
 
-__all__ = ["ABOUT", "load"]
+__all__ = ["ABOUT", "load", "template"]
 
 #: What each job does, in one line. Its module defines it as ``JOB``.
 ABOUT: Final = MappingProxyType(
@@ -34,3 +34,14 @@ def load(name: str) -> Job[Any]:
             raise Unsupported("a pipeline runs on Spark: pip install 'shmq[spark]'")
     job: Job[Any] = importlib.import_module(f"shmq.spark.jobs.{name}").JOB
     return job
+
+
+def template(name: str) -> str:
+    """A file to start the job with: each key with its purpose and its default.
+
+    Raises :class:`~shmq.Unsupported` without the extra.
+    """
+    job = load(name)
+    from shmq.spark.jobs import config  # noqa: PLC0415 - of the extra
+
+    return f"# shmq pipeline {name}: {ABOUT[name]}\n\n{config.template(job.config)}"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from shmq.errors import InvalidOption
-from shmq.spark.jobs import catalog
 from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import FILES
 from shmq.spark.jobs.job import Batch, Progress
@@ -41,14 +40,13 @@ class Compact(Base, frozen=True, kw_only=True):
 
     table: Annotated[Files, key("What is compacted.")]
 
-
-def check(config: Compact) -> None:
-    """Check that the format is one of files."""
-    if config.table.format not in FILES:
-        raise InvalidOption(
-            f"format = {config.table.format!r} in [table] must be one of "
-            f"{', '.join(sorted(FILES))}: another format has a compaction of its own"
-        )
+    def check(self) -> None:
+        """Check that the format is one of files."""
+        if self.table.format not in FILES:
+            raise InvalidOption(
+                f"format = {self.table.format!r} in [table] must be one of "
+                f"{', '.join(sorted(FILES))}: another format has a compaction of its own"
+            )
 
 
 def run(
@@ -67,6 +65,4 @@ def run(
     report(Progress(rows=rows, rate=rows / seconds, seconds=seconds))
 
 
-JOB: Final = Batch(
-    name="compact", about=catalog.ABOUT["compact"], config=Compact, check=check, run=run
-)
+JOB: Final = Batch(name="compact", config=Compact, run=run)

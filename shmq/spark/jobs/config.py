@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 from shmq.codec.toml import read_toml
 from shmq.errors import InvalidOption
-from shmq.spark.jobs.values import Location, Master, Options, Trigger, Value
+from shmq.spark.jobs.values import Location, Master, Options, Trigger
 
 __all__ = ["NOWHERE", "Base", "Spark", "StreamBase", "Table", "key", "read", "template"]
 
@@ -77,6 +77,12 @@ class Base(Table, frozen=True, kw_only=True):
 
     spark: Annotated[Spark, key("Spark itself.")] = Spark()
 
+    def check(self) -> None:
+        """Check what no type can express, such as keys that exclude each other, without a session.
+
+        The tables are prepared. Raises :class:`~shmq.InvalidOption`.
+        """
+
 
 class StreamBase(Base, frozen=True, kw_only=True):
     """The file of a stream."""
@@ -106,18 +112,16 @@ def read(path: Path, kind: type[T], place: Mapping[str, str] = NOWHERE) -> T:
     try:
         found = read_toml(path)[0]
         config = _converted(found, kind, path.parent)
-        return msgspec.structs.replace(config, **dict(_prepared(config, place)))
+        config = msgspec.structs.replace(config, **dict(_prepared(config, place)))
+        config.check()
     except InvalidOption as error:
         raise InvalidOption(f"{path}: {error}") from error
+    return config
 
 
 def _converted(found: dict[str, Any], kind: type[T], folder: Path) -> T:
-    def made(wanted: type, value: Any) -> Any:
-        assert issubclass(wanted, Value)
-        return wanted.of(value, folder)
-
     try:
-        return msgspec.convert(found, kind, dec_hook=made)
+        return msgspec.convert(found, kind, dec_hook=lambda wanted, value: wanted.of(value, folder))
     except msgspec.ValidationError as error:
         raise InvalidOption(_explained(str(error), found, kind)) from None
 

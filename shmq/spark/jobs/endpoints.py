@@ -13,7 +13,7 @@ from shmq.errors import InvalidOption
 from shmq.spark.jobs.config import Table, key
 from shmq.spark.jobs.table import current_path
 from shmq.spark.jobs.values import Location, Names, Options
-from shmq.spark.shared.options import BATCH, STREAM, WRITE
+from shmq.spark.shared.options import BATCH, STREAM, WRITE, Use
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,8 +40,7 @@ TOPIC: Final = {"options": {"topic": "orders"}}
 class _Endpoint(Table, frozen=True, kw_only=True):
     """Rows in a format of Spark's, and the format's options."""
 
-    #: One of :data:`shmq.spark.shared.options.USES`.
-    use: ClassVar[str]
+    use: ClassVar[Use]
 
     format: Annotated[str, key("The format of the rows: shmq, or any that Spark has.")] = "shmq"
     path: Annotated[
@@ -80,7 +79,7 @@ class _Endpoint(Table, frozen=True, kw_only=True):
 class BatchSource(_Endpoint, frozen=True, kw_only=True):
     """Rows that are read once."""
 
-    use: ClassVar[str] = BATCH
+    use: ClassVar[Use] = BATCH
 
     def read(self, session: SparkSession, **more: str) -> DataFrame:
         """The rows; ``more`` are options that the file may override."""
@@ -91,7 +90,7 @@ class BatchSource(_Endpoint, frozen=True, kw_only=True):
 class StreamSource(_Endpoint, frozen=True, kw_only=True):
     """Rows that keep coming; files of durable queues are read once."""
 
-    use: ClassVar[str] = STREAM
+    use: ClassVar[Use] = STREAM
 
     def read(self, session: SparkSession, stop_file: str, **more: str) -> DataFrame:
         """The rows as a stream that ends once the stop file exists, if they are of ``shmq``."""
@@ -114,7 +113,7 @@ class StreamSource(_Endpoint, frozen=True, kw_only=True):
 class Sink(_Endpoint, frozen=True, kw_only=True):
     """Where rows go."""
 
-    use: ClassVar[str] = WRITE
+    use: ClassVar[Use] = WRITE
 
     mode: Annotated[
         Literal["append", "overwrite"],

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from shmq.errors import InvalidOption
 from shmq.spark.jobs import config as files
 from shmq.spark.jobs.filesystem import Folder
 
@@ -141,35 +140,18 @@ class SingleBatch:
         return Progress(batch=0, rows=count)
 
 
-def _nothing_to_check(_: Any) -> None:
-    """The check of a job whose structs check everything."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job(Generic[C]):
     """The base of both kinds of job."""
 
+    #: One of :data:`shmq.spark.jobs.catalog.ABOUT`.
     name: str
-    #: What it does, in one line.
-    about: str
     #: The struct of its file.
     config: type[C]
-    #: Checks what no struct can express, such as keys that exclude each other; without a session.
-    #: Raises :class:`~shmq.InvalidOption`.
-    check: Callable[[C], None] = _nothing_to_check
-
-    def template(self) -> str:
-        """A file to start with: each key with its purpose and its default."""
-        return f"# shmq pipeline {self.name}: {self.about}\n\n{files.template(self.config)}"
 
     def read(self, path: Path, place: Mapping[str, str] = files.NOWHERE) -> C:
         """The checked file. Raises :class:`~shmq.InvalidOption`."""
-        config = files.read(path, self.config, place)
-        try:
-            self.check(config)
-        except InvalidOption as error:
-            raise InvalidOption(f"{path}: {error}") from error
-        return config
+        return files.read(path, self.config, place)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

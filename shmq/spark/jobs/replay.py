@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import re
 import secrets
 import time
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 from msgspec import Meta
 
 from shmq.errors import InvalidOption, NoSuchQueue
-from shmq.spark.jobs import catalog, sinks
+from shmq.spark.jobs import sinks
 from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import TOPIC, BatchSource, Sink
 from shmq.spark.jobs.filesystem import Folder
@@ -40,7 +41,7 @@ class RateLimit:
     """
 
     def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate
+        self._rate = rate or math.inf
         self._clock = clock
         self._due = clock()
 
@@ -48,9 +49,8 @@ class RateLimit:
         """Return True when this many rows may go, or False as soon as ``stopping()`` is true."""
         while not stopping():
             now = self._clock()
-            if self._rate is None or now >= self._due:
-                if self._rate is not None:
-                    self._due = max(self._due, now - _GLANCE) + rows / self._rate
+            if now >= self._due:
+                self._due = max(self._due, now - _GLANCE) + rows / self._rate
                 return True
             time.sleep(min(_GLANCE, self._due - now))
         return False
@@ -195,18 +195,18 @@ class Replay(Base, frozen=True, kw_only=True):
         ),
     ]
 
-
-def _check(config: Replay) -> None:
-    if config.source.path is None and config.source.format == "dmsq":
-        raise InvalidOption("'path' is missing in [source]: the folder of the files")
-    if config.every < _GLANCE:
-        raise InvalidOption(f"every = {config.every} must be {_GLANCE} s or more")
-    for name in config.sink.options:
-        if name.lower() in {"publisher", "batch", "staged"}:
-            raise InvalidOption(f"{name!r} in [sink.options] is what replay sets: leave it out")
-    since, until = config.select.since, config.select.until
-    if since is not None and until is not None and since.at >= until.at:
-        raise InvalidOption(f"since = {since.at} in [select] must be before until = {until.at}")
+    def check(self) -> None:
+        """See :class:`~shmq.spark.jobs.config.Base`."""
+        if self.source.path is None and self.source.format == "dmsq":
+            raise InvalidOption("'path' is missing in [source]: the folder of the files")
+        if self.every < _GLANCE:
+            raise InvalidOption(f"every = {self.every} must be {_GLANCE} s or more")
+        for name in self.sink.options:
+            if name.lower() in {"publisher", "batch", "staged"}:
+                raise InvalidOption(f"{name!r} in [sink.options] is what replay sets: leave it out")
+        since, until = self.select.since, self.select.until
+        if since is not None and until is not None and since.at >= until.at:
+            raise InvalidOption(f"since = {since.at} in [select] must be before until = {until.at}")
 
 
 def run(
@@ -233,20 +233,17 @@ def run(
         rows = session.read.parquet(selection.rows_of(portion))
         put(rows, selection.publisher, number)
         selection.note(number)
-        progress = _after(progress, number, portion.rows, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        progress = dataclasses.replace(
+            progress,
+            batch=number,
+            rows=progress.rows + portion.rows,
+            rate=portion.rows / seconds,
+            backlog=(progress.backlog or 0) - portion.rows,
+            seconds=seconds,
+        )
         report(progress)
     selection.finish(lambda: _forget(session, selection, config.sink))
-
-
-def _after(progress: Progress, number: int, rows: int, seconds: float) -> Progress:
-    return dataclasses.replace(
-        progress,
-        batch=number,
-        rows=progress.rows + rows,
-        rate=rows / seconds,
-        backlog=(progress.backlog or 0) - rows,
-        seconds=seconds,
-    )
 
 
 def _asked(config: Replay) -> dict[str, Any]:
@@ -309,6 +306,4 @@ def _forget(session: SparkSession, selection: Selection, sink: Sink) -> None:
                 target.staged_publisher(f"{selection.publisher}/rows").discard()
 
 
-JOB: Final = Batch(
-    name="replay", about=catalog.ABOUT["replay"], config=Replay, check=_check, run=run
-)
+JOB: Final = Batch(name="replay", config=Replay, run=run)

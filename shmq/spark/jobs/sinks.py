@@ -6,7 +6,7 @@ each batch once; to other formats such a batch is written again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.spark.jobs.endpoints import FILES, Sink
@@ -15,7 +15,7 @@ from shmq.spark.jobs.table import FileTable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Put", "as_messages", "of"]
+__all__ = ["Put", "of"]
 
 #: Writes the rows of a batch, given the query's id and the batch's number. After a crash it is
 #: called again with the same arguments.
@@ -25,12 +25,17 @@ Put = Callable[["DataFrame", str, int], None]
 _OPEN_FOLDERS: Final = "64"
 
 
-def of(session: SparkSession, sink: Sink, name: str) -> Put:
-    """What writes to the sink; the ``name`` is unique within the job."""
+def of(session: SparkSession, sink: Sink, name: str, folders: Sequence[str] = ()) -> Put:
+    """What writes to the sink; the ``name`` is unique within the job.
+
+    Files are in folders by the columns ``folders``, unless the sink names others.
+    """
     if sink.format in FILES:
         session.conf.set("spark.sql.maxConcurrentOutputFileWriters", _OPEN_FOLDERS)
         table = FileTable(session, str(sink.path), sink.format, sink.options)
-        return lambda rows, query, batch: table.add(rows, query, batch, sink.partition_by or ())
+        return lambda rows, query, batch: table.add(
+            rows, query, batch, sink.partition_by or folders
+        )
 
     def put(rows: DataFrame, query: str, batch: int) -> None:
         writer: Any = rows.write.format(sink.format).mode(sink.mode).options(**sink.options)
@@ -49,12 +54,3 @@ def _once(form: str, publisher: str, batch: int) -> dict[str, Any]:
     if form == "delta":
         return {"txnAppId": publisher, "txnVersion": batch}
     return {}
-
-
-def as_messages(rows: DataFrame, sink: Sink) -> DataFrame:
-    """The rows as they are, or for a queue or stream as messages of JSON."""
-    if sink.format != "shmq":
-        return rows
-    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy, and an extra
-
-    return rows.select(f.to_json(f.struct("*")).alias("value"), f.lit("json").alias("codec"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from msgspec import structs
 
 from shmq.errors import InvalidOption
-from shmq.spark.jobs import catalog, functions, sinks
+from shmq.spark.jobs import functions, sinks
 from shmq.spark.jobs.config import StreamBase, Table, key
 from shmq.spark.jobs.endpoints import SUBSCRIBED, TOPIC, Sink, StreamSource
 from shmq.spark.jobs.job import SingleBatch, Stream, counted, each_batch
@@ -76,19 +76,18 @@ class TransformFile(StreamBase, frozen=True, kw_only=True):
     sink: Annotated[Sink, key("Where they go.", TOPIC)]
     bad: Annotated[Sink | None, key("Where bodies go that cannot be decoded.", TOPIC)] = None
 
-
-def check(config: TransformFile) -> None:
-    """Check that the function loads, and that bad bodies have a sink if and only if needed."""
-    functions.load(config.transform.function)
-    routed = config.decode is not None and config.decode.bad == "route"
-    if routed and config.bad is None:
-        raise InvalidOption('bad = "route" in [decode] takes a table [bad]: say there where to')
-    if config.bad is None:
-        return
-    if not routed:
-        raise InvalidOption('a table [bad] takes bad = "route" in [decode]')
-    if config.bad.place == config.sink.place:
-        raise InvalidOption("[bad] and [sink] are the same place: give each its own")
+    def check(self) -> None:
+        """Check that the function loads, and that bad bodies have a sink if and only if needed."""
+        functions.load(self.transform.function)
+        routed = self.decode is not None and self.decode.bad == "route"
+        if routed and self.bad is None:
+            raise InvalidOption('bad = "route" in [decode] takes a table [bad]: say there where to')
+        if self.bad is None:
+            return
+        if not routed:
+            raise InvalidOption('a table [bad] takes bad = "route" in [decode]')
+        if self.bad.place == self.sink.place:
+            raise InvalidOption("[bad] and [sink] are the same place: give each its own")
 
 
 def build(
@@ -151,10 +150,4 @@ def _routed(
     return made, put
 
 
-JOB: Final = Stream(
-    name="transform",
-    about=catalog.ABOUT["transform"],
-    config=TransformFile,
-    check=check,
-    build=build,
-)
+JOB: Final = Stream(name="transform", config=TransformFile, build=build)

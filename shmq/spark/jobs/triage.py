@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import pyarrow as pa
 from msgspec import Meta
@@ -23,7 +23,6 @@ from shmq.errors import InvalidOption, ShmqError
 from shmq.expression.fingerprint import shape_of
 from shmq.expression.parse import quoted
 from shmq.native._core import codec_number
-from shmq.spark.jobs import catalog
 from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import BatchSource
 from shmq.spark.jobs.job import Batch, Progress
@@ -107,7 +106,7 @@ def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFra
 
     shown = ("headers",) if headers else ()
     dead = letters.where("dead_reason is not null").select(*_NEEDED, *shown)
-    letter = to_arrow_schema(_schema(_LETTER), timezone="UTC")
+    letter = to_arrow_schema(cast(StructType, StructType.fromDDL(_LETTER)), timezone="UTC")
     told = dead.mapInArrow(_Reader(letter, samples).read, _LETTER)
     return (
         told.groupBy(*_KIND)
@@ -213,17 +212,8 @@ def run(
     if settings.json is not None:
         _write_json(Path(settings.json), report, at)
     if settings.parquet is not None:
-        schema = _schema(_REPORT)
-        data = [tuple(row[name] for name in schema.names) for row in report]
-        session.createDataFrame(data, schema).coalesce(1).write.mode("append").parquet(
-            settings.parquet
-        )
-
-
-def _schema(ddl: str) -> StructType:
-    schema = StructType.fromDDL(ddl)
-    assert isinstance(schema, StructType)
-    return schema
+        rows = session.createDataFrame(report, _REPORT)
+        rows.coalesce(1).write.mode("append").parquet(settings.parquet)
 
 
 def _reported(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
@@ -256,7 +246,7 @@ def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> No
         aside.unlink(missing_ok=True)
 
 
-JOB: Final = Batch(name="triage", about=catalog.ABOUT["triage"], config=TriageFile, run=run)
+JOB: Final = Batch(name="triage", config=TriageFile, run=run)
 
 
 _RIGHT: Final = ("row", "count", "bytes")

@@ -11,9 +11,9 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Self
 
-from shmq.units import seconds_of, size_of
+from shmq.units import moment_of, seconds_of, size_of
 
 __all__ = [
     "AVAILABLE_NOW",
@@ -26,7 +26,6 @@ __all__ = [
     "Seconds",
     "Size",
     "Trigger",
-    "Value",
 ]
 
 #: The trigger of a stream that ends when it has read everything that existed at its start.
@@ -38,15 +37,6 @@ _MASTER: Final = re.compile(
     r"spark://[^\s:/,]+:\d+(,[^\s:/,]+:\d+)*|yarn|k8s://\S+"
 )
 _FUNCTION: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-
-
-@runtime_checkable
-class Value(Protocol):
-    """A type of values that is made of the file's value."""
-
-    @classmethod
-    def of(cls, value: Any, folder: Path) -> Any:
-        """The value. Raises ValueError."""
 
 
 class Seconds(float):
@@ -162,17 +152,11 @@ class Moment:
     @classmethod
     def of(cls, value: Any, _: Path) -> Self:
         """The moment of a text or of one of TOML's times."""
-        found = value
-        if isinstance(value, str):
-            try:
-                found = dt.datetime.fromisoformat(value)
-            except ValueError:
-                found = None
-        if isinstance(found, dt.date) and not isinstance(found, dt.datetime):
-            found = dt.datetime.combine(found, dt.time())
-        if not isinstance(found, dt.datetime):
+        text = value.isoformat() if isinstance(value, dt.date) else value
+        found = moment_of(text) if isinstance(text, str) else None
+        if found is None:
             raise ValueError("a time as 2026-11-22T10:00:00Z, or a date as 2026-11-22")
-        return cls((found if found.tzinfo else found.replace(tzinfo=dt.UTC)).astimezone(dt.UTC))
+        return cls(found.astimezone(dt.UTC))
 
 
 class Options(dict[str, str]):

@@ -95,7 +95,7 @@ def _check_unstaged(chosen: Mapping[str, Any]) -> None:
             )
 
 
-_WRITE: Final = frozenset({WRITE})
+_WRITE: Final = WRITE
 
 #: The options of a sink, in addition to those in :mod:`shmq.spark.shared.address`.
 OPTIONS: Final = (

@@ -12,22 +12,20 @@ import shmq
 from shmq.api.names import chosen_namespace, is_url
 from shmq.errors import InvalidOption
 from shmq.spark.shared import options
-from shmq.spark.shared.options import BATCH, STREAM, WRITE, Option
+from shmq.spark.shared.options import ALWAYS, Option
 
 __all__ = ["OPTIONS", "Address"]
 
-_ALL: Final = frozenset({BATCH, STREAM, WRITE})
-
 #: The options of every use that say where the queues are.
 OPTIONS: Final = (
-    Option("url", options.text, None, _ALL),
-    Option("token", options.text, None, _ALL),
-    Option("tls", options.truth, None, _ALL),
-    Option("tlsCa", options.text, None, _ALL),
-    Option("tlsCertificate", options.text, None, _ALL),
-    Option("tlsKey", options.text, None, _ALL),
-    Option("connectTimeout", options.seconds(0.001, 1e6), 5.0, _ALL),
-    Option("requestTimeout", options.seconds(0.001, 1e6), 30.0, _ALL),
+    Option("url", options.text, None, ALWAYS),
+    Option("token", options.text, None, ALWAYS),
+    Option("tls", options.truth, None, ALWAYS),
+    Option("tlsCa", options.text, None, ALWAYS),
+    Option("tlsCertificate", options.text, None, ALWAYS),
+    Option("tlsKey", options.text, None, ALWAYS),
+    Option("connectTimeout", options.seconds(0.001, 1e6), 5.0, ALWAYS),
+    Option("requestTimeout", options.seconds(0.001, 1e6), 30.0, ALWAYS),
 )
 
 
@@ -45,7 +43,7 @@ class Address:
 
     url: str
     token: str | None = dataclasses.field(default=None, repr=False)
-    tls: bool | tuple[tuple[str, str], ...] | None = None
+    tls: bool | Mapping[str, str] | None = None
     connect_timeout: float = 5.0
     request_timeout: float = 30.0
 
@@ -53,11 +51,9 @@ class Address:
     def of(cls, chosen: Mapping[str, Any]) -> Self:
         """The address from the options, else from the environment. Raises InvalidOption."""
         url = chosen["url"] or os.environ.get("SHMQ_URL") or chosen_namespace(None)
-        files = tuple(
-            (key, str(chosen[option]))
-            for key, option in _FILES.items()
-            if chosen[option] is not None
-        )
+        files = {
+            key: chosen[option] for key, option in _FILES.items() if chosen[option] is not None
+        }
         if files and chosen["tls"] is False:
             raise InvalidOption(
                 "the option tls=false refuses TLS, and tlsCa, … ask for it: leave one of them out"
@@ -79,7 +75,7 @@ class Address:
         return shmq.connect(
             self.url,
             token=self.token,
-            tls=dict(self.tls) if isinstance(self.tls, tuple) else self.tls,
+            tls=self.tls,
             connect_timeout=self.connect_timeout,
             request_timeout=self.request_timeout,
         )

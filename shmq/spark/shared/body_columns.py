@@ -7,7 +7,7 @@ For a body that cannot be decoded or does not match the schema, these columns ar
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
@@ -19,7 +19,7 @@ from shmq.errors import InvalidOption, ShmqError
 from shmq.spark.shared.convert import converter
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 __all__ = ["PROBLEM", "Decoder", "bad", "good", "in_headers", "schema_of", "tagged", "without_bad"]
 
@@ -37,15 +37,13 @@ def schema_of(ddl: str) -> types.StructType:
     """
     try:
         found = types.StructType.fromDDL(ddl)
+        if not isinstance(found, types.StructType):
+            raise TypeError(f"it is of the type {found.simpleString()}")
     except Exception as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         raise InvalidOption(
             f"schema = {ddl!r:.80} must be columns as 'id BIGINT NOT NULL, name STRING': {line}"
         ) from error
-    if not isinstance(found, types.StructType):
-        raise InvalidOption(
-            f"schema = {ddl!r:.80} must be columns as 'id BIGINT NOT NULL, name STRING'"
-        )
     converter(found)
     return found
 
@@ -84,15 +82,12 @@ def _decoded(rows: DataFrame, decoder: Decoder, into: str | None) -> DataFrame:
         functions.col(name) if name in rows.columns else functions.lit(None).cast(kind)
         for name, kind in (("topic", "string"), ("offset", "bigint"))
     ]
-    decode = functions.arrow_udf(decoder.function(), decoder.kind).asNondeterministic()  # type: ignore[attr-defined]
+    decode = functions.arrow_udf(decoder.decode, decoder.kind).asNondeterministic()  # type: ignore[attr-defined]
     made = rows.withColumn(_FOUND, decode(functions.col("value"), codec, *named))
     fields, problem = (functions.col(_FOUND)[name] for name in ("fields", "problem"))
-    whole = [fields.alias(into)] if into is not None else _each(fields, decoder.schema)
+    each = [fields[name].alias(name) for name in decoder.schema.names]
+    whole = each if into is None else [fields.alias(into)]
     return made.select(*rows.columns, *whole, problem.alias(PROBLEM))
-
-
-def _each(fields: Column, schema: types.StructType) -> list[Column]:
-    return [fields[name].alias(name) for name in schema.names]
 
 
 def good(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
@@ -140,17 +135,7 @@ class Decoder:
         loose = types.StructType([_loose(field) for field in self.schema])
         return types.StructType().add("fields", loose).add("problem", types.StringType())
 
-    def function(self) -> Callable[..., pa.Array]:
-        """Its function for ``arrow_udf``; executors call it."""
-
-        def decode(
-            values: pa.Array, codecs: pa.Array, topics: pa.Array, offsets: pa.Array
-        ) -> pa.Array:
-            return self(values, codecs, topics, offsets)
-
-        return decode
-
-    def __call__(
+    def decode(
         self, values: pa.Array, codecs: pa.Array, topics: pa.Array, offsets: pa.Array
     ) -> pa.Array:
         """The fields and problems of the bodies. Raises ShmqError for a bad one if it must."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import types
 
+from shmq.api import columns as api
 from shmq.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -17,13 +19,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL",
     "COLUMNS",
-    "IGNORED",
     "KAFKA",
     "NAMES",
     "QUEUE_SINK",
     "STATES",
     "STREAM_SINK",
-    "Column",
     "SinkColumn",
     "SinkColumns",
     "check",
@@ -32,46 +32,36 @@ __all__ = [
 ]
 
 #: The states of a message, as in the column ``state``.
-STATES: Final = ("ready", "delayed", "leased", "dying")
+STATES: Final = tuple(filter(None, api.STATES))
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Column:
-    """A column's name and its Spark type, as DDL."""
-
-    name: str
-    kind: str
-
-
-#: All columns, in their order.
-COLUMNS: Final = (
-    Column("key", "binary"),
-    Column("value", "binary"),
-    Column("topic", "string"),
-    Column("partition", "int"),
-    Column("offset", "bigint"),
-    Column("timestamp", "timestamp"),
-    Column("timestampType", "int"),
-    Column("headers", "array<struct<key:string,value:binary>>"),
-    Column("priority", "int"),
-    Column("delivery_count", "int"),
-    Column("state", "string"),
-    Column("codec", "string"),
-    Column("correlation_id", "string"),
-    Column("reply_to", "string"),
-    Column("visible_at", "timestamp"),
-    Column("lease_until", "timestamp"),
-    Column("expires_at", "timestamp"),
-    Column("dead_reason", "string"),
-    Column("dead_queue", "string"),
-    Column("dead_deliveries", "int"),
-    Column("dead_at", "timestamp"),
+#: All columns, in their order, each with its Spark type, as DDL.
+COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "key": "binary",
+        "value": "binary",
+        "topic": "string",
+        "partition": "int",
+        "offset": "bigint",
+        "timestamp": "timestamp",
+        "timestampType": "int",
+        "headers": "array<struct<key:string,value:binary>>",
+        "priority": "int",
+        "delivery_count": "int",
+        "state": "string",
+        "codec": "string",
+        "correlation_id": "string",
+        "reply_to": "string",
+        "visible_at": "timestamp",
+        "lease_until": "timestamp",
+        "expires_at": "timestamp",
+        "dead_reason": "string",
+        "dead_queue": "string",
+        "dead_deliveries": "int",
+        "dead_at": "timestamp",
+    }
 )
 
-NAMES: Final = tuple(column.name for column in COLUMNS)
-
-_KINDS: Final = {column.name: column.kind for column in COLUMNS}
-
+NAMES: Final = tuple(COLUMNS)
 
 #: The columns that are there by default: those of Kafka's connector.
 KAFKA: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -91,13 +81,13 @@ def chosen(options: Mapping[str, Any], there: Sequence[str] = NAMES) -> tuple[st
 
 def ddl(names: Iterable[str]) -> str:
     """The columns of these names as the DDL of a schema."""
-    return ", ".join(f"{name} {_KINDS[name].replace(':', ': ')}" for name in names)
+    return ", ".join(f"{name} {COLUMNS[name].replace(':', ': ')}" for name in names)
 
 
 def check(schema: StructType) -> None:
     """Raise InvalidOption unless every column of a schema exists with that name and type."""
     for field in schema.fields:
-        kind = _KINDS.get(field.name)
+        kind = COLUMNS.get(field.name)
         if kind is None:
             raise InvalidOption(
                 f"the schema has a column {field.name!r}, which a message does not have: "
@@ -123,23 +113,19 @@ class SinkColumn:
     kinds: str
 
 
-def _is_text(kind: DataType) -> bool:
-    return isinstance(kind, types.StringType | types.CharType | types.VarcharType)
+def _one_of(*allowed: type[DataType]) -> Callable[[DataType], bool]:
+    return lambda kind: isinstance(kind, allowed)
 
 
-def _is_text_or_binary(kind: DataType) -> bool:
-    return _is_text(kind) or isinstance(kind, types.BinaryType)
+_TEXTS: Final = (types.StringType, types.CharType, types.VarcharType)
+_WHOLE: Final = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 
-
-def _is_whole(kind: DataType) -> bool:
-    return isinstance(kind, types.ByteType | types.ShortType | types.IntegerType | types.LongType)
-
-
-def _is_seconds(kind: DataType) -> bool:
-    return _is_whole(kind) or isinstance(
-        kind,
-        types.FloatType | types.DoubleType | types.DecimalType | types.DayTimeIntervalType,
-    )
+_is_text: Final = _one_of(*_TEXTS)
+_is_text_or_binary: Final = _one_of(*_TEXTS, types.BinaryType)
+_is_whole: Final = _one_of(*_WHOLE)
+_is_seconds: Final = _one_of(
+    *_WHOLE, types.FloatType, types.DoubleType, types.DecimalType, types.DayTimeIntervalType
+)
 
 
 def _is_headers(kind: DataType) -> bool:
@@ -196,10 +182,8 @@ STREAM_SINK: Final = (
     _TOPIC,
 )
 
+#: The columns of a source in lower case: a sink ignores those that it does not read.
 _READ: Final = frozenset(name.lower() for name in NAMES)
-
-#: Columns of a source that the sink ignores, so that rows that were read can be written.
-IGNORED: Final = _READ - frozenset(column.name for column in QUEUE_SINK)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from shmq.errors import InvalidOption
-from shmq.spark.shared import columns, options
+from shmq.spark.shared import address, columns, options, query_page
 from shmq.spark.shared.address import Address
-from shmq.spark.shared.options import BATCH, STREAM, WRITE, Option
+from shmq.spark.shared.options import ALWAYS, BATCH, READ, STREAM, WRITE, Option, Use
 from shmq.spark.shared.sink import Sink
 from shmq.spark.shared.subscription import Subscription
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-__all__ = ["KAFKAS", "Kind"]
+__all__ = ["KAFKAS", "KIND", "NAMES", "SHARED", "Kind"]
 
 _Sink = TypeVar("_Sink", bound=Sink)
 
@@ -49,6 +49,30 @@ KAFKAS: Final = MappingProxyType(
 )
 
 
+#: Whether names are of queues or of streams.
+KIND: Final = Option("kind", options.one_of("queue", "stream"), None, ALWAYS)
+
+#: The options that name what is read.
+NAMES: Final = (
+    Option("subscribe", options.names, None, READ),
+    Option("subscribePattern", options.pattern, None, READ),
+)
+
+#: The options of reading that both kinds have with the same values.
+SHARED: Final = (
+    *address.OPTIONS,
+    KIND,
+    *NAMES,
+    Option("includeHeaders", options.truth, False, READ),
+    Option("minPartitions", options.whole(1, 10_000), None, READ),
+    Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, READ),
+    Option("maxTriggerDelay", options.seconds(0.001, 1e6), 900.0, STREAM),
+    Option("uiWebUrl", query_page.address, None, STREAM),
+    # A file that stops a stream: once it exists, the source has nothing new.
+    Option("stopFile", options.text, None, STREAM),
+)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kind(Generic[_Sink]):
     """A kind: its options, and what makes its readers and writers. Given options are text."""
@@ -59,8 +83,8 @@ class Kind(Generic[_Sink]):
     #: Options of other formats and kinds that users may try here, by lower-case name, with the
     #: reason why the kind does not have them.
     refused: Mapping[str, str]
-    #: The columns that the options choose.
-    columns: Callable[[Chosen], Sequence[str]]
+    #: The columns that a read has, in their order.
+    columns: Sequence[str]
     make_reader: Callable[[Address, Subscription, StructType, Chosen], DataSourceReader]
     make_stream_reader: Callable[
         [Address, Subscription, StructType, Chosen], DataSourceStreamReader
@@ -72,7 +96,7 @@ class Kind(Generic[_Sink]):
     no_overwrite: str
     no_complete: str
 
-    def parse(self, given: Mapping[str, str], use: str) -> dict[str, Any]:
+    def parse(self, given: Mapping[str, str], use: Use) -> dict[str, Any]:
         """The value of every option of that use. Raises :class:`~shmq.InvalidOption`."""
         return options.parse(self.options, given, use, form="shmq", refused=self.refused)
 
@@ -83,7 +107,7 @@ class Kind(Generic[_Sink]):
         :class:`~shmq.InvalidOption`.
         """
         chosen = self.parse(given, options.use_of(self.options, given))
-        return columns.ddl(self.columns(chosen))
+        return columns.ddl(columns.chosen(chosen, self.columns))
 
     def reader(self, given: Mapping[str, str], schema: StructType) -> DataSourceReader:
         """The reader for ``spark.read``. Raises :class:`~shmq.ShmqError`, at the driver."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import difflib
+import enum
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,35 +16,44 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shmq.errors import InvalidOption
-from shmq.units import seconds_of, size_of
+from shmq.units import moment_of, seconds_of, size_of
 
 __all__ = [
+    "ALWAYS",
     "BATCH",
-    "KIND",
-    "STOP_FILE",
+    "READ",
     "STREAM",
-    "USES",
     "WRITE",
     "Option",
+    "Use",
     "parse",
     "stopped",
     "use_of",
 ]
 
-BATCH: Final = "batch"
-STREAM: Final = "stream"
-WRITE: Final = "write"
+
+class Use(enum.Flag):
+    """What a format is used for."""
+
+    BATCH = enum.auto()
+    STREAM = enum.auto()
+    WRITE = enum.auto()
+
+
+BATCH: Final = Use.BATCH
+STREAM: Final = Use.STREAM
+WRITE: Final = Use.WRITE
+READ: Final = BATCH | STREAM
+ALWAYS: Final = READ | WRITE
 
 #: The name of each use in an error.
-USES: Final = MappingProxyType(
-    {BATCH: "spark.read", STREAM: "spark.readStream", WRITE: "write and writeStream"}
-)
+_SAID: Final = {BATCH: "spark.read", STREAM: "spark.readStream", WRITE: "write and writeStream"}
 
 #: Spark's own options, which it also passes to a source.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "pathglobfilter"})
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_LAST_MS: Final = ((1 << 63) - 1) // 1000
+_LAST_US: Final = (1 << 63) - 1
 
 Reading = Callable[[str], Any]
 
@@ -58,13 +68,13 @@ class Option:
     name: str
     read: Reading
     default: Any
-    uses: frozenset[str]
+    uses: Use
 
 
 def parse(
     table: Sequence[Option],
     given: Mapping[str, str],
-    use: str,
+    use: Use,
     *,
     form: str,
     refused: Mapping[str, str] = MappingProxyType({}),
@@ -86,7 +96,7 @@ def parse(
         if option is None:
             raise InvalidOption(_unknown(key, known, form, refused))
         if use not in option.uses:
-            meant = " and ".join(USES[each] for each in USES if each in option.uses)
+            meant = " and ".join(said for each, said in _SAID.items() if each in option.uses)
             advice = refused.get(folded, "leave it out")
             raise InvalidOption(f"the option {option.name}={text!r} is for {meant}: {advice}")
         try:
@@ -96,9 +106,9 @@ def parse(
     return chosen
 
 
-def use_of(table: Sequence[Option], given: Mapping[str, str]) -> str:
+def use_of(table: Sequence[Option], given: Mapping[str, str]) -> Use:
     """A use that these options fit: a stream, if one of the options is for streams only."""
-    alone = {option.name.lower() for option in table if option.uses == frozenset({STREAM})}
+    alone = {option.name.lower() for option in table if option.uses == STREAM}
     return STREAM if any(key.lower() in alone for key in given) else BATCH
 
 
@@ -178,17 +188,16 @@ def _digits(given: str) -> int | None:
 
 def moment(given: str) -> int:
     """A time in us since 1970, given in ms since 1970, as in Kafka's connector, or ISO 8601."""
-    allowed = "ms since 1970, or a time such as 2026-01-31T12:00:00Z (UTC, unless it says where)"
-    try:
-        if given.strip().isdecimal():
-            if int(given) > _LAST_MS:
-                raise ValueError(allowed)
-            return int(given) * 1000
-        found = dt.datetime.fromisoformat(given.strip())
-    except ValueError:
-        raise ValueError(allowed) from None
-    found = found if found.tzinfo else found.replace(tzinfo=dt.UTC)
-    return (found - _EPOCH) // dt.timedelta(microseconds=1)
+    found: int | None = None
+    if given.strip().isdecimal():
+        found = int(given) * 1000
+    elif (moment := moment_of(given)) is not None:
+        found = (moment - _EPOCH) // dt.timedelta(microseconds=1)
+    if found is None or found > _LAST_US:
+        raise ValueError(
+            "ms since 1970, or a time such as 2026-01-31T12:00:00Z (UTC, unless it says where)"
+        )
+    return found
 
 
 def one_of(*allowed: str) -> Reading:
@@ -215,13 +224,6 @@ def several_of(*allowed: str) -> Reading:
         return found
 
     return read
-
-
-#: Whether names are of queues or of streams.
-KIND: Final = Option("kind", one_of("queue", "stream"), None, frozenset({BATCH, STREAM, WRITE}))
-
-#: A file that stops a stream: once it exists, the source has nothing new.
-STOP_FILE: Final = Option("stopFile", text, None, frozenset({STREAM}))
 
 
 def stopped(chosen: Mapping[str, Any]) -> bool:

@@ -114,10 +114,9 @@ class BatchId:
     def of_stream(cls, sink: Sink) -> Self:
         """The batch of a streaming task: the publisher is the query, the batch its micro-batch."""
         context = _context()
-        query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
-        assert query is not None, "a stream's tasks know their query"
-        assert batch is not None, "a stream's tasks know their batch"
-        return cls(query, int(batch), *_part(sink, context))
+        running = _micro_batch(context)
+        assert running is not None, "a stream's tasks know their query and their batch"
+        return cls(*running, *_part(sink, context))
 
     @classmethod
     def of_batch(cls, sink: Sink) -> Self:
@@ -134,19 +133,26 @@ class BatchId:
             return cls(sink.run, 0, *part)
         if sink.batch is not None:
             return cls(sink.publisher, sink.batch, *part)
-        query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
-        if query is None or batch is None:
+        running = _micro_batch(context)
+        if running is None:
             raise InvalidOption(
                 f"the option publisher={sink.publisher!r} needs .option('batch', NUMBER) where it "
                 f"is not within foreachBatch: a number that rises with each batch"
             )
-        return cls(f"{query}/{sink.publisher}", int(batch), *part)
+        query, batch = running
+        return cls(f"{query}/{sink.publisher}", batch, *part)
 
 
 def _context() -> TaskContext:
     context = TaskContext.get()
     assert context is not None, "a part is written within a task"
     return context
+
+
+def _micro_batch(context: TaskContext) -> tuple[str, int] | None:
+    """The query and the number of the micro-batch that a task is of; None: it is of none."""
+    query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
+    return None if query is None or batch is None else (query, int(batch))
 
 
 def _part(sink: Sink, context: TaskContext) -> tuple[str, int]:

@@ -32,19 +32,14 @@ def assigned(given: str) -> Assigned:
     """Partitions by stream, from JSON such as ``{"orders": [0, 1]}``. Raises ValueError."""
     allowed = 'the partitions of streams as JSON, as {"orders": [0, 1]}'
     try:
-        found = json.loads(given)
-        numbers = {name: tuple(sorted(map(_partition, each))) for name, each in found.items()}
+        found = {name: tuple(sorted(each)) for name, each in json.loads(given).items()}
     except (ValueError, TypeError, AttributeError):
         raise ValueError(allowed) from None
-    if not numbers or any(not each or len(set(each)) < len(each) for each in numbers.values()):
+    if not all(type(number) is int and number >= 0 for each in found.values() for number in each):
+        raise ValueError(allowed)
+    if not found or any(not each or len(set(each)) < len(each) for each in found.values()):
         raise ValueError(f"{allowed}, none of them twice, and some of each")
-    return MappingProxyType(numbers)
-
-
-def _partition(given: Any) -> int:
-    if type(given) is not int or given < 0:
-        raise ValueError(given)
-    return given
+    return MappingProxyType(found)
 
 
 @dataclasses.dataclass(frozen=True)

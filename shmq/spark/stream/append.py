@@ -62,19 +62,12 @@ class Records:
 
     def taken(self, order: Numbers) -> Records:
         """The records at these places, in this order."""
-        places = pa.array(order)
-
-        def take(column: pa.Array | None) -> pa.Array | None:
-            return None if column is None else column.take(places)
-
-        codec = self.codec if isinstance(self.codec, int) else self.codec[order]
-        return Records(
-            self.values.take(places),
-            take(self.keys),
-            take(self.headers),
-            take(self.partitions),
-            codec,
+        values, keys, headers, partitions = (
+            None if each is None else each.take(order)
+            for each in (self.values, self.keys, self.headers, self.partitions)
         )
+        codec = self.codec if isinstance(self.codec, int) else self.codec[order]
+        return Records(values, keys, headers, partitions, codec)
 
     def block(self, start: int, end: int, most: int) -> tuple[bytes, int]:
         """The records ``start`` to before ``end`` for ``append_block``, up to ``most`` bytes."""

@@ -94,14 +94,23 @@ class Bound:
     """One end of a read, and the options that set it."""
 
     option: str
-    #: For all partitions: `EARLIEST` or `LATEST`; None: the bound is given in another way.
-    word: int | None = None
-    each: Numbers | None = None
-    time: int | None = None
-    times: Numbers | None = None
+    #: An offset, `EARLIEST` or `LATEST`, or if ``timed`` a time in ms since 1970: for all
+    #: partitions, or for each.
+    value: int | Numbers
+    timed: bool = False
     #: Whether it is an error that no record has that time or a later one; if not, the bound is
     #: the latest offset.
     strict: bool = True
+
+    @property
+    def each(self) -> Numbers:
+        """The number for each partition; empty if all have the same."""
+        return {} if isinstance(self.value, int) else self.value
+
+    @property
+    def word(self) -> int | None:
+        """`EARLIEST` or `LATEST` if it is that for all partitions."""
+        return self.value if isinstance(self.value, int) and not self.timed else None
 
     @classmethod
     def starting(cls, chosen: Mapping[str, Any], default: int) -> Self:
@@ -113,8 +122,7 @@ class Bound:
     def ending(cls, chosen: Mapping[str, Any]) -> Self:
         """Where a batch ends. Raises InvalidOption for an invalid end."""
         bound = cls._of(chosen, "ending", LATEST, strict=False)
-        given = [number for each in (bound.each or {}).values() for number in each.values()]
-        if bound.word == EARLIEST or EARLIEST in given:
+        if EARLIEST in (bound.word, *(at for each in bound.each.values() for at in each.values())):
             raise InvalidOption(
                 "endingOffsets is the earliest offset (earliest, or -2), and nothing would be "
                 "read: leave it out, or give an offset"
@@ -124,33 +132,27 @@ class Bound:
     @classmethod
     def _of(cls, chosen: Mapping[str, Any], which: str, default: int, *, strict: bool) -> Self:
         """The bound. The time for all takes precedence, then the times, then the offsets."""
-        names = (f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets")
-        time, times, given = (chosen[name] for name in names)
-        if time is not None:
-            return cls(names[0], time=time, strict=strict)
-        if times is not None:
-            return cls(names[1], times=times, strict=strict)
-        if given is None or isinstance(given, int):
-            return cls(names[2], word=default if given is None else given)
-        return cls(names[2], each=given)
+        for option, timed in (
+            (f"{which}Timestamp", True),
+            (f"{which}OffsetsByTimestamp", True),
+            (f"{which}Offsets", False),
+        ):
+            if chosen[option] is not None:
+                return cls(option, chosen[option], timed, strict)
+        return cls(option, default)
 
     def of(self, name: str, partition: int, extent: PartitionBounds, at_time: AtTime) -> int:
         """The offset for a partition of a stream. Raises InvalidOption if none is given."""
-        time = self.time
-        if self.times is not None:
-            time = self._named(self.times, name, partition)
-        if time is not None:
-            return self._at(name, partition, time, extent, at_time)
-        number = self.word
-        if number is None:
-            number = self._named(self.each or {}, name, partition)
+        number = self.value if isinstance(self.value, int) else self._named(name, partition)
+        if self.timed:
+            return self._at(name, partition, number, extent, at_time)
         if number == EARLIEST:
             return extent.earliest
         return extent.latest if number == LATEST else number
 
     def check(self, there: Mapping[str, tuple[int, ...]]) -> None:
         """Raise InvalidOption for a bound of a stream or partition that is not read."""
-        for name, each in (self.each or self.times or {}).items():
+        for name, each in self.each.items():
             strange = sorted(set(each) - set(there.get(name, ())))
             if strange:
                 raise InvalidOption(
@@ -158,8 +160,8 @@ class Bound:
                     f"stream {name!r}, which is not read: leave it out, or subscribe to it"
                 )
 
-    def _named(self, numbers: Numbers, name: str, partition: int) -> int:
-        found = numbers.get(name, {}).get(partition)
+    def _named(self, name: str, partition: int) -> int:
+        found = self.each.get(name, {}).get(partition)
         if found is None:
             raise InvalidOption(
                 f"the option {self.option} says nothing of partition {partition} of the stream "

@@ -12,7 +12,7 @@ import math
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import shmq
 from shmq.api.names import check_name
@@ -30,27 +30,7 @@ from shmq.spark.stream.bounds import (
 )
 from shmq.spark.stream.offset import HOW, NOWHERE, Progress, StreamOffset, lost
 
-__all__ = ["Cursor", "Group"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Group:
-    """A consumer group whose committed offsets a query reads and writes."""
-
-    name: str
-
-    def committed(self, stream: shmq.Stream) -> Mapping[int, int]:
-        """The committed offset of each partition that has one."""
-        committed = stream.group(self.name).committed()
-        return {partition: at for partition, at in committed.items() if at is not None}
-
-    def commit(self, stream: shmq.Stream, progress: Progress) -> None:
-        """Commit these offsets, unless they belong to another stream.
-
-        Raises MemberFenced if the group has members: only members may commit then.
-        """
-        if stream.identity == progress.identity:
-            stream.group(self.name).reset(dict(progress.next), tuple(progress.next))
+__all__ = ["Cursor"]
 
 
 _log = logging.getLogger("shmq.spark")
@@ -81,17 +61,15 @@ class Cursor(Handles[shmq.Stream]):
     ) -> None:
         super().__init__(address, subscription, chosen)
         self._starting = Bound.starting(chosen, LATEST)
-        self._group = Group(chosen["group"]) if chosen["group"] else None
+        self._group: str | None = chosen["group"]
         self._prefix: str | None = chosen["groupIdPrefix"]
         if self._group is not None and self._prefix is not None:
             raise InvalidOption(
-                f"the options group={self._group.name!r} and groupIdPrefix={self._prefix!r} both "
+                f"the options group={self._group!r} and groupIdPrefix={self._prefix!r} both "
                 f"name the query's group: leave one of them out"
             )
         #: Whether the group, not an option, sets where the query begins.
-        self._by_group = self._group is not None and self._starting == Bound.starting(
-            {**chosen, **_NO_START}, LATEST
-        )
+        self._by_group = self._group is not None and self._starting.word == LATEST
         self._stay: dict[Place, int] | None = None
         self._seen: dict[str, StreamSnapshot] | None = None
         #: The offset that waits first in a partition, and the time of its record.
@@ -142,13 +120,18 @@ class Cursor(Handles[shmq.Stream]):
         self._reached = batch
 
     def done(self, offset: StreamOffset) -> None:
-        """Commit an offset that Spark has committed to the group, if there is one."""
-        group = self._group or (Group(offset.group) if offset.group else None)
+        """Commit an offset that Spark has committed to the group, if there is one.
+
+        Raises MemberFenced if the group has members: only members may commit then.
+        """
+        group = self._group or offset.group
         if group is None or offset in (NOWHERE, self._done):
             return
         for name, progress in offset.streams.items():
             with self._gone_is_fine(name):
-                group.commit(self._handle(name), progress)
+                stream = self._handle(name)
+                if stream.identity == progress.identity:
+                    stream.group(group).reset(dict(progress.next), tuple(progress.next))
         self._done = offset
 
     def report(self) -> dict[str, Any]:
@@ -223,7 +206,8 @@ class Cursor(Handles[shmq.Stream]):
         """The offsets committed by the group, if the query begins there."""
         if self._group is None or not self._by_group:
             return {}
-        return self._group.committed(seen.stream)
+        committed = seen.stream.group(self._group).committed()
+        return {partition: at for partition, at in committed.items() if at is not None}
 
     def _there(self, name: str, partition: int, start: int, extent: PartitionBounds) -> int:
         """Where to continue: at ``start``, or nearby if that is gone or never existed."""
@@ -240,14 +224,6 @@ class Cursor(Handles[shmq.Stream]):
             )
         _log.warning("%s: the query goes on at %d", told, found)
         return found
-
-
-#: The options for the start of a query, none of them set.
-_NO_START: Final = {
-    "startingOffsets": None,
-    "startingTimestamp": None,
-    "startingOffsetsByTimestamp": None,
-}
 
 
 def _timestamp_of(stream: shmq.Stream, partition: int, at: int) -> float:

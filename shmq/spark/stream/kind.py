@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from shmq.spark.shared import address, columns, options, query_page
-from shmq.spark.shared.kind import KAFKAS, Kind
-from shmq.spark.shared.options import BATCH, KIND, STREAM, Option
+from shmq.spark.shared import columns, options
+from shmq.spark.shared.kind import KAFKAS, SHARED, Kind
+from shmq.spark.shared.options import BATCH, READ, STREAM, Option
 from shmq.spark.shared.sink import StreamingWriter, Writer
 from shmq.spark.shared.subscription import assigned
 from shmq.spark.stream import bounds, writer
@@ -16,37 +16,24 @@ from shmq.spark.stream.writer import StreamSink
 
 __all__ = ["STREAM_KIND"]
 
-_READ: Final = frozenset({BATCH, STREAM})
-_BATCH: Final = frozenset({BATCH})
-_STREAM: Final = frozenset({STREAM})
-
 _COLUMNS: Final = (*columns.KAFKA, "headers", "codec")
 
 _OPTIONS: Final = (
-    *address.OPTIONS,
-    KIND,
-    Option("subscribe", options.names, None, _READ),
-    Option("subscribePattern", options.pattern, None, _READ),
-    Option("assign", assigned, None, _READ),
-    Option("columns", options.several_of(*_COLUMNS, columns.ALL), None, _READ),
-    Option("includeHeaders", options.truth, False, _READ),
-    Option("startingOffsets", bounds.offsets, None, _READ),
-    Option("startingTimestamp", bounds.timestamp, None, _READ),
-    Option("startingOffsetsByTimestamp", bounds.timestamps, None, _READ),
-    Option("startingOffsetsByTimestampStrategy", options.one_of("error", "latest"), "error", _READ),
-    Option("endingOffsets", bounds.offsets, None, _BATCH),
-    Option("endingTimestamp", bounds.timestamp, None, _BATCH),
-    Option("endingOffsetsByTimestamp", bounds.timestamps, None, _BATCH),
-    Option("maxOffsetsPerTrigger", options.whole(1, 1 << 40), None, _STREAM),
-    Option("minOffsetsPerTrigger", options.whole(1, 1 << 40), None, _STREAM),
-    Option("maxTriggerDelay", options.seconds(0.001, 1e6), 900.0, _STREAM),
-    Option("uiWebUrl", query_page.address, None, _STREAM),
-    Option("minPartitions", options.whole(1, 10_000), None, _READ),
-    Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, _READ),
-    Option("failOnDataLoss", options.truth, True, _READ),
-    Option("group", options.text, None, _STREAM),
-    Option("groupIdPrefix", options.text, None, _STREAM),
-    options.STOP_FILE,
+    *SHARED,
+    Option("assign", assigned, None, READ),
+    Option("columns", options.several_of(*_COLUMNS, columns.ALL), None, READ),
+    Option("startingOffsets", bounds.offsets, None, READ),
+    Option("startingTimestamp", bounds.timestamp, None, READ),
+    Option("startingOffsetsByTimestamp", bounds.timestamps, None, READ),
+    Option("startingOffsetsByTimestampStrategy", options.one_of("error", "latest"), "error", READ),
+    Option("endingOffsets", bounds.offsets, None, BATCH),
+    Option("endingTimestamp", bounds.timestamp, None, BATCH),
+    Option("endingOffsetsByTimestamp", bounds.timestamps, None, BATCH),
+    Option("maxOffsetsPerTrigger", options.whole(1, 1 << 40), None, STREAM),
+    Option("minOffsetsPerTrigger", options.whole(1, 1 << 40), None, STREAM),
+    Option("failOnDataLoss", options.truth, True, READ),
+    Option("group", options.text, None, STREAM),
+    Option("groupIdPrefix", options.text, None, STREAM),
     *writer.OPTIONS,
 )
 
@@ -71,7 +58,7 @@ STREAM_KIND: Final = Kind(
     name="stream",
     options=_OPTIONS,
     refused=_REFUSED,
-    columns=lambda chosen: columns.chosen(chosen, _COLUMNS),
+    columns=_COLUMNS,
     make_reader=StreamBatchReader,
     make_stream_reader=StreamSourceStreamingReader,
     make_sink=StreamSink.of,

@@ -59,13 +59,11 @@ class StreamSink(Sink):
         return append(self, batch_id(self), batches, self.confirm)
 
 
-_WRITE: Final = frozenset({WRITE})
-
 #: The options of a sink, in addition to those in :mod:`shmq.spark.shared.address`.
 OPTIONS: Final = (
-    Option("topic", options.text, None, _WRITE),
-    Option("publishTimeout", options.seconds(0, 1e9), None, _WRITE),
-    Option("publisher", options.text, None, _WRITE),
-    Option("batch", options.whole(0, (1 << 31) - 1), None, _WRITE),
-    Option("confirm", options.one_of("memory", "disk"), None, _WRITE),
+    Option("topic", options.text, None, WRITE),
+    Option("publishTimeout", options.seconds(0, 1e9), None, WRITE),
+    Option("publisher", options.text, None, WRITE),
+    Option("batch", options.whole(0, (1 << 31) - 1), None, WRITE),
+    Option("confirm", options.one_of("memory", "disk"), None, WRITE),
 )

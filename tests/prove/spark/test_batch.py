@@ -221,7 +221,7 @@ def test_the_columns_are_those_of_the_table_with_their_types(
     spark: SparkSession, broker: shmq.Broker
 ) -> None:
     found = read(spark, broker, includeHeaders=True).dtypes
-    assert found == [(column.name, column.kind) for column in columns.COLUMNS]
+    assert found == [*columns.COLUMNS.items()]
 
 
 @pytest.mark.parametrize("name", columns.NAMES)

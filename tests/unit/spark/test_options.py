@@ -12,22 +12,22 @@ import shmq
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import options
 from shmq.spark.shared.address import Address
-from shmq.spark.shared.options import BATCH, STREAM, WRITE, Option
+from shmq.spark.shared.options import BATCH, STREAM, WRITE, Option, Use
 from shmq.spark.shared.subscription import Subscription
 
 TABLE = (
-    Option("url", options.text, "here", frozenset({BATCH, STREAM, WRITE})),
-    Option("maxRows", options.whole(1, 10), 5, frozenset({STREAM})),
+    Option("url", options.text, "here", BATCH | STREAM | WRITE),
+    Option("maxRows", options.whole(1, 10), 5, STREAM),
 )
 
 REFUSED = {"maxrows": "a write has no end", "old.*": "it is called otherwise"}
 
 
-def parse(given: Mapping[str, str], use: str = STREAM) -> dict[str, Any]:
+def parse(given: Mapping[str, str], use: Use = STREAM) -> dict[str, Any]:
     return options.parse(TABLE, given, use, form="shmq", refused=REFUSED if use != BATCH else {})
 
 
-def of_queues(use: str = BATCH, **given: str) -> dict[str, Any]:
+def of_queues(use: Use = BATCH, /, **given: str) -> dict[str, Any]:
     return QUEUE.parse(given, use)
 
 
@@ -55,7 +55,7 @@ def test_what_spark_adds_for_itself_is_passed_over() -> None:
     ],
 )
 def test_what_is_refused_is_told_with_what_to_do(
-    given: dict[str, str], use: str, said: str
+    given: dict[str, str], use: Use, said: str
 ) -> None:
     with pytest.raises(shmq.InvalidOption, match=said):
         parse(given, use)
@@ -188,7 +188,7 @@ def test_tls_is_said_by_a_switch_or_by_its_files() -> None:
 
     assert Address.of(of_queues(url=url, tls="true")).tls is True
     assert Address.of(of_queues(url=url)).tls is None
-    assert Address.of(files).tls == (("ca", "/ca"), ("certificate", "/crt"), ("key", "/key"))
+    assert Address.of(files).tls == {"ca": "/ca", "certificate": "/crt", "key": "/key"}
     with pytest.raises(shmq.InvalidOption, match="tls=false refuses TLS"):
         Address.of(of_queues(url=url, tls="false", tlsCa="/ca"))
 

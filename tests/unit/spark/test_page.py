@@ -34,7 +34,7 @@ OF_STREAMS = {
     "endingOffsets": "latest",
 }
 
-FOR = {frozenset({BATCH}): "batch", frozenset({STREAM}): "stream"}
+FOR = {BATCH: "batch", STREAM: "stream"}
 
 
 def table(heading: str) -> list[list[str]]:
@@ -58,13 +58,11 @@ def test_the_page_has_every_column_with_its_type_and_no_other() -> None:
         found = re.findall(r"`(\w+)`", names)
         said += list(zip(found, each(kinds, len(found)), strict=True))
         assert meaning.strip()
-    assert [(name, KINDS.get(kind, kind)) for name, kind in said] == [
-        (column.name, column.kind) for column in columns.COLUMNS
-    ]
+    assert [(name, KINDS.get(kind, kind)) for name, kind in said] == [*columns.COLUMNS.items()]
 
 
 def test_the_page_has_every_option_of_reading_with_its_default_and_no_other() -> None:
-    reading = {option.name: option for option in QUEUE.options if option.uses & {BATCH, STREAM}}
+    reading = {option.name: option for option in QUEUE.options if option.uses & (BATCH | STREAM)}
     said = {}
     for names, defaults, use, meaning in table("Options of reading"):
         found = re.findall(r"`(\w+)`", names)

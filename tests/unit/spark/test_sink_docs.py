@@ -44,4 +44,4 @@ def test_the_options_of_the_page_are_those_of_the_code_with_their_defaults() -> 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_an_option_of_the_sink_is_for_writing_alone(option: options.Option) -> None:
-    assert option.uses == {options.WRITE}
+    assert option.uses == options.WRITE

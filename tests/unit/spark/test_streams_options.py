@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq.spark import format_dispatch
-from shmq.spark.shared.options import BATCH, STREAM, WRITE
+from shmq.spark.shared.options import BATCH, STREAM, WRITE, Use
 from shmq.spark.shared.subscription import Subscription
 from shmq.spark.stream.append import STICKY, Partitioner, Records
 from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, PartitionBounds
@@ -20,7 +20,7 @@ from shmq.spark.stream.offset import NOWHERE, Progress, StreamOffset
 from shmq.spark.stream.reader import Range, cut
 
 
-def of_streams(use: str = BATCH, **given: str) -> dict[str, Any]:
+def of_streams(use: Use = BATCH, /, **given: str) -> dict[str, Any]:
     return STREAM_KIND.parse(given, use)
 
 
@@ -259,7 +259,7 @@ def test_records_are_taken_with_all_that_they_have() -> None:
         ({"topic": "a", "confirm": "disk"}, WRITE),
     ],
 )
-def test_a_configuration_may_be_of_either_kind(given: dict[str, str], use: str) -> None:
+def test_a_configuration_may_be_of_either_kind(given: dict[str, str], use: Use) -> None:
     format_dispatch.check(given, use)
 
 

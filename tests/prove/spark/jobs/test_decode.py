@@ -222,7 +222,7 @@ def _decoded(decoder: body_columns.Decoder, body: bytes) -> dict[str, Any]:
     import pyarrow as pa
 
     columns = [[body], [decoder.codec], ["q"], [1]]
-    (found,) = decoder(*map(pa.array, columns)).to_pylist()
+    (found,) = decoder.decode(*map(pa.array, columns)).to_pylist()
     made: dict[str, Any] = found
     return made
 

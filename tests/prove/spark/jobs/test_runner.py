@@ -56,7 +56,7 @@ def stream(batches: list[int]) -> Stream[Archive]:
 
         return each_batch(config.source.read(session, stop_file), put)
 
-    return Stream(name="counting", about="Counts.", config=Archive, build=build)
+    return Stream(name="counting", config=Archive, build=build)
 
 
 def files(checkpoint: Path, part: str) -> set[int]:
@@ -101,7 +101,7 @@ def test_a_batch_that_was_cut_off_keeps_its_messages_when_its_repetition_is_stop
 
         return each_batch(config.source.read(session, stop_file), put)
 
-    job = Stream(name="failing", about="Fails.", config=Archive, build=build)
+    job = Stream(name="failing", config=Archive, build=build)
     with pytest.raises(ShmqError, match="the sink is full"):
         run(job, config, spark, lambda _: None, lambda: False)
     assert files(Path(checkpoint), "offsets") - files(Path(checkpoint), "commits") == {1}
@@ -165,7 +165,7 @@ def test_a_batch_is_finished_that_was_being_planned_when_the_stream_was_stopped(
         return each_batch(rows, lambda batch, _, number: done.append(number + batch.count() - 1))
 
     last = run(
-        Stream(name="slow", about="Plans slowly.", config=Archive, build=build),
+        Stream(name="slow", config=Archive, build=build),
         settings(checkpoint, StreamSource(format="slow")),
         spark,
         lambda _: None,
