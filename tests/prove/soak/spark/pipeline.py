@@ -72,6 +72,12 @@ class Pipeline:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
+    def ends(self) -> tuple[int, str]:
+        """The exit code of a command that ends by itself, and the last line of its stderr."""
+        assert self._process is not None
+        code = self._process.wait(PATIENCE)
+        return code, self.errors.read_text().splitlines()[-1]
+
     def stop(self) -> None:
         """Have it stop cleanly: what it has in hand is done, and acknowledged."""
         for _ in range(5):  # one that was hit a moment ago fails yet, and is started again

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import shmq
 from shmq import DamagedFile
 from shmq.api.query_pages import TABLE, key_of
+from shmq.cli.shared.exit_codes import Code
 from shmq.spark.jobs.filesystem import Folder
 from shmq.spark.jobs.table import FileTable
 from tests.prove.soak.spark.pipeline import Pipeline
@@ -235,6 +237,12 @@ master = "local[2]"
 #: Of the job's query, by the public name of its host.
 PAGE = r"http://spark\.example\.org:\d+/StreamingQuery/"
 
+#: What a job says whose Java was killed.
+KILLED = (
+    r"shmq: Java, in which Spark runs \(process \d+\), was killed by SIGKILL, as by a host that "
+    r"has no memory left: start the job again, and it continues from its checkpoint"
+)
+
 #: The messages between a start of the job and the next one: four batches.
 TURN = 4000
 
@@ -293,9 +301,12 @@ def test_each_reader_finds_each_row_once_while_the_driver_is_killed_in_a_batch(
                 kept = batches()
                 queue.put_many([b"%d" % turn * 100] * TURN)
                 _patiently(in_a_batch, "a batch is being written")
-                job.kill_driver()
                 if turn == 0:
+                    job.kill_driver()
                     run_job(spark, "compact", written(tmp_path, COMPACT))
+                else:  # half of the driver: the command says so
+                    assert job.kill("java", random.Random())
+                    code, said = job.ends()
             _patiently(whole, "all rows are there")
             job.stop()
     finally:
@@ -303,6 +314,8 @@ def test_each_reader_finds_each_row_once_while_the_driver_is_killed_in_a_batch(
 
     assert watch.wrong == []
     assert watch.reads > 3
+    assert code == Code.REFUSED
+    assert re.fullmatch(KILLED, said)
     assert (queue.stats().depth, queue.stats().in_flight) == (0, 0), "all are acknowledged"
     found = read_by_all(archive)
     assert len(found) == len(set(found)) == 2 * TURN
