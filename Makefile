@@ -328,7 +328,7 @@ HARNESS := wire
 FUZZER := build/fuzz/fuzz_$(HARNESS)
 FOUND := build/fuzz/found_$(HARNESS)
 FUZZ_wire := $(CORE_C) tests/c/fixture.c tests/c/registered.c $(wildcard tests/c/wire_*.c)
-FUZZ_dmsq := $(addprefix shmq/core/,base/crc32c.c queue/columns.c file/record.c file/replay.c)
+FUZZ_dmsq := $(addprefix shmq/core/,base/crc32c.c queue/columns.c file/live_messages.c file/record.c file/replay.c)
 FUZZ_C := $(FUZZ_$(HARNESS)) tests/prove/fuzz/fuzz_$(HARNESS).c
 FUZZ_H := $(wildcard shmq/core/*/*.h tests/c/*.h)
 FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core -Itests/c \

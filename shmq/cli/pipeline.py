@@ -83,7 +83,7 @@ def _run(name: str, path: Path, *, check: bool, quiet: bool) -> None:
     if check:
         show(f"{path}: valid for {name}")
         return
-    from shmq.spark.jobs.runner import run, started  # noqa: PLC0415
+    from shmq.spark.jobs.runner import end, run, started  # noqa: PLC0415
 
     with _logging(config.spark.log), _shown(name, quiet=quiet) as report:
         spark = started(job, config)
@@ -94,7 +94,7 @@ def _run(name: str, path: Path, *, check: bool, quiet: bool) -> None:
         except KeyboardInterrupt:
             click.get_current_context().exit(128 + (stop.signal or signal.SIGINT))
         finally:
-            spark.stop()
+            end(spark)
     ended = "stopped" if stop.signal else "done"
     parts = [f"{done.rows:,} rows", *(f"{count:,} {what}" for what, count in done.counts.items())]
     show(f"{name}: {ended}, {', '.join(parts)}")

@@ -130,9 +130,10 @@ def check(data, uint64_t start, tuple salts: tuple[int, int], uint64_t offset,
           ) -> tuple[str, int, int, int, int, int, int, int, bool]:
     """Read all commits of a file from ``start`` on, the first of which has ``offset``.
 
-    ``told`` is called again and again with how many more bytes are read. Returns how it ended ("end", "torn" or "damaged"); the end of the whole part; the next offset
-    and the last time; the number of offsets and of commits, and the last commit's number; where
-    the damage is; and whether the file is closed.
+    ``told`` is called again and again with how many more bytes are read. Returns how it ended
+    ("end", "torn" or "damaged"); the end of the whole part; the next offset and the last time; the
+    number of offsets and of commits, and the last commit's number; where the damage is; and whether
+    the file is closed.
     """
     cdef Py_buffer view
     cdef int how

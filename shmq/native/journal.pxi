@@ -709,7 +709,7 @@ cdef class Replay:
                 told(found.end - before)
                 before = found.end
         if fed == SHMQ_FED_NO_MEMORY:
-            raise MemoryError(f"the index of {self.r.count} messages does not fit into memory")
+            raise MemoryError(f"the index of {self.r.live.count} messages does not fit into memory")
         return _FED[fed], {
             "end": found.end, "damage": found.damage, "how": _READS[found.how],
             "batches": found.batches, "puts": found.puts, "complete": bool(found.complete),
@@ -718,7 +718,7 @@ cdef class Replay:
     @property
     def messages(self) -> int:
         """The number of live messages."""
-        return self.r.count
+        return self.r.live.count
 
     @property
     def bytes(self) -> int:
@@ -794,8 +794,8 @@ cdef class Replay:
     def message(self, uint64_t at) -> dict[str, Any]:
         """The sorted message at index ``at``, with the fields of a "put" record."""
         cdef shmq_record record
-        if not self.r.sorted or at >= self.r.count:
-            raise IndexError(f"there is no message {at} of {self.r.count}")
+        if not self.r.sorted or at >= self.r.live.count:
+            raise IndexError(f"there is no message {at} of {self.r.live.count}")
         shmq_replay_message(&self.r, at, &record)
         return _fields_of(&record)
 
@@ -823,8 +823,8 @@ cdef class Replay:
         e.least_put_at = _clamped("min_put_at", min_put_at, -FOREVER, -FOREVER, FOREVER)
         e.most_put_at = _clamped("max_put_at", max_put_at, FOREVER, -FOREVER, FOREVER)
         e.max_bytes = _most_bytes(max_bytes)
-        first = at = _clamped("start", start, 0, 0, self.r.count)
-        last = _clamped("end", end, self.r.count, 0, self.r.count)
+        first = at = _clamped("start", start, 0, 0, self.r.live.count)
+        last = _clamped("end", end, self.r.live.count, 0, self.r.live.count)
         with nogil:
             fits = shmq_file_columns_count(&self.r, &e, &at, last)
         if not fits:
@@ -849,20 +849,21 @@ cdef class Replay:
     def restore(self, Restoration restoration, told: Callable[[int], object] | None = None):
         """Put everything into a queue that is being made, in order; call `sort` first.
 
-        ``told`` is called again and again with how many more bytes of records are in it. Raises :class:`shmq.NoSpace`, and :class:`shmq.FileError` for a message that does not fit
-        into a queue of these options.
+        ``told`` is called again and again with how many more bytes of records are in it. Raises
+        :class:`shmq.NoSpace`, and :class:`shmq.FileError` for a message that does not fit into a
+        queue of these options.
         """
         cdef shmq_record record
         cdef shmq_restorer *into = &restoration.r
         cdef shmq_taken *taken = <shmq_taken *>self.r.taken.items
-        cdef uint64_t i = 0, size = 0
+        cdef uint64_t i = 0, count = self.r.live.count, size = 0
         cdef int status = SHMQ_OK
         if not self.r.sorted:
             raise ValueError("messages are sorted before they are restored")
-        while i < self.r.count and status == SHMQ_OK:
+        while i < count and status == SHMQ_OK:
             size = 0
             with nogil:
-                while i < self.r.count and size < _TOLD and status == SHMQ_OK:
+                while i < count and size < _TOLD and status == SHMQ_OK:
                     shmq_replay_message(&self.r, i, &record)
                     status = shmq_restore(into, &record)
                     size += shmq_record_size(&record)

@@ -62,7 +62,7 @@ static void replay(struct shmq_replay *r)
     shmq_replay_begin(r, false, 0, UINT64_MAX);
     CHECK_EQ(shmq_replay_feed(r, file, size, 0, SALT, 1, size, true, &found), SHMQ_FED_OK);
     CHECK(shmq_replay_sort(r, 0));
-    CHECK_EQ(r->count, COUNT);
+    CHECK_EQ(r->live.count, COUNT);
 }
 
 static struct shmq_file_columns everything(void)
@@ -78,7 +78,7 @@ static uint32_t extract(const struct shmq_replay *r, struct shmq_file_columns e,
     uint64_t begin = *at;
     struct shmq_columns c;
 
-    CHECK(shmq_file_columns_count(r, &e, at, r->count));
+    CHECK(shmq_file_columns_count(r, &e, at, r->live.count));
     CHECK(shmq_columns_lay_out(&layout, e.count, e.body_bytes, e.meta_bytes));
     CHECK(layout.size <= sizeof block);
     shmq_columns_begin(&c, block, &layout);

@@ -88,7 +88,7 @@ static enum shmq_fed fed(struct shmq_replay *r, const unsigned char *bytes, size
 static void check_messages(struct shmq_replay *r)
 {
     CHECK(shmq_replay_sort(r, 0));
-    for (uint64_t i = 0; i < r->count; i++) {
+    for (uint64_t i = 0; i < r->live.count; i++) {
         struct shmq_record got;
         char body[] = "body of ?";
 
@@ -111,7 +111,7 @@ TEST("a file gives its live messages in order, in their newest state")
     shmq_replay_begin(&r, false, 0, UINT64_MAX);
     CHECK_EQ(fed(&r, file, size, 0, false, &found), SHMQ_FED_OK);
     CHECK_EQ(found.end, size);
-    CHECK(found.batches == 4 && found.puts == 4 && r.count == 3 && r.last_seq == 4);
+    CHECK(found.batches == 4 && found.puts == 4 && r.live.count == 3 && r.last_seq == 4);
     CHECK_EQ(r.copies.count, 2);
     check_messages(&r);
     shmq_replay_message(&r, 0, &got);
@@ -165,7 +165,7 @@ TEST("what is fed again changes nothing")
     shmq_replay_begin(&r, false, 0, UINT64_MAX);
     for (int turn = 0; turn < 3; turn++)
         CHECK_EQ(fed(&r, file, size, size, false, &found), SHMQ_FED_OK);
-    CHECK_EQ(r.count, 3);
+    CHECK_EQ(r.live.count, 3);
     check_messages(&r);
     shmq_replay_end(&r);
 }
@@ -188,7 +188,7 @@ TEST("wherever the last batch is torn, those before it count")
         shmq_replay_begin(&r, false, 0, UINT64_MAX);
         how = fed(&r, copy, cut, 0, false, &found);
         CHECK(how == SHMQ_FED_TORN || (cut < last + 8 && how == SHMQ_FED_OK));
-        CHECK(found.end == last && r.count == 2);
+        CHECK(found.end == last && r.live.count == 2);
         check_messages(&r);
         shmq_replay_end(&r);
         shmq_replay_begin(&r, false, 0, UINT64_MAX);
@@ -211,7 +211,7 @@ TEST("a file that ends before its records begin has none")
     CHECK_EQ(found.damage, 8);
     CHECK_EQ(shmq_replay_closed(bytes, 8, START, SALT), 0);
     CHECK_EQ(shmq_replay_closed(bytes, 8, UINT64_MAX - 7, SALT), 0);
-    CHECK_EQ(r.count, 0);
+    CHECK_EQ(r.live.count, 0);
     shmq_replay_end(&r);
     free(bytes);
 }
@@ -232,7 +232,7 @@ TEST("zeros behind the end, and what is behind the bytes that count, are nothing
     batch(two_puts, 5);
     shmq_replay_begin(&r, false, 0, UINT64_MAX);
     CHECK_EQ(fed(&r, file, size, end, true, &found), SHMQ_FED_OK);
-    CHECK(found.end == end && r.count == 3);
+    CHECK(found.end == end && r.live.count == 3);
     shmq_replay_end(&r);
 }
 
@@ -286,7 +286,7 @@ TEST("salvage takes every record but the damaged one")
     file[START + SHMQ_BATCH_BYTES + 8 + 40] ^= 1; /* in the body of message 1               */
     shmq_replay_begin(&r, true, 0, UINT64_MAX);
     CHECK_EQ(fed(&r, file, size, 0, false, &found), SHMQ_FED_OK);
-    CHECK_EQ(r.count, 3);
+    CHECK_EQ(r.live.count, 3);
     CHECK_EQ(r.skipped.count, 1);
     skipped = r.skipped.items;
     CHECK_EQ(skipped->offset, START + SHMQ_BATCH_BYTES);
@@ -348,14 +348,49 @@ TEST("messages that come and go by the thousand are all accounted for")
         live[seq] = come;
         if (come)
             live[seq + 1] = true;
-        CHECK_EQ(r.count, count);
+        CHECK_EQ(r.live.count, count);
     }
     CHECK(shmq_replay_discard(&r, 4000) == false);
     CHECK(shmq_replay_sort(&r, 0));
-    for (uint64_t i = 0, seq = 0; i < r.count; i++) {
+    for (uint64_t i = 0, seq = 0; i < r.live.count; i++) {
         while (!live[++seq])
             ;
-        CHECK_EQ(r.live[i].seq, seq);
+        CHECK_EQ(r.live.at[i].seq, seq);
     }
+    shmq_replay_end(&r);
+}
+
+/* As a journal has them: each in order, most of them settled soon, and a few late ones. */
+TEST("messages that come in order are found, forgotten, and there again")
+{
+    struct shmq_replay r;
+    struct shmq_found found;
+    uint64_t kept = 0;
+
+    shmq_replay_begin(&r, false, 0, UINT64_MAX);
+    for (uint64_t seq = 10; seq < 30000; seq += 3) { /* and seq + 1 with it */
+        begin();
+        batch(two_puts, seq);
+        batch(settle, seq);
+        if (seq % 4)
+            batch(settle, seq + 1);
+        else
+            kept++;
+        CHECK_EQ(fed(&r, file, size, 0, false, &found), SHMQ_FED_OK);
+        CHECK_EQ(r.live.count, kept);
+    }
+    CHECK(!r.live.hashed && r.live.room < 10000); /* the gaps are closed now and then */
+    CHECK(!shmq_replay_discard(&r, 16) && !shmq_replay_discard(&r, 18));
+    CHECK(!shmq_replay_discard(&r, 9) && !shmq_replay_discard(&r, 30001));
+    CHECK(shmq_replay_discard(&r, 17));
+    begin();
+    batch(two_puts, 16); /* 17 again, and 16 out of order unless its gap is there still */
+    batch(two_puts, 3);
+    CHECK_EQ(fed(&r, file, size, 0, false, &found), SHMQ_FED_OK);
+    CHECK(r.live.hashed);
+    CHECK_EQ(r.live.count, kept + 3);
+    CHECK(shmq_replay_sort(&r, 0));
+    for (uint64_t i = 1; i < r.live.count; i++)
+        CHECK(r.live.at[i].size && r.live.at[i - 1].seq < r.live.at[i].seq);
     shmq_replay_end(&r);
 }

@@ -7,9 +7,6 @@
 
 #define FILE_SHIFT 44
 #define FOOTER_BYTES 32u
-#define LEAST_ROOM 1024u
-
-_Static_assert(sizeof(struct shmq_live) == 32, "two live messages to a cache line");
 
 /* ---- memory ---- */
 
@@ -40,79 +37,12 @@ void shmq_replay_begin(struct shmq_replay *r, bool salvage, uint64_t first, uint
 
 void shmq_replay_end(struct shmq_replay *r)
 {
-    free(r->live);
+    shmq_live_free(&r->live);
     free(r->images.items);
     free(r->copies.items);
     free(r->taken.items);
     free(r->skipped.items);
     memset(r, 0, sizeof *r);
-}
-
-/* ---- the table: linear probing, kept at most half full ---- */
-
-/* Eight numbers in a row stand side by side: files have them in order, for the most part, and
- * an entry of the table that is not in the cache costs more than the whole record. */
-static inline uint64_t home_of(const struct shmq_replay *r, uint64_t seq)
-{
-    return ((seq >> 3) * 0x9E3779B97F4A7C15ull >> 20 << 3 | (seq & 7)) & (r->room - 1);
-}
-
-/* The entry of `seq`, or the free one where it belongs. */
-static struct shmq_live *entry_of(const struct shmq_replay *r, uint64_t seq)
-{
-    uint64_t at = home_of(r, seq);
-
-    while (r->live[at].seq && r->live[at].seq != seq)
-        at = (at + 1) & (r->room - 1);
-    return &r->live[at];
-}
-
-static inline bool is_in_range(const struct shmq_replay *r, uint64_t seq)
-{
-    return r->first <= seq && seq <= r->last;
-}
-
-static struct shmq_live *find(const struct shmq_replay *r, uint64_t seq)
-{
-    struct shmq_live *entry = r->count && is_in_range(r, seq) ? entry_of(r, seq) : NULL;
-
-    return entry && entry->seq ? entry : NULL;
-}
-
-static bool make_room(struct shmq_replay *r)
-{
-    struct shmq_live *old = r->live;
-    uint64_t old_room = r->room, room = old_room ? 2 * old_room : LEAST_ROOM;
-    struct shmq_live *live = calloc(room, sizeof *live);
-
-    if (!live) {
-        r->no_memory = true;
-        return false;
-    }
-    r->live = live;
-    r->room = room;
-    for (uint64_t i = 0; i < old_room; i++)
-        if (old[i].seq)
-            *entry_of(r, old[i].seq) = old[i];
-    free(old);
-    return true;
-}
-
-/* Closes the gap, so that a probe past it still finds the entries behind. */
-static void take_out(struct shmq_replay *r, struct shmq_live *entry)
-{
-    uint64_t mask = r->room - 1, gap = (uint64_t)(entry - r->live);
-
-    for (uint64_t at = (gap + 1) & mask; r->live[at].seq; at = (at + 1) & mask) {
-        uint64_t home = home_of(r, r->live[at].seq);
-
-        if (((at - home) & mask) >= ((at - gap) & mask)) {
-            r->live[gap] = r->live[at];
-            gap = at;
-        }
-    }
-    r->live[gap].seq = 0;
-    r->count--;
 }
 
 /* ---- what a record changes ---- */
@@ -129,10 +59,20 @@ static void put_of(const struct shmq_replay *r, const struct shmq_live *entry,
                      &next);
 }
 
+static inline bool is_in_range(const struct shmq_replay *r, uint64_t seq)
+{
+    return r->first <= seq && seq <= r->last;
+}
+
+static struct shmq_live *find(const struct shmq_replay *r, uint64_t seq)
+{
+    return is_in_range(r, seq) ? shmq_live_find(&r->live, seq) : NULL;
+}
+
 static void forget(struct shmq_replay *r, struct shmq_live *entry)
 {
     r->live_bytes -= 8ull * entry->size;
-    take_out(r, entry);
+    shmq_live_remove(&r->live, entry);
 }
 
 static void set_state(struct shmq_live *entry, const struct shmq_record *record)
@@ -156,14 +96,14 @@ static void put(struct shmq_replay *r, uint64_t location, const struct shmq_reco
     r->puts++;
     if (record->seq > r->last_seq)
         r->last_seq = record->seq;
-    if (!is_in_range(r, record->seq) || (2 * (r->count + 1) > r->room && !make_room(r)))
+    if (!is_in_range(r, record->seq))
         return;
-    entry = entry_of(r, record->seq);
-    if (entry->seq)
-        r->live_bytes -= 8ull * entry->size;
-    else
-        r->count++;
-    entry->seq = record->seq;
+    entry = shmq_live_add(&r->live, record->seq);
+    if (!entry) {
+        r->no_memory = true;
+        return;
+    }
+    r->live_bytes -= 8ull * entry->size;
     entry->location = location;
     entry->size = (uint32_t)(shmq_record_size(record) / 8);
     set_state(entry, record);
@@ -502,13 +442,6 @@ uint64_t shmq_replay_closed(const unsigned char *bytes, uint64_t size, uint64_t 
 
 /* ---- the outcome ---- */
 
-static int by_live(const void *one, const void *other)
-{
-    uint64_t a = ((const struct shmq_live *)one)->seq, b = ((const struct shmq_live *)other)->seq;
-
-    return (a > b) - (a < b);
-}
-
 static int by_taken(const void *one, const void *other)
 {
     const struct shmq_taken *a = one, *b = other;
@@ -541,13 +474,13 @@ bool shmq_replay_span(const struct shmq_replay *r, uint64_t *least, uint64_t *gr
 {
     *least = UINT64_MAX;
     *greatest = 0;
-    for (uint64_t i = 0; i < r->room; i++) {
-        uint64_t seq = r->live[i].seq;
+    for (uint64_t i = 0; i < r->live.used; i++) {
+        const struct shmq_live *entry = &r->live.at[i];
 
-        if (seq && seq < *least)
-            *least = seq;
-        if (seq > *greatest)
-            *greatest = seq;
+        if (entry->size && entry->seq < *least)
+            *least = entry->seq;
+        if (entry->size && entry->seq > *greatest)
+            *greatest = entry->seq;
     }
     return *greatest > 0;
 }
@@ -555,27 +488,21 @@ bool shmq_replay_span(const struct shmq_replay *r, uint64_t *least, uint64_t *gr
 void shmq_replay_spread(const struct shmq_replay *r, uint64_t first, uint64_t width, uint64_t *sums,
                         uint64_t count)
 {
-    for (uint64_t i = 0; i < r->room; i++) {
-        uint64_t seq = r->live[i].seq;
+    for (uint64_t i = 0; i < r->live.used; i++) {
+        const struct shmq_live *entry = &r->live.at[i];
 
-        if (seq && seq >= first && (seq - first) / width < count)
-            sums[(seq - first) / width] += 8ull * r->live[i].size;
+        if (entry->size && entry->seq >= first && (entry->seq - first) / width < count)
+            sums[(entry->seq - first) / width] += 8ull * entry->size;
     }
 }
 
 bool shmq_replay_sort(struct shmq_replay *r, int64_t wall)
 {
-    uint64_t kept = 0;
-
     if (r->no_memory)
         return false;
     if (r->sorted)
         return true;
-    for (uint64_t i = 0; i < r->room; i++)
-        if (r->live[i].seq)
-            r->live[kept++] = r->live[i];
-    if (kept)
-        qsort(r->live, kept, sizeof *r->live, by_live);
+    shmq_live_sort(&r->live);
     sort_taken(r, wall);
     r->sorted = true;
     return true;
@@ -583,7 +510,7 @@ bool shmq_replay_sort(struct shmq_replay *r, int64_t wall)
 
 void shmq_replay_message(const struct shmq_replay *r, uint64_t at, struct shmq_record *record)
 {
-    const struct shmq_live *entry = &r->live[at];
+    const struct shmq_live *entry = &r->live.at[at];
 
     put_of(r, entry, record);
     record->flags = (record->flags & ~SHMQ_R_UPDATABLE) | entry->flags;
@@ -621,7 +548,7 @@ static uint64_t first_of(const struct shmq_replay *r, const struct shmq_file_col
     while (at < end) {
         uint64_t middle = at + (end - at) / 2;
 
-        if (r->live[middle].seq < e->least_seq)
+        if (r->live.at[middle].seq < e->least_seq)
             at = middle + 1;
         else
             end = middle;
@@ -635,7 +562,7 @@ bool shmq_file_columns_count(const struct shmq_replay *r, struct shmq_file_colum
     struct shmq_record record;
 
     for (*at = first_of(r, e, *at, end); *at < end; ++*at) {
-        if (r->live[*at].seq > e->most_seq) {
+        if (r->live.at[*at].seq > e->most_seq) {
             *at = end;
             return true;
         }

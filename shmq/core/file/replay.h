@@ -6,19 +6,9 @@
 #ifndef SHMQ_FILE_REPLAY_H
 #define SHMQ_FILE_REPLAY_H
 
+#include "file/live_messages.h"
 #include "file/record.h"
 #include "queue/columns.h"
-
-/* A live message. */
-struct shmq_live {
-    uint64_t seq;        /* 0: the entry is free                                        */
-    uint64_t location;   /* file << 44 | offset / 8                                     */
-    int64_t when;        /* DELAYED: until; DEAD: dead_at                               */
-    uint16_t deliveries;
-    uint8_t flags;
-    uint8_t reason;
-    uint32_t size;       /* of its PUT, in units of 8 bytes                              */
-};
 
 /* A copy of a message of another queue, settled or not. */
 struct shmq_copy {
@@ -48,9 +38,7 @@ struct shmq_array {
 };
 
 struct shmq_replay {
-    struct shmq_live *live; /* a hash table; once sorted, an array                      */
-    uint64_t room;          /* of the table: a power of two                             */
-    uint64_t count;
+    struct shmq_live_messages live;
     uint64_t live_bytes;    /* of their PUT records                                     */
     uint64_t last_seq;
     uint64_t last_batch;

@@ -82,8 +82,12 @@ cdef extern from "file/replay.h" nogil:
         void *items
         uint64_t count
 
+    struct shmq_live_messages:
+        uint64_t count
+
     struct shmq_replay:
-        uint64_t count, live_bytes, last_seq, last_batch, records, puts
+        shmq_live_messages live
+        uint64_t live_bytes, last_seq, last_batch, records, puts
         uint64_t totals[SHMQ_TOTALS]
         shmq_array copies, taken, skipped
         uint64_t most

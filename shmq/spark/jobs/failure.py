@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
 from typing import Final
 
 from shmq import errors
 from shmq.errors import ShmqError
 
-__all__ = ["failure_of"]
+__all__ = ["end_of_java", "failure_of"]
 
 #: The last line of a Python traceback, anywhere in Java's text.
 _PYTHON: Final = re.compile(r"^((?:\w+\.)*[A-Z]\w+): (.+)$", re.MULTILINE)
@@ -21,15 +23,36 @@ _JAVA: Final = re.compile(r"^(?:Caused by)?: ((?:\w+\.)+[\w$]+)(?:: (.*))?$", re
 _CALLED: Final = re.compile(r"An error occurred while calling \S+\.$", re.MULTILINE)
 #: What Spark adds before and after a message.
 _FRAME: Final = re.compile(
-    r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: | +SQLSTATE: \w+ *$"
+    r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: ?| *SQLSTATE: \w+ *$|"
+    r" Consider setting '.*faulthandler.*"
 )
+#: What Spark says of a task that failed again and again: its host stays.
+_TASK: Final = re.compile(
+    r"^Job aborted due to stage failure: .*?Lost task \S+ in stage \S+ \(TID \d+\) "
+    r"\((\S+) executor \S+\): (?:(?:\w+\.)+[\w$]+: )?"
+)
+#: Where what a failed streaming query was doing begins, after what failed.
+_QUERY: Final = "=== Streaming Query ==="
+#: How much of a stack trace shows which part of Spark failed.
+_TOP: Final = 1000
+
+#: How long Java may take to end after its connection has broken, in seconds.
+_PATIENCE: Final = 5.0
+#: Py4J's errors that do not come from Java, besides a ConnectionError.
+_BROKEN: Final = frozenset({"Py4JError", "Py4JNetworkError"})
+_AGAIN: Final = "start the job again, and it continues from its checkpoint"
 
 _LOG: Final = 'log = "error" in [spark] shows all that Spark says'
+_CHECK: Final = f"check master, spark.driver.memory and spark.local.dir in [spark.conf]; {_LOG}"
 #: The advice for a failure, by the text of its root cause; the first match counts.
 _ADVICE: Final = tuple(
     (re.compile(pattern), advice)
     for pattern, advice in (
         (r"No space left on device", "free space there, or name another folder"),
+        (
+            r"FileNotFoundException: .* does not exist",
+            f"it was removed: keep the job's folders, and {_AGAIN}",
+        ),
         (
             (
                 r"Permission denied|AccessDenied|Read-only file system|mkdir of .* failed|"
@@ -48,6 +71,13 @@ _ADVICE: Final = tuple(
             r"Python worker failed to connect back",
             "the machine was too busy to start a Python process within 10 s: start the job again",
         ),
+        (
+            (
+                r"Python worker exited unexpectedly|"
+                r"(?:EOFException|Stream closed|Broken pipe|Connection reset)[\s\S]*?\.python\."
+            ),
+            f"a Python process of Spark's was killed or has crashed: {_AGAIN}",
+        ),
         (r"OutOfMemoryError", 'give it more memory in [spark.conf]: "spark.driver.memory" = "4g"'),
         (
             r"UnknownHostException|ConnectException|Failed to connect",
@@ -55,10 +85,7 @@ _ADVICE: Final = tuple(
         ),
         (
             r"JAVA_GATEWAY_EXITED|Error while sending or receiving|Answer from Java side is empty",
-            (
-                f"Java has ended: check master, spark.driver.memory and spark.local.dir in "
-                f"[spark.conf]; {_LOG}"
-            ),
+            f"Java has ended: {_CHECK}",
         ),
     )
 )
@@ -68,42 +95,71 @@ def failure_of(error: Exception) -> Exception:
     """The error itself if it is one of shmq's, else an error that states its root cause.
 
     A failure in Java becomes one line: the first exception, which says what was being done,
-    the root cause, and advice on it.
+    the root cause, and advice on it. If Java itself has ended, that is the cause.
     """
     if isinstance(error, ShmqError):
         return error
-    text = str(error)
+    ended = end_of_java(error)
+    if ended is not None:
+        return ShmqError(ended)
+    text, stack = str(error), str(getattr(error, "_stackTrace", None) or "")
+    if _TRACEBACK not in text and _TRACEBACK in stack:
+        text = stack
     if _TRACEBACK in text:
         last = text[text.rindex(_TRACEBACK) :]
         found = _PYTHON.search(last)
         if found is not None and not _CALLED.search(found[2]):
             return _made(found[1].rpartition(".")[2], found[2].strip())
         text = last
-    return ShmqError(f"Spark: {_of_java(text) or type(error).__name__}")
+    return ShmqError(f"Spark: {_of_java(text, stack) or type(error).__name__}")
 
 
-def _of_java(text: str) -> str:
+def end_of_java(error: Exception) -> str | None:
+    """How the Java process of Spark ended, and what to do; None if it runs, or was not started."""
+    from pyspark import SparkContext  # noqa: PLC0415 - with Spark alone
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    broken = isinstance(error, ConnectionError) or type(error).__name__ in _BROKEN
+    try:
+        status = process.wait(_PATIENCE if broken else 0)
+    except subprocess.TimeoutExpired:
+        return None
+    java = f"Java, in which Spark runs (process {process.pid}),"
+    if status == -signal.SIGKILL:
+        return f"{java} was killed by SIGKILL, as by a host that has no memory left: {_AGAIN}"
+    if status < 0:
+        return f"{java} was ended by {signal.Signals(-status).name}: {_AGAIN}"
+    return f"{java} ended with status {status}: {_AGAIN}, or {_CHECK}"
+
+
+def _of_java(text: str, stack: str) -> str:
     """What failed, why, and what to do, in one line; empty for an empty text."""
-    chain = [(found[1], _plain(found[2] or "")) for found in _JAVA.finditer(text)]
+    chain = list(_JAVA.finditer(text))
+    lines = (_plain(line) for line in text.partition(_QUERY)[0].splitlines())
+    first = "" if chain else next((line for line in lines if line), "")
+    chain = chain or list(_JAVA.finditer(stack))
     if not chain:
-        lines = (_plain(line) for line in text.splitlines())
-        line = next((line for line in lines if line), "")
-        return _advised(line, line, "")
-    (name, told), (root, why) = chain[0], chain[-1]
+        return _advised(first, first, "")
+    name, told = (chain[0][1], _plain(chain[0][2] or "")) if not first else ("", first)
+    root, why = chain[-1][1], _plain(chain[-1][2] or "")
     short = f"{root.rpartition('.')[2]}: {why}" if why else root.rpartition(".")[2]
-    if told and told not in short and name != root:
-        return _advised(f"{told.rstrip('.')}: {short}", f"{root}: {why}", _LOG)
-    return _advised(short, f"{root}: {why}", _LOG)
+    at = chain[-1].string[chain[-1].end() :][:_TOP]
+    if told and told not in short and name != root and not (why and told.endswith(why)):
+        return _advised(f"{told.rstrip('.')}: {short}", f"{root}: {why}{at}", _LOG)
+    return _advised(short, f"{root}: {why}{at}", _LOG)
 
 
 def _advised(told: str, root: str, otherwise: str) -> str:
-    """What failed, with advice if the root cause is a known one."""
-    advice = next((advice for pattern, advice in _ADVICE if pattern.search(root)), otherwise)
+    """What failed, with advice if the root cause, or else what failed, is a known one."""
+    known = (advice for text in (root, told) for pattern, advice in _ADVICE if pattern.search(text))
+    advice = next(known, otherwise)
     return f"{told.rstrip('.')}; {advice}" if told and advice else told
 
 
 def _plain(line: str) -> str:
-    return _FRAME.sub("", _FRAME.sub("", line.strip())).strip()
+    return _TASK.sub(r"at \1: ", _FRAME.sub("", _FRAME.sub("", line.strip()))).strip()
 
 
 def _made(name: str, told: str) -> ShmqError:

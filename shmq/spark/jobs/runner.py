@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shmq.errors import ConnectionLost, ShmqError
 from shmq.spark.jobs.config import Base, StreamBase
-from shmq.spark.jobs.failure import failure_of
+from shmq.spark.jobs.failure import end_of_java, failure_of
 from shmq.spark.jobs.filesystem import Folder
 from shmq.spark.jobs.job import Batch, Job, Progress, SingleBatch, Stream
 from shmq.spark.session import session as make_session
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["run", "settle_last", "started", "stop_after_batch"]
+__all__ = ["end", "run", "settle_last", "started", "stop_after_batch"]
 
 #: How often a stream is asked for its state, in seconds.
 _GLANCE: Final = 0.2
@@ -75,6 +75,15 @@ def started(job: Job[Any], config: Base) -> SparkSession:
     except Exception as error:
         raise failure_of(error) from error
     return session
+
+
+def end(session: SparkSession) -> None:
+    """End a job's session. If Java has ended already, there is nothing left to do."""
+    try:
+        session.stop()
+    except Exception as error:
+        if end_of_java(error) is None:
+            raise failure_of(error) from error
 
 
 def _reach(master: str | None) -> None:

@@ -72,6 +72,14 @@ class Pipeline:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
+    def kill_java(self) -> str:
+        """Kill Java, so that the command ends: its exit code, and the last line of its stderr."""
+        assert self._process is not None
+        for process in self._kinds()["java"]:
+            process.kill()
+        code = self._process.wait(PATIENCE)
+        return f"{code} {self.errors.read_text().splitlines()[-1]}"
+
     def stop(self) -> None:
         """Have it stop cleanly: what it has in hand is done, and acknowledged."""
         for _ in range(5):  # one that was hit a moment ago fails yet, and is started again

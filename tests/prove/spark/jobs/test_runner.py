@@ -1,4 +1,4 @@
-"""A stream is told of, stopped between batches, and said to have failed, in one line."""
+"""A stream is told of, and stopped between batches."""
 
 from __future__ import annotations
 
@@ -11,32 +11,16 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import shmq
-from shmq import Forbidden, NoSuchQueue, ShmqError
+from shmq import ShmqError
 from shmq.spark.jobs.archive import Archive
-from shmq.spark.jobs.endpoints import FileSink, StreamSource
-from shmq.spark.jobs.failure import failure_of
+from shmq.spark.jobs.endpoints import StreamSource
 from shmq.spark.jobs.job import Progress, Stream, each_batch
 from shmq.spark.jobs.runner import run, settle_last
-from shmq.spark.jobs.values import Location, Options, Trigger
+from tests.prove.spark.jobs.tools import queue_of, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-
-def settings(checkpoint: Path | str, source: StreamSource, seconds: float = 0.0) -> Archive:
-    return Archive(
-        checkpoint=Location(checkpoint),
-        trigger=Trigger(seconds),
-        source=source,
-        sink=FileSink(path=Location("nowhere")),
-    )
-
-
-def queue_of(namespace: str) -> StreamSource:
-    """Ten messages a batch."""
-    options = {"url": namespace, "subscribe": "in", "maxOffsetsPerTrigger": "10"}
-    return StreamSource(options=Options(options))
 
 
 @pytest.fixture
@@ -214,133 +198,3 @@ def test_the_progress_adds_up_what_spark_tells_of_each_batch() -> None:
     assert Progress().after(twice).rows == 60, "a batch that was read twice counts once"
     bare = {"batchId": 0, "durationMs": {}, "sources": [{"numInputRows": 1}]}
     assert Progress().after(bare) == Progress(batch=0, rows=1)
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "told"),
-    [
-        (
-            (
-                "[STREAM_FAILED] Query [id = …] terminated with exception: …\n"
-                "pyspark.errors.exceptions.base.PythonException: \n"
-                "Traceback (most recent call last):\n"
-                '  File "worker.py", line 1, in main\n'
-                "    raise Error: no\n"
-                "shmq.errors.NoSuchQueue: there is no queue 'a': create it\n SQLSTATE: 38000"
-            ),
-            NoSuchQueue,
-            "there is no queue 'a': create it",
-        ),
-        (
-            (
-                "Traceback (most recent call last):\n  File\n"
-                "shmq.errors.Forbidden: the token 'x' has no right to consume"
-            ),
-            Forbidden,
-            "the token 'x' has no right to consume",
-        ),
-        (
-            "Traceback (most recent call last):\n  File\nValueError: 7 is odd\n\tat java.lang",
-            ShmqError,
-            "ValueError: 7 is odd",
-        ),
-        (
-            (
-                "An error occurred while calling o71.start.\n"
-                ": java.io.IOException: mkdir of file:/proc/ck failed\n\tat org.apache.hadoop.fs.X"
-            ),
-            ShmqError,
-            "Spark: IOException: mkdir of file:/proc/ck failed; name a folder that can be written",
-        ),
-        (
-            (
-                "An error occurred while calling o1.start.\n"
-                ": org.apache.spark.SparkException: [CANNOT_LOAD] Error loading for path=s3a://b/ck."
-                "  SQLSTATE: 58030\n\tat a.b.C\nCaused by: java.lang.ClassNotFoundException: Class "
-                "org.apache.hadoop.fs.s3a.S3A not found\n\t... 9 more\n"
-            ),
-            ShmqError,
-            (
-                "Spark: [CANNOT_LOAD] Error loading for path=s3a://b/ck: ClassNotFoundException: "
-                "Class org.apache.hadoop.fs.s3a.S3A not found; name the package that has it"
-            ),
-        ),
-        (
-            (
-                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Reason: "
-                "Traceback (most recent call last):\n  File\n    raise Py4JJavaError(\n"
-                "py4j.protocol.Py4JJavaError: An error occurred while calling o183.parquet.\n"
-                ": org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing "
-                "rows to file:/small/out. SQLSTATE: 58030\n\tat a.b.C\n"
-                "Caused by: a.b.Outer$Inner: Unable to close resource\n"
-                "\tSuppressed: a.b.FSError: of no cause\n\tCaused by: c.D: of none\n"
-                "Caused by: java.io.IOException: No space left on device\n"
-            ),
-            ShmqError,
-            (
-                "Spark: [TASK_WRITE_FAILED] Task failed while writing rows to file:/small/out: "
-                "IOException: No space left on device; free space there"
-            ),
-        ),
-        (
-            (
-                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
-                "No space left on device SQLSTATE: XXKST\n=== Streaming Query ==="
-            ),
-            ShmqError,
-            "Spark: No space left on device; free space there",
-        ),
-        (
-            (
-                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
-                "Python worker failed to connect back. SQLSTATE: XXKST\n=== Streaming Query ==="
-            ),
-            ShmqError,
-            "Spark: Python worker failed to connect back; the machine was too busy to start a Py",
-        ),
-        ("[JAVA_GATEWAY_EXITED] Java gateway", ShmqError, "Spark: [JAVA_GATEWAY_EXITED] Java g"),
-        ("[PATH_NOT_FOUND] Path does not exist: x\n at y", ShmqError, "Spark: [PATH_NOT_FOUND] P"),
-        ("", ShmqError, "Spark: RuntimeError"),
-    ],
-)
-def test_what_failed_is_the_error_at_the_root_in_one_line(
-    text: str, kind: type[ShmqError], told: str
-) -> None:
-    found = failure_of(RuntimeError(text))
-
-    assert type(found) is kind
-    assert str(found).startswith(told)
-    assert "\n" not in str(found)
-
-
-def test_a_checkpoint_that_cannot_be_written_is_told_with_its_place(
-    spark: SparkSession, queue: shmq.Queue, namespace: str, tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    config = settings(tmp_path / "file/checkpoint", queue_of(namespace))
-    with pytest.raises(ShmqError) as found:
-        run(stream([]), config, spark, lambda _: None, lambda: False)
-
-    assert str(found.value) == (
-        f"Spark: ParentNotDirectoryException: Parent path is not a directory: "
-        f"file:{tmp_path}/file; name a folder that can be written by the user who runs the job"
-    )
-
-
-def test_a_class_that_java_does_not_have_is_told_by_its_name(
-    spark: SparkSession, queue: shmq.Queue, namespace: str
-) -> None:
-    config = settings("s3a://bucket/checkpoint", queue_of(namespace))
-    with pytest.raises(ShmqError) as found:
-        run(stream([]), config, spark, lambda _: None, lambda: False)
-
-    told = str(found.value)
-    assert "path=s3a://bucket/checkpoint: ClassNotFoundException: Class org.apache.hadoop" in told
-    assert "name the package that has it in [spark.conf]" in told
-    assert "calling o" not in told
-
-
-def test_an_error_of_shmqs_own_stays_as_it_is() -> None:
-    error = NoSuchQueue("there is no queue 'a'")
-
-    assert failure_of(error) is error

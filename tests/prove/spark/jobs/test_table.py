@@ -235,6 +235,12 @@ master = "local[2]"
 #: Of the job's query, by the public name of its host.
 PAGE = r"http://spark\.example\.org:\d+/StreamingQuery/"
 
+#: The exit code of a job whose Java was killed, and what it says.
+KILLED = (
+    r"1 shmq: Java, in which Spark runs \(process \d+\), was killed by SIGKILL, as by a host that "
+    r"has no memory left: start the job again, and it continues from its checkpoint"
+)
+
 #: The messages between a start of the job and the next one: four batches.
 TURN = 4000
 
@@ -267,8 +273,7 @@ def test_each_reader_finds_each_row_once_while_the_driver_is_killed_in_a_batch(
     config = tmp_path / "archive.toml"
     config.write_text(ARCHIVE)
     job = Pipeline(namespace, "archive", config)
-    before: set[str] = set()
-    kept = 0
+    before, kept = set[str](), 0
 
     def batches() -> int:
         return len(list(archive.glob("v=*/shmq_batch=*")))
@@ -293,9 +298,11 @@ def test_each_reader_finds_each_row_once_while_the_driver_is_killed_in_a_batch(
                 kept = batches()
                 queue.put_many([b"%d" % turn * 100] * TURN)
                 _patiently(in_a_batch, "a batch is being written")
-                job.kill_driver()
                 if turn == 0:
+                    job.kill_driver()
                     run_job(spark, "compact", written(tmp_path, COMPACT))
+                else:
+                    said = job.kill_java()
             _patiently(whole, "all rows are there")
             job.stop()
     finally:
@@ -303,6 +310,7 @@ def test_each_reader_finds_each_row_once_while_the_driver_is_killed_in_a_batch(
 
     assert watch.wrong == []
     assert watch.reads > 3
+    assert re.fullmatch(KILLED, said)
     assert (queue.stats().depth, queue.stats().in_flight) == (0, 0), "all are acknowledged"
     found = read_by_all(archive)
     assert len(found) == len(set(found)) == 2 * TURN

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shmq.spark.jobs import catalog
+from shmq.spark.jobs.archive import Archive
+from shmq.spark.jobs.endpoints import FileSink, StreamSource
 from shmq.spark.jobs.job import Progress
 from shmq.spark.jobs.runner import run
+from shmq.spark.jobs.values import Location, Options, Trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,3 +38,19 @@ def current(folder: Path) -> Path:
 def rows_of(session: SparkSession, folder: Path) -> DataFrame:
     """The rows of a table of files, through Spark."""
     return session.read.parquet(str(current(folder)))
+
+
+def settings(checkpoint: Path | str, source: StreamSource, seconds: float = 0.0) -> Archive:
+    """The settings of a stream from that source."""
+    return Archive(
+        checkpoint=Location(checkpoint),
+        trigger=Trigger(seconds),
+        source=source,
+        sink=FileSink(path=Location("nowhere")),
+    )
+
+
+def queue_of(namespace: str) -> StreamSource:
+    """Ten messages a batch."""
+    options = {"url": namespace, "subscribe": "in", "maxOffsetsPerTrigger": "10"}
+    return StreamSource(options=Options(options))
