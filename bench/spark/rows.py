@@ -8,7 +8,7 @@ from typing import Final
 
 from bench.row import Row, at_least, at_most, times, within
 from bench.spark.figures import FIRST, GROWTH, JVM, MEDIAN, PYTHON, RATE, SIZE, TAIL, WHOLE
-from bench.spark.files import Dmsq, Parquet
+from bench.spark.files import Dmsq, Parquet, Ready
 from bench.spark.latency import PACE, Latency
 from bench.spark.log import PARTITIONS, ArchiveStream, Copy, CopyNothing, Read
 from bench.spark.memory import Memory, StreamMemory
@@ -49,10 +49,10 @@ def files_row() -> Row:
     return Row(
         key="spark-dmsq",
         title=f"The files of a queue made Parquet, {SIZE} B values",
-        contestants=[ours, theirs],
+        contestants=[ours, theirs, Ready()],
         figures=(RATE,),
         bars=[times(ours.label, theirs.label, 0.8)],
-        limit="encoding Parquet",
+        limit="encoding Parquet, and what Spark does with each Arrow batch of a Python source",
     )
 
 
