@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from shmq.spark.java import find_java
 from tests.support.certificates import Certificates
 from tests.support.namespaces import own_namespace
 from tests.support.processes import PATIENCE, ROOT
-from tests.support.server import serve
+from tests.support.server import Server, serve
 
 __all__ = ["MESSAGES", "SOURCE", "TARGET", "Work", "driver", "kill", "until", "work"]
 
@@ -45,9 +46,12 @@ RIGHTS = {"consume": [SOURCE], "produce": [TARGET]}
 class Work:
     """The queues, and the driver's job upon them."""
 
-    def __init__(self, broker: shmq.Broker, folder: Path, given: Mapping[str, Any]) -> None:
+    def __init__(
+        self, broker: shmq.Broker, server: Server, folder: Path, given: Mapping[str, Any]
+    ) -> None:
         self.folder = folder
         self.given = given
+        self._server = server
         self._jobs = broker.create_queue(SOURCE, capacity=MESSAGES, max_deliveries=None)
         self._back = broker.create_queue(TARGET, capacity=MESSAGES)
         self._jobs.put_many(values())
@@ -55,6 +59,18 @@ class Work:
     def committed(self, batch: int) -> bool:
         """Whether the stream has committed the batch."""
         return (self.folder / "checkpoint/commits" / str(batch)).exists()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Stop the server's processes within the block: no batch ends meanwhile."""
+        pids = self._server.workers()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def check(self) -> None:
         """Raise AssertionError unless each message is everywhere, once."""
@@ -89,7 +105,7 @@ def work(broker: shmq.Broker, folder: Path, batches: int, **more: Any) -> Iterat
             "options": {"url": server.url, "token": TOKEN, "tlsCa": str(certificates.ca)},
             **more,
         }
-        yield Work(broker, folder, given)
+        yield Work(broker, server, folder, given)
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ def counting() -> Stream[Archive]:
         rows = config.source.read(session, stop_file)
         return each_batch(rows, lambda batch, _, number: print(number, batch.count()))
 
-    return Stream(name="counting", about="Counts.", config=Archive, build=build)
+    return Stream(name="counting", config=Archive, build=build)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_query_whose_source_lost_its_python_process_says_so(
 
         return each_batch(config.source.read(session, stop_file), put)
 
-    job = Stream(name="killing", about="Kills.", config=Archive, build=build)
+    job = Stream(name="killing", config=Archive, build=build)
     with pytest.raises(ShmqError) as found:
         run(job, settings(checkpoint, queue_of(namespace)), spark, lambda _: None, lambda: False)
 
