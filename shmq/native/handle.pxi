@@ -336,7 +336,11 @@ cdef class Handle:
         cdef bytes comm = _process_name()
         self.number = self._process_number()
         self.generation = fork_generation
-        self._lock()
+        try:
+            self._lock()
+        except:
+            self.generation = fork_generation - 1  # the next operation attaches
+            raise
         status = shmq_attach(&self.q, self.number, _os.getpid(), comm)
         self._unlock()
         if status != SHMQ_OK:

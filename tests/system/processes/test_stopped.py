@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Coroutine
@@ -74,6 +75,28 @@ def test_an_operation_ends_and_names_the_process_that_holds_the_queue(
     assert drain(queue) == [b"1"]
     is_sound(queue)
     assert (queue.stats().waiting_get, queue.stats().recoveries) == (0, 0)
+
+
+@pytest.mark.prove
+def test_a_child_that_met_a_held_lock_first_owns_what_it_leases(broker: Broker) -> None:
+    queue = broker.create_queue("q", visibility_timeout=HOUR)
+    queue.put(b"1")
+    reader, writer = os.pipe()
+    with locks_of_queue(broker.namespace, "q")["gets"].held_by_stopped() as holder:
+        child = os.fork()
+        if not child:
+            try:
+                refused(queue.get_nowait, holder.pid)
+                os.kill(holder.pid, signal.SIGCONT)
+                os.write(writer, queue.get(timeout=PATIENCE).body)
+            finally:
+                os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as told:
+            assert told.read() == b"1"
+
+    assert queue.get(timeout=PATIENCE).body == b"1"
 
 
 #: What waits in an event loop, for so long.
