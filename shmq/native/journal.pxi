@@ -674,6 +674,12 @@ cdef class Replay:
     def __dealloc__(self):
         shmq_replay_end(&self.r)
 
+    # Raises ValueError if the reading of a file was ended before the file's end.
+    cdef int _check_read(self) except -1:
+        if self.r.more:
+            raise ValueError("a file was not read to its end: close the replay")
+        return 0
+
     def close(self):
         """Release the buffers. No other method may be called afterwards."""
         shmq_replay_end(&self.r)
@@ -685,8 +691,9 @@ cdef class Replay:
              bint exact, told: Callable[[int], object] | None = None) -> tuple[str, dict[str, Any]]:
         """Read a file: see shmq_replay_feed in replay.h.
 
-        ``told`` is called again and again with how many more bytes are read. Returns "ok", "torn" or "damaged", and a dict: end, damage, how, batches, puts, complete.
-        Not allowed after `sort`.
+        ``told`` is called again and again with how many more bytes are read; if it raises, only
+        `close` is allowed afterwards. Returns "ok", "torn" or "damaged", and a dict: end, damage,
+        how, batches, puts, complete. Not allowed after `sort`.
         """
         cdef shmq_found found
         cdef const unsigned char *base = NULL
@@ -696,6 +703,7 @@ cdef class Replay:
         cdef Py_buffer raw
         if self.r.sorted:
             raise ValueError("files are fed before their messages are sorted")
+        self._check_read()
         view = memoryview(data).cast("B")
         self.buffers.append(view)
         PyObject_GetBuffer(view, &raw, PyBUF_SIMPLE)
@@ -786,6 +794,7 @@ cdef class Replay:
     def sort(self, int64_t wall):
         """Sort by sequence number; drop dedupe ids that expire by ``wall``, in ns."""
         cdef bint sorted_
+        self._check_read()
         with nogil:
             sorted_ = shmq_replay_sort(&self.r, wall)
         if not sorted_:

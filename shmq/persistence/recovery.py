@@ -350,7 +350,7 @@ def rebuild_queue(
     segment = registry.make_segment(name, options, hash_key=chain.hash_key, publish=False)
     try:
         chain.restore(segment, logged, told)
-    except ShmqError:
+    except BaseException:  # also a signal
         registry.remove_segment(name)
         raise
 

@@ -322,20 +322,22 @@ enum shmq_stored_run shmq_stream_segment_check(const unsigned char *bytes, size_
     }
     w->more = false;
     begin = w->end;
-    while (w->end < size && is_commit(bytes + w->end, size - w->end, salts.file, &r, &next)) {
+    while (w->end < size) {
         struct shmq_stream_segment walk = {.offset = w->offset,
                                            .time = w->time,
                                            .stop_offset = UINT64_MAX,
                                            .stop_time = INT64_MAX,
                                            .verify = true};
-        const unsigned char *entries = bytes + w->end + next;
 
         if (w->most && w->end - begin >= w->most) {
             w->more = true;
             return SHMQ_STREAM_SEGMENT_STOP;
         }
+        if (!is_commit(bytes + w->end, size - w->end, salts.file, &r, &next))
+            break;
         if (r.batch != w->offset ||
-            shmq_stream_segment_walk(entries, r.bytes, salts, &walk) != SHMQ_STREAM_SEGMENT_END ||
+            shmq_stream_segment_walk(bytes + w->end + next, r.bytes, salts, &walk) !=
+                SHMQ_STREAM_SEGMENT_END ||
             walk.at != r.bytes || walk.offset != r.last_seq) {
             w->damage = w->end + next + walk.at;
             return SHMQ_STREAM_SEGMENT_DAMAGED;

@@ -91,6 +91,7 @@ cdef extern from "file/replay.h" nogil:
         uint64_t totals[SHMQ_TOTALS]
         shmq_array copies, taken, skipped
         uint64_t most
+        cbool more
         cbool sorted
 
     struct shmq_found:

@@ -112,6 +112,24 @@ def test_how_far_the_reading_of_one_file_is_gets_told() -> None:
     assert sum(told) == len(bytes(file)) - file.start
 
 
+def test_a_reading_that_was_ended_within_a_file_is_not_gone_on_with() -> None:
+    file = Building()
+    for seq in range(1, 4):
+        file.batch(put(seq, bytes(3 << 20)))
+
+    def end(_: int) -> None:
+        raise KeyboardInterrupt
+
+    replay = _core.Replay()
+    where = (file.start, file.header.salt, 1, 0, False)
+    with pytest.raises(KeyboardInterrupt):
+        replay.feed(bytes(file), *where, end)
+    for method, arguments in ((replay.feed, (bytes(file), *where)), (replay.sort, (0,))):
+        with pytest.raises(ValueError, match="not read to its end"):
+            method(*arguments)
+    replay.close()
+
+
 @pytest.mark.parametrize(
     ("left_out", "what"),
     [
@@ -322,6 +340,17 @@ def test_a_chain_is_read_into_a_queue_as_it_stands(registry: Namespace) -> None:
         assert {m.delivery_count for m in got if m.sequence == 50} == {4}
         assert queue.put(b"next").sequence == 101
         broker.delete_queue("q")
+
+
+def test_what_ends_the_restoring_of_a_queue_leaves_nothing_of_it(registry: Namespace) -> None:
+    def end(_: int) -> None:
+        raise KeyboardInterrupt
+
+    file = Building().batch(put(1))
+    with QueueFiles([("f", bytes(file))]) as chain, registry.locked():
+        with pytest.raises(KeyboardInterrupt):
+            rebuild_queue(registry, "q", chain, logged=False, told=end)
+        assert not list(Path("/dev/shm").glob(f"*{registry.name}@q*"))
 
 
 def test_messages_that_do_not_fit_are_refused_with_what_to_do(registry: Namespace) -> None:
