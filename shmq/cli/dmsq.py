@@ -54,8 +54,8 @@ def dmsq() -> None:
 @quiet_flag
 def inspect(path: str, each: bool, as_json: bool, quiet: bool) -> None:
     """Show what a file is, and what it contains."""
-    _refuse_another(path)
     data = read_file(path)
+    _refuse_another(path, data)
     header, start = read_header(data[:HEADER_BYTES], path)
     told = {
         "file": path,
@@ -150,9 +150,9 @@ def export(paths: tuple[str, ...], to: str, salvage: bool, quiet: bool) -> None:
     show(f"{counted(written, 'message')} written to {to}")
 
 
-def _refuse_another(path: str) -> None:
+def _refuse_another(path: str, data: bytes) -> None:
     """Raises FileError for a file that is of no queue."""
-    content = other_content(Path(path))
+    content = other_content(path, data)
     if content is not None:
         raise shmq.FileError(
             f"{path} holds {content}, and no messages of a queue: shmq dmsq verify checks it, "
@@ -280,9 +280,9 @@ def _of_stream(one: dict[str, Any]) -> str:
 def _chain(paths: tuple[str, ...], salvage: bool, *, quiet: bool) -> Iterator[QueueFiles]:
     with progress("read", "bytes", quiet=quiet) as shown:
         step = Step(steps_of(shown), "read", bytes_of(map(Path, paths)))
-        for path in paths:
-            _refuse_another(path)
         files = [(path, read_file(path)) for path in paths]
+        for path, data in files:
+            _refuse_another(path, data)
         read = QueueFiles(files, salvage, partial=True, told=step.add)
     with read as chain:
         for skipped in chain.skipped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +13,14 @@ from shmq.storage.disk import Disk
 from shmq.storage.file_header import (
     DEFINITIONS,
     HEADER_BYTES,
+    JOURNAL,
+    SNAPSHOT,
     STREAM,
     STREAM_CARD,
     STREAM_PRODUCERS,
     read_header,
 )
-from shmq.storage.map_file import read_map
+from shmq.storage.map_file import parse_map
 from shmq.storage.paths import CARD, PRODUCERS, bases, streams_among
 from shmq.storage.progress import Told
 from shmq.storage.queue_files import QueueFiles, read_file
@@ -35,12 +38,13 @@ _CONTENTS: Final = {
     STREAM_PRODUCERS: "the producers of a stream's partition",
     DEFINITIONS: "exchanges or schemas",
 }
+_KINDS: Final = {SNAPSHOT, JOURNAL, *_CONTENTS}
 
 
-def other_content(path: Path) -> str | None:
-    """What the file holds if its header is intact, and of no queue; else None. Raises OSError."""
+def other_content(path: str, data: bytes) -> str | None:
+    """What a file holds if its header is intact, and of no queue; else None."""
     try:
-        header, _ = read_header(_head_of(path), str(path), _CONTENTS.keys())
+        header, _ = read_header(data[:HEADER_BYTES], path, _CONTENTS.keys())
     except FileError:
         return None
     return _CONTENTS[header.kind]
@@ -53,28 +57,34 @@ def verify_file(path: Path, told: Told) -> dict[str, Any]:
     :class:`~shmq.FileError` and OSError.
     """
     said: dict[str, Any] = {"file": str(path), "sound": False, "offset": None, "what": None}
+    data = None if path.is_file() else read_file(path)  # a pipe is read once
     try:
-        kind = _kind_of(path)
-        if path.name == CARD:
+        kind = _kind_of(path, _head_of(path) if data is None else data[:HEADER_BYTES])
+        if kind == STREAM_CARD and path.name == CARD:
             return {**said, "sound": True, **_of_card(path)}
         if kind == STREAM:
             return {**said, **_of_segment(path, told)}
+        data = read_file(path) if data is None else data
         if kind in _CONTENTS:
-            read_map(Disk(path.parent), path.name, kind)
+            parse_map(data, str(path), kind)
             return {**said, "sound": True, "content": _CONTENTS[kind]}
-        with QueueFiles([(str(path), read_file(path))], partial=True, told=told) as chain:
+        with QueueFiles([(str(path), data)], partial=True, told=told) as chain:
             return {**said, "sound": True, "torn": chain.torn, "messages": chain.messages}
     except DamagedFile as error:
         return {**said, "offset": error.offset, "what": error.what}
 
 
-def _kind_of(path: Path) -> int | None:
-    """The kind of file, by its name or its header; None: neither says it."""
+def _kind_of(path: Path, head: bytes) -> int | None:
+    """The kind of file, by its head, or if that is damaged, by its name; None: neither says it.
+
+    A queue may have any of these names.
+    """
+    with contextlib.suppress(FileError):
+        return read_header(head, str(path), _KINDS)[0].kind
     if path.name in {CARD, PRODUCERS}:
         return STREAM_CARD if path.name == CARD else STREAM_PRODUCERS
     if _SEGMENT_NAME.fullmatch(path.name) is not None:
         return STREAM
-    head = _head_of(path)
     return head[_KIND_AT] if head[:4] == b"DMSQ" and len(head) > _KIND_AT else None
 
 

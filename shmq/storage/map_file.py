@@ -18,7 +18,7 @@ from shmq.native import _core
 from shmq.storage.disk import Disk, read_whole, replace_file
 from shmq.storage.file_header import HEADER_BYTES, FileHeader, read_header
 
-__all__ = ["read_map", "write_map"]
+__all__ = ["parse_map", "read_map", "write_map"]
 
 #: Bytes of the map, and their CRC-32C.
 _LENGTH: Final = struct.Struct("<II")
@@ -51,6 +51,14 @@ def read_map(disk: Disk, name: str, kind: int) -> tuple[FileHeader, dict[str, An
         raw = read_whole(disk, name)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return parse_map(raw, path, kind)
+
+
+def parse_map(raw: bytes, path: str, kind: int) -> tuple[FileHeader, dict[str, Any], int]:
+    """The header, the map, and the map's position in the bytes of the file ``path``.
+
+    Raises :class:`~shmq.FileError`.
+    """
     header, at = read_header(raw[:HEADER_BYTES], path, (kind,))
     return header, _told_by(raw, at, path), at
 

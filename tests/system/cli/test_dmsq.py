@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import StreamJournal
 from shmq.storage.disk import Disk
 from shmq.storage.map_file import write_map
-from shmq.storage.paths import PRODUCERS
+from shmq.storage.paths import CARD, PRODUCERS
 from shmq.storage.stream_meta import StreamCard, eras_of, write_card
 from shmq.storage.stream_segment import StreamSegment
 from tests.support.queue_files import WALL, Building, put, settle
@@ -259,6 +260,25 @@ def test_verify_checks_the_other_files_of_a_stream(quick: Quick, segments: list[
     assert told == f"{path}: sound, the producers of a stream's partition\n"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     assert "damaged at byte" in quick("dmsq", "verify", str(path), code=Code.WRONG).text
+
+
+@pytest.mark.parametrize("name", [PRODUCERS, CARD, f"{7:020}.dmsq"])
+def test_a_queues_file_is_sound_whatever_it_is_called(
+    quick: Quick, files: tuple[Path, Path], name: str
+) -> None:
+    path = files[0].rename(files[0].with_name(name))
+    assert quick("dmsq", "verify", str(path)).text == f"{path}: sound, 2 messages\n"
+
+
+@pytest.mark.parametrize("command", ["inspect", "dump", "verify"])
+def test_a_pipe_is_read_once(quick: Quick, files: tuple[Path, Path], command: str) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, files[0].read_bytes())
+    os.close(writer)
+    try:
+        assert quick("dmsq", command, f"/dev/fd/{reader}").text
+    finally:
+        os.close(reader)
 
 
 def test_verify_finds_a_damaged_card(quick: Quick, segments: list[Path]) -> None:
