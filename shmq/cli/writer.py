@@ -145,18 +145,19 @@ def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool, quie
     done: list[dict[str, Any]] = []
     failed = False
     # The writer does not say how many bytes it has written: the time shows that it works.
-    with progress("snapshot", "bytes", quiet=quiet):
-        for name, error in ask_for_snapshots(directory, queues):
-            failed = failed or error is not None
-            if error is not None:
-                note(f"queue {name!r}: {error}")
-            else:
-                done.append(_written(directory, name))
+    try:
+        with progress("snapshot", "bytes", quiet=quiet):
+            for name, error in ask_for_snapshots(directory, queues):
+                failed = failed or error is not None
+                if error is not None:
+                    note(f"queue {name!r}: {error}")
+                else:
+                    done.append(_written(directory, name))
+    finally:  # what is on disk is shown although another one failed
+        for one in () if as_json else done:
+            show(f"queue {one['queue']!r} is in {one['file']}, {amount(one['bytes'])}")
     if as_json:
         show_json(done)
-    else:
-        for one in done:
-            show(f"queue {one['queue']!r} is in {one['file']}, {amount(one['bytes'])}")
     context.exit(Code.REFUSED if failed else Code.OK)
 
 
