@@ -111,16 +111,18 @@ def _start_java(conf: SparkConf) -> None:
     """Start the JVM of this process with the settings that it reads only at its start."""
     from pyspark import SparkContext  # noqa: PLC0415
 
-    os.environ["JAVA_HOME"] = str(find_java().spark_home())
-    before = os.environ.get("SPARK_SUBMIT_OPTS")
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{JAVA_OPTIONS} {before or ''}".strip()
+    options = f"{JAVA_OPTIONS} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
+    given = {"JAVA_HOME": str(find_java().spark_home()), "SPARK_SUBMIT_OPTS": options}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
     try:
         SparkContext._ensure_initialized(conf=conf)
     finally:
-        if before is None:
-            del os.environ["SPARK_SUBMIT_OPTS"]
-        else:
-            os.environ["SPARK_SUBMIT_OPTS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _as_text(value: Any) -> str:

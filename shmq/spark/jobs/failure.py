@@ -29,7 +29,7 @@ _FRAME: Final = re.compile(
 #: What Spark says of a task that failed again and again: its host stays.
 _TASK: Final = re.compile(
     r"^Job aborted due to stage failure: .*?Lost task \S+ in stage \S+ \(TID \d+\) "
-    r"\((\S+) executor \S+\): (?:(?:\w+\.)+[\w$]+: )?"
+    r"\((\S+) executor \S+\): (?:org\.apache\.spark\.SparkException: )?"
 )
 #: Where what a failed streaming query was doing begins, after what failed.
 _QUERY: Final = "=== Streaming Query ==="
@@ -40,7 +40,9 @@ _TOP: Final = 1000
 _PATIENCE: Final = 5.0
 #: Py4J's errors that do not come from Java, besides a ConnectionError.
 _BROKEN: Final = frozenset({"Py4JError", "Py4JNetworkError"})
-_AGAIN: Final = "start the job again, and it continues from its checkpoint"
+_AGAIN: Final = "start the job again: one with a checkpoint continues from it"
+#: The statuses with which a Java ends that a signal has told to.
+_TOLD: Final = {128 + number: number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
 
 _LOG: Final = 'log = "error" in [spark] shows all that Spark says'
 _CHECK: Final = f"check master, spark.driver.memory and spark.local.dir in [spark.conf]; {_LOG}"
@@ -50,7 +52,7 @@ _ADVICE: Final = tuple(
     for pattern, advice in (
         (r"No space left on device", "free space there, or name another folder"),
         (
-            r"FileNotFoundException: .* does not exist",
+            r"FileNotFoundException: .*/(?:offsets|commits|state|sources)\b.* does not exist",
             f"it was removed: keep the job's folders, and {_AGAIN}",
         ),
         (
@@ -127,10 +129,11 @@ def end_of_java(error: Exception) -> str | None:
     except subprocess.TimeoutExpired:
         return None
     java = f"Java, in which Spark runs (process {process.pid}),"
-    if status == -signal.SIGKILL:
+    number = _TOLD.get(status, -status)
+    if number == signal.SIGKILL:
         return f"{java} was killed by SIGKILL, as by a host that has no memory left: {_AGAIN}"
-    if status < 0:
-        return f"{java} was ended by {signal.Signals(-status).name}: {_AGAIN}"
+    if number > 0:
+        return f"{java} was ended by {signal.Signals(number).name}: {_AGAIN}"
     return f"{java} ended with status {status}: {_AGAIN}, or {_CHECK}"
 
 

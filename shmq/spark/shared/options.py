@@ -189,8 +189,8 @@ def _digits(given: str) -> int | None:
 def moment(given: str) -> int:
     """A time in us since 1970, given in ms since 1970, as in Kafka's connector, or ISO 8601."""
     found: int | None = None
-    if given.strip().isdecimal():
-        found = int(given) * 1000
+    if (whole := _digits(given)) is not None:
+        found = whole * 1000
     elif (moment := moment_of(given)) is not None:
         found = (moment - _EPOCH) // dt.timedelta(microseconds=1)
     if found is None or found > _LAST_US:

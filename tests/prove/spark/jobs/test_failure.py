@@ -147,6 +147,24 @@ def counting() -> Stream[Archive]:
             "Spark: IOException: Stream closed; a Python process of Spark's was killed",
         ),
         (
+            (
+                "An error occurred while calling o4.save.\n"
+                ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in "
+                "stage 5.0 failed 2 times, most recent failure: Lost task 0.1 in stage 5.0 (TID 7) "
+                "(10.0.0.2 executor 1): java.net.UnknownHostException: db.example\n\tat a.b.C"
+            ),
+            ShmqError,
+            "Spark: SparkException: at 10.0.0.2: java.net.UnknownHostException: db.example; check",
+        ),
+        (
+            (
+                "An error occurred while calling o2.sql.\n: java.io.FileNotFoundException: File "
+                "file:/tmp/spark-events does not exist\n\tat a.b.C"
+            ),
+            ShmqError,
+            "Spark: FileNotFoundException: File file:/tmp/spark-events does not exist; name a",
+        ),
+        (
             "An error occurred while calling o1.save.\n: java.io.EOFException\n\tat org.db.R.read",
             ShmqError,
             "Spark: EOFException; log =",
@@ -197,8 +215,9 @@ def test_the_root_of_a_failed_query_is_in_its_stack_trace(said: str, cause: str,
     ("command", "told"),
     [
         ("kill -KILL $$", "was killed by SIGKILL, as by a host that has no memory left: start"),
-        ("kill -TERM $$", "was ended by SIGTERM: start the job again, and it continues"),
-        ("exit 3", "ended with status 3: start the job again, and it continues from its"),
+        ("kill -TERM $$", "was ended by SIGTERM: start the job again: one"),
+        ("exit 143", "was ended by SIGTERM: start the job again: one"),
+        ("exit 3", "ended with status 3: start the job again: one with a checkpoint"),
     ],
 )
 def test_a_java_that_has_ended_is_the_cause_of_a_broken_connection(
@@ -237,7 +256,7 @@ def test_a_query_whose_source_lost_its_python_process_says_so(
 
     assert re.fullmatch(
         r"Spark: \w+(: .+)?; a Python process of Spark's was killed or has crashed: "
-        r"start the job again, and it continues from its checkpoint",
+        r"start the job again: one with a checkpoint continues from it",
         str(found.value),
     )
 
