@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from shmq.spark.jobs.job import Progress
 
 __all__ = ["pipeline"]
+
+#: A logger that has it prints nothing.
+_SILENT: Final = logging.NullHandler()
 
 #: The configuration of Spark's log4j.
 _LOGGING: Final = """
@@ -130,7 +134,13 @@ def _let_find_modules() -> None:
 
 @contextlib.contextmanager
 def _logging(level: str) -> Iterator[None]:
-    """Set the log level of a Spark that starts in the block, unless the environment does."""
+    """Set the log level of a Spark that starts in the block, unless the environment does.
+
+    Py4J logs each error of a connection with its stack trace, through the root logger and from
+    threads that outlive the block: with "off" that stays silent up to the end of the process.
+    """
+    if level == "off":
+        logging.getLogger().addHandler(_SILENT)
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(_LOGGING.format(level=level))
         file.flush()

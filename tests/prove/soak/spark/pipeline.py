@@ -73,12 +73,14 @@ class Pipeline:
                 process.kill()
 
     def kill_java(self) -> str:
-        """Kill Java, so that the command ends: its exit code, and the last line of its stderr."""
+        """Kill Java, so that the command ends: its exit code, and what it says of that."""
         assert self._process is not None
+        before = len(self.errors.read_text())
         for process in self._kinds()["java"]:
             process.kill()
         code = self._process.wait(PATIENCE)
-        return f"{code} {self.errors.read_text().splitlines()[-1]}"
+        told = self.errors.read_text()[before:].splitlines()
+        return "\n".join([str(code), *(line for line in told if f"shmq: {self.job}: " not in line)])
 
     def stop(self) -> None:
         """Have it stop cleanly: what it has in hand is done, and acknowledged."""

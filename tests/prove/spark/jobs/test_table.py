@@ -237,7 +237,7 @@ PAGE = r"http://spark\.example\.org:\d+/StreamingQuery/"
 
 #: The exit code of a job whose Java was killed, and what it says.
 KILLED = (
-    r"1 shmq: Java, in which Spark runs \(process \d+\), was killed by SIGKILL, as by a host that "
+    r"1\nshmq: Java, in which Spark runs \(process \d+\), was killed by SIGKILL, as by a host that "
     r"has no memory left: start the job again: one with a checkpoint continues from it"
 )
 
