@@ -40,7 +40,7 @@ from shmq.errors import (
     Unsupported,
 )
 
-__all__ = ["ApiError", "CheckThere", "ClusterConnection"]
+__all__ = ["ApiError", "CheckThere", "ClusterConnection", "passes"]
 
 log = logging.getLogger("shmq")
 
@@ -74,6 +74,16 @@ class ApiError(ShmqError):
         self.number = int(error.get("err_code") or 0)
         self.code = int(error.get("code") or 0)
         super().__init__(f"{what}: {error.get('description', 'refused')} (error {self.number})")
+
+
+def passes(error: Mapping[str, Any]) -> bool:
+    """Whether the reason for which JetStream refuses passes.
+
+    A server that has lost the lead, and does not know it until it proposes a message, answers 503
+    without a number (nats-server, processClusteredInboundMsg).
+    """
+    number = error.get("err_code")
+    return number in _PASSING or (number is None and error.get("code") == 503)
 
 
 class ClusterConnection:
@@ -402,8 +412,11 @@ class ClusterConnection:
             error = found.get("error")
             if error is None:
                 return found
-            if error.get("err_code") not in _PASSING or time.monotonic() + _PAUSE >= until:
-                raise ApiError(what or verb, error)
+            refusal = ApiError(what or verb, error)
+            if not passes(error):
+                raise refusal
+            if time.monotonic() + _PAUSE >= until:
+                raise ConnectionLost(f"{refusal}, for {patience:g} s: see `shmq cluster doctor`")
             await asyncio.sleep(_PAUSE)
 
     # ---- the end ----

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import nats.errors
 
-from shmq.client.nats.connection import ApiError, CheckThere, ClusterConnection
+from shmq.client.nats.connection import ApiError, CheckThere, ClusterConnection, passes
 from shmq.errors import ConnectionLost, NoSpace, Unsupported
 
 __all__ = [
@@ -137,12 +137,12 @@ async def publish_together(
             answer = {}
         attempts += 1
         error = answer.get("error") or {}
-        number = error.get("err_code")
         if answer and not error:
             return Together(answer, attempts)
+        number = error.get("err_code")
         if number == _KNOWN:
             return Together(None, attempts)
-        if number is not None and number not in _PASSES and error.get("code") != 500:
+        if error and not (passes(error) or number in _PASSES or error.get("code") == 500):
             raise ApiError(what, error)
         if time.monotonic() > until:
             raise ConnectionLost(lost)

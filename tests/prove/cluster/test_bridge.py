@@ -78,7 +78,7 @@ def test_nothing_is_lost_or_doubled_while_servers_fail(
         wait_until(lambda: running.numbers()[0].sent > 0)
         disturb(cluster, stream)
         queue.put_many(range(COUNT, COUNT + 100))  # goes on being put here all the time
-        wait_until(partial(_has_acked, queue, COUNT + 100))
+        wait_until(lambda: not running.wait(0) and _has_acked(queue, COUNT + 100))
     found = take_all(bridged.there.queue("orders"), COUNT + 100)
     assert sorted(one.body for one in found) == list(range(COUNT + 100))
 

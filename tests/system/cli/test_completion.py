@@ -58,7 +58,7 @@ def test_bash_completes_commands_flags_and_queues(
     environment: dict[str, str], queue: shmq.Queue
 ) -> None:
     assert completed(environment, "shmq", "pe") == ["peek", "persist"]
-    assert completed(environment, "shmq", "peek", "--qu") == ["--queue"]
+    assert completed(environment, "shmq", "peek", "--que") == ["--queue"]
     assert completed(environment, "shmq", "peek", "-q", "jo") == ["jobs", "jobs.dlq"]
     assert completed(environment, "shmq", "fsck", "jobs", "jobs.") == ["jobs.dlq"]
     assert completed(environment, "shmq", "-n", "nowhere", "peek", "-q", "") == [""]
