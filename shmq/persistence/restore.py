@@ -221,7 +221,8 @@ def _bring_back(
     _refuse_another(registry, own, name)
     disk = RenamedDisk(own.directory, found.before)
     decision = plan(disk, salvage=salvage, report=report)[found.name]
-    with Step(report, "restoring queues", _held(decision)).part(_held(decision)) as told:
+    held = _held(decision)
+    with Step(report, "restoring queues", held).part(held) as told:
         return _restore(registry, disk, own.directory, decision, name, kept=False, told=told)
 
 

@@ -28,8 +28,6 @@ bool shmq_is_utf8(const unsigned char *at, uint32_t size)
 {
     const unsigned char *end = at + size;
 
-    if (shmq_is_ascii(at, size))
-        return true;
     while (end - at >= 8 && !(shmq_load64(at) & 0x8080808080808080ull)) /* ASCII */
         at += 8;
     while (at < end) {

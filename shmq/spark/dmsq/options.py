@@ -23,25 +23,24 @@ def mode(given: str) -> str:
     return str(options.one_of("FAILFAST", "DROPMALFORMED")(given.upper()))
 
 
-_BATCH: Final = BATCH
 _NUMBER: Final = options.whole(0, (1 << 63) - 1)
 
 #: Every option of ``format("dmsq")``; docs/spark.md has the same table.
 OPTIONS: Final = (
-    Option("path", options.text, None, _BATCH),
-    Option("queue", options.names, None, _BATCH),
-    Option("queuePattern", options.pattern, None, _BATCH),
-    Option("columns", options.several_of(*columns.NAMES, columns.ALL), None, _BATCH),
-    Option("includeHeaders", options.truth, False, _BATCH),
-    Option("states", options.several_of(*STATES), STATES, _BATCH),
-    Option("startingSequence", _NUMBER, None, _BATCH),
-    Option("endingSequence", _NUMBER, None, _BATCH),
-    Option("startingTimestamp", options.moment, None, _BATCH),
-    Option("endingTimestamp", options.moment, None, _BATCH),
-    Option("mode", mode, "FAILFAST", _BATCH),
-    Option("rows", options.one_of("messages", "skipped"), "messages", _BATCH),
-    Option("minPartitions", options.whole(1, 10_000), None, _BATCH),
-    Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, _BATCH),
+    Option("path", options.text, None, BATCH),
+    Option("queue", options.names, None, BATCH),
+    Option("queuePattern", options.pattern, None, BATCH),
+    Option("columns", options.several_of(*columns.NAMES, columns.ALL), None, BATCH),
+    Option("includeHeaders", options.truth, False, BATCH),
+    Option("states", options.several_of(*STATES), STATES, BATCH),
+    Option("startingSequence", _NUMBER, None, BATCH),
+    Option("endingSequence", _NUMBER, None, BATCH),
+    Option("startingTimestamp", options.moment, None, BATCH),
+    Option("endingTimestamp", options.moment, None, BATCH),
+    Option("mode", mode, "FAILFAST", BATCH),
+    Option("rows", options.one_of("messages", "skipped"), "messages", BATCH),
+    Option("minPartitions", options.whole(1, 10_000), None, BATCH),
+    Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, BATCH),
 )
 
 #: Options of other formats that users may try here, by lower-case name, with the reason.

@@ -95,17 +95,15 @@ def _check_unstaged(chosen: Mapping[str, Any]) -> None:
             )
 
 
-_WRITE: Final = WRITE
-
 #: The options of a sink, in addition to those in :mod:`shmq.spark.shared.address`.
 OPTIONS: Final = (
-    Option("topic", options.text, None, _WRITE),
-    Option("queue", options.text, None, _WRITE),
-    Option("staged", options.truth, True, _WRITE),
-    Option("stagingBytes", options.size(1 << 20, 1 << 40), None, _WRITE),
-    Option("publishTimeout", options.seconds(0, 1e9), None, _WRITE),
-    Option("publisher", options.text, None, _WRITE),
-    Option("batch", options.whole(0, (1 << 62)), None, _WRITE),
+    Option("topic", options.text, None, WRITE),
+    Option("queue", options.text, None, WRITE),
+    Option("staged", options.truth, True, WRITE),
+    Option("stagingBytes", options.size(1 << 20, 1 << 40), None, WRITE),
+    Option("publishTimeout", options.seconds(0, 1e9), None, WRITE),
+    Option("publisher", options.text, None, WRITE),
+    Option("batch", options.whole(0, (1 << 62)), None, WRITE),
 )
 
 Messages = Sequence[WriterCommitMessage | None]
