@@ -17,6 +17,7 @@ from shmq.api import Stream
 from tests.conformance.conftest import Connect
 from tests.conformance.test_streams_on_disk import PATIENCE, create, filled
 from tests.conformance.tools import SOON
+from tests.support.queue_files import flip
 from tests.support.writer_process import WriterProcess, running_writer
 
 COUNT = 2000
@@ -48,15 +49,6 @@ def stream(connect: Connect, writer_process: WriterProcess) -> Stream:
 def files(writer_process: WriterProcess) -> list[Path]:
     """The files of partition 0, by their first offsets."""
     return sorted(path for path in writer_process.folder.rglob("*") if path.parent.name == "0")
-
-
-def flip(path: Path, at: int) -> None:
-    """Flip a bit of a file's byte."""
-    with path.open("r+b") as file:
-        file.seek(at)
-        (was,) = file.read(1)
-        file.seek(at)
-        file.write(bytes([was ^ 1]))
 
 
 @pytest.fixture

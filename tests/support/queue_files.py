@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, Self
 
 from shmq.storage.file_header import (
@@ -69,3 +71,12 @@ def settle(*seqs: int) -> tuple[str, dict[str, Any]]:
 
 def update(seq: int, **fields: Any) -> tuple[str, dict[str, Any]]:
     return "update", {"seq": seq, **fields}
+
+
+def flip(path: Path, at: int) -> None:
+    """Flip a bit of a file's byte, in place; below 0 ``at`` counts from the end."""
+    with path.open("r+b") as file:
+        file.seek(at, os.SEEK_END if at < 0 else os.SEEK_SET)
+        (was,) = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([was ^ 1]))

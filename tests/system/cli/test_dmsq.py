@@ -22,7 +22,7 @@ from shmq.storage.map_file import write_map
 from shmq.storage.paths import CARD, PRODUCERS
 from shmq.storage.stream_meta import StreamCard, eras_of, write_card
 from shmq.storage.stream_segment import StreamSegment
-from tests.support.queue_files import WALL, Building, put, settle
+from tests.support.queue_files import WALL, Building, flip, put, settle
 from tests.support.stream_entries import IDENTITY, commit
 from tests.system.cli.conftest import Quick
 
@@ -192,9 +192,7 @@ def test_verify_reads_all_of_a_streams_files(quick: Quick, segments: list[Path])
 def test_verify_says_which_records_of_a_stream_are_damaged(
     quick: Quick, segments: list[Path], at: int
 ) -> None:
-    data = bytearray(segments[0].read_bytes())
-    data[at] ^= 1
-    segments[0].write_bytes(data)
+    flip(segments[0], at)
     one, other, _ = quick("dmsq", "verify", "--json", *map(str, segments), code=Code.WRONG).json
     assert (one["sound"], one["partition"], other["sound"]) == (False, 3, True)
     assert one["offset"] <= max(at, 150)
@@ -209,9 +207,7 @@ def test_verify_says_which_records_of_a_stream_are_damaged(
 def test_verify_and_a_read_find_the_same_damage_at_the_same_byte(
     quick: Quick, segments: list[Path], at: int
 ) -> None:
-    data = bytearray(segments[0].read_bytes())
-    data[at] ^= 1
-    segments[0].write_bytes(data)
+    flip(segments[0], at)
     with pytest.raises(shmq.DamagedFile) as caught:
         read_through(segments[0])
     (one,) = quick("dmsq", "verify", "--json", str(segments[0]), code=Code.WRONG).json
@@ -282,7 +278,5 @@ def test_a_pipe_is_read_once(quick: Quick, files: tuple[Path, Path], command: st
 
 
 def test_verify_finds_a_damaged_card(quick: Quick, segments: list[Path]) -> None:
-    data = bytearray(segments[2].read_bytes())
-    data[-1] ^= 1
-    segments[2].write_bytes(data)
+    flip(segments[2], -1)
     assert "checksum" in quick("dmsq", "verify", str(segments[2]), code=Code.WRONG).text

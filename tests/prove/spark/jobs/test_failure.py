@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-@pytest.fixture
-def queue(broker: shmq.Broker) -> shmq.Queue:
-    made = broker.create_queue("in", dead_letter=None)
-    made.put_many([b"x"] * 100)
-    return made
-
-
 def counting() -> Stream[Archive]:
     def build(session: SparkSession, config: Archive, stop_file: str) -> DataStreamWriter:
         rows = config.source.read(session, stop_file)

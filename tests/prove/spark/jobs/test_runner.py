@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-@pytest.fixture
-def queue(broker: shmq.Broker) -> shmq.Queue:
-    made = broker.create_queue("in", dead_letter=None)
-    made.put_many([b"x"] * 100)
-    return made
-
-
 def stream(batches: list[int]) -> Stream[Archive]:
     """A job whose batches, once they are done, are in the list."""
 
