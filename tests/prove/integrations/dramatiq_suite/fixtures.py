@@ -25,12 +25,15 @@ TARGET = os.environ["SHMQ_SUITE_TARGET"]
 
 
 class Failures(Middleware):
-    """Keeps the errors of dead letters, as StubBroker does."""
+    """Keeps the errors of dead letters, as StubBroker does.
+
+    An error is kept before its message leaves the queue: a join that sees the queue empty has it.
+    """
 
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
 
-    def after_nack(self, broker: Broker, message: MessageProxy) -> None:
+    def before_nack(self, broker: Broker, message: MessageProxy) -> None:
         """Keep the error."""
         if message._exception is not None:
             self.errors.append(message._exception)
