@@ -13,6 +13,9 @@ BUILD := build/core
 CORE_C := $(wildcard shmq/core/*/*.c)
 CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd pxi))
 
+# The tests begin thousands of processes: each would compile shmq anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -237,7 +240,7 @@ release-check: $(VENV)/release
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f shmq/native/*.so
-	find bench shmq tests -name __pycache__ -prune -exec rm -rf {} +
+	find bench docs examples shmq tests tools -name __pycache__ -prune -exec rm -rf {} +
 
 # --- the virtual environment: each stamp is one step of it ---------------------------
 
