@@ -86,9 +86,13 @@ class FileTable:
                 return
             staged = _staged(query)
             self._write(rows, staged, columns)
-            if not self._folder.files(staged) or not self._folder.move(staged, there):
+            empty = not self._folder.files(staged)
+            moved = not empty and self._folder.move(staged, there)
+            if not moved:
                 self._folder.remove(staged)
             if self.current() == version:
+                if not (empty or moved or self._folder.exists(there)):
+                    raise self._missing(version)
                 return
 
     def current(self) -> Version:
@@ -113,11 +117,17 @@ class FileTable:
         """Write the current version's rows into fewer files as the next version; how many rows.
 
         There are none to merge in fewer than two batches. Spark's settings say how large a file
-        gets. Raises :class:`~shmq.ShmqError` if another process compacts it meanwhile.
+        gets. Raises :class:`~shmq.ShmqError` if there is no table, and if another process compacts
+        it meanwhile.
         """
         from pyspark.sql import Observation  # noqa: PLC0415 - heavy, and an extra
         from pyspark.sql import functions as f  # noqa: PLC0415
 
+        if not self._folder.exists(_CURRENT):
+            raise ShmqError(
+                f"{self._folder.uri} is no table of a job, as it has no {_CURRENT}: name the path "
+                f"of the job's sink"
+            )
         self._open(_MERGED)
         old = self.current()
         batches = self._batches(old)
@@ -135,19 +145,34 @@ class FileTable:
         merged = dict(old.merged)
         for found in filter(None, map(_PLACE.fullmatch, batches)):
             merged[found[2]] = max(merged.get(found[2], -1), int(found[1]))
-        new = Version(old.number + 1, merged)
+        # Not the number of one that another compaction made, or left before it was current.
+        new = Version(max(self._versions()) + 1, merged)
         self._adopt(old, staged, merged)
-        self._folder.remove(new.path)  # of a compaction that ended before it was current
         if self.current() != old or not self._folder.move(staged, new.path):
+            self._folder.remove(staged)
             raise ShmqError(
-                f"{self._folder.uri} was compacted by another process meanwhile: nothing is lost"
+                f"{self._folder.uri} was compacted by another process meanwhile: nothing is lost, "
+                f"and nothing is left to do"
             )
         self._folder.write_json(_CURRENT, {"path": new.path, "merged": merged})
-        self._adopt(old, new.path, merged)
-        for name in self._folder.names(""):
-            known = _VERSION.fullmatch(name)
-            if known is not None and int(known[1]) < old.number:
-                self._folder.remove(name)
+        self._adopt_all(new)
+        for number in self._versions():
+            if number < old.number:
+                self._folder.remove(Version(number).path)
+
+    def _versions(self) -> list[int]:
+        """The numbers of all versions that there are."""
+        found = map(_VERSION.fullmatch, self._folder.names(""))
+        return [int(each[1]) for each in found if each is not None]
+
+    def _adopt_all(self, version: Version) -> None:
+        """Copy the batches that other versions have and the current one has not.
+
+        A batch, or a compaction, may have looked for the current version before that was made.
+        """
+        for number in self._versions():
+            if number != version.number:
+                self._adopt(Version(number), version.path, version.merged)
 
     def _adopt(self, old: Version, folder: str, merged: Mapping[str, int]) -> None:
         """Copy the batches of the old version that the folder, with what is merged, has not."""
@@ -198,8 +223,14 @@ class FileTable:
             if name.startswith(f"{owner}."):
                 self._folder.remove(f"{_STAGING}/{name}")
         version = self.current()
-        if version.number:
-            self._adopt(Version(version.number - 1), version.path, version.merged)
+        if not self._folder.exists(version.path):
+            raise self._missing(version)
+        self._adopt_all(version)
+
+    def _missing(self, version: Version) -> DamagedFile:
+        return DamagedFile(
+            self._folder.path(_CURRENT), 0, f"it names {version.path}, which is not there"
+        )
 
 
 def current_path(session: SparkSession, path: str) -> str:
