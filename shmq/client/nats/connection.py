@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import ssl
 import time
 import weakref
@@ -61,6 +62,10 @@ _PASSING: Final = frozenset({10004, 10005, 10007, 10008, 10009, 10118, 10119, 10
 #: What says that a server is another one than the client trusts.
 _STRANGER: Final = ssl.SSLCertVerificationError
 
+#: How a server tells that it refuses a subject.
+_DENIED: Final = re.compile(r"permissions violation for \w+ to \"([^\"]+)\"", re.IGNORECASE)
+_MOST_DENIED: Final = 16
+
 _T = TypeVar("_T")
 
 #: Raises if what a request goes to is not there; otherwise the request waits for a leader.
@@ -104,6 +109,7 @@ class ClusterConnection:
         self._client: Client | None = None
         self._connecting: asyncio.Task[Client] | None = None
         self._too_old: str | None = None
+        self._denied: dict[str, str] = {}
         self._process = os.getpid()
 
     @property
@@ -198,6 +204,10 @@ class ClusterConnection:
         async def note(problem: BaseException) -> None:
             problems.append(problem)
             del problems[:-8]
+            if (denied := _DENIED.search(str(problem))) is not None:
+                if len(self._denied) >= _MOST_DENIED:
+                    self._denied.clear()
+                self._denied[denied[1].lower()] = denied[0]
             log.debug("cluster %s: %s", self.url, problem)
             lasting = [one for one in problems if _is_refusal(one) or isinstance(one, _STRANGER)]
             if len(lasting) >= min(8, len(target.address.servers)):
@@ -257,6 +267,7 @@ class ClusterConnection:
 
     async def _reconnected(self) -> None:
         client = self._client
+        self._denied.clear()
         if client is not None:
             try:
                 self._check(client._server_info, "the server that was connected to anew")
@@ -330,6 +341,7 @@ class ClusterConnection:
                     f"which takes {client.max_payload} bytes (max_payload)"
                 ) from error
             except (nats.errors.Error, OSError) as error:
+                self._check_permitted(subject)
                 problem = error
             await asyncio.sleep(min(_PAUSE, max(0.0, until - time.monotonic())))
         if self.closed:
@@ -338,6 +350,18 @@ class ClusterConnection:
             f"{f'{what}: ' if what else ''}cluster {self.url} gave no answer within "
             f"{patience:.3g} s: {_reason(problem)}"
         ) from problem
+
+    def _check_permitted(self, subject: str) -> None:
+        """Raise Unauthorized if the server has refused the subject, or what answers come to.
+
+        It answers no request that it refuses: it tells it beside.
+        """
+        for refused, told in self._denied.items():
+            if refused == subject.lower() or refused.startswith("_inbox."):
+                raise Unauthorized(
+                    f"cluster {self.url} does not permit it with these credentials ({told}): give "
+                    f"others, or ask its operator for that right"
+                )
 
     async def _client_within(self, left: float) -> Client:
         """The client; a lost cluster is connected to again for so long."""
