@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from shmq.cli.shared import params
 from shmq.cli.shared.extra import check_extra
 from shmq.cli.shared.flags import log_format_flag, namespace_of, quiet_flag
 from shmq.cli.shared.metrics import serve_metrics
@@ -100,8 +101,9 @@ def _of_flags(
 
 
 def _pair(text: str) -> tuple[str, str]:
-    name, _, other = text.partition("=")
-    return name, other
+    """The names of both sides; the second is empty if it is the first."""
+    source, _, target = text.partition("=")
+    return params.name(source), params.name(target) if target else ""
 
 
 def _run(config: Bridge, metrics: str, *, drain: bool, quiet: bool) -> None:
