@@ -108,6 +108,21 @@ def test_a_second_bridge_ends_the_first(bridged: Bridged) -> None:
             wait_until(lambda: second.numbers()[0].sent == 1)
 
 
+def test_a_queue_that_is_deleted_on_either_side_does_not_end_the_bridge(bridged: Bridged) -> None:
+    queue = bridged.here.create_queue("orders")
+    with bridged.bridge(ORDERS, drain=False) as running:
+        queue.put("first")
+        wait_until(lambda: running.numbers()[0].sent == 1)
+        bridged.there.delete_queue("orders")
+        queue.put("second")
+        wait_until(lambda: running.numbers()[0].sent == 2)
+        assert [one.body for one in take_all(bridged.there.queue("orders"), 1)] == ["second"]
+        bridged.here.delete_queue("orders")
+        bridged.here.create_queue("orders").put("third")
+        wait_until(lambda: running.numbers()[0].sent == 3)
+    assert [one.body for one in take_all(bridged.there.queue("orders"), 1)] == ["third"]
+
+
 def test_a_message_that_never_fits_there_is_a_dead_letter(bridged: Bridged) -> None:
     queue = bridged.here.create_queue("orders")
     queue.put(bytes(2 << 20))

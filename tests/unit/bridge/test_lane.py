@@ -10,7 +10,16 @@ import pytest
 
 from shmq.bridge.lane import Lane, drive
 from shmq.bridge.progress import Progress
-from shmq.errors import ConnectionLost, Full, InvalidOption, NoSuchQueue
+from shmq.errors import (
+    ConnectionLost,
+    Full,
+    InvalidOption,
+    NoSuchQueue,
+    NoSuchStream,
+    QueueDeleted,
+    ShmqError,
+    StreamDeleted,
+)
 from shmq.metrics.bridge import render_bridge
 from tests.support.openmetrics import families
 
@@ -62,8 +71,9 @@ def test_after_a_failure_only_a_few_are_tried() -> None:
     assert lane.opened == 1
 
 
-def test_a_queue_that_was_deleted_is_opened_again() -> None:
-    lane = Scripted(NoSuchQueue("gone"), False)
+@pytest.mark.parametrize("gone", [NoSuchQueue, NoSuchStream, QueueDeleted, StreamDeleted])
+def test_what_was_deleted_is_opened_again(gone: type[ShmqError]) -> None:
+    lane = Scripted(gone("gone"), False)
     drive(lane, threading.Event(), True)
     assert (lane.opened, lane.closed) == (2, 1)
 
