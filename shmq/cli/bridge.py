@@ -63,8 +63,8 @@ def bridge(
     """Take messages between this host and a cluster, each once.
 
     While the cluster is away, a forwarded queue keeps what is put, and the bridge goes on when the
-    cluster is back. Ctrl-C and SIGTERM end it between two batches; nothing is lost, and the next
-    bridge goes on.
+    cluster is back. Ctrl-C and SIGTERM end it between two batches, a second one at once; nothing
+    is lost, and the next bridge goes on.
     """
     flags = (url, forward, backward, mirror)
     if (path is None) is not any(flags):
@@ -113,6 +113,8 @@ def _run(config: Bridge, metrics: str, *, drain: bool, quiet: bool) -> None:
     ended: list[int] = []
 
     def on_signal(number: int) -> None:
+        if ended:
+            raise ended_by(number)
         ended.append(number)
         running.stop()
 

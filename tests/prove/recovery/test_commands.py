@@ -12,6 +12,7 @@ import pytest
 import shmq
 from shmq.api.options import Durability
 from shmq.cli.shared.exit_codes import Code
+from shmq.persistence.backup import backup
 from shmq.persistence.recovery import plan
 from shmq.storage.disk import Disk
 from tests.prove.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
@@ -172,6 +173,31 @@ def test_a_backup_is_never_written_over_something(
     (tmp_path / "empty").mkdir()
     shell("backup", str(tmp_path / "empty"))
     assert "jobs.dmsq" in os.listdir(tmp_path / "empty")
+
+
+def test_a_backup_to_a_link_goes_where_it_leads(
+    persist: Persist, shell: Shell, tmp_path: Path
+) -> None:
+    confirmed(persist.namespace, 1)
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "new"):
+        link = tmp_path / f"link to {name}"
+        link.symlink_to(tmp_path / name)
+        shell("backup", str(link))
+        assert link.is_symlink()
+        assert "jobs.dmsq" in os.listdir(tmp_path / name)
+
+
+def test_a_backup_in_place_of_what_cannot_be_replaced_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(shmq.ShmqError, match="pipe exists and is no directory: name a new or an"):
+        backup(Path("/nowhere"), [], [], tmp_path / "pipe")
+    (tmp_path / "mounted").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda _: True)
+    with pytest.raises(shmq.ShmqError, match="has a file system of its own"):
+        backup(Path("/nowhere"), [], [], tmp_path / "mounted")
 
 
 def test_what_is_there_is_left_alone(persist: Persist, shell: Shell, tmp_path: Path) -> None:

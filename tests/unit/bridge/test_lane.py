@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from shmq.bridge import bridge
+from shmq.bridge.config import Bridge, Forward, check
 from shmq.bridge.lane import Lane, drive
 from shmq.bridge.progress import Progress
 from shmq.errors import (
@@ -89,6 +91,21 @@ def test_a_stopped_lane_ends_between_two_steps() -> None:
     lane = Scripted(True)
     drive(lane, stop, False)
     assert not lane.careful
+
+
+def test_an_interrupted_bridge_does_not_wait_for_what_is_under_way(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(bridge, "drive", lambda *_: released.wait())
+    monkeypatch.setattr(bridge, "_ENDING", None)  # without an end
+    routes = (Forward(queue="orders"),)
+    config = check(Bridge(url="nats://127.0.0.1:1", namespace=namespace, forward=routes))
+    running = bridge.RunningBridge(config)
+    with pytest.raises(KeyboardInterrupt), running:
+        raise KeyboardInterrupt
+    released.set()
+    assert running.wait()
 
 
 def test_an_outage_is_seen_in_the_numbers() -> None:
