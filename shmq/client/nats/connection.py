@@ -41,7 +41,7 @@ from shmq.errors import (
     Unsupported,
 )
 
-__all__ = ["ApiError", "CheckThere", "ClusterConnection", "passes"]
+__all__ = ["ApiError", "CheckThere", "ClusterConnection", "passes", "refused"]
 
 log = logging.getLogger("shmq")
 
@@ -56,6 +56,8 @@ _ONE_SERVER: Final = 2.0
 #: How often a server that stands still is looked for, in seconds; it is left after two of them.
 _PING: Final = 2
 _MOST_GREETING: Final = 1 << 16
+#: Errors of JetStream: a message, or its headers, are larger than it takes.
+_TOO_LARGE: Final = frozenset({10054, 10097})
 #: Errors of JetStream that pass: no leader yet, a server is away, a first attempt is under way.
 _PASSING: Final = frozenset({10004, 10005, 10007, 10008, 10009, 10118, 10119, 10158})
 
@@ -79,6 +81,12 @@ class ApiError(ShmqError):
         self.number = int(error.get("err_code") or 0)
         self.code = int(error.get("code") or 0)
         super().__init__(f"{what}: {error.get('description', 'refused')} (error {self.number})")
+
+
+def refused(what: str, error: Mapping[str, Any]) -> ShmqError:
+    """The error of a refusal: MessageTooLarge for what is never taken, else an ApiError."""
+    made = ApiError(what, error)
+    return MessageTooLarge(str(made)) if made.number in _TOO_LARGE else made
 
 
 def passes(error: Mapping[str, Any]) -> bool:
@@ -436,7 +444,7 @@ class ClusterConnection:
             error = found.get("error")
             if error is None:
                 return found
-            refusal = ApiError(what or verb, error)
+            refusal = refused(what or verb, error)
             if not passes(error):
                 raise refusal
             if time.monotonic() + _PAUSE >= until:

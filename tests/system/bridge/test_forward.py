@@ -123,9 +123,14 @@ def test_a_queue_that_is_deleted_on_either_side_does_not_end_the_bridge(bridged:
     assert [one.body for one in take_all(bridged.there.queue("orders"), 1)] == ["third"]
 
 
-def test_a_message_that_never_fits_there_is_a_dead_letter(bridged: Bridged) -> None:
+@pytest.mark.parametrize(
+    ("size", "headers"), [(2 << 20, None), (1, {"a": "x" * 60_000})], ids=["body", "headers"]
+)
+def test_a_message_that_never_fits_there_is_a_dead_letter(
+    bridged: Bridged, size: int, headers: dict[str, str] | None
+) -> None:
     queue = bridged.here.create_queue("orders")
-    queue.put(bytes(2 << 20))
+    queue.put(bytes(size), headers=headers)
     queue.put(b"small")
     (numbers,) = bridged.drain(ORDERS)
     assert (numbers.sent, numbers.refused) == (1, 1)
