@@ -62,7 +62,10 @@ _ADVICE: Final = tuple(
             "it was removed, as by a second run of the job: let one run at a time",
         ),
         (
-            r"Failed to read log file|MALFORMED_LOG_FILE|CHECKPOINT_MISSING_METADATA_FILE",
+            (
+                r"Failed to read log file|MALFORMED_LOG_FILE|CHECKPOINT_MISSING_METADATA_FILE|"
+                r"AssertionError[\s\S]*?MicroBatchExecution"
+            ),
             (
                 "the checkpoint is damaged: put back a copy of it, or name a new one, with which "
                 "the last batch may come twice"

@@ -28,7 +28,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from shmq.errors import DamagedFile, ShmqError
+from shmq.errors import DamagedFile, InvalidOption, ShmqError
 from shmq.spark.jobs.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ BATCH: Final = "shmq_batch"
 _CURRENT: Final = "_current.json"
 _STAGING: Final = "_staging"
 _MERGED: Final = "merged"
+#: What stands in the names of files of a format, where it is not the name of the format.
+_ENDINGS: Final = {"text": "txt"}
 _VERSION: Final = re.compile(r"v=(\d{1,18})")
 _PLACE: Final = re.compile(rf"{BATCH}=(\d{{12,18}})-(.+)")
 
@@ -76,8 +78,13 @@ class FileTable:
         self._opened: set[str] = set()
 
     def add(self, rows: DataFrame, query: str, batch: int, columns: Sequence[str]) -> None:
-        """Add the rows of a batch in folders by ``columns``, unless it is there already."""
-        self._open(query)
+        """Add the rows of a batch in folders by ``columns``, unless it is there already.
+
+        Raises :class:`~shmq.InvalidOption` if the table has folders by other columns, or files of
+        another format.
+        """
+        if self._open(query):
+            self._check_layout(columns)
         place = f"{BATCH}={batch:012d}-{query}"
         while True:
             version = self.current()
@@ -107,7 +114,7 @@ class FileTable:
             found = self._folder.read_json(_CURRENT)
             number, merged = _VERSION.fullmatch(found["path"]), found["merged"]
             plain = number is not None and all(type(each) is int for each in merged.values())
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (DamagedFile, LookupError, TypeError, AttributeError):
             number, plain = None, False
         if number is None or not plain:
             raise DamagedFile(self._folder.path(_CURRENT), 0, "it names no version of the table")
@@ -194,8 +201,7 @@ class FileTable:
         self, session: SparkSession, version: Version, batches: Sequence[str]
     ) -> tuple[DataFrame, list[str]]:
         """The rows of the batches, and the columns that make their folders, as text."""
-        first = self._folder.files(f"{version.path}/{batches[0]}")[0]
-        columns = [part.partition("=")[0] for part in first.split("/")[:-1]]
+        columns = self._columns(version, batches[0])
         typed = "spark.sql.sources.partitionColumnTypeInference.enabled"
         with setting(session, typed, "false"):
             reader = session.read.format(self._format).options(**self._options)
@@ -214,10 +220,10 @@ class FileTable:
             writer = writer.partitionBy(*columns)
         writer.save(self._folder.path(name))
 
-    def _open(self, owner: str) -> None:
-        """Once, finish or remove what an earlier process left unfinished."""
+    def _open(self, owner: str) -> bool:
+        """Once, finish or remove what an earlier process left unfinished; whether it was now."""
         if owner in self._opened:
-            return
+            return False
         self._opened.add(owner)
         for name in self._folder.names(_STAGING):
             if name.startswith(f"{owner}."):
@@ -226,6 +232,35 @@ class FileTable:
         if not self._folder.exists(version.path):
             raise self._missing(version)
         self._adopt_all(version)
+        return True
+
+    def _check_layout(self, columns: Sequence[str]) -> None:
+        """Raise InvalidOption for other columns than those of the table.
+
+        Readers take what is in folders by several sets of columns for a mistake.
+        """
+        version = self.current()
+        batches = self._batches(version)
+        there = self._columns(version, batches[0]) if batches else [*columns]
+        if there != [*columns]:
+            raise InvalidOption(
+                f"partition_by={[*columns]} does not go with the table {self._folder.uri}, which "
+                f"has folders by {there}: set partition_by to that, or name another path"
+            )
+
+    def _columns(self, version: Version, batch: str) -> list[str]:
+        """The columns that make the folders of a batch.
+
+        Raises :class:`~shmq.InvalidOption` if its files are of another format: Spark would make
+        rows of their bytes.
+        """
+        *folders, file = self._folder.files(f"{version.path}/{batch}")[0].split("/")
+        if _ENDINGS.get(self._format, self._format) not in file.split("."):
+            raise InvalidOption(
+                f"format={self._format!r} does not go with the table {self._folder.uri}, which has "
+                f"files as {file}: set format to theirs, or name another path"
+            )
+        return [part.partition("=")[0] for part in folders]
 
     def _missing(self, version: Version) -> DamagedFile:
         return DamagedFile(

@@ -184,6 +184,14 @@ def counting() -> Stream[Archive]:
                 "/a/checkpoint; name a folder that can be written"
             ),
         ),
+        (
+            (
+                "An error occurred while calling o1.x.\n: a.b.AssertionError: assertion failed"
+                "\n\tat scala.Predef$.assert(P:1)\n\tat org.apache.spark.MicroBatchExecution.p(M:1)"
+            ),
+            ShmqError,
+            "Spark: AssertionError: assertion failed; the checkpoint is damaged: put back",
+        ),
         ("[JAVA_GATEWAY_EXITED] Java gateway", ShmqError, "Spark: [JAVA_GATEWAY_EXITED] Java g"),
         ("[PATH_NOT_FOUND] Path does not exist: x\n at y", ShmqError, "Spark: [PATH_NOT_FOUND] P"),
         ("", ShmqError, "Spark: RuntimeError"),

@@ -156,6 +156,37 @@ def test_two_compactions_that_both_become_current_lose_nothing(
     assert read_by_all(folder) == list(range(30))
 
 
+def test_folders_by_other_columns_than_those_of_the_table_are_refused(
+    spark: SparkSession, folder: Path, opened: Open
+) -> None:
+    """Spark and other readers refuse a folder that has both."""
+    add(opened(), spark, 0)
+    before = sorted(folder.rglob("*"))
+    for columns in (["offset"], ["half", "offset"], []):
+        with pytest.raises(shmq.InvalidOption, match=r"which has folders by \['half'\]: set part"):
+            opened().add(batch(spark, 1), "another query", 0, columns)
+
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_another_format_than_that_of_the_tables_files_is_refused(
+    spark: SparkSession, folder: Path, opened: Open
+) -> None:
+    """Spark makes rows of JSON and of text of any bytes, which would replace those of the table."""
+    for number in range(2):
+        add(opened(), spark, number)
+    before = sorted(folder.rglob("*"))
+    for form in ("json", "text", "orc"):
+        table = FileTable(spark, str(folder), form, {})
+        told = rf"format='{form}' does not go with .* has files as part-.*\.parquet: set format"
+        with pytest.raises(shmq.InvalidOption, match=told):
+            table.compact(spark)
+        with pytest.raises(shmq.InvalidOption, match=told):
+            add(table, spark, 2, "another query")
+
+    assert sorted(folder.rglob("*")) == before
+
+
 def test_a_batch_for_a_version_that_is_gone_is_refused(
     spark: SparkSession, folder: Path, opened: Open
 ) -> None:
