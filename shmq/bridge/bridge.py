@@ -105,6 +105,8 @@ class RunningBridge:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+        if kind is not None and not issubclass(kind, Exception):
+            return  # interrupted: what is under way ends with the process
         for thread in self._threads:
             thread.join(_ENDING)
         self._there.close()

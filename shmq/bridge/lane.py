@@ -19,7 +19,9 @@ from shmq.errors import (
     NoSuchStream,
     NotConfirmed,
     OutOfSequence,
+    QueueDeleted,
     ShmqError,
+    StreamDeleted,
 )
 
 __all__ = ["PASSING", "Lane", "drive", "queue_lag"]
@@ -34,16 +36,11 @@ _LONGEST: Final = 5.0
 _LOOK: Final = 1.0
 _SHORT: Final = 0.05
 
+#: A queue or stream is not there, or not there any more: both sides are opened anew.
+_GONE: Final = (NoSuchQueue, NoSuchStream, QueueDeleted, StreamDeleted)
+
 #: What passes: the cluster or the queue is away, or one of them is full.
-PASSING: Final = (
-    ConnectionLost,
-    Full,
-    NoSpace,
-    NotConfirmed,
-    OutOfSequence,
-    NoSuchQueue,
-    NoSuchStream,
-)
+PASSING: Final = (ConnectionLost, Full, NoSpace, NotConfirmed, OutOfSequence, *_GONE)
 
 
 class Lane(abc.ABC):
@@ -124,7 +121,7 @@ def drive(lane: Lane, stop: threading.Event, drain: bool) -> None:
             if str(error) != told:
                 log.warning("%s: waiting: %s", name, error)
                 told = str(error)
-            if isinstance(error, NoSuchQueue | NoSuchStream):
+            if isinstance(error, _GONE):
                 lane.close()
                 is_open = False
             pause = min(2 * pause, _LONGEST)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from shmq.cli.shared import params
 from shmq.cli.shared.extra import check_extra
 from shmq.cli.shared.flags import log_format_flag, namespace_of, quiet_flag
 from shmq.cli.shared.metrics import serve_metrics
@@ -62,8 +63,8 @@ def bridge(
     """Take messages between this host and a cluster, each once.
 
     While the cluster is away, a forwarded queue keeps what is put, and the bridge goes on when the
-    cluster is back. Ctrl-C and SIGTERM end it between two batches; nothing is lost, and the next
-    bridge goes on.
+    cluster is back. Ctrl-C and SIGTERM end it between two batches, a second one at once; nothing
+    is lost, and the next bridge goes on.
     """
     flags = (url, forward, backward, mirror)
     if (path is None) is not any(flags):
@@ -100,8 +101,9 @@ def _of_flags(
 
 
 def _pair(text: str) -> tuple[str, str]:
-    name, _, other = text.partition("=")
-    return name, other
+    """The names of both sides; the second is empty if it is the first."""
+    source, _, target = text.partition("=")
+    return params.name(source), params.name(target) if target else ""
 
 
 def _run(config: Bridge, metrics: str, *, drain: bool, quiet: bool) -> None:
@@ -111,6 +113,8 @@ def _run(config: Bridge, metrics: str, *, drain: bool, quiet: bool) -> None:
     ended: list[int] = []
 
     def on_signal(number: int) -> None:
+        if ended:
+            raise ended_by(number)
         ended.append(number)
         running.stop()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
+import os
+import secrets
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -330,9 +332,12 @@ class _Columns:
         self._parquet = parquet
 
     def write(self, to: str, chain: QueueFiles, told: Progress) -> None:
-        """Write the messages to a file that gets its name when it is complete."""
+        """Write the messages to a file that gets its name when it is complete.
+
+        Raises OSError with the name.
+        """
         schema = self._schema()
-        aside = Path(f"{to}.part")
+        aside = Path(f"{to}.{secrets.token_hex(4)}.part")
         make = self._parquet.ParquetWriter if to.endswith(".parquet") else self._arrow.ipc.new_file
         try:
             with make(str(aside), schema) as writer:
@@ -342,6 +347,9 @@ class _Columns:
                     done += len(rows)
                     told(done, chain.messages)
             aside.replace(to)
+        except OSError as error:  # pyarrow's has no name, and the number in its text
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(error.errno, why, to) from error
         finally:
             aside.unlink(missing_ok=True)
 

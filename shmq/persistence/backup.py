@@ -71,10 +71,9 @@ def backup(
     copy. ``target`` must not exist, or be an empty directory; it gets its name once it is complete
     and on disk. Raises :class:`~shmq.ShmqError`.
     """
-    target = target.absolute()
     try:
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise ShmqError(f"{target} exists and is not empty: name a new or an empty directory")
+        target = Path(os.path.realpath(target))  # a link stays; a circle of links is an OSError
+        _check_target(target)
         Step(report, "backup: new snapshots")
         files = _cut(directory, queues, streams) if queues or streams else []
         try:
@@ -86,6 +85,20 @@ def backup(
     except OSError as error:
         where = error.filename or target
         raise ShmqError(f"no backup was made: {where}: {error.strerror}") from error
+
+
+def _check_target(target: Path) -> None:
+    """Check that a new directory can get the name. Raises ShmqError and OSError."""
+    problem = None
+    if target.exists():
+        if not target.is_dir():
+            problem = "is no directory"
+        elif any(target.iterdir()):
+            problem = "is not empty"
+        elif target.is_mount():
+            problem = "has a file system of its own, which nothing can replace"
+    if problem is not None:
+        raise ShmqError(f"{target} exists and {problem}: name a new or an empty directory")
 
 
 def _cut(directory: Path, queues: Sequence[str], streams: Sequence[str]) -> list[CutFile]:

@@ -40,6 +40,7 @@ from shmq.storage.file_header import hash_key_of
 from shmq.storage.inventory import is_written, others, writer_of
 from shmq.storage.paths import EXCHANGES, TABLES, catalog
 from shmq.storage.progress import Report, Step, Told, silent
+from shmq.storage.queue_reader import ReadOnly
 from shmq.storage.set_aside import FileSetAside, RenamedDisk, files_aside
 from shmq.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 from shmq.table.backup import copied
@@ -124,7 +125,8 @@ def restore(
     """
     registry = Namespace.of(namespace)
     own = registry.data_dir or chosen_directory(namespace)
-    disk = Disk(own if source is None else source.absolute())
+    given = own if source is None else source.absolute()
+    disk = Disk(own) if given == own else ReadOnly(given)  # a copy may be on a medium for reading
     if not disk.directory.is_dir():
         raise ShmqError(f"{disk.directory} is no directory: there is nothing to restore")
     if new_name is not None:

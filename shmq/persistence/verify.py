@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError
 from shmq.persistence.stream_salvage import runs_in
-from shmq.storage.disk import Disk
 from shmq.storage.file_header import (
     DEFINITIONS,
     HEADER_BYTES,
@@ -24,6 +23,7 @@ from shmq.storage.map_file import parse_map
 from shmq.storage.paths import CARD, PRODUCERS, bases, streams_among
 from shmq.storage.progress import Told
 from shmq.storage.queue_files import QueueFiles, read_file
+from shmq.storage.queue_reader import ReadOnly
 from shmq.storage.stream_meta import read_card
 from shmq.storage.stream_segment import EVERYTHING, StreamSegment
 
@@ -94,7 +94,7 @@ def _head_of(path: Path) -> bytes:
 
 
 def _of_card(path: Path) -> dict[str, Any]:
-    found = read_card(Disk(path.parent))
+    found = read_card(ReadOnly(path.parent))
     if found is None:
         raise FileNotFoundError(2, "there is no such file", str(path))
     header, card = found
@@ -111,7 +111,7 @@ def _of_segment(path: Path, told: Told) -> dict[str, Any]:
     """
     if _SEGMENT_NAME.fullmatch(path.name) is None:
         raise DamagedFile(str(path), 0, "a segment is called by the offset that it begins with")
-    base, disk = int(path.stem), Disk(path.parent)
+    base, disk = int(path.stem), ReadOnly(path.parent)
     limit = next((each for each in bases(disk.names()) if each > base), EVERYTHING)
     said: dict[str, Any] = {
         "stream": path.parent.parent.name.rpartition(".")[0],

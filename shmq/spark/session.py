@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -114,15 +117,31 @@ def _start_java(conf: SparkConf) -> None:
     options = f"{JAVA_OPTIONS} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
     given = {"JAVA_HOME": str(find_java().spark_home()), "SPARK_SUBMIT_OPTS": options}
     before = {name: os.environ.get(name) for name in given}
+    others = _children()
     os.environ.update(given)
     try:
         SparkContext._ensure_initialized(conf=conf)
+    except BaseException:
+        # PySpark removes the folder into which its Java writes where it listens. A Java that does
+        # not find the folder prints that, and does not end.
+        for java in _children() - others:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(java, signal.SIGKILL)
+        raise
     finally:
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _children() -> set[int]:
+    """The processes that this thread has started and that have not ended."""
+    try:
+        return set(map(int, Path("/proc/thread-self/children").read_text().split()))
+    except OSError:  # a kernel that does not tell
+        return set()
 
 
 def _as_text(value: Any) -> str:

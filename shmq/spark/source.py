@@ -6,7 +6,7 @@ Only :func:`~shmq.spark.format_dispatch.kind_of` chooses the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -15,6 +15,8 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
+
+from shmq.errors import ShmqError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -48,7 +50,10 @@ class ShmqSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The reader for ``spark.readStream``."""
-        return self.kind().stream_reader(self.options, schema)
+        try:
+            return self.kind().stream_reader(self.options, schema)
+        except ShmqError as error:
+            return _Refused(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer for ``df.write``."""
@@ -59,3 +64,19 @@ class ShmqSource(DataSource):
     ) -> DataSourceStreamWriter:
         """The writer for ``df.writeStream``."""
         return self.kind().stream_writer(self.options, schema, overwrite=overwrite)
+
+
+class _Refused(DataSourceStreamReader):
+    """A streaming read that fails at its first use, with the reason.
+
+    Spark, if it is given no reader, replaces the error by one of its own, as it tries to stop the
+    reader that it does not have.
+    """
+
+    def __init__(self, error: ShmqError) -> None:
+        self._error = error
+
+    def _raise(self, *_: Any, **__: Any) -> NoReturn:
+        raise self._error
+
+    initialOffset = latestOffset = partitions = read = _raise  # noqa: N815

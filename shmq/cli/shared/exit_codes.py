@@ -95,7 +95,7 @@ def describe(error: BaseException) -> str:
         return one_line(error.format_message())
     if isinstance(error, shmq.ShmqError):
         return one_line(str(error))
-    if isinstance(error, OSError | UnicodeDecodeError):
+    if isinstance(error, OSError | UnicodeDecodeError | MemoryError):
         return one_line(_of_the_system(error))
     return one_line(
         f"internal error: {type(error).__name__}: {error}; "
@@ -120,7 +120,9 @@ def _where_help_is(error: click.UsageError) -> str:
     return f" (see: {error.ctx.command_path if error.ctx is not None else 'shmq'} --help)"
 
 
-def _of_the_system(error: OSError | UnicodeDecodeError) -> str:
+def _of_the_system(error: OSError | UnicodeDecodeError | MemoryError) -> str:
+    if isinstance(error, MemoryError):
+        return "this needs more memory than the process may have"
     if isinstance(error, UnicodeDecodeError):
         return f"what was typed or piped in is not {error.encoding.upper()}: {error.reason}"
     reason = error.strerror or str(error) or type(error).__name__

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import ssl
 import time
 import weakref
@@ -40,7 +41,7 @@ from shmq.errors import (
     Unsupported,
 )
 
-__all__ = ["ApiError", "CheckThere", "ClusterConnection", "passes"]
+__all__ = ["ApiError", "CheckThere", "ClusterConnection", "passes", "refused"]
 
 log = logging.getLogger("shmq")
 
@@ -55,11 +56,17 @@ _ONE_SERVER: Final = 2.0
 #: How often a server that stands still is looked for, in seconds; it is left after two of them.
 _PING: Final = 2
 _MOST_GREETING: Final = 1 << 16
+#: Errors of JetStream: a message, or its headers, are larger than it takes.
+_TOO_LARGE: Final = frozenset({10054, 10097})
 #: Errors of JetStream that pass: no leader yet, a server is away, a first attempt is under way.
 _PASSING: Final = frozenset({10004, 10005, 10007, 10008, 10009, 10118, 10119, 10158})
 
 #: What says that a server is another one than the client trusts.
 _STRANGER: Final = ssl.SSLCertVerificationError
+
+#: How a server tells that it refuses a subject.
+_DENIED: Final = re.compile(r"permissions violation for \w+ to \"([^\"]+)\"", re.IGNORECASE)
+_MOST_DENIED: Final = 16
 
 _T = TypeVar("_T")
 
@@ -74,6 +81,12 @@ class ApiError(ShmqError):
         self.number = int(error.get("err_code") or 0)
         self.code = int(error.get("code") or 0)
         super().__init__(f"{what}: {error.get('description', 'refused')} (error {self.number})")
+
+
+def refused(what: str, error: Mapping[str, Any]) -> ShmqError:
+    """The error of a refusal: MessageTooLarge for what is never taken, else an ApiError."""
+    made = ApiError(what, error)
+    return MessageTooLarge(str(made)) if made.number in _TOO_LARGE else made
 
 
 def passes(error: Mapping[str, Any]) -> bool:
@@ -104,6 +117,7 @@ class ClusterConnection:
         self._client: Client | None = None
         self._connecting: asyncio.Task[Client] | None = None
         self._too_old: str | None = None
+        self._denied: dict[str, str] = {}
         self._process = os.getpid()
 
     @property
@@ -198,6 +212,10 @@ class ClusterConnection:
         async def note(problem: BaseException) -> None:
             problems.append(problem)
             del problems[:-8]
+            if (denied := _DENIED.search(str(problem))) is not None:
+                if len(self._denied) >= _MOST_DENIED:
+                    self._denied.clear()
+                self._denied[denied[1].lower()] = denied[0]
             log.debug("cluster %s: %s", self.url, problem)
             lasting = [one for one in problems if _is_refusal(one) or isinstance(one, _STRANGER)]
             if len(lasting) >= min(8, len(target.address.servers)):
@@ -257,6 +275,7 @@ class ClusterConnection:
 
     async def _reconnected(self) -> None:
         client = self._client
+        self._denied.clear()
         if client is not None:
             try:
                 self._check(client._server_info, "the server that was connected to anew")
@@ -330,6 +349,7 @@ class ClusterConnection:
                     f"which takes {client.max_payload} bytes (max_payload)"
                 ) from error
             except (nats.errors.Error, OSError) as error:
+                self._check_permitted(subject)
                 problem = error
             await asyncio.sleep(min(_PAUSE, max(0.0, until - time.monotonic())))
         if self.closed:
@@ -338,6 +358,18 @@ class ClusterConnection:
             f"{f'{what}: ' if what else ''}cluster {self.url} gave no answer within "
             f"{patience:.3g} s: {_reason(problem)}"
         ) from problem
+
+    def _check_permitted(self, subject: str) -> None:
+        """Raise Unauthorized if the server has refused the subject, or what answers come to.
+
+        It answers no request that it refuses: it tells it beside.
+        """
+        for refused, told in self._denied.items():
+            if refused == subject.lower() or refused.startswith("_inbox."):
+                raise Unauthorized(
+                    f"cluster {self.url} does not permit it with these credentials ({told}): give "
+                    f"others, or ask its operator for that right"
+                )
 
     async def _client_within(self, left: float) -> Client:
         """The client; a lost cluster is connected to again for so long."""
@@ -412,7 +444,7 @@ class ClusterConnection:
             error = found.get("error")
             if error is None:
                 return found
-            refusal = ApiError(what or verb, error)
+            refusal = refused(what or verb, error)
             if not passes(error):
                 raise refusal
             if time.monotonic() + _PAUSE >= until:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import nats.errors
 
-from shmq.client.nats.connection import ApiError, CheckThere, ClusterConnection, passes
+from shmq.client.nats.connection import ApiError, CheckThere, ClusterConnection, passes, refused
 from shmq.errors import ConnectionLost, NoSpace, Unsupported
 
 __all__ = [
@@ -123,8 +123,8 @@ async def publish_together(
 ) -> Together:
     """Publish subjects, bodies and headers in one step, repeated until then (monotonic).
 
-    ``check_there`` raises if there is nothing to publish to. Raises ApiError for a refusal, and
-    ConnectionLost with ``lost`` if no answer came in time.
+    ``check_there`` raises if there is nothing to publish to. Raises the error of `refused` for a
+    refusal, and ConnectionLost with ``lost`` if no answer came in time.
     """
     attempts = 0
     while True:
@@ -143,7 +143,7 @@ async def publish_together(
         if number == _KNOWN:
             return Together(None, attempts)
         if error and not (passes(error) or number in _PASSES or error.get("code") == 500):
-            raise ApiError(what, error)
+            raise refused(what, error)
         if time.monotonic() > until:
             raise ConnectionLost(lost)
         await asyncio.sleep(pause)

@@ -31,6 +31,8 @@ _TASK: Final = re.compile(
     r"^Job aborted due to stage failure: .*?Lost task \S+ in stage \S+ \(TID \d+\) "
     r"\((\S+) executor \S+\): (?:org\.apache\.spark\.SparkException: )?"
 )
+#: A name of an exception at the end, for one whose message is that of its cause.
+_CLASS: Final = re.compile(r"(?:\w+\.)+[\w$]+$")
 #: Where what a failed streaming query was doing begins, after what failed.
 _QUERY: Final = "=== Streaming Query ==="
 #: How much of a stack trace shows which part of Spark failed.
@@ -56,9 +58,23 @@ _ADVICE: Final = tuple(
             f"it was removed: keep the job's folders, and {_AGAIN}",
         ),
         (
+            r"(?:FileNotFoundException|No such file or directory): .*/_staging/",
+            "it was removed, as by a second run of the job: let one run at a time",
+        ),
+        (
+            (
+                r"Failed to read log file|MALFORMED_LOG_FILE|CHECKPOINT_MISSING_METADATA_FILE|"
+                r"AssertionError[\s\S]*?MicroBatchExecution"
+            ),
+            (
+                "the checkpoint is damaged: put back a copy of it, or name a new one, with which "
+                "the last batch may come twice"
+            ),
+        ),
+        (
             (
                 r"Permission denied|AccessDenied|Read-only file system|mkdir of .* failed|"
-                r"Mkdirs failed|ParentNotDirectory|FileNotFoundException"
+                r"Mkdirs failed|ParentNotDirectory|FileNotFoundException|exists and is not a dir"
             ),
             "name a folder that can be written by the user who runs the job",
         ),
@@ -149,7 +165,9 @@ def _of_java(text: str, stack: str) -> str:
     root, why = chain[-1][1], _plain(chain[-1][2] or "")
     short = f"{root.rpartition('.')[2]}: {why}" if why else root.rpartition(".")[2]
     at = chain[-1].string[chain[-1].end() :][:_TOP]
-    if told and told not in short and name != root and not (why and told.endswith(why)):
+    if why and told.endswith(why):
+        told = _CLASS.sub("", told.removesuffix(why).rstrip(" :"))
+    if told and told not in short and name != root:
         return _advised(f"{told.rstrip('.')}: {short}", f"{root}: {why}{at}", _LOG)
     return _advised(short, f"{root}: {why}{at}", _LOG)
 

@@ -7,6 +7,8 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
+from shmq.errors import DamagedFile
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -65,8 +67,11 @@ class Folder:
             stream.close()
 
     def read_json(self, name: str) -> Any:
-        """The value that :meth:`write_json` wrote."""
-        return json.loads(self.read(name))
+        """The value that :meth:`write_json` wrote. Raises :class:`~shmq.DamagedFile`."""
+        try:
+            return json.loads(self.read(name))
+        except ValueError:
+            raise DamagedFile(self.path(name), 0, "it is no JSON") from None
 
     def write_json(self, name: str, value: Any) -> None:
         """Make a file of a value, or replace it, at once: readers see the old or the new one."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from msgspec import Meta
 
-from shmq.errors import InvalidOption, NoSuchQueue
+from shmq.errors import DamagedFile, InvalidOption, NoSuchQueue
 from shmq.spark.jobs import sinks
 from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import TOPIC, BatchSource, Sink
@@ -82,14 +82,17 @@ class Selection:
         self.publisher = publisher
         #: How many batches are known to be in the sink.
         self.done: int = folder.read_json(_DONE) if folder.exists(_DONE) else 0
+        if type(self.done) is not int or self.done < 0:
+            raise DamagedFile(folder.path(_DONE), 0, "it is no number of batches")
 
     @classmethod
     def of(cls, folder: Folder, asked: Mapping[str, Any]) -> Self:
         """The selection of the checkpoint, or a new one there.
 
-        Raises :class:`~shmq.InvalidOption` for a checkpoint of another configuration.
+        Raises :class:`~shmq.InvalidOption` for a checkpoint of another configuration, and
+        :class:`~shmq.DamagedFile`.
         """
-        if not folder.exists(_ASKED):
+        if not folder.exists(_PORTIONS):  # nothing was chosen, so nothing was put
             name = f"replay-{secrets.token_hex(8)}"
             folder.write_json(_ASKED, {"publisher": name, "of": asked})
         kept = folder.read_json(_ASKED)

@@ -28,7 +28,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from shmq.errors import DamagedFile, ShmqError
+from shmq.errors import DamagedFile, InvalidOption, ShmqError
 from shmq.spark.jobs.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ BATCH: Final = "shmq_batch"
 _CURRENT: Final = "_current.json"
 _STAGING: Final = "_staging"
 _MERGED: Final = "merged"
+#: What stands in the names of files of a format, where it is not the name of the format.
+_ENDINGS: Final = {"text": "txt"}
 _VERSION: Final = re.compile(r"v=(\d{1,18})")
 _PLACE: Final = re.compile(rf"{BATCH}=(\d{{12,18}})-(.+)")
 
@@ -76,8 +78,13 @@ class FileTable:
         self._opened: set[str] = set()
 
     def add(self, rows: DataFrame, query: str, batch: int, columns: Sequence[str]) -> None:
-        """Add the rows of a batch in folders by ``columns``, unless it is there already."""
-        self._open(query)
+        """Add the rows of a batch in folders by ``columns``, unless it is there already.
+
+        Raises :class:`~shmq.InvalidOption` if the table has folders by other columns, or files of
+        another format.
+        """
+        if self._open(query):
+            self._check_layout(columns)
         place = f"{BATCH}={batch:012d}-{query}"
         while True:
             version = self.current()
@@ -86,9 +93,13 @@ class FileTable:
                 return
             staged = _staged(query)
             self._write(rows, staged, columns)
-            if not self._folder.files(staged) or not self._folder.move(staged, there):
+            empty = not self._folder.files(staged)
+            moved = not empty and self._folder.move(staged, there)
+            if not moved:
                 self._folder.remove(staged)
             if self.current() == version:
+                if not (empty or moved or self._folder.exists(there)):
+                    raise self._missing(version)
                 return
 
     def current(self) -> Version:
@@ -103,7 +114,7 @@ class FileTable:
             found = self._folder.read_json(_CURRENT)
             number, merged = _VERSION.fullmatch(found["path"]), found["merged"]
             plain = number is not None and all(type(each) is int for each in merged.values())
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (DamagedFile, LookupError, TypeError, AttributeError):
             number, plain = None, False
         if number is None or not plain:
             raise DamagedFile(self._folder.path(_CURRENT), 0, "it names no version of the table")
@@ -113,11 +124,17 @@ class FileTable:
         """Write the current version's rows into fewer files as the next version; how many rows.
 
         There are none to merge in fewer than two batches. Spark's settings say how large a file
-        gets. Raises :class:`~shmq.ShmqError` if another process compacts it meanwhile.
+        gets. Raises :class:`~shmq.ShmqError` if there is no table, and if another process compacts
+        it meanwhile.
         """
         from pyspark.sql import Observation  # noqa: PLC0415 - heavy, and an extra
         from pyspark.sql import functions as f  # noqa: PLC0415
 
+        if not self._folder.exists(_CURRENT):
+            raise ShmqError(
+                f"{self._folder.uri} is no table of a job, as it has no {_CURRENT}: name the path "
+                f"of the job's sink"
+            )
         self._open(_MERGED)
         old = self.current()
         batches = self._batches(old)
@@ -135,19 +152,34 @@ class FileTable:
         merged = dict(old.merged)
         for found in filter(None, map(_PLACE.fullmatch, batches)):
             merged[found[2]] = max(merged.get(found[2], -1), int(found[1]))
-        new = Version(old.number + 1, merged)
+        # Not the number of one that another compaction made, or left before it was current.
+        new = Version(max(self._versions()) + 1, merged)
         self._adopt(old, staged, merged)
-        self._folder.remove(new.path)  # of a compaction that ended before it was current
         if self.current() != old or not self._folder.move(staged, new.path):
+            self._folder.remove(staged)
             raise ShmqError(
-                f"{self._folder.uri} was compacted by another process meanwhile: nothing is lost"
+                f"{self._folder.uri} was compacted by another process meanwhile: nothing is lost, "
+                f"and nothing is left to do"
             )
         self._folder.write_json(_CURRENT, {"path": new.path, "merged": merged})
-        self._adopt(old, new.path, merged)
-        for name in self._folder.names(""):
-            known = _VERSION.fullmatch(name)
-            if known is not None and int(known[1]) < old.number:
-                self._folder.remove(name)
+        self._adopt_all(new)
+        for number in self._versions():
+            if number < old.number:
+                self._folder.remove(Version(number).path)
+
+    def _versions(self) -> list[int]:
+        """The numbers of all versions that there are."""
+        found = map(_VERSION.fullmatch, self._folder.names(""))
+        return [int(each[1]) for each in found if each is not None]
+
+    def _adopt_all(self, version: Version) -> None:
+        """Copy the batches that other versions have and the current one has not.
+
+        A batch, or a compaction, may have looked for the current version before that was made.
+        """
+        for number in self._versions():
+            if number != version.number:
+                self._adopt(Version(number), version.path, version.merged)
 
     def _adopt(self, old: Version, folder: str, merged: Mapping[str, int]) -> None:
         """Copy the batches of the old version that the folder, with what is merged, has not."""
@@ -169,8 +201,7 @@ class FileTable:
         self, session: SparkSession, version: Version, batches: Sequence[str]
     ) -> tuple[DataFrame, list[str]]:
         """The rows of the batches, and the columns that make their folders, as text."""
-        first = self._folder.files(f"{version.path}/{batches[0]}")[0]
-        columns = [part.partition("=")[0] for part in first.split("/")[:-1]]
+        columns = self._columns(version, batches[0])
         typed = "spark.sql.sources.partitionColumnTypeInference.enabled"
         with setting(session, typed, "false"):
             reader = session.read.format(self._format).options(**self._options)
@@ -189,17 +220,52 @@ class FileTable:
             writer = writer.partitionBy(*columns)
         writer.save(self._folder.path(name))
 
-    def _open(self, owner: str) -> None:
-        """Once, finish or remove what an earlier process left unfinished."""
+    def _open(self, owner: str) -> bool:
+        """Once, finish or remove what an earlier process left unfinished; whether it was now."""
         if owner in self._opened:
-            return
+            return False
         self._opened.add(owner)
         for name in self._folder.names(_STAGING):
             if name.startswith(f"{owner}."):
                 self._folder.remove(f"{_STAGING}/{name}")
         version = self.current()
-        if version.number:
-            self._adopt(Version(version.number - 1), version.path, version.merged)
+        if not self._folder.exists(version.path):
+            raise self._missing(version)
+        self._adopt_all(version)
+        return True
+
+    def _check_layout(self, columns: Sequence[str]) -> None:
+        """Raise InvalidOption for other columns than those of the table.
+
+        Readers take what is in folders by several sets of columns for a mistake.
+        """
+        version = self.current()
+        batches = self._batches(version)
+        there = self._columns(version, batches[0]) if batches else [*columns]
+        if there != [*columns]:
+            raise InvalidOption(
+                f"partition_by={[*columns]} does not go with the table {self._folder.uri}, which "
+                f"has folders by {there}: set partition_by to that, or name another path"
+            )
+
+    def _columns(self, version: Version, batch: str) -> list[str]:
+        """The columns that make the folders of a batch.
+
+        Raises :class:`~shmq.InvalidOption` if its files are of another format: Spark would make
+        rows of their bytes.
+        """
+        *folders, file = self._folder.files(f"{version.path}/{batch}")[0].split("/")
+        if _ENDINGS.get(self._format, self._format) not in file.split("."):
+            raise InvalidOption(
+                f"format={self._format!r} does not go with the table {self._folder.uri}, which has "
+                f"files as {file}: set format to theirs, or name another path"
+            )
+        return [part.partition("=")[0] for part in folders]
+
+    def _missing(self, version: Version) -> DamagedFile:
+        return DamagedFile(
+            self._folder.path(_CURRENT), 0, f"it names {version.path}, which is not there"
+        )
 
 
 def current_path(session: SparkSession, path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ import pytest
 import shmq
 from shmq.api.options import Durability
 from shmq.cli.shared.exit_codes import Code
+from shmq.persistence.backup import backup
 from shmq.persistence.recovery import plan
+from shmq.persistence.restore import restore
+from shmq.persistence.verify import verify_file
 from shmq.storage.disk import Disk
 from tests.prove.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
 from tests.prove.recovery.tools import Persist, lose
@@ -172,6 +176,55 @@ def test_a_backup_is_never_written_over_something(
     (tmp_path / "empty").mkdir()
     shell("backup", str(tmp_path / "empty"))
     assert "jobs.dmsq" in os.listdir(tmp_path / "empty")
+
+
+def test_a_backup_that_can_only_be_read_is_checked_and_restored(
+    persist: Persist, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confirmed(persist.namespace, 2)
+    with shmq.connect(persist.namespace) as broker:
+        broker.create_stream("events", partitions=1, durability="journal").append(b"x")
+    copy = tmp_path / "copy"
+    shell("backup", str(copy))
+    persist.end()
+    lose(persist.namespace)
+    real = os.open
+
+    def read_only(path: str | Path, flags: int, *more: int) -> int:
+        if copy in Path(path).parents and flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return real(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", read_only)
+    for file in copy.rglob("*.dmsq"):
+        assert verify_file(file, lambda _: None)["sound"], file
+    done = restore(persist.namespace, copy)
+    assert {one.state for one in done} == {"restored"}, done
+
+
+def test_a_backup_to_a_link_goes_where_it_leads(
+    persist: Persist, shell: Shell, tmp_path: Path
+) -> None:
+    confirmed(persist.namespace, 1)
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "new"):
+        link = tmp_path / f"link to {name}"
+        link.symlink_to(tmp_path / name)
+        shell("backup", str(link))
+        assert link.is_symlink()
+        assert "jobs.dmsq" in os.listdir(tmp_path / name)
+
+
+def test_a_backup_in_place_of_what_cannot_be_replaced_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(shmq.ShmqError, match="pipe exists and is no directory: name a new or an"):
+        backup(Path("/nowhere"), [], [], tmp_path / "pipe")
+    (tmp_path / "mounted").mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda _: True)
+    with pytest.raises(shmq.ShmqError, match="has a file system of its own"):
+        backup(Path("/nowhere"), [], [], tmp_path / "mounted")
 
 
 def test_what_is_there_is_left_alone(persist: Persist, shell: Shell, tmp_path: Path) -> None:

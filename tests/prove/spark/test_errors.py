@@ -82,6 +82,23 @@ def test_a_wrong_schema_is_one_sentence_with_the_cause(
     check(error, shmq.InvalidOption, "there is no column value", "write")
 
 
+def test_a_stream_that_is_refused_before_it_begins_says_why(
+    uses: dict[str, Callable[[Given], None]], broker: shmq.Broker
+) -> None:
+    """Spark's own error about a reader that it was not given would hide the reason."""
+    broker.create_queue("orders")
+    given = {"name": "orders", "url": broker.namespace, "states": "ready"}
+    error = failed(lambda: uses["stream"](given))
+    check(error, shmq.InvalidOption, "states='ready' is for spark.read: leave it out", "stream")
+
+
+def test_a_stream_of_a_name_that_none_can_have_says_so(
+    uses: dict[str, Callable[[Given], None]], broker: shmq.Broker
+) -> None:
+    error = failed(lambda: uses["stream"]({"name": "a b", "url": broker.namespace}))
+    check(error, shmq.InvalidName, "'a b' cannot name a queue", "stream")
+
+
 @pytest.mark.parametrize(
     ("wrong", "code", "told"),
     [

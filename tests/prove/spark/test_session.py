@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 import shmq
 from shmq.spark import session
-from shmq.spark.session import DEFAULTS, _settings
+from shmq.spark.session import DEFAULTS, _settings, _start_java
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -103,6 +105,23 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.Monk
     )
     with pytest.raises(shmq.Unsupported, match=r"pip install 'shmq\[spark\]'"):
         session()
+
+
+def test_an_interrupted_start_leaves_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def interrupted(conf: SparkConf) -> None:
+        started.append(subprocess.Popen(["sleep", "600"]))
+        raise KeyboardInterrupt
+
+    with subprocess.Popen(["sleep", "600"]) as other:
+        monkeypatch.setattr("pyspark.SparkContext._ensure_initialized", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            _start_java(SparkConf(loadDefaults=False))
+        assert other.poll() is None
+        other.kill()
+
+    assert started[0].wait(30) == -signal.SIGKILL
 
 
 def test_the_format_is_there(spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from shmq.api.names import escape_name
 from shmq.cli.main import cli
 from tests.support.bridge import PATIENCE, Bridged, take_all, wait_until
 from tests.support.openmetrics import families
@@ -29,6 +30,14 @@ def test_it_drains_and_ends_with_code_0(bridged: Bridged, tmp_path: Path) -> Non
     assert done.returncode == 0, done
     assert b"forward of 'orders' to 'all': 10 taken, 0 of them twice, 0 refused" in done.stderr
     assert len(take_all(bridged.there.queue("all"), 10)) == 10
+
+
+def test_names_of_its_flags_may_be_any_text(bridged: Bridged) -> None:
+    bridged.here.create_queue(escape_name("a b/c")).put(1)
+    command = ["-n", bridged.namespace, "bridge", "--to", bridged.url, "--drain"]
+    done = CliRunner().invoke(cli, [*command, "--forward", "a b/c=d@e"])
+    assert done.exit_code == 0, done.output
+    assert len(take_all(bridged.there.queue(escape_name("d@e")), 1)) == 1
 
 
 def test_its_numbers_are_for_prometheus_and_sigterm_ends_it(bridged: Bridged) -> None:

@@ -108,9 +108,29 @@ def test_a_second_bridge_ends_the_first(bridged: Bridged) -> None:
             wait_until(lambda: second.numbers()[0].sent == 1)
 
 
-def test_a_message_that_never_fits_there_is_a_dead_letter(bridged: Bridged) -> None:
+def test_a_queue_that_is_deleted_on_either_side_does_not_end_the_bridge(bridged: Bridged) -> None:
     queue = bridged.here.create_queue("orders")
-    queue.put(bytes(2 << 20))
+    with bridged.bridge(ORDERS, drain=False) as running:
+        queue.put("first")
+        wait_until(lambda: running.numbers()[0].sent == 1)
+        bridged.there.delete_queue("orders")
+        queue.put("second")
+        wait_until(lambda: running.numbers()[0].sent == 2)
+        assert [one.body for one in take_all(bridged.there.queue("orders"), 1)] == ["second"]
+        bridged.here.delete_queue("orders")
+        bridged.here.create_queue("orders").put("third")
+        wait_until(lambda: running.numbers()[0].sent == 3)
+    assert [one.body for one in take_all(bridged.there.queue("orders"), 1)] == ["third"]
+
+
+@pytest.mark.parametrize(
+    ("size", "headers"), [(2 << 20, None), (1, {"a": "x" * 60_000})], ids=["body", "headers"]
+)
+def test_a_message_that_never_fits_there_is_a_dead_letter(
+    bridged: Bridged, size: int, headers: dict[str, str] | None
+) -> None:
+    queue = bridged.here.create_queue("orders")
+    queue.put(bytes(size), headers=headers)
     queue.put(b"small")
     (numbers,) = bridged.drain(ORDERS)
     assert (numbers.sent, numbers.refused) == (1, 1)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,12 +15,14 @@ from click.testing import Result
 from pyarrow import parquet
 
 import shmq
+from shmq.cli import dmsq
 from shmq.cli.shared.exit_codes import Code
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import StreamJournal
 from shmq.storage.disk import Disk
 from shmq.storage.map_file import write_map
 from shmq.storage.paths import CARD, PRODUCERS
+from shmq.storage.queue_files import QueueFiles
 from shmq.storage.stream_meta import StreamCard, eras_of, write_card
 from shmq.storage.stream_segment import StreamSegment
 from tests.support.queue_files import WALL, Building, flip, put, settle
@@ -146,6 +149,37 @@ def test_an_export_to_another_kind_of_file_is_refused(
 ) -> None:
     ran = quick("dmsq", "export", str(files[0]), "--to", str(tmp_path / "x.csv"), code=Code.USAGE)
     assert "must end in .arrow or .parquet" in ran.error
+
+
+def test_two_exports_at_once_to_a_file_do_not_write_into_each_other(
+    invoke: Callable[..., Result],
+    files: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = tmp_path / "x.parquet"
+    command = ["dmsq", "export", *map(str, files), "--to", str(out)]
+    real = dmsq._batches
+
+    def between(chain: QueueFiles) -> Iterator[list[dict[str, Any]]]:
+        monkeypatch.undo()
+        assert invoke(*command).exit_code == 0
+        yield from real(chain)
+
+    monkeypatch.setattr(dmsq, "_batches", between)
+    ran = invoke(*command)
+    assert ran.exit_code == 0, ran.output
+    assert parquet.read_table(out).num_rows == 3
+    assert list(tmp_path.glob("*.part")) == []
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".parquet"])
+def test_an_export_that_cannot_be_written_names_its_file(
+    quick: Quick, files: tuple[Path, Path], tmp_path: Path, suffix: str
+) -> None:
+    out = tmp_path / f"nowhere/x{suffix}"
+    error = quick("dmsq", "export", *map(str, files), "--to", str(out), code=1).error
+    assert error.strip() == f"{out}: No such file or directory"
 
 
 def test_an_export_without_pyarrow_says_what_to_install(

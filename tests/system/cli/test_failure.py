@@ -126,6 +126,7 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
         (FileNotFoundError(errno.ENOENT, "No such file", "name"), "name: No such file"),
         (OSError(errno.EIO, "Input/output error"), "Input/output error"),
         (click.UsageError("odd"), "odd (see: shmq --help)"),
+        (MemoryError(), "this needs more memory than the process may have"),
         (KeyboardInterrupt(), ""),
         (click.Abort(), ""),
     ],

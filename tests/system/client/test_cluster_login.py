@@ -168,3 +168,22 @@ def test_tls_is_checked_by_both_sides(tmp_path: Path) -> None:
             shmq.connect(f"nats://{at}/plain", connect_timeout=1)
         files_of = {"ca": str(authority.ca), "certificate": str(mine), "key": str(my_key)}
         use(f"tls://{at}/both", tls=files_of)
+
+
+@pytest.mark.parametrize(
+    ("permissions", "told"),
+    [
+        ('publish: ["$JS.>"], subscribe: ["none"]', 'violation for subscription to "_inbox'),
+        ('publish: ["none"], subscribe: ["_INBOX.>"]', "violation for publish to"),
+    ],
+)
+def test_what_a_user_may_not_do_is_told_with_the_servers_reason(
+    permissions: str, told: str
+) -> None:
+    """The server does not answer a request that it refuses."""
+    user = f'{{ user: "anna", password: "x", permissions: {{ {permissions} }} }}'
+    with (
+        server(f"authorization {{ users: [ {user} ] }}") as at,
+        pytest.raises(shmq.Unauthorized, match=told),
+    ):
+        shmq.connect(f"nats://anna:x@{at}/denied", request_timeout=600)

@@ -8,9 +8,20 @@ from typing import Any
 
 import pytest
 
+from shmq.bridge import bridge
+from shmq.bridge.config import Bridge, Forward, check
 from shmq.bridge.lane import Lane, drive
 from shmq.bridge.progress import Progress
-from shmq.errors import ConnectionLost, Full, InvalidOption, NoSuchQueue
+from shmq.errors import (
+    ConnectionLost,
+    Full,
+    InvalidOption,
+    NoSuchQueue,
+    NoSuchStream,
+    QueueDeleted,
+    ShmqError,
+    StreamDeleted,
+)
 from shmq.metrics.bridge import render_bridge
 from tests.support.openmetrics import families
 
@@ -62,8 +73,9 @@ def test_after_a_failure_only_a_few_are_tried() -> None:
     assert lane.opened == 1
 
 
-def test_a_queue_that_was_deleted_is_opened_again() -> None:
-    lane = Scripted(NoSuchQueue("gone"), False)
+@pytest.mark.parametrize("gone", [NoSuchQueue, NoSuchStream, QueueDeleted, StreamDeleted])
+def test_what_was_deleted_is_opened_again(gone: type[ShmqError]) -> None:
+    lane = Scripted(gone("gone"), False)
     drive(lane, threading.Event(), True)
     assert (lane.opened, lane.closed) == (2, 1)
 
@@ -79,6 +91,21 @@ def test_a_stopped_lane_ends_between_two_steps() -> None:
     lane = Scripted(True)
     drive(lane, stop, False)
     assert not lane.careful
+
+
+def test_an_interrupted_bridge_does_not_wait_for_what_is_under_way(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(bridge, "drive", lambda *_: released.wait())
+    monkeypatch.setattr(bridge, "_ENDING", None)  # without an end
+    routes = (Forward(queue="orders"),)
+    config = check(Bridge(url="nats://127.0.0.1:1", namespace=namespace, forward=routes))
+    running = bridge.RunningBridge(config)
+    with pytest.raises(KeyboardInterrupt), running:
+        raise KeyboardInterrupt
+    released.set()
+    assert running.wait()
 
 
 def test_an_outage_is_seen_in_the_numbers() -> None:

@@ -162,6 +162,36 @@ def counting() -> Stream[Archive]:
             ShmqError,
             "Spark: EOFException; log =",
         ),
+        (
+            (
+                "An error occurred while calling o2.save.\n: java.io.FileNotFoundException: File "
+                "file:/a/_staging/7.d29/_temporary/0 does not exist\n\tat a.b.C"
+            ),
+            ShmqError,
+            (
+                "Spark: FileNotFoundException: File file:/a/_staging/7.d29/_temporary/0 does not "
+                "exist; it was removed, as by a second run of the job"
+            ),
+        ),
+        (
+            (
+                "An error occurred while calling o1.start.\n: org.apache.hadoop.fs.FileAlready"
+                "ExistsException: Destination exists and is not a directory: /a/checkpoint\n"
+            ),
+            ShmqError,
+            (
+                "Spark: FileAlreadyExistsException: Destination exists and is not a directory: "
+                "/a/checkpoint; name a folder that can be written"
+            ),
+        ),
+        (
+            (
+                "An error occurred while calling o1.x.\n: a.b.AssertionError: assertion failed"
+                "\n\tat scala.Predef$.assert(P:1)\n\tat org.apache.spark.MicroBatchExecution.p(M:1)"
+            ),
+            ShmqError,
+            "Spark: AssertionError: assertion failed; the checkpoint is damaged: put back",
+        ),
         ("[JAVA_GATEWAY_EXITED] Java gateway", ShmqError, "Spark: [JAVA_GATEWAY_EXITED] Java g"),
         ("[PATH_NOT_FOUND] Path does not exist: x\n at y", ShmqError, "Spark: [PATH_NOT_FOUND] P"),
         ("", ShmqError, "Spark: RuntimeError"),
@@ -191,6 +221,15 @@ def test_what_failed_is_the_error_at_the_root_in_one_line(
             "FileNotFoundException: File file:/a/offsets does not exist; it was removed",
         ),
         ("Nothing works", "a.b.Broken: the disk", "Nothing works: Broken: the disk; log ="),
+        (
+            "Failed to read log file file:/a/offsets/1. Incomplete log file",
+            "java.lang.IllegalStateException: Incomplete log file",
+            (
+                "Failed to read log file file:/a/offsets/1: IllegalStateException: Incomplete log "
+                "file; the checkpoint is damaged: put back a copy of it, or name a new one"
+            ),
+        ),
+        ("a.b.Outer: the disk", "a.b.Broken: the disk", "Broken: the disk; log ="),
     ],
 )
 def test_the_root_of_a_failed_query_is_in_its_stack_trace(said: str, cause: str, told: str) -> None:

@@ -123,6 +123,32 @@ def test_a_replay_that_was_stopped_goes_on_without_duplicates(
     assert bodies(again) == list(range(1, 1001))
 
 
+def test_a_replay_that_could_not_choose_its_rows_may_be_corrected(
+    spark: SparkSession, broker: shmq.Broker, files: Path, again: shmq.Queue
+) -> None:
+    with pytest.raises(shmq.InvalidOption, match="where = 'offzet < 3'"):
+        run_job(spark, "replay", job(files.parent, broker.namespace, select='where = "offzet < 3"'))
+    run_job(spark, "replay", job(files.parent, broker.namespace, select='where = "offset < 3"'))
+    assert bodies(again) == [1, 2]
+
+
+def test_a_damaged_checkpoint_is_said_with_its_file(
+    spark: SparkSession, broker: shmq.Broker, files: Path, again: shmq.Queue
+) -> None:
+    path = job(files.parent, broker.namespace)
+    run_job(spark, "replay", path)
+    for name, text in (("portions", ""), ("done", "-1"), ("done", "{}"), ("done", "\xff")):
+        file = files.parent / f"checkpoint/{name}.json"
+        before = file.read_bytes()
+        file.write_bytes(text.encode("latin-1"))
+        with pytest.raises(
+            shmq.DamagedFile, match=rf"checkpoint/{name}\.json is damaged at byte 0"
+        ):
+            run_job(spark, "replay", path)
+        file.write_bytes(before)
+    assert again.qsize() == 1000
+
+
 def test_a_checkpoint_of_another_replay_is_refused(
     spark: SparkSession, broker: shmq.Broker, files: Path, again: shmq.Queue
 ) -> None:

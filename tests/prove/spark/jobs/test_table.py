@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -95,6 +95,111 @@ def test_a_compaction_is_the_next_version_and_readers_of_the_old_one_go_on(
     assert read_by_all(folder) == list(range(40))
     assert not old.exists()
     assert table.compact(spark) == 0
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["other-files", "nothing"])
+def test_what_is_no_table_is_not_compacted_and_not_made_one(
+    spark: SparkSession, tmp_path: Path, folder: Path, made: bool
+) -> None:
+    """Else a job that reads the folder would find an empty table instead of its files."""
+    if made:
+        batch(spark, 0).write.parquet(str(folder))
+    before = sorted(folder.rglob("*"))
+    config = f'[table]\npath = "{folder.name}"\n'
+    with pytest.raises(shmq.ShmqError, match=r"some%20rows is no table of a job, as it has no"):
+        run_job(spark, "compact", written(tmp_path, config))
+
+    assert folder.exists() == made
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_the_slower_one_of_two_compactions_leaves_the_version_of_the_other(
+    spark: SparkSession, folder: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        add(opened(), spark, number)
+    real, slow = FileTable._rows, opened()
+
+    def between(table: FileTable, *given: Any) -> Any:
+        monkeypatch.undo()
+        found = real(table, *given)
+        opened().compact(spark)
+        add(opened(), spark, 2)
+        return found
+
+    monkeypatch.setattr(FileTable, "_rows", between)
+    with pytest.raises(shmq.ShmqError, match="compacted by another process meanwhile"):
+        slow.compact(spark)
+
+    assert not list((folder / "_staging").iterdir())
+    assert read_by_all(folder) == list(range(30))
+
+
+def test_two_compactions_that_both_become_current_lose_nothing(
+    spark: SparkSession, folder: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        add(opened(), spark, number)
+    real = Folder.write_json
+
+    def between(self: Folder, name: str, value: object) -> None:
+        monkeypatch.undo()
+        opened().compact(spark)
+        add(opened(), spark, 2)
+        real(self, name, value)
+
+    monkeypatch.setattr(Folder, "write_json", between)
+    opened().compact(spark)
+    assert read_by_all(folder) == list(range(30))
+
+    opened().compact(spark)
+    assert read_by_all(folder) == list(range(30))
+
+
+def test_folders_by_other_columns_than_those_of_the_table_are_refused(
+    spark: SparkSession, folder: Path, opened: Open
+) -> None:
+    """Spark and other readers refuse a folder that has both."""
+    add(opened(), spark, 0)
+    before = sorted(folder.rglob("*"))
+    for columns in (["offset"], ["half", "offset"], []):
+        with pytest.raises(shmq.InvalidOption, match=r"which has folders by \['half'\]: set part"):
+            opened().add(batch(spark, 1), "another query", 0, columns)
+
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_another_format_than_that_of_the_tables_files_is_refused(
+    spark: SparkSession, folder: Path, opened: Open
+) -> None:
+    """Spark makes rows of JSON and of text of any bytes, which would replace those of the table."""
+    for number in range(2):
+        add(opened(), spark, number)
+    before = sorted(folder.rglob("*"))
+    for form in ("json", "text", "orc"):
+        table = FileTable(spark, str(folder), form, {})
+        told = rf"format='{form}' does not go with .* has files as part-.*\.parquet: set format"
+        with pytest.raises(shmq.InvalidOption, match=told):
+            table.compact(spark)
+        with pytest.raises(shmq.InvalidOption, match=told):
+            add(table, spark, 2, "another query")
+
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_batch_for_a_version_that_is_gone_is_refused(
+    spark: SparkSession, folder: Path, opened: Open
+) -> None:
+    """Spark would commit it, and its messages would be acknowledged."""
+    table = opened()
+    add(table, spark, 0)
+    (folder / "v=0").rename(folder / "elsewhere")
+
+    for each in (table, opened()):
+        with pytest.raises(DamagedFile, match="it names v=0, which is not there"):
+            add(each, spark, 1)
+    with pytest.raises(DamagedFile, match="it names v=0, which is not there"):
+        opened().compact(spark)
 
 
 def test_a_batch_that_is_added_during_a_compaction_is_in_the_next_version(
