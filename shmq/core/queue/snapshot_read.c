@@ -5,7 +5,7 @@
 
 #include "queue/transition.h"
 
-#define AHEAD 8u /* messages whose bodies are prefetched before the copy     */
+#define AHEAD 16u /* messages whose slots and bodies are prefetched                          */
 
 /* Marks functions that read while others write, and then check whether they did. ThreadSanitizer
  * only sees the reading: it is told to ignore that, and the copying of bytes. */
@@ -106,8 +106,10 @@ int shmq_snapshot_read_slots(struct shmq_queue *q, struct shmq_snapshot_read *e,
     const struct shmq_slot *s;
 
     for (; *at < end && (s = shmq_slot_if_made(q, *at)); ++*at) {
-        int status = pick(q, e, s);
+        int status;
 
+        shmq_fetch(s + AHEAD);
+        status = pick(q, e, s);
         if (status == SHMQ_FULL)
             return SHMQ_OK;
         if (status != SHMQ_OK && status != SHMQ_STALE)
@@ -211,8 +213,14 @@ void shmq_snapshot_read_copy(struct shmq_queue *q, const struct shmq_snapshot_re
                              struct shmq_columns *c)
 {
     for (uint32_t i = 0; i < e->count; i++) {
-        if (i + AHEAD < e->count)
-            shmq_fetch(q->arena + (uint64_t)e->picks[i + AHEAD].block * SHMQ_UNIT);
+        if (i + AHEAD < e->count) {
+            const struct shmq_pick *p = &e->picks[i + AHEAD];
+            const unsigned char *block = q->arena + (uint64_t)p->block * SHMQ_UNIT;
+
+            shmq_fetch(&q->slots[p->at]);
+            shmq_fetch(block);
+            shmq_fetch(block + SHMQ_UNIT);
+        }
         copy_one(q, &e->picks[i], wall, c);
     }
 }
