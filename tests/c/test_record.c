@@ -282,8 +282,8 @@ TEST("fields that contradict each other are refused though the checksum is right
         size_t offset;
         unsigned char byte;
     } put[] = {
-        {8, 0},  {8, 10}, {8, 255}, {9, 0x20}, {9, 0x40}, {9, 0x80}, {9, 0x08}, {10, 16},
-        {14, 1}, {15, 1}, {32, 9},  {32, 1},   {35, 255}, {39, 255}, {36, 255},
+        {8, 0},  {8, 10}, {8, 255}, {9, 0x20}, {9, 0x40}, {9, 0x80}, {9, 0x08}, {10, 16},  {14, 1},
+        {15, 1}, {32, 9}, {32, 1},  {35, 255}, {39, 255}, {36, 255}, {43, 1},   {47, 128},
     };
     struct shmq_record r = {.type = SHMQ_R_PUT, .seq = 5, .body = "abc", .body_bytes = 3};
 

@@ -224,18 +224,12 @@ static bool flags_are_sound(const struct shmq_record *r)
 
 static void read_optional(const unsigned char *at, struct shmq_record *r)
 {
-    if (r->flags & SHMQ_R_GROUPED)
-        r->group = take64(&at);
-    if (r->flags & SHMQ_R_TTL)
-        r->expires = (int64_t)take64(&at);
-    if (r->flags & SHMQ_R_DELAYED)
-        r->until = (int64_t)take64(&at);
-    if (r->flags & SHMQ_R_DEAD)
-        r->dead_at = (int64_t)take64(&at);
-    if (r->flags & SHMQ_R_ORIGIN) {
-        r->origin_queue = take64(&at);
-        r->origin_seq = take64(&at);
-    }
+    r->group = r->flags & SHMQ_R_GROUPED ? take64(&at) : 0;
+    r->expires = r->flags & SHMQ_R_TTL ? (int64_t)take64(&at) : 0;
+    r->until = r->flags & SHMQ_R_DELAYED ? (int64_t)take64(&at) : 0;
+    r->dead_at = r->flags & SHMQ_R_DEAD ? (int64_t)take64(&at) : 0;
+    r->origin_queue = r->flags & SHMQ_R_ORIGIN ? take64(&at) : 0;
+    r->origin_seq = r->flags & SHMQ_R_ORIGIN ? take64(&at) : 0;
 }
 
 static bool is_zero(const unsigned char *at, const unsigned char *end)
@@ -272,7 +266,8 @@ static bool read_message(const unsigned char *at, uint64_t size, struct shmq_rec
     r->meta = (const unsigned char *)r->body + r->body_bytes;
     text = (uint64_t)r->body_bytes + r->meta_bytes;
     return r->priority < SHMQ_MAX_PRIORITIES && !(r->flags & SHMQ_R_GROUPED && !r->group) &&
-           size == payload_bytes(r) && is_zero((const unsigned char *)r->body + text, at + size);
+           size == payload_bytes(r) &&
+           (text % 8 == 0 || !(shmq_load64_little(at + size - 8) >> text % 8 * 8));
 }
 
 static bool read_entries(const unsigned char *at, uint64_t size, struct shmq_record *r)
@@ -321,10 +316,12 @@ static enum shmq_read read_payload(const unsigned char *at, uint64_t size, struc
 {
     bool sound;
 
+    r->type = at[0];
+    if (r->type == SHMQ_R_PUT) /* to clear the whole record first would take longer */
+        return read_message(at, size, r) ? SHMQ_READ_OK : SHMQ_READ_MALFORMED;
     memset(r, 0, sizeof *r);
     r->type = at[0];
     switch (r->type) {
-    case SHMQ_R_PUT:
     case SHMQ_R_UPDATE: sound = read_message(at, size, r); break;
     case SHMQ_R_SETTLE:
     case SHMQ_R_DEDUPE:
