@@ -81,12 +81,13 @@ def test_making_and_deleting_a_queue_list_no_directory_whatever_else_there_is(
     broker: LocalBroker,
 ) -> None:
     assert len(broker.queue_names()) == MANY + 1
+    began = time.monotonic()
     with listings() as heard:
         for number in range(20):
             broker.create_queue(f"q{number}")
             broker.delete_queue(f"q{number}")
 
-    assert heard.count(str(SHM)) <= 1, "once a second at most, and this is quicker"
+    assert heard.count(str(SHM)) <= time.monotonic() - began + 1
 
 
 def test_making_and_deleting_a_queue_beside_another_list_no_directory(broker: LocalBroker) -> None:
