@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from shmq import Broker, Queue
-from shmq.namespace import name_book
 from tests.support.processes import HOUR, Start
-
-
-@pytest.fixture(autouse=True)
-def few_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many files other tests have in /dev/shm meanwhile, it is listed when it changes."""
-    if "many_files" not in request.fixturenames:
-        monkeypatch.setattr(name_book, "_FEW", sys.maxsize)
 
 
 @pytest.fixture
