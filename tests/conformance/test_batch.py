@@ -139,7 +139,7 @@ def test_a_receipt_of_a_batch_settles_its_message_alone_from_anywhere(
 
 
 def test_leases_that_ran_out_are_refused_when_a_batch_is_settled(broker: Broker) -> None:
-    queue = broker.create_queue("jobs", visibility_timeout=SOON)
+    queue = broker.create_queue("jobs", visibility_timeout=MOMENT)
     queue.put_many([1, 2])
     batches = [queue.get_batch(1), queue.get_batch(1)]
     receipts = [batch.receipts for batch in batches]

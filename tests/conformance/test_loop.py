@@ -184,7 +184,7 @@ def test_a_body_that_cannot_be_decoded_raises_and_goes_back(broker: Broker) -> N
 def test_a_lease_that_ends_in_hand_is_reported_by_the_next_step_and_the_loop_may_go_on(
     broker: Broker,
 ) -> None:
-    queue = broker.create_queue("jobs", visibility_timeout=SOON)
+    queue = broker.create_queue("jobs", visibility_timeout=MOMENT)
     queue.put_many([1, 2])
     with queue.bodies(prefetch=1, block=False) as bodies:
         assert next(bodies) == 1

@@ -16,6 +16,7 @@ from shmq import Broker, Queue
 
 from .tools import (
     LATER,
+    MOMENT,
     PATIENCE,
     SOON,
     drain,
@@ -409,7 +410,7 @@ def test_the_block_acknowledges_or_returns_all(broker: Broker) -> None:
 
 
 def test_a_lease_that_ran_out_is_refused(broker: Broker) -> None:
-    queue = broker.create_queue("jobs", visibility_timeout=SOON)
+    queue = broker.create_queue("jobs", visibility_timeout=MOMENT)
     queue.put_packed(b"aabb", 2)
     packed = queue.get_packed()
     receipts = packed.receipts

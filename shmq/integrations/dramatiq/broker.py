@@ -127,13 +127,14 @@ class ShmqBroker(Broker):
     def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
         """Wait until the queue has no message, delayed and leased ones included; for tests.
 
-        It looks every ``interval`` ms. Raises QueueJoinTimeout after ``timeout`` ms.
+        One that is on its way to the dead-letter queue is included, too. It looks every
+        ``interval`` ms. Raises QueueJoinTimeout after ``timeout`` ms.
         """
         queue = self._shared.queue(self._declared(queue_name))
         deadline = None if timeout is None else time.monotonic() + timeout / 1000
         while True:
             stats = queue.stats()
-            if not stats.depth + stats.delayed + stats.in_flight:
+            if not stats.depth + stats.delayed + stats.in_flight + stats.dying:
                 return
             if deadline is not None and time.monotonic() >= deadline:
                 raise QueueJoinTimeout(queue_name)

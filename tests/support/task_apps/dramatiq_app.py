@@ -9,15 +9,17 @@ import time
 import dramatiq
 
 from shmq.integrations.dramatiq import ShmqBroker
-from tests.support.task_apps.ledger import OPTIONS, TARGET, WORK, note
+from tests.support.task_apps.ledger import OPTIONS, TARGET, WORK, is_late, is_open, note
 
 broker = ShmqBroker(os.environ[TARGET], **json.loads(os.environ[OPTIONS]))
 dramatiq.set_broker(broker)
 
 
 @dramatiq.actor
-def run(number: int) -> None:
-    """Note the run."""
+def run(number: int, late: bool) -> None:
+    """Note the run; a late one waits first."""
+    while late and not is_open():
+        time.sleep(WORK)
     note(number)
     time.sleep(WORK)
 
@@ -25,5 +27,5 @@ def run(number: int) -> None:
 def send(count: int) -> None:
     """Send that many tasks."""
     for number in range(count):
-        run.send(number)
+        run.send(number, is_late(number, count))
     broker.close()

@@ -25,12 +25,30 @@ def note(number: int) -> None:
         os.close(ledger)
 
 
+def is_late(number: int, count: int) -> bool:
+    """Whether that task of so many is of the last fifth, which the test lets begin."""
+    return number >= count - count // 5
+
+
+def is_open() -> bool:
+    """Whether late tasks may begin."""
+    return _gate(Path(os.environ[LEDGER])).exists()
+
+
+def _gate(ledger: Path) -> Path:
+    return ledger.with_suffix(".open")
+
+
 class Ledger:
     """The tests' side."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.touch()
+
+    def open(self) -> None:
+        """Let late tasks begin."""
+        _gate(self.path).touch()
 
     def count(self) -> int:
         """How many runs there were so far."""

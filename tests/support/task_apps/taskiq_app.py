@@ -7,14 +7,18 @@ import json
 import os
 
 from shmq.integrations.taskiq import ShmqBroker
-from tests.support.task_apps.ledger import OPTIONS, TARGET, WORK, note
+from tests.support.task_apps.ledger import OPTIONS, TARGET, WORK, is_late, is_open, note
 
 broker = ShmqBroker(os.environ[TARGET], queue="default", **json.loads(os.environ[OPTIONS]))
 
 
 @broker.task
-async def run(number: int) -> None:
-    """Note the run."""
+async def run(number: int, late: bool) -> None:
+    """Note the run; a late one waits first."""
+    while late:
+        if is_open():
+            break
+        await asyncio.sleep(WORK)
     note(number)
     await asyncio.sleep(WORK)
 
@@ -27,5 +31,5 @@ def send(count: int) -> None:
 async def _send(count: int) -> None:
     await broker.startup()
     for number in range(count):
-        await run.kiq(number)
+        await run.kiq(number, is_late(number, count))
     await broker.shutdown()

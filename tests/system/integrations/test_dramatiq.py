@@ -7,15 +7,18 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import dramatiq
 import pytest
 from dramatiq import Actor, Message, Worker
-from dramatiq.errors import ConnectionClosed, QueueNotFound
+from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
+from dramatiq.rate_limits import Barrier, BucketRateLimiter, RateLimiter, WindowRateLimiter
 
 import shmq
-from shmq.integrations.dramatiq import ShmqBroker
+from shmq.client.local.dead_letters import DeadLetters
+from shmq.integrations.dramatiq import ShmqBroker, ShmqRateLimiterBackend
 from shmq.integrations.dramatiq.consumer import LeasedMessage
 from tests.support.processes import PATIENCE, eventually
 from tests.support.server import serve
@@ -170,6 +173,25 @@ def test_what_is_not_of_dramatiq_is_a_dead_letter_and_holds_nothing_up(
     assert broker.get_queue_message_counts("default") == (0, 0, 2)
 
 
+def test_a_join_waits_for_a_message_on_its_way_to_the_dead_letter_queue(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = ShmqBroker(namespace)
+    broker.declare_queue("default")
+    with shmq.connect(namespace) as local:
+        broker.enqueue(Message("default", "run", (), {}, {}))
+        queue = local.queue("default")
+        with monkeypatch.context() as patched:
+            patched.setattr(DeadLetters, "move_dying", lambda *_: None)
+            queue.get().reject()
+            with pytest.raises(QueueJoinTimeout):
+                broker.join("default", interval=1, timeout=10)
+        queue.qsize()
+        broker.join("default")
+    assert broker.get_queue_message_counts("default") == (0, 0, 1)
+    broker.close()
+
+
 def test_a_consumer_holds_no_more_than_its_prefetch_and_any_thread_makes_room(
     broker: ShmqBroker, run: Actor[..., Any], queue: shmq.Queue
 ) -> None:
@@ -256,6 +278,51 @@ def test_actors_are_declared_without_a_server_and_a_message_says_that_there_is_n
         nothing.send()
     with pytest.raises(ConnectionClosed, match=r"127\.0\.0\.1:1"):
         broker.consume("default")
+
+
+# ---- rate limits ----
+
+
+@pytest.fixture
+def limits(target: str) -> Iterator[ShmqRateLimiterBackend]:
+    backend = ShmqRateLimiterBackend(target)
+    yield backend
+    backend.close()
+
+
+def test_the_last_party_of_a_barrier_wakes_the_others(limits: ShmqRateLimiterBackend) -> None:
+    barrier = Barrier(limits, "barrier", ttl=3_600_000)
+    assert barrier.create(parties=3)
+    with ThreadPoolExecutor() as threads:
+        waiting = [threads.submit(barrier.wait, timeout=PATIENCE * 1000) for _ in range(3)]
+        assert [each.result() for each in waiting] == [True] * 3
+
+
+def test_calls_are_limited_in_each_bucket_and_in_every_window(
+    limits: ShmqRateLimiterBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 600.0
+    clock = types.SimpleNamespace(time=lambda: now)
+    monkeypatch.setattr("dramatiq.rate_limits.bucket.time", clock)
+    monkeypatch.setattr("dramatiq.rate_limits.window.time", clock)
+    bucket = BucketRateLimiter(limits, "bucket", limit=2, bucket=60_000)
+    window = WindowRateLimiter(limits, "window", limit=2, window=60)
+
+    def taken(limiter: RateLimiter) -> int:
+        found = 0
+        for _ in range(4):
+            with limiter.acquire(raise_on_failure=False) as acquired:
+                found += bool(acquired)
+        return found
+
+    now = 630.0
+    assert (taken(bucket), taken(window)) == (2, 2)
+    now = 659.0
+    assert (taken(bucket), taken(window)) == (0, 0)
+    now = 661.0
+    assert (taken(bucket), taken(window)) == (2, 0)
+    now = 690.0
+    assert (taken(bucket), taken(window)) == (0, 2)
 
 
 @pytest.mark.prove

@@ -7,16 +7,19 @@ import multiprocessing
 import queue
 import sys
 from multiprocessing.queues import JoinableQueue, Queue
+from multiprocessing.synchronize import Event
 
 WORDS = ["one", "two", "two", "three", "three", "three"] * 50
 
 
-def count(tasks: "JoinableQueue[str]", results: "Queue[tuple[str, int]]") -> None:
+def count(tasks: "JoinableQueue[str]", results: "Queue[tuple[str, int]]", over: Event) -> None:
     while True:
         try:
             word = tasks.get(timeout=0.5)
         except queue.Empty:
-            break
+            if over.is_set():
+                break
+            continue
         results.put((word, len(word)))
         tasks.task_done()
     results.close()
@@ -29,12 +32,14 @@ def main() -> None:
     results: Queue[tuple[str, int]] = multiprocessing.Queue()
     lock = multiprocessing.Lock()
     ready: multiprocessing.SimpleQueue[str] = multiprocessing.SimpleQueue()
-    workers = [multiprocessing.Process(target=count, args=(tasks, results)) for _ in range(3)]
+    over = multiprocessing.Event()
+    workers = [multiprocessing.Process(target=count, args=(tasks, results, over)) for _ in range(3)]
     for worker in workers:
         worker.start()
     for word in WORDS:
         tasks.put(word)
     tasks.join()
+    over.set()
     letters = sum(results.get()[1] for _ in WORDS)
     for worker in workers:
         worker.join()

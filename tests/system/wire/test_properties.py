@@ -238,13 +238,14 @@ def test_priorities_go_from_0_to_one_below_the_queues(
 
 
 def test_a_delay_counts_from_the_produce(wire: Wire, queue: str) -> None:
-    began = time.monotonic()
-    wire.put(queue, b"late", {"delay": 300})
+    wire.put(queue, b"much later", {"delay": 3_600_000})
     wire.put(queue, b"early")
     assert wire.counts(queue) == (1, 1, 0)
-
     assert wire.take_one(queue).body == b"early"
     assert wire.take(queue) == []
+
+    began = time.monotonic()
+    wire.put(queue, b"late", {"delay": 300})
     late = wire.take_one(queue)
 
     assert late.body == b"late"
@@ -281,9 +282,10 @@ def test_a_message_past_its_ttl_is_dead_lettered(wire: Wire, queue: str) -> None
 def test_a_leased_message_past_its_ttl_is_dead_lettered_once_it_comes_back(
     wire: Wire, queue: str
 ) -> None:
-    wire.put(queue, b"held", {"ttl": 50})
+    wire.put(queue, b"held", {"ttl": 400})
     delivery = wire.take_one(queue)
-    time.sleep(0.1)
+    wire.put(queue, b"probe", {"ttl": 400})
+    assert wire.take_one(f"{queue}.dlq").body == b"probe"  # the later ttl has passed
     assert wire.counts(queue) == (0, 0, 1)
 
     wire.ok(T.NACK, frames.timed(queue, 0, delivery.receipt))

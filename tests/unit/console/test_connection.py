@@ -22,12 +22,13 @@ from shmq.console.problem import Problem
 from shmq.console.server import connection
 from tests.support.processes import PATIENCE
 
-SOON = 0.1
+#: How long the server waits for a request: a busy machine takes less to send one.
+SOON = 0.4
 REQUEST = b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def slow(_: Request) -> Response:
-    await asyncio.sleep(4 * SOON)
+    await asyncio.sleep(2 * SOON)
     return PlainTextResponse("late")
 
 
@@ -39,7 +40,7 @@ async def echo(websocket: WebSocket) -> None:
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Where a server listens whose connections wait for a tenth of a second."""
+    """Where a server listens whose connections wait as long as that."""
     monkeypatch.setattr(connection, "PATIENCE", SOON)
     app = Starlette(routes=[Route("/slow", slow), WebSocketRoute("/echo", echo)])
     with socket.create_server(("127.0.0.1", 0)) as sock:

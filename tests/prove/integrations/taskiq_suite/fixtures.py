@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 import taskiq
-from taskiq import AsyncBroker, BrokerMessage, TaskiqEvents
-from taskiq.exceptions import UnknownTaskError
+from taskiq import AsyncBroker, AsyncTaskiqTask, BrokerMessage, TaskiqEvents, TaskiqResult
+from taskiq.exceptions import TaskiqResultTimeoutError, UnknownTaskError
 from taskiq.receiver import Receiver
 from taskiq.utils import maybe_awaitable
 
@@ -63,8 +63,7 @@ class SuiteBroker(ShmqBroker):
     async def wait_all(self) -> None:
         """Return once every task was acknowledged."""
         while True:
-            stats = self._shared.queue(self.name).stats()
-            if not stats.depth + stats.delayed + stats.in_flight:
+            if not self._running_tasks:
                 return
             await asyncio.sleep(0.01)
 
@@ -79,7 +78,29 @@ class SuiteBroker(ShmqBroker):
         self.result_backend._table.close()
 
 
+_wait_result = AsyncTaskiqTask.wait_result
+
+
+async def wait_result(task: AsyncTaskiqTask[Any], *how: Any, **more: Any) -> TaskiqResult[Any]:
+    """As taskiq's: here a result counts once its task was acknowledged, as one in memory does.
+
+    No result is missing while a task is left, however long a busy machine takes for it.
+    """
+    while True:
+        left = any(broker._running_tasks for broker in BROKERS)
+        try:
+            found = await _wait_result(task, *how, **more)
+        except TaskiqResultTimeoutError:
+            if not left:
+                raise
+        else:
+            for broker in BROKERS:
+                await broker.wait_all()
+            return found
+
+
 taskiq.InMemoryBroker = SuiteBroker  # type: ignore[assignment, misc]
+AsyncTaskiqTask.wait_result = wait_result  # type: ignore[assignment, method-assign]
 
 
 @pytest.fixture(scope="session")

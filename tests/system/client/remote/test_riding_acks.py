@@ -17,7 +17,7 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.protocol.opcodes import Type
-from tests.conformance.tools import MOMENT, SOON, eventually
+from tests.conformance.tools import LATER, MOMENT, SOON, eventually
 from tests.system.client.remote.proxy import Proxy
 
 MANY = 200
@@ -150,10 +150,13 @@ def test_an_ack_at_the_end_of_a_lease_waits_for_its_answer(
     proxy: Proxy, broker: Broker, afar: Broker
 ) -> None:
     """It might arrive too late, which only the server can tell."""
-    short = broker.create_queue("short", visibility_timeout=SOON)
+    short = broker.create_queue("short", visibility_timeout=MOMENT)
     short.put(b"x")
+    message = afar.queue("short").get()
+    short.extend(message.receipt, LATER)  # which the client does not know
+    time.sleep(MOMENT - SOON / 2)
 
-    afar.queue("short").get().ack()
+    message.ack()
 
     assert short.stats().acked == 1
 

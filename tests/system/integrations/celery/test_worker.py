@@ -30,7 +30,7 @@ print(json.dumps({
     "chain": (add.s(1, 2) | add.s(3)).delay().get(**wait),
     "countdown": add.apply_async((1, 1), countdown=0.1).get(**wait),
     "failure": repr(fail.delay("no").get(propagate=False, **wait)),
-    "ping": list(app.control.ping(timeout=5, limit=1)[0].values()),
+    "ping": list(app.control.ping(limit=1, **wait)[0].values()),
 }))
 """
 ANSWER = {
