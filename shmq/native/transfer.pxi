@@ -178,8 +178,7 @@ cdef class Transfer:
 # ---- rows in chunks ----
 
 cdef enum:
-    MOST_ROWS = 1000            # of a chunk
-    ROW_RING = 1001             # rows that are kept: of a chunk, and the next one
+    MOST_ROWS = 4096            # of a chunk
     MOST_CHUNK = 1 << 20        # bytes of a chunk, unless a single row is larger
     LISTED_AT_ONCE = 512        # slots that one critical section describes
     LISTED_META = 1024          # bytes of properties; a message with more is not a chunk
@@ -205,23 +204,24 @@ cdef class Staging:
 
     # ---- chunks ----
 
-    def chunks(self, rows: Iterable[_StagedRow] | api.Rows) -> list[tuple[bytes, int]]:
-        """Pack rows into chunks to stage for this queue: a list of (chunk, number of rows).
+    def chunks(self, rows: Iterable[_StagedRow] | api.Rows) -> Iterable[tuple[bytes, int]]:
+        """Pack rows into chunks to stage for this queue: (chunk, number of rows), one or more.
 
         A row is a body, or (body, properties) with the properties by name; ``rows`` may also be
-        a shmq.api.Rows. Raises what a put of each row would raise, except for a full queue.
+        a shmq.api.Rows, which is packed as the chunks are asked for. Raises what a put of each
+        row would raise, except for a full queue.
         """
         cdef list prepared_puts = []
         cdef list chunks = []
         cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
         cdef shmq_put c
         if hasattr(rows, "offsets"):
-            return self._chunks_of(_RowTable(self.handle, rows))
+            return iter(_RowTable(self.handle, rows).next_chunk, None)
         memset(&c, 0, sizeof(c))
         c.priority = self.handle.q.middle
         for row in rows:
             prepared = row if type(row) is bytes else self._row(row)
-            size = self._put_size(_put_of(prepared, &c))
+            size = _put_size(self.handle, _put_of(prepared, &c))
             if prepared_puts and (bytes_ + size > MOST_CHUNK or len(prepared_puts) == MOST_ROWS):
                 chunks.append((self._chunk(prepared_puts, bytes_), len(prepared_puts)))
                 prepared_puts, bytes_ = [], SHMQ_ROW_CHUNK_HEAD
@@ -230,39 +230,6 @@ cdef class Staging:
         if prepared_puts or not chunks:
             chunks.append((self._chunk(prepared_puts, bytes_), len(prepared_puts)))
         return chunks
-
-    cdef list _chunks_of(self, _RowTable table):
-        cdef list chunks = []
-        cdef Py_ssize_t start = 0, i
-        cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
-        cdef uint64_t *hashes
-        cdef size_t kept = sizeof(shmq_put) + 2 * sizeof(uint64_t)
-        cdef shmq_put *puts = <shmq_put *>malloc(ROW_RING * kept)
-        if puts == NULL:
-            raise MemoryError
-        hashes = <uint64_t *>(puts + ROW_RING)
-        try:
-            for i in range(table.count):
-                table.read(i, &puts[i % ROW_RING], &hashes[2 * (i % ROW_RING)])
-                size = self._put_size(&puts[i % ROW_RING])
-                if i > start and (bytes_ + size > MOST_CHUNK or i - start == MOST_ROWS):
-                    chunks.append((self._chunk_of(puts, start, i, bytes_), i - start))
-                    start, bytes_ = i, SHMQ_ROW_CHUNK_HEAD
-                bytes_ += size
-            chunks.append((self._chunk_of(puts, start, table.count, bytes_), table.count - start))
-        finally:
-            free(puts)
-        return chunks
-
-    cdef bytes _chunk_of(self, const shmq_put *puts, Py_ssize_t start, Py_ssize_t end,
-                         uint64_t size):
-        cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
-        cdef unsigned char *to = <unsigned char *>PyBytes_AS_STRING(chunk)
-        cdef Py_ssize_t i
-        to = shmq_row_chunk_begin(to, <uint32_t>(end - start), self.handle.q.h.options.hash_key)
-        for i in range(start, end):
-            to = shmq_row_write(to, &puts[i % ROW_RING])
-        return chunk
 
     cdef PreparedPut _row(self, row):
         if isinstance(row, tuple):
@@ -279,15 +246,6 @@ cdef class Staging:
         body = body if isinstance(body, bytes) else memoryview(body)
         return _wrap(self.handle, body, codec, priority, group, headers, delay, None, ttl,
                      dedupe_id, reply_to, correlation, True)
-
-    # The bytes of the row in a chunk. Raises MessageTooLarge.
-    cdef uint64_t _put_size(self, const shmq_put *put) except 0:
-        cdef uint32_t more = 0
-        if put.delay > 0 or put.dedupe != NULL:
-            more = SHMQ_DEFERRED_PUT_BYTES
-        if shmq_fits(&self.handle.q, put.body_bytes, put.meta_bytes + more) != SHMQ_OK:
-            raise self.handle._too_large(put.body_bytes, put.meta_bytes)
-        return shmq_row_bytes(put)
 
     cdef bytes _chunk(self, list prepared_puts, uint64_t size):
         cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
@@ -565,6 +523,16 @@ cdef object _no_chunk(Handle handle, uint64_t seq):
         f"discard the staging queue, and stage the rows again")
 
 
+# The bytes of the row in a chunk for that queue. Raises MessageTooLarge.
+cdef uint64_t _put_size(Handle queue, const shmq_put *put) except 0:
+    cdef uint32_t more = 0
+    if put.delay > 0 or put.dedupe != NULL:
+        more = SHMQ_DEFERRED_PUT_BYTES
+    if shmq_fits(&queue.q, put.body_bytes, put.meta_bytes + more) != SHMQ_OK:
+        raise queue._too_large(put.body_bytes, put.meta_bytes)
+    return shmq_row_bytes(put)
+
+
 # The put of a row. `plain` is filled for a bare body.
 cdef inline const shmq_put *_put_of(prepared, shmq_put *plain) noexcept:
     if type(prepared) is bytes:
@@ -583,13 +551,20 @@ cdef class _RowTable:
     cdef const unsigned char[::1] metas
     cdef const int[::1] offsets
     cdef const int[::1] meta_offsets
-    cdef uint8_t codec
+    cdef shmq_put plain          # the put of a row without properties, but for its body
     cdef bint worded             # the rows have properties
-    cdef Py_ssize_t count
+    cdef Py_ssize_t count, at    # the rows, and those before `at` are packed
+    cdef bint packed             # there was a chunk
+    cdef shmq_put *puts          # of one chunk's rows
+    cdef uint64_t *hashes
+
+    def __dealloc__(self):
+        free(self.puts)
 
     def __init__(self, Handle queue, rows):
         cdef shmq_text name
         self.queue = queue
+        self.plain.priority = queue.q.middle
         self.data = memoryview(rows.data).cast("B")
         self.offsets = memoryview(rows.offsets).cast("B").cast("i")
         self.count = max(0, self.offsets.shape[0] - 1)
@@ -597,8 +572,8 @@ cdef class _RowTable:
         if rows.codec is not None:
             raw = rows.codec.encode()
             name.at, name.bytes = <const unsigned char *>PyBytes_AS_STRING(raw), len(raw)
-            self.codec = shmq_codec_number(name)
-            if self.codec == SHMQ_CODEC_OTHER:
+            self.plain.codec = shmq_codec_number(name)
+            if self.plain.codec == SHMQ_CODEC_OTHER:
                 raise _errors.InvalidOption(
                     f"codec={rows.codec!r} has no number: name it in the properties of each row")
         self.worded = rows.metas is not None
@@ -610,14 +585,42 @@ cdef class _RowTable:
                 raise _errors.InvalidOption(
                     f"{self.meta_offsets.shape[0]} meta_offsets are not as many as there are "
                     f"offsets: {self.offsets.shape[0]}")
+        self.puts = <shmq_put *>malloc(MOST_ROWS * (sizeof(shmq_put) + 2 * sizeof(uint64_t)))
+        if self.puts == NULL:
+            raise MemoryError
+        self.hashes = <uint64_t *>(self.puts + MOST_ROWS)
+
+    def next_chunk(self) -> tuple[bytes, int] | None:
+        """The next chunk and its number of rows; None after the last one."""
+        cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
+        cdef Py_ssize_t i, rows = min(self.count - self.at, MOST_ROWS)
+        if self.packed and not rows:
+            return None
+        for i in range(rows):
+            self.read(self.at + i, &self.puts[i], &self.hashes[2 * i])
+            size = _put_size(self.queue, &self.puts[i])
+            if i and bytes_ + size > MOST_CHUNK:
+                rows = i
+                break
+            bytes_ += size
+        self.at += rows
+        self.packed = True
+        return self._chunk(rows, bytes_), rows
+
+    cdef bytes _chunk(self, Py_ssize_t rows, uint64_t size):
+        cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
+        cdef unsigned char *to = <unsigned char *>PyBytes_AS_STRING(chunk)
+        cdef Py_ssize_t i
+        to = shmq_row_chunk_begin(to, <uint32_t>rows, self.queue.q.h.options.hash_key)
+        for i in range(rows):
+            to = shmq_row_write(to, &self.puts[i])
+        return chunk
 
     # Reads row `i` into `put`; the hash of its dedupe id goes to `hash_`. Raises InvalidOption.
     cdef int read(self, Py_ssize_t i, shmq_put *put, uint64_t *hash_) except -1:
         cdef shmq_properties properties
         cdef const char *why
-        memset(put, 0, sizeof(shmq_put))
-        put.priority = self.queue.q.middle
-        put.codec = self.codec
+        put[0] = self.plain
         put.body_bytes = self.offsets[i + 1] - self.offsets[i]
         if put.body_bytes:
             put.body = &self.data[self.offsets[i]]
@@ -631,7 +634,7 @@ cdef class _RowTable:
         if why != NULL:
             raise _errors.InvalidOption(f"row {i}: {why.decode()}")
         if properties.codec.at == NULL:
-            put.codec = self.codec
+            put.codec = self.plain.codec
         return 0
 
 

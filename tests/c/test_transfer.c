@@ -453,6 +453,19 @@ TEST("of the rows that a dead mover left those are void that had not moved")
     CHECK_EQ(drain(target), 2);
 }
 
+TEST("a row that its own handle has staged and not committed has no owner once that is closed")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+    uint64_t committed = stage_row(q, 1, 0, NULL, 0), left = stage_row(q, 1, 1, NULL, 0), found;
+
+    CHECK_EQ(shmq_commit_staged(q, committed, now), SHMQ_OK);
+    CHECK(!has_orphan(q, &found));
+    die(q, q);
+    CHECK(has_orphan(q, &found));
+    CHECK_EQ(found, left);
+    CHECK_WELL(q);
+}
+
 TEST("a row's delay and its dedupe id count from its commit")
 {
     struct shmq_queue *target = NEW_QUEUE(.capacity = 8, .dedupe_window = 1000000000);

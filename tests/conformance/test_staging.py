@@ -164,6 +164,20 @@ def test_what_can_never_be_put_is_refused_when_it_is_staged(
     assert drain(queue) == [b"other"]
 
 
+def test_a_row_that_can_never_be_put_leaves_none_of_its_columns_staged(broker: Broker) -> None:
+    queue = broker.create_queue("small", max_message_bytes=1000)
+    bodies = [b"%d" % number for number in range(10_000)]
+
+    with pytest.raises(shmq.MessageTooLarge):
+        queue.staged_publisher("p").stage(0, "one", rows_of([*bodies, b"x" * 2000]))
+    with pytest.raises(shmq.InvalidOption, match="'one'"):
+        queue.staged_publisher("p").commit_batch(0, ["one"])
+
+    queue.staged_publisher("p").stage(0, "one", rows_of(bodies))
+    assert queue.staged_publisher("p").commit_batch(0, ["one"]) == len(bodies)
+    assert drain(queue) == bodies
+
+
 def test_rows_may_be_columns(queue: Queue) -> None:
     queue.staged_publisher("p").stage(0, "one", rows_of([b"a", b"", b"ccc"]))
     queue.staged_publisher("p").stage(0, "one", rows_of([b"d\xc3\xa9"], codec="text"))

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from shmq import api
@@ -138,8 +139,9 @@ class LocalStagedPublisher(api.StagedPublisher):
     ) -> None:
         """See :class:`shmq.api.StagedPublisher`."""
         batch, part = check_batch(batch), check_part(part)
-        # Refuse rows that can never fit before creating a queue.
-        chunks = self._target.staging.chunks(rows)
+        chunks = iter(self._target.staging.chunks(rows))
+        # Pack some of them before creating a queue: rows that can never fit are refused.
+        chunks = itertools.chain([next(chunks)], chunks)
         _stage(self._staging_queue(staging_bytes), batch, part, chunks, staging_bytes)
 
     def commit_batch(
@@ -279,7 +281,7 @@ def _check_owner(queue: Any, publisher: str) -> None:
 
 
 def _stage(
-    queue: Any, batch: int, part: str, chunks: Sequence[tuple[bytes, int]], most: int
+    queue: Any, batch: int, part: str, chunks: Iterable[tuple[bytes, int]], most: int
 ) -> None:
     """Stage chunks, each with its count of rows, for a batch, unless the batch is sealed.
 
@@ -288,20 +290,20 @@ def _stage(
     marker = _marker(queue)
     if marker is not None and marker.batch >= batch:
         return
-    size = sum(len(chunk) for chunk, _ in chunks)
-    if queue.staging.used + size > most and marker is not None:
-        _sweep(queue, marker)
-    if queue.staging.used + size > most:
-        raise _no_room(queue, size, most)
     before = queue.last_sequence
     try:
         for chunk, count in chunks:
+            if queue.staging.used + len(chunk) > most and marker is not None:
+                _sweep(queue, marker)
+            if queue.staging.used + len(chunk) > most:
+                raise _no_room(queue, len(chunk), most)
             headers = {"batch": batch, "part": part, "rows": count}
-            queue.put(chunk, False, headers=headers)
-    except BaseException as error:
+            try:
+                queue.put(chunk, False, headers=headers)
+            except Full:
+                raise _no_room(queue, len(chunk), most) from None
+    except BaseException:
         _unstage(queue, batch, part, before)
-        if isinstance(error, Full):
-            raise _no_room(queue, size, most) from None
         raise
 
 

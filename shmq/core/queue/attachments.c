@@ -37,6 +37,7 @@ int shmq_attach(struct shmq_queue *q, uint64_t process, uint32_t pid, const char
         SET(q->h->attachments_made, at + 1);
     q->attachment = at;
     q->owned = false;
+    q->staged = 0;
     return SHMQ_OK;
 }
 
@@ -100,7 +101,7 @@ void shmq_reclaim(struct shmq_queue *q, uint32_t at, uint64_t process, int64_t n
 
     if (at >= q->h->attachments_made || a->process != process)
         return;
-    if (at != q->attachment || q->owned) /* of another handle, the slots alone tell */
+    if (at != q->attachment || q->owned || q->staged) /* of another handle, the slots alone tell */
         for (uint32_t i = 0; i < q->h->slots_made; i++)
             reclaim_slot(q, &q->slots[i], at + 1, now);
     count_out_sleepers(q, a);

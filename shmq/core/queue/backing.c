@@ -8,9 +8,10 @@
 #include "queue/change_hints.h"
 
 #define LEAST_SLOTS 32u          /* the first step: a page of slots                     */
-#define MOST_SLOTS 4096u         /* the largest step                                    */
+#define MOST_SLOTS 1024u         /* the largest step                                    */
 #define LEAST_UNITS (4u * SHMQ_PAGE / SHMQ_UNIT)
-#define MOST_UNITS ((1u << 20) / SHMQ_UNIT)
+#define MOST_UNITS ((1u << 18) / SHMQ_UNIT)
+#define MAPPED_AROUND (1u << 16) /* bytes that Linux maps at a load                     */
 
 int shmq_back(struct shmq_queue *q, uint64_t offset, uint64_t size)
 {
@@ -45,6 +46,21 @@ static int back_entries(struct shmq_queue *q, uint64_t base, uint32_t from, uint
     return shmq_back(q, base + (uint64_t)from * size, (uint64_t)(to - from) * size);
 }
 
+/* Clears and maps pages that have just been allocated, many at a time: a page's first store would do
+ * so for that page alone. It is a hint, and nothing depends on it: tmpfs clears what was allocated
+ * before when it is asked to allocate it again, and a load maps all clear pages around its own. */
+static void prepare(const struct shmq_queue *q, uint64_t base, uint32_t from, uint32_t to,
+                    uint32_t size)
+{
+    uint64_t at = base + (uint64_t)from * size, end = base + (uint64_t)to * size;
+
+    if (end - at < MAPPED_AROUND)
+        return;
+    (void)posix_fallocate(q->fd, (off_t)at, (off_t)(end - at));
+    for (; at < end; at += MAPPED_AROUND)
+        (void)*(volatile char *)(q->base + at);
+}
+
 static int back_slot_range(struct shmq_queue *q, uint32_t from, uint32_t to)
 {
     const struct shmq_geometry *g = &q->geo;
@@ -57,6 +73,7 @@ static int back_slot_range(struct shmq_queue *q, uint32_t from, uint32_t to)
         (status = back_entries(q, g->order_slots, from, to, sizeof(uint32_t))) ||
         (status = shmq_back_journal(q, from, to)))
         return status;
+    prepare(q, g->slots, from, to, sizeof(struct shmq_slot));
     SET(q->h->slots_backed, to);
     return SHMQ_OK;
 }
@@ -83,6 +100,7 @@ static int back_unit_range(struct shmq_queue *q, uint32_t from, uint32_t to)
     if ((status = shmq_back(q, first, last - first)) ||
         (status = back_entries(q, q->geo.arena, from, to, SHMQ_UNIT)))
         return status;
+    prepare(q, q->geo.arena, from, to, SHMQ_UNIT);
     SET(q->h->units_backed, to);
     return SHMQ_OK;
 }

@@ -138,21 +138,21 @@ static bool has_dedupe(const struct shmq_queue *q, const uint64_t *hash)
 }
 
 /* Commits a filled slot as a message: stores everything before the word, the indexes after it. */
-static void commit_put(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
-                       uint64_t flags, int64_t now, uint64_t *seq)
+static void commit_put(struct shmq_queue *q, struct shmq_slot *s, int64_t delay,
+                       const uint64_t *hash, uint64_t flags, int64_t now, uint64_t *seq)
 {
     uint64_t serial = shmq_serial_of(shmq_word(s));
 
     *seq = q->h->last_seq + 1;
     SET(q->h->last_seq, *seq);
     SET_ATOMIC(s->seq, *seq);
-    if (has_dedupe(q, put->dedupe))
-        shmq_dedupe_write(q, put->dedupe, now, *seq);
-    if (put->delay > 0)
-        shmq_make_delayed(q, s, shmq_make_word(SHMQ_DELAYED, flags, 0, serial), now + put->delay);
+    if (has_dedupe(q, hash))
+        shmq_dedupe_write(q, hash, now, *seq);
+    if (delay > 0)
+        shmq_make_delayed(q, s, shmq_make_word(SHMQ_DELAYED, flags, 0, serial), now + delay);
     else
         shmq_make_ready(q, s, shmq_make_word(SHMQ_READY, flags, 0, serial));
-    if (has_dedupe(q, put->dedupe))
+    if (has_dedupe(q, hash))
         shmq_dedupe_accept(q);
     shmq_hint_fresh(q, *seq, shmq_index_of(q, s));
     q->hinted = q->journaled;
@@ -214,7 +214,7 @@ int shmq_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now, uint
     }
     write_bytes(q, s, put);
     shmq_slot_born(q);
-    commit_put(q, s, put, flags, now, seq);
+    commit_put(q, s, put->delay, put->dedupe, flags, now, seq);
     return shmq_outcome(q, SHMQ_OK);
 }
 
@@ -257,7 +257,7 @@ int shmq_fill(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put
         shmq_slot_free(q, s);
         return shmq_outcome(q, status);
     }
-    commit_put(q, s, put, flags, now, seq);
+    commit_put(q, s, put->delay, put->dedupe, flags, now, seq);
     return shmq_outcome(q, SHMQ_OK);
 }
 
@@ -294,7 +294,8 @@ static void set_staged(struct shmq_queue *q, struct shmq_slot *s, const struct s
         memcpy(body + put->body_bytes, &deferred, sizeof deferred);
         shmq_mark();
     }
-    shmq_own(q, s);
+    SET(s->owner, (uint16_t)(q->attachment + 1));
+    q->staged++;
     SET(s->origin_queue, put->origin_queue);
     SET(s->origin_seq, put->origin_seq);
     shmq_commit(s, shmq_make_word(SHMQ_STAGED, flags, 0, serial));
@@ -375,7 +376,7 @@ int shmq_commit_staged(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_STAGED);
     struct deferred_put deferred = {{0, 0}, 0, 0};
-    struct shmq_put put = {0};
+    const uint64_t *hash;
     uint64_t seq;
     int status;
 
@@ -384,9 +385,8 @@ int shmq_commit_staged(struct shmq_queue *q, uint64_t receipt, int64_t now)
         return shmq_outcome(q, SHMQ_STALE);
     if (!read_deferred_put(q, s, &deferred))
         return shmq_outcome(q, SHMQ_DAMAGED);
-    put.delay = deferred.delay;
-    put.dedupe = deferred.has_id ? deferred.hash : NULL;
-    if ((status = dedupe(q, put.dedupe, now, &seq))) {
+    hash = deferred.has_id ? deferred.hash : NULL;
+    if ((status = dedupe(q, hash, now, &seq))) {
         if (status == SHMQ_DUPLICATE)
             (void)shmq_abandon(q, receipt);
         return shmq_outcome(q, status);
@@ -394,9 +394,11 @@ int shmq_commit_staged(struct shmq_queue *q, uint64_t receipt, int64_t now)
     /* A chunk does not track copies of its rows: the origin is not needed any more. */
     if (shmq_word(s) & SHMQ_F_ROW)
         SET_ATOMIC(s->origin_queue, 0);
+    if (s->owner == q->attachment + 1)
+        q->staged--;
     SET(s->owner, 0);
     SET(q->h->staged, q->h->staged - 1);
-    commit_put(q, s, &put, shmq_word(s) & (SHMQ_F_GROUPED | SHMQ_F_TTL), now, &seq);
+    commit_put(q, s, deferred.delay, hash, shmq_word(s) & (SHMQ_F_GROUPED | SHMQ_F_TTL), now, &seq);
     return shmq_outcome(q, SHMQ_OK);
 }
 

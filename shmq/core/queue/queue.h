@@ -33,6 +33,7 @@ struct shmq_queue {
     int fd;               /* to back the segment with memory                           */
     uint32_t attachment;  /* ours, or SHMQ_NIL                                         */
     bool owned;           /* our attachment has owned or pinned a slot since it was made */
+    uint32_t staged;      /* apart from these: slots staged by it and not committed yet  */
     uint32_t capacity;    /* a private copy of the option: bounds every index          */
     bool whole;           /* both locks are held, not only the get-side lock           */
     bool damaged;         /* this operation met an index out of bounds                 */

@@ -55,6 +55,7 @@ unsigned char *shmq_row_write(unsigned char *to, const struct shmq_put *put)
         (uint32_t)put->body_bytes, put->meta_bytes, put->priority, put->codec, flags_of(put), {0}};
     unsigned char *end = to + shmq_row_bytes(put);
 
+    memset(end - 8, 0, 8);
     to = add(to, &head, sizeof head);
     if (head.flags & GROUPED)
         to = add(to, &put->group, 8);
@@ -65,8 +66,7 @@ unsigned char *shmq_row_write(unsigned char *to, const struct shmq_put *put)
     if (head.flags & DEDUPE)
         to = add(to, put->dedupe, 16);
     to = add(to, put->meta, put->meta_bytes);
-    to = add(to, put->body, put->body_bytes);
-    memset(to, 0, (size_t)(end - to));
+    (void)add(to, put->body, put->body_bytes);
     return end;
 }
 
@@ -92,19 +92,23 @@ static const unsigned char *take(const unsigned char *at, void *to, bool there, 
     return there ? at + bytes : at;
 }
 
+static const struct shmq_put nothing;
+
 bool shmq_row_read(struct shmq_row_chunk *chunk, struct shmq_put *put)
 {
     const unsigned char *at = chunk->at;
     uint64_t left = (uint64_t)(chunk->end - at);
     struct head head;
+    uint64_t size;
 
     if (chunk->row == chunk->rows || left < sizeof head)
         return false;
     memcpy(&head, at, sizeof head);
-    if (padded(sizeof head + extra_bytes(head.flags) + head.meta_bytes +
-               (uint64_t)head.body_bytes) > left)
+    size = padded(sizeof head + extra_bytes(head.flags) + head.meta_bytes +
+                  (uint64_t)head.body_bytes);
+    if (size > left)
         return false;
-    memset(put, 0, sizeof *put);
+    *put = nothing;
     put->body_bytes = head.body_bytes;
     put->meta_bytes = head.meta_bytes;
     put->priority = head.priority;
@@ -117,6 +121,6 @@ bool shmq_row_read(struct shmq_row_chunk *chunk, struct shmq_put *put)
     put->meta = at;
     put->body = at + head.meta_bytes;
     put->row = ++chunk->row;
-    chunk->at += shmq_row_bytes(put);
+    chunk->at += size;
     return true;
 }
