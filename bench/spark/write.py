@@ -99,7 +99,8 @@ def time_of(writer: DataFrameWriter) -> int:
 def _made(rows: int) -> DataFrame:
     from pyspark.sql import functions
 
+    session = begin()  # functions need one
     digits = functions.lpad(functions.col("id").cast("string"), numbered.DIGITS, "0")
     filler = functions.lit(numbered.FILLER[: SIZE - numbered.DIGITS].decode())
     value = functions.concat(digits, filler).cast("binary").alias("value")
-    return begin().range(rows, numPartitions=2).select(value)
+    return session.range(rows, numPartitions=2).select(value)
