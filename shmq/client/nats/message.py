@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
+import logging
 import re
 from array import array
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shmq import api
 from shmq.client.shared.policy import dead_letter
 from shmq.codec import codecs
-from shmq.errors import InvalidOption, LeaseExpired, ServerError
+from shmq.errors import InvalidOption, LeaseExpired
 from shmq.native import _core
 
 if TYPE_CHECKING:
@@ -31,11 +31,21 @@ __all__ = [
     "unpacked",
 ]
 
+log = logging.getLogger("shmq")
+
 #: The header with the properties: base64 of the msgpack map of the wire protocol.
 PROPERTIES: Final = "Shmq-Properties"
 #: Headers that tools for NATS look for, in plain text as well.
 _PLAIN: Final = re.compile(r"traceparent|tracestate|ce-[\w.!#$%&'*+^`|~-]+", re.ASCII)
 _MOST_PLAIN: Final = 512
+#: What the properties are that this client relies on.
+_TYPES: Final[Mapping[str, type]] = {
+    "pri": int, "delay": int, "ttl": int, "codec": str, "group": str, "reply_to": str,
+    "corr": str, "key": bytes, "headers": dict, "dead": dict,
+}  # fmt: skip
+_OF_DEAD: Final[Mapping[str, type]] = {
+    "reason": str, "queue": str, "deliveries": int, "at": int, "ttl": int,
+}  # fmt: skip
 
 
 def packed(properties: Mapping[str, Any], meta: bytes | None = None) -> dict[str, str]:
@@ -54,14 +64,36 @@ def packed(properties: Mapping[str, Any], meta: bytes | None = None) -> dict[str
 
 
 def unpacked(headers: Mapping[str, str] | None) -> dict[str, Any]:
-    """The properties; empty if there are none. Raises ServerError for other bytes."""
+    """The properties; empty if there are none.
+
+    Another client may have written anything there. A message whose properties cannot be read has
+    none, which is logged: an error would come again with each delivery, and hold up the others.
+    """
     text = (headers or {}).get(PROPERTIES)
     if not text:
         return {}
     try:
-        return codecs.unpack_properties(base64.b64decode(text, validate=True))
-    except (binascii.Error, ValueError) as error:
-        raise ServerError(f"a message's header {PROPERTIES} is no base64: {error}") from error
+        properties = codecs.unpack_properties(base64.b64decode(text, validate=True))
+        _check(properties, _TYPES)
+        if "dead" in properties:
+            _check(dict.fromkeys(_OF_DEAD) | {"ttl": 0} | properties["dead"], _OF_DEAD)
+    except (ValueError, TypeError) as error:
+        log.warning(
+            "a message comes without its properties, as its header %s cannot be read: %s",
+            PROPERTIES, error,
+        )  # fmt: skip
+        return {}
+    return properties
+
+
+def _check(properties: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    """Raise TypeError for a property of another type."""
+    for name, value in properties.items():
+        wanted = types.get(name, object)
+        if not isinstance(value, wanted):
+            raise TypeError(
+                f"property {name} is a {type(value).__name__}, and must be a {wanted.__name__}"
+            )
 
 
 def priority_of(properties: Mapping[str, Any], options: QueueOptions) -> int:

@@ -29,7 +29,7 @@ from shmq.client.nats.jetstream import (
 from shmq.client.nats.message import packed, unpacked
 from shmq.codec import codecs
 from shmq.codec.codecs import pack_properties
-from shmq.errors import ConnectionLost, MessageTooLarge, OffsetOutOfRange, ServerError
+from shmq.errors import ConnectionLost, MessageTooLarge, OffsetOutOfRange
 from shmq.native import _stream
 
 __all__ = ["Partition", "Row", "StreamGone", "compressed_block", "row_of", "rows_of"]
@@ -347,8 +347,6 @@ def _entry(offset: int, message: Msg) -> bytes:
     properties = unpacked(message.headers)
     key, given = properties.get("key"), properties.get("headers")
     codec, stamp = properties.get("codec", "bytes"), properties.get("ts")
-    if key is not None and not isinstance(key, bytes):
-        raise ServerError(f"a record's key is a {type(key).__name__}, and must be bytes")
     number = codecs.CODECS.index(codec) if codec in codecs.CODECS else 0
     headers = pack_properties(given) if given else b""
     if not isinstance(stamp, int) or not -(1 << 63) <= stamp < 1 << 63:
