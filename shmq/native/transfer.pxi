@@ -533,6 +533,15 @@ cdef uint64_t _put_size(Handle queue, const shmq_put *put) except 0:
     return shmq_row_bytes(put)
 
 
+# What is wrong with a property, and its value.
+cdef str _with_value(str wrong, const shmq_put *put):
+    if not wrong.startswith("property "):
+        return wrong
+    meta = PyBytes_FromStringAndSize(<const char *>put.meta, put.meta_bytes)
+    value = repr(_policy.unpack_properties(meta).get(wrong.split()[1]))
+    return f"{wrong}, and not {value if len(value) <= 80 else value[:80] + '…'}"
+
+
 # The put of a row. `plain` is filled for a bare body.
 cdef inline const shmq_put *_put_of(prepared, shmq_put *plain) noexcept:
     if type(prepared) is bytes:
@@ -632,7 +641,7 @@ cdef class _RowTable:
         if why == NULL:
             why = shmq_properties_apply(&self.queue.q, &properties, put, hash_)
         if why != NULL:
-            raise _errors.InvalidOption(f"row {i}: {why.decode()}")
+            raise _errors.InvalidOption(f"row {i}: {_with_value(why.decode(), put)}")
         if properties.codec.at == NULL:
             put.codec = self.plain.codec
         return 0

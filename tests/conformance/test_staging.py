@@ -221,6 +221,18 @@ def test_columns_that_contradict_themselves_are_refused(queue: Queue, rows: shmq
         queue.staged_publisher("p").stage(0, "one", rows)
 
 
+@pytest.mark.only_local("the columns are taken apart before they are sent")
+def test_a_property_that_is_refused_is_named_with_its_row_and_value(queue: Queue) -> None:
+    wrong = {
+        msgpack.packb({"pri": 99}): "row 1: property pri is out of range: .*, and not 99$",
+        msgpack.packb({"group": b"g"}): "row 1: property group must be a str, and not b'g'$",
+        msgpack.packb({"codec": list(range(99))}): r"codec must be a str, and not \[0, 1.{70,80}…$",
+    }
+    for meta, told in wrong.items():
+        with pytest.raises(shmq.InvalidOption, match=told):
+            queue.staged_publisher("p").stage(0, "one", rows_of([b"x", b"y"], [b"", meta]))
+
+
 def test_rows_that_were_not_published_are_never_seen(queue: Queue, broker: Broker) -> None:
     queue.staged_publisher("p").stage(0, "failed", [b"x"])
     queue.staged_publisher("p").stage(0, "good", [b"a"])
