@@ -52,7 +52,10 @@ _CHECK: Final = f"check master, spark.driver.memory and spark.local.dir in [spar
 _ADVICE: Final = tuple(
     (re.compile(pattern), advice)
     for pattern, advice in (
-        (r"No space left on device", "free space there, or name another folder"),
+        (
+            r"No space left on device",
+            "free space for the checkpoint, the sink and spark.local.dir, or name other folders",
+        ),
         (
             r"FileNotFoundException: .*/(?:offsets|commits|state|sources)\b.* does not exist",
             f"it was removed: keep the job's folders, and {_AGAIN}",

@@ -96,7 +96,7 @@ def counting() -> Stream[Archive]:
             ShmqError,
             (
                 "Spark: [TASK_WRITE_FAILED] Task failed while writing rows to file:/small/out: "
-                "IOException: No space left on device; free space there"
+                "IOException: No space left on device; free space for the checkpoint"
             ),
         ),
         (
@@ -105,7 +105,7 @@ def counting() -> Stream[Archive]:
                 "No space left on device SQLSTATE: XXKST\n=== Streaming Query ==="
             ),
             ShmqError,
-            "Spark: No space left on device; free space there",
+            "Spark: No space left on device; free space for the checkpoint",
         ),
         (
             (
