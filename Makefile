@@ -105,7 +105,7 @@ test-contract:
 	$(QUICK) tests/conformance tests/unit tests/tree
 
 # The last folder's are those marked `smoke`.
-COMMANDS := tests/system/cli tests/system/mp tests/system/workers
+COMMANDS := tests/system/cli tests/system/console tests/system/mp tests/system/workers
 test-commands:
 	$(QUICK) $(COMMANDS) tests/prove --ignore=tests/prove/bench
 

@@ -79,7 +79,8 @@ cdef class Policy:
         self.compile_filter = compile_filter
 
 
-cdef Policy _policy = None
+# Until one is set, each callback is None, which cannot be called.
+cdef Policy _policy = Policy.__new__(Policy)
 
 
 def set_policy(Policy policy not None):
