@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import datetime as dt
 import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from shmq.cli.shared.output import cell, counted, note, show, show_json, show_ta
 from shmq.cli.shared.progress import Progress, progress, steps_of
 from shmq.persistence.file_message import StoredMessage
 from shmq.persistence.verify import other_content, verify_file
+from shmq.storage.disk import completed
 from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
 from shmq.storage.progress import Step, bytes_of
 from shmq.storage.queue_files import QueueFiles, read_file
@@ -337,21 +337,17 @@ class _Columns:
         Raises OSError with the name.
         """
         schema = self._schema()
-        aside = Path(f"{to}.{secrets.token_hex(4)}.part")
         make = self._parquet.ParquetWriter if to.endswith(".parquet") else self._arrow.ipc.new_file
         try:
-            with make(str(aside), schema) as writer:
+            with completed(Path(to)) as aside, make(str(aside), schema) as writer:
                 done = 0
                 for rows in _batches(chain):
                     writer.write_batch(self._arrow.RecordBatch.from_pylist(rows, schema=schema))
                     done += len(rows)
                     told(done, chain.messages)
-            aside.replace(to)
         except OSError as error:  # pyarrow's has no name, and the number in its text
             why = os.strerror(error.errno) if error.errno else str(error)
             raise OSError(error.errno, why, to) from error
-        finally:
-            aside.unlink(missing_ok=True)
 
     def _schema(self) -> Any:
         a = self._arrow

@@ -21,6 +21,7 @@ from typing import Final
 
 __all__ = [
     "Disk",
+    "completed",
     "write_pushed",
     "write_whole",
 ]
@@ -225,6 +226,21 @@ def replace_file(
     with guard or contextlib.nullcontext():
         disk.rename(unfinished, name)
     disk.sync_directory()
+
+
+@contextlib.contextmanager
+def completed(path: Path) -> Iterator[Path]:
+    """A name beside that of a user's file, which gets its own at the end of the block.
+
+    It is a new one, so that two processes do not write into each other's. After an error nothing
+    is left of it. Nothing is synced. Raises OSError.
+    """
+    aside = path.with_name(f"{path.name}.{os.urandom(4).hex()}.part")
+    try:
+        yield aside
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def write_whole(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:

@@ -27,6 +27,7 @@ from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import BatchSource
 from shmq.spark.jobs.job import Batch, Progress
 from shmq.spark.jobs.values import Location
+from shmq.storage.disk import completed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -236,14 +237,9 @@ def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> No
     """Write the file atomically, readable only by its owner: it contains bodies."""
     told = {"triaged_at": _iso(at), "rows": report}
     text = json.dumps(told, indent=1, default=_iso, ensure_ascii=False)
-    aside = path.with_name(f"{path.name}.part")
-    try:
-        aside.unlink(missing_ok=True)
+    with completed(path) as aside:
         aside.touch(mode=0o600, exist_ok=False)
         aside.write_text(text + "\n", encoding="utf-8")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 JOB: Final = Batch(name="triage", config=TriageFile, run=run)
