@@ -369,12 +369,15 @@ class Namespace:
     # ---- guardians ----
 
     def become_guardian(self) -> bytes | None:
-        """Take a place among the guardians; the path of the file to watch. None: all are taken.
+        """Take a place among the guardians; the path of the file to watch. None: none is needed.
 
-        Each process has at most one, until `retire_guardian` or its death.
+        That is so if all places are taken, or everything in the namespace was deleted. Each process
+        has at most one place, until `retire_guardian` or its death.
         """
-        self.process_number()
         with self._section():
+            if not self._is_current() and self.is_empty():
+                return None  # registering would make the file again, and nobody would remove it
+            self.process_number()
             if not self._guardian_byte:
                 self._guardian_byte = next(filter(self._lock_byte, _GUARDIAN_BYTES), 0)
             return os.fsencode(self._path) if self._guardian_byte else None

@@ -11,6 +11,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from shmq.client.local.broker import LocalBroker
 from shmq.namespace.namespace import Namespace
 from tests.support.processes import HOUR, LARGE, Start, asleep, drain, is_empty
 
@@ -261,3 +262,32 @@ def test_asking_for_the_writer_of_a_removed_namespace_does_not_create_its_file(
     assert not file.exists()
     assert Namespace.of(namespace).writer_pid is None
     assert not file.exists()
+
+
+def test_a_sleeper_that_looks_for_deaths_too_late_does_not_create_the_namespaces_file(
+    namespace: str, broker: LocalBroker
+) -> None:
+    file = Path("/dev/shm", f"shmq@{namespace}")
+    stream = broker.create_stream("s", 1)
+    queue = broker.create_queue("q", dead_letter=None)
+    assert queue.is_guarded()
+    broker.delete_queue("q")
+    broker.delete_stream("s")
+    assert not file.exists()
+
+    assert queue.is_guarded()
+    assert stream.is_guarded()
+
+    assert not file.exists()
+
+
+def test_a_sleeper_registers_anew_where_only_the_namespaces_file_was_removed(
+    namespace: str, broker: LocalBroker
+) -> None:
+    file = Path("/dev/shm", f"shmq@{namespace}")
+    queue = broker.create_queue("q", dead_letter=None)
+    file.unlink()
+
+    assert queue.is_guarded()
+
+    assert file.exists()

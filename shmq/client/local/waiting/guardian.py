@@ -86,7 +86,7 @@ class _Guardian:
         try:
             path = self._namespace.become_guardian()
             if path is None:
-                return True  # others are
+                return True  # others are, or nobody needs to be
             self._watch = _core.FileWatch(path)
             self._thread = Thread(
                 target=self._run,
