@@ -30,6 +30,7 @@ __all__ = [
     "HIGH",
     "LOW",
     "MAX_CAPACITY",
+    "MAX_STAGING_BYTES",
     "NORMAL",
     "STAGING_BYTES",
     "Confirm",
@@ -76,6 +77,8 @@ MIN_LEASE: Final = 0.001
 MAX_WHOLE: Final = (1 << 63) - 1
 #: The default limit of the bytes that one publisher may have staged for a queue.
 STAGING_BYTES: Final = 256 << 20
+#: The largest limit of them: beside the rows a marker and a turn are in the arena.
+MAX_STAGING_BYTES: Final = MAX_ARENA - (1 << 20)
 #: Room for the properties of a dead letter beyond the message's own bytes.
 DEAD_LETTER_ROOM: Final = 4096
 

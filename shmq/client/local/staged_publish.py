@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from shmq import api
 from shmq.api.bulk import check_batch, check_part, check_publisher
 from shmq.api.names import staging_name
-from shmq.api.options import MAX_ARENA, STAGING_BYTES, QueueOptions, check_whole
+from shmq.api.options import MAX_ARENA, MAX_STAGING_BYTES, STAGING_BYTES, QueueOptions, check_whole
 from shmq.client.local.queue_segments import find_segment, remove_queue
 from shmq.client.shared import durable_wait
 from shmq.codec.codecs import CODECS, unpack_properties
@@ -34,8 +34,6 @@ _CHUNK, _TURN, _MARKER = (CODECS.index(codec) for codec in ("bytes", "text", "js
 #: The least room of a staging queue, in bytes: memory is only taken for what is staged, and a
 #: larger bound may be chosen later.
 _ROOM: Final = 4 << 30
-#: Room for the marker and the turn beside the rows, in bytes.
-_BESIDE: Final = 1 << 20
 #: The capacity of a staging queue, in chunks.
 _CHUNKS: Final = 1 << 16
 #: How long one wait for another process's commit lasts, in seconds.
@@ -66,8 +64,8 @@ class Chunk:
 
 def _options_for(target: str, staging_bytes: int) -> QueueOptions:
     """The options of a staging queue. Raises InvalidOption."""
-    check_whole("staging_bytes", staging_bytes, 1 << 16, MAX_ARENA - _BESIDE)
-    arena = max(staging_bytes, _ROOM) + _BESIDE
+    check_whole("staging_bytes", staging_bytes, 1 << 16, MAX_STAGING_BYTES)
+    arena = max(staging_bytes, _ROOM) + MAX_ARENA - MAX_STAGING_BYTES
     return QueueOptions.for_queue(
         target,
         {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
+from shmq.api.options import MAX_STAGING_BYTES, STAGING_BYTES
 from shmq.codec.codecs import CODECS, put_arguments, unpack_properties
 from shmq.errors import Full, InvalidOption
 from shmq.spark.queue import staging
@@ -26,15 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPTIONS",
-    "STAGING_BYTES",
     "QueueSink",
     "QueueSinkStreamingWriter",
     "QueueWriter",
     "put",
 ]
-
-#: The most memory for the parts of a batch until they are published, in bytes.
-STAGING_BYTES = 256 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +97,7 @@ OPTIONS: Final = (
     Option("topic", options.text, None, WRITE),
     Option("queue", options.text, None, WRITE),
     Option("staged", options.truth, True, WRITE),
-    Option("stagingBytes", options.size(1 << 20, 1 << 40), None, WRITE),
+    Option("stagingBytes", options.size(1 << 20, MAX_STAGING_BYTES), None, WRITE),
     Option("publishTimeout", options.seconds(0, 1e9), None, WRITE),
     Option("publisher", options.text, None, WRITE),
     Option("batch", options.whole(0, (1 << 62)), None, WRITE),

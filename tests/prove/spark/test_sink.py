@@ -301,6 +301,7 @@ WRONG = {
     "a path": ({"path": "orders"}, r"option\('topic', NAME\)"),
     "no truth": ({"topic": "orders", "staged": "maybe"}, "staged='maybe' must be true or false"),
     "no size": ({"topic": "orders", "stagingBytes": "1"}, "stagingBytes='1' must be a number of"),
+    "too large": ({"topic": "orders", "stagingBytes": "64g"}, "'64g' must be .* to 68,718,428,160"),
     "no time": ({"topic": "orders", "publishTimeout": "soon"}, "publishTimeout='soon' must be"),
     "no number": ({"topic": "orders", "publisher": "p", "batch": "x"}, "batch='x' must be a whole"),
     "a batch of nobody": ({"topic": "orders", "batch": "1"}, r"give .option\('publisher', NAME\)"),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.spark.queue.writer import OPTIONS, STAGING_BYTES
+from shmq.api.options import STAGING_BYTES
+from shmq.spark.queue.writer import OPTIONS
 from shmq.spark.shared import options
 from shmq.spark.shared.columns import QUEUE_SINK
 
