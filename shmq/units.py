@@ -103,9 +103,11 @@ def size(value: float | None) -> str:
 
 
 def brief(seconds: float) -> str:
-    """A length of time as :func:`span` has it, and a short one in ``ms`` or ``µs``."""
+    """A length of time as :func:`span` has it, and a short one in ``ms`` or ``µs``, to the ns."""
     if not math.isfinite(seconds):
         return "for ever"
-    if seconds >= 1 or not seconds:
+    if seconds < 1e-9:
+        return "0 s"
+    if seconds >= 1:
         return span(seconds)
     return f"{seconds * 1e6:.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"

@@ -17,8 +17,8 @@ __all__ = ["ASSUMPTIONS", "Load", "consumers_for", "erlang_c", "mean_of", "sprea
 _Z99: Final = 2.3263478740408408
 #: The part of the consumers' time that is planned to be work.
 TARGET: Final = 0.7
-#: What takes less than this is not told apart from nothing.
-_LEAST_WORK: Final = 1e-9
+#: The largest ratio of the percentiles: a median below it is raised, as a lognormal one is never 0.
+_MOST_APART: Final = 1000.0
 #: So many consumers have no queue to speak of, and the sum over them would take long.
 _MOST_SUMMED: Final = 100_000
 
@@ -32,20 +32,20 @@ ASSUMPTIONS: Final[tuple[str, ...]] = (
 )
 
 
-def _sigma(p50: float, p99: float) -> float:
-    low, high = max(p50, _LEAST_WORK), max(p99, _LEAST_WORK)
-    return math.log(max(high / low, 1.0)) / _Z99
+def _median_and_sigma(p50: float, p99: float) -> tuple[float, float]:
+    median = max(p50, p99 / _MOST_APART)
+    return median, math.log(max(p99 / median, 1.0)) / _Z99 if median else 0.0
 
 
 def mean_of(p50: float, p99: float) -> float:
     """The mean of the lognormal distribution with these percentiles, and p99 at most."""
-    sigma = min(_sigma(p50, p99), 30.0)
-    return max(min(p50 * math.exp(sigma * sigma / 2), p99), p50)
+    median, sigma = _median_and_sigma(p50, p99)
+    return max(min(median * math.exp(sigma * sigma / 2), p99), p50)
 
 
 def spread_of(p50: float, p99: float) -> float:
     """The squared coefficient of variation of that distribution; 1 for the exponential one."""
-    sigma = min(_sigma(p50, p99), 20.0)
+    _, sigma = _median_and_sigma(p50, p99)
     return math.expm1(sigma * sigma)
 
 

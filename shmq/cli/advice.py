@@ -234,8 +234,6 @@ def _show(advice: Advice, options: Mapping[str, Any]) -> None:
     show(f"\nMemory when the backlog is as planned: {size(advice.memory)} of /dev/shm")
     for line in (*advice.theory(), *ASSUMPTIONS):
         show(line)
-    for line in (
-        "\nmean wait over the load:",
-        *plots.text(advice.plan.load, advice.workload.peak_rate),
-    ):
+    bars = plots.text(advice.plan.load, advice.workload.peak_rate)
+    for line in ["\nmean wait over the load:", *bars] if bars else []:
         show(line)

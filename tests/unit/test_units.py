@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from shmq.units import moment_of, seconds_of, size_of
+from shmq.units import brief, moment_of, seconds_of, size_of
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,14 @@ def test_a_size(text: str, bytes_: int | None) -> None:
 )  # fmt: skip
 def test_a_time(text: str, seconds: float | None) -> None:
     assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0 s"), (1e-12, "0 s"), (2e-9, "0.002 µs"), (0.25, "250 ms"), (90, "1.5 min")],
+)
+def test_a_short_time_in_words(seconds: float, text: str) -> None:
+    assert brief(seconds) == text
 
 
 NOON = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)

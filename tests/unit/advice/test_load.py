@@ -62,7 +62,9 @@ def test_the_mean_and_the_spread_are_those_of_the_lognormal_distribution() -> No
     assert mean_of(0.02, 0.1) == pytest.approx(mean, rel=0.01)
     assert spread_of(0.02, 0.1) == pytest.approx(statistics.pvariance(drawn) / mean**2, rel=0.1)
     assert mean_of(0.02, 0.02) == pytest.approx(0.02)
-    assert mean_of(0.0, 1.0) <= 1.0
+    assert mean_of(0.0, 1.0) == mean_of(0.001, 1.0) > 0.01
+    assert spread_of(0.0, 1.0) == spread_of(0.001, 1.0)
+    assert mean_of(0.0, 0.0) == 0.0
 
 
 @pytest.mark.parametrize("consumers", [1, 3, 8])
