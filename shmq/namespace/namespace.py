@@ -715,6 +715,7 @@ class Namespace:
         self._number = 0
         self._lock = threading.RLock()
         self._held = self._depth = 0
+        self._made_file = False
         self._deferred.clear()
         self._claims.clear()
         self._names.release()
