@@ -46,7 +46,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from shmq.api.names import SHM, check_name, listed
 from shmq.api.options import QueueOptions
@@ -66,6 +66,9 @@ from shmq.native.lock_holder import take_file_lock
 from shmq.storage.disk import Disk
 from shmq.storage.erase import erase_queue
 from shmq.storage.inventory import is_written, writer_of
+
+if TYPE_CHECKING:
+    from shmq.native import _stream
 
 __all__ = [
     "FLOCK",
@@ -136,6 +139,8 @@ class Namespace:
         self._held = 0
         #: How many of them hold the registry lock.
         self._depth = 0
+        #: Whether they have made the namespace's file, which nothing needs yet.
+        self._made_file = False
         self._deferred: deque[Callable[[], None]] = deque()
         self._claims: set[int] = set()
         #: Whether this process writes the durable queues.
@@ -191,12 +196,16 @@ class Namespace:
 
     # ---- processes ----
 
-    def process_number(self) -> int:
-        """This process's number; the first call registers the process."""
+    def process_number(self, used: _core.Segment | _stream.Control | None = None) -> int:
+        """This process's number; the first call registers the process.
+
+        It is asked for to use a queue or stream, ``used``: once that was deleted, a process without
+        a number gets 0. The namespace's file may be gone; registering would make it again.
+        """
         if self._number and self._is_current():
             return self._number
         with self.locked():
-            if not self._number:
+            if not self._number and (used is None or not used.deleted):
                 self._register()
         return self._number
 
@@ -318,6 +327,7 @@ class Namespace:
         path = os.fsencode(directory.absolute())
         record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
         self._write_at(record, _DATA_DIR_AT)
+        self._made_file = False
 
     def adopt_data_dir(self, directory: Path) -> Path:
         """The data directory; from now on ``directory``, if none was set.
@@ -485,6 +495,9 @@ class Namespace:
     def locked(self) -> Iterator[None]:
         """Hold the registry lock. May be nested.
 
+        The namespace's file is made, and removed again if nothing in it is needed afterwards: what
+        the block is about may have been deleted, and the file with it.
+
         Raises NoSpace, ForeignSegment and, after 100 ms if the holder makes no progress,
         :class:`~shmq.LockTimeout`.
         """
@@ -497,14 +510,14 @@ class Namespace:
             finally:
                 self._depth -= 1
                 if not self._depth:
-                    self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _REGISTRY_BYTE)
+                    self._release_registry()
 
     def _take_registry(self) -> None:
         """Lock byte 0 of the file that now has the namespace's name."""
         again = False
         while True:
             if self._fd < 0:
-                self._fd = self._open()
+                self._open_or_make()
             take_file_lock(
                 lambda: self._lock_byte(_REGISTRY_BYTE),
                 f"the registry of namespace {self.name!r}",
@@ -519,8 +532,30 @@ class Namespace:
             if again:
                 self._register()
         except BaseException:
-            self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _REGISTRY_BYTE)
+            self._release_registry()
             raise
+
+    def _release_registry(self) -> None:
+        """Unlock byte 0; remove a file that was made in vain."""
+        made, self._made_file = self._made_file, False
+        if made and not self._number:
+            with contextlib.suppress(OSError):
+                self._remove_if_unused()
+            if not self._is_current():
+                self._close()
+                return
+        self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _REGISTRY_BYTE)
+
+    def _remove_if_unused(self) -> None:
+        """Remove the file if the namespace is empty and has no other process.
+
+        Needs the registry lock.
+        """
+        others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
+        if self.forget_names() and others == fcntl.F_UNLCK:
+            for path in self._noted_transactions():
+                path.unlink(missing_ok=True)
+            self._path.unlink(missing_ok=True)
 
     def _take_place(self) -> None:
         """Check that this process may use the namespace; the registry lock is held.
@@ -561,7 +596,13 @@ class Namespace:
         except OSError:
             return False
 
-    def _open(self, how: int = os.O_CREAT) -> int:
+    def _open_or_make(self) -> None:
+        try:
+            self._fd, self._made_file = self._open(0), False
+        except FileNotFoundError:
+            self._fd, self._made_file = self._open(os.O_CREAT), True
+
+    def _open(self, how: int) -> int:
         flags = os.O_RDWR | how | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             fd = os.open(self._path, flags, 0o600)
@@ -604,11 +645,7 @@ class Namespace:
         with self._section(), contextlib.suppress(ForeignSegment, LockTimeout, OSError):
             if self._path.exists() and self.is_empty():
                 with self.locked():
-                    others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
-                    if self.forget_names() and others == fcntl.F_UNLCK:
-                        for path in self._noted_transactions():
-                            path.unlink(missing_ok=True)
-                        self._path.unlink(missing_ok=True)
+                    self._remove_if_unused()
             if self._fd >= 0 and not self._depth and not self._is_current():
                 self._close()
 
@@ -678,6 +715,7 @@ class Namespace:
         self._number = 0
         self._lock = threading.RLock()
         self._held = self._depth = 0
+        self._made_file = False
         self._deferred.clear()
         self._claims.clear()
         self._names.release()

@@ -96,13 +96,14 @@ def lock_timeout(
 
 
 def take_file_lock(
-    attempt: Callable[[], bool], what: str, locker: Callable[[], int], until: float | None = None
+    attempt: Callable[[], bool], what: str, locker: Callable[[], int], until: float = 0.0
 ) -> None:
     """Take a file's lock: call ``attempt()`` until it returns true.
 
-    ``locker()`` returns the process that has the lock, 0 if unknown. ``until`` is the deadline by
-    time.monotonic(), or math.inf; None: the operation has no timeout. Raises
-    :class:`~shmq.LockTimeout`. Signals are handled between two tries.
+    ``locker()`` returns the process that has the lock, 0 if unknown. ``until`` is the operation's
+    deadline by time.monotonic(), or math.inf; a lock is waited for as without a timeout if that
+    is longer, because no caller can know that it is free. Raises :class:`~shmq.LockTimeout`.
+    Signals are handled between two tries.
     """
     begin = time.monotonic()
     pause, look_at = _PAUSE, begin + _AT_ONCE
@@ -110,9 +111,9 @@ def take_file_lock(
         now = time.monotonic()
         if now >= look_at:
             look_at = now + _LOOK_AGAIN
-            end = begin + _PATIENCE if until is None else until
+            end = max(begin + _PATIENCE, until)
             holder = locker()
-            still = until is None and holder and Holder.of(holder).stands_still
+            still = now >= until and holder and Holder.of(holder).stands_still
             if now >= end or still:
                 raise lock_timeout(what, holder, now - begin)
             look_at = min(look_at, end)

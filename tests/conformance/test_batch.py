@@ -12,7 +12,6 @@ from shmq import Broker, Queue
 from .conftest import Connect
 from .tools import (
     LATER,
-    MOMENT,
     PATIENCE,
     SOON,
     drain,
@@ -139,10 +138,12 @@ def test_a_receipt_of_a_batch_settles_its_message_alone_from_anywhere(
 
 
 def test_leases_that_ran_out_are_refused_when_a_batch_is_settled(broker: Broker) -> None:
-    queue = broker.create_queue("jobs", visibility_timeout=MOMENT)
+    queue = broker.create_queue("jobs", visibility_timeout=LATER)
     queue.put_many([1, 2])
     batches = [queue.get_batch(1), queue.get_batch(1)]
     receipts = [batch.receipts for batch in batches]
+    for (receipt,) in receipts:
+        queue.extend(receipt, SOON)
 
     eventually(lambda: queue.stats().expired == 2, "the leases run out")
 
@@ -152,11 +153,11 @@ def test_leases_that_ran_out_are_refused_when_a_batch_is_settled(broker: Broker)
 
 
 def test_a_lease_that_ran_out_within_a_batch_is_refused_alone(broker: Broker) -> None:
-    queue = broker.create_queue("jobs", visibility_timeout=MOMENT)
+    queue = broker.create_queue("jobs", visibility_timeout=LATER)
     queue.put_many([1, 2])
     batch = queue.get_batch(2)
-    first, second = batch.receipts
-    queue.extend(second, LATER)
+    first, _ = batch.receipts
+    queue.extend(first, SOON)
     eventually(lambda: queue.stats().expired == 1, "the first lease runs out")
 
     assert batch.ack() == [first]

@@ -18,7 +18,7 @@ import shmq
 from shmq import Broker, Queue
 
 from .conftest import Connect
-from .tools import LATER, MOMENT, PATIENCE, SOON, drain, in_thread, lease_all, next_message, outcome
+from .tools import LATER, PATIENCE, SOON, drain, in_thread, lease_all, next_message, outcome
 
 
 def is_readable(event: Queue | shmq.ReadyEvent, wait: float = 0.0) -> bool:
@@ -138,10 +138,12 @@ def test_a_message_that_becomes_due_makes_it_readable(queue: Queue, other: Queue
 
 
 def test_a_lease_that_ends_makes_it_readable(broker: Broker, connect: Connect) -> None:
-    queue = broker.create_queue("q", visibility_timeout=MOMENT, retry_delay=0)
+    queue = broker.create_queue("q", visibility_timeout=LATER, retry_delay=0)
     queue.put(b"1")
     held = next_message(connect().queue("q"))
     assert is_quiet(queue)
+
+    held.extend(SOON)
 
     assert becomes_readable(queue)
     assert next_message(queue).sequence == held.sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 from typing import Any
 
 import pytest
@@ -13,7 +14,17 @@ import shmq
 from shmq import Broker, Queue
 
 from .conftest import Connect
-from .tools import LATER, MOMENT, SOON, eventually, getter_asleep, in_thread, lease_all, outcome
+from .tools import (
+    LATER,
+    MOMENT,
+    PATIENCE,
+    SOON,
+    eventually,
+    getter_asleep,
+    in_thread,
+    lease_all,
+    outcome,
+)
 
 
 class Failure(Exception):
@@ -249,15 +260,17 @@ def test_a_loop_has_the_bodies_that_its_filter_means(queue: Queue) -> None:
 
 def test_two_loops_share_a_queue_and_none_twice(connect: Connect) -> None:
     queue = connect().create_queue("jobs")
-    queue.put_many(range(1000))
+    ends = ["one", "two"]
+    queue.put_many([*range(1000), *ends])
 
-    workers = [
-        in_thread(list, connect().queue("jobs").bodies(prefetch=16, timeout=MOMENT))
-        for _ in range(2)
-    ]
+    def work(client: Queue) -> list[int]:
+        with client.bodies(prefetch=16, timeout=PATIENCE) as bodies:
+            return list(itertools.takewhile(lambda body: body not in ends, bodies))
+
+    workers = [in_thread(work, connect().queue("jobs")) for _ in ends]
 
     assert sorted(outcome(workers[0]) + outcome(workers[1])) == list(range(1000))
-    assert queue.stats().acked == 1000
+    assert queue.stats().acked == 1002
 
 
 def test_each_step_frees_its_group_for_the_next(queue: Queue) -> None:

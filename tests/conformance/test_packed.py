@@ -16,7 +16,6 @@ from shmq import Broker, Queue
 
 from .tools import (
     LATER,
-    MOMENT,
     PATIENCE,
     SOON,
     drain,
@@ -410,10 +409,11 @@ def test_the_block_acknowledges_or_returns_all(broker: Broker) -> None:
 
 
 def test_a_lease_that_ran_out_is_refused(broker: Broker) -> None:
-    queue = broker.create_queue("jobs", visibility_timeout=MOMENT)
+    queue = broker.create_queue("jobs", visibility_timeout=LATER)
     queue.put_packed(b"aabb", 2)
     packed = queue.get_packed()
     receipts = packed.receipts
+    queue.extend(receipts[0], SOON)
 
     eventually(lambda: queue.stats().expired == 1, "the lease runs out")
 

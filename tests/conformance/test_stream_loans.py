@@ -10,8 +10,6 @@ import pytest
 import shmq
 from shmq import Broker, Stream
 
-from .tools import eventually
-
 
 @pytest.fixture
 def stream(broker: Broker) -> Stream:
@@ -163,7 +161,8 @@ def test_a_borrower_that_is_stopped_stops_nobody(stream: Stream) -> None:
             os._exit(0)
         finally:
             os._exit(1)
-    eventually(lambda: stream.latest(0) == 1, "the loan of the child")
+    _, status = os.waitpid(borrower, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
     for n in range(200):
         stream.append(b"%04d" % n * 500)
     with stream.loan(5) as view:

@@ -12,7 +12,7 @@ import shmq
 from shmq import Broker, Stream
 from shmq.native import _stream
 
-from .tools import MOMENT, eventually, in_thread, outcome
+from .tools import PATIENCE, eventually, in_thread, outcome
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_a_reader_follows_the_stream_and_ends_when_nothing_comes(broker: Broker)
     stream = broker.create_stream("followed", 2)
     stream.append_many([b"a"], partition=0)
     stream.append_many([b"b"], partition=1)
-    reader = stream.reader(timeout=MOMENT)
+    reader = stream.reader(timeout=PATIENCE)
 
     assert {next(reader).value, next(reader).value} == {b"a", b"b"}
     stream.append(b"c", partition=1)
@@ -467,7 +467,7 @@ def test_an_event_loop_waits_for_records_without_being_blocked(broker: Broker) -
 
     async def follow() -> list[bytes]:
         reading = asyncio.create_task(stream.aread(0, 0))
-        reader = stream.areader(timeout=MOMENT)
+        reader = stream.areader(timeout=PATIENCE)
 
         async def next_one() -> shmq.Record:
             return await anext(reader)

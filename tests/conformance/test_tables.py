@@ -160,10 +160,13 @@ def test_an_expired_value_can_be_added_again(table: Table) -> None:
 
 def test_a_ttl_can_be_given_and_taken_away(table: Table) -> None:
     table.set("short", 1)
-    table.set("long", 1, ttl=SOON)
 
+    def take_away() -> bool:
+        table.set("long", 1, ttl=SOON)
+        return table.expire("long", None)
+
+    eventually(take_away, "the ttl is taken away before the value expires")
     assert table.expire("short", SOON)
-    assert table.expire("long", None)
     eventually(lambda: table.get("short") is None, "the shortened value expires")
     assert table.get("long") == 1
     assert not table.expire("absent", 1.0)
@@ -224,10 +227,13 @@ def test_the_sum_with_other_counters_is_what_is_bounded(table: Table) -> None:
 
 
 def test_an_increment_keeps_the_ttl_unless_it_gives_another(table: Table) -> None:
-    table.increment("kept", ttl=SOON)
-    table.increment("kept")
-    table.increment("longer", ttl=SOON)
-    table.increment("longer", ttl=LATER)
+    def count_to_2(key: str, ttl: float | None) -> bool:
+        table.delete(key)
+        table.increment(key, ttl=SOON)
+        return table.increment(key, ttl=ttl) == 2
+
+    eventually(lambda: count_to_2("longer", LATER), "it counts before the counter expires")
+    eventually(lambda: count_to_2("kept", None), "it counts before the counter expires")
     eventually(lambda: table.get("kept") is None, "the counter expires")
 
     assert table.get("longer") == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ from shmq import Broker, Queue
 from shmq.client.local.queue import LocalQueue
 
 from .conftest import Connect
-from .tools import LATER, MOMENT, SOON, drain, eventually, in_thread, outcome
+from .tools import LATER, MOMENT, SOON, drain, eventually, in_thread, in_time, outcome
 
 ENDS: list[dict[str, Any]] = [{"auto_delete": True}, {"exclusive": True}]
 
@@ -33,6 +35,17 @@ def be_consumer(queue: Queue, how: str = "get") -> None:
     """Consume from the empty queue: from now on the handle is a consumer."""
     with contextlib.suppress(shmq.Empty):
         CONSUMES[how](queue)
+
+
+def make_short_lived(broker: Broker, use: Callable[[Queue], object] = repr) -> Queue:
+    """A queue that ends soon, of which ``use`` was made before."""
+
+    def make() -> Queue:
+        queue = broker.create_queue("q", expires=SOON, dead_letter=None)
+        use(queue)
+        return queue
+
+    return in_time(make, (shmq.NoSuchQueue, shmq.QueueDeleted))
 
 
 def gone(broker: Broker, name: str) -> None:
@@ -122,7 +135,7 @@ def test_a_waiting_producer_is_told_that_it_went(connect: Connect) -> None:
 
 
 def test_a_queue_without_a_consumer_goes_after_its_time(broker: Broker) -> None:
-    broker.create_queue("q", expires=SOON, dead_letter=None)
+    make_short_lived(broker)
 
     eventually(lambda: broker.list_queues() == [], "the queue goes")
 
@@ -131,7 +144,7 @@ def test_a_queue_without_a_consumer_goes_after_its_time(broker: Broker) -> None:
 
 
 def test_it_is_not_found_by_the_one_that_opens_it_too_late(broker: Broker) -> None:
-    queue = broker.create_queue("q", expires=SOON, dead_letter=None)
+    queue = make_short_lived(broker)
 
     def is_missing() -> bool:
         try:
@@ -146,9 +159,9 @@ def test_it_is_not_found_by_the_one_that_opens_it_too_late(broker: Broker) -> No
 
 
 def test_a_consumer_keeps_it_and_its_time_begins_when_it_leaves(broker: Broker) -> None:
-    queue = broker.create_queue("q", expires=MOMENT, dead_letter=None)
-    be_consumer(queue)
-    broker.create_queue("passed", expires=MOMENT, dead_letter=None)
+    queue = make_short_lived(broker, be_consumer)
+    with contextlib.suppress(shmq.NoSuchQueue):  # it may have gone before it was opened
+        broker.create_queue("passed", expires=SOON, dead_letter=None)
 
     eventually(lambda: len(broker.list_queues()) == 1, "its time has passed")
     queue.put(b"1")
@@ -160,16 +173,16 @@ def test_a_consumer_keeps_it_and_its_time_begins_when_it_leaves(broker: Broker) 
 
 @pytest.mark.parametrize("method", ["create_queue", "ensure_queue"])
 def test_its_time_begins_anew_when_it_is_declared_again(broker: Broker, method: str) -> None:
-    given: dict[str, Any] = {"expires": MOMENT, "dead_letter": None}
-    queue = broker.create_queue("q", **given)
-    broker.create_queue("passed", expires=1.5 * MOMENT, dead_letter=None)
+    declare = functools.partial(getattr(broker, method), "q", expires=MOMENT, dead_letter=None)
 
-    def has_passed() -> bool:
-        getattr(broker, method)("q", **given).close()
-        return "passed" not in [each.name for each in broker.list_queues()]
+    def keep() -> None:
+        end = time.monotonic() + 1.5 * MOMENT
+        queue = declare()
+        while time.monotonic() < end:
+            declare().close()
+        queue.put(b"1")  # it is another queue by now if one came too late
 
-    eventually(has_passed, "longer than its time has passed")
-    queue.put(b"1")
+    in_time(keep, (shmq.NoSuchQueue, shmq.QueueDeleted))
 
 
 # ---- exclusive ----
@@ -277,9 +290,8 @@ def test_a_dead_letter_queue_of_another_name_stays(broker: Broker) -> None:
 
 def test_a_publish_goes_on_without_a_queue_whose_time_has_passed(broker: Broker) -> None:
     exchange = broker.create_exchange("e", "fanout")
-    broker.create_queue("q", expires=SOON, dead_letter=None)
+    make_short_lived(broker, lambda _: exchange.bind("q"))
     stays = broker.create_queue("stays")
-    exchange.bind("q")
     exchange.bind("stays")
 
     eventually(lambda: exchange.publish(b"1").delivered == 1, "it publishes to one queue")

@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
 import shmq
-from shmq import Broker, Queue
+from shmq import Broker, Message, Queue
 
-from .tools import LATER, MOMENT, SOON, drain, eventually, in_thread, next_message, outcome
+from .tools import LATER, SOON, drain, eventually, in_thread, in_time, next_message, outcome
+
+
+def lease_that_expires(queue: Queue, **properties: Any) -> Message:
+    """A leased message whose ttl passes soon; those before it were leased too late."""
+
+    def lease() -> Message:
+        queue.put(b"held", ttl=SOON, **properties)
+        return queue.get_nowait()
+
+    return in_time(lease, shmq.Empty)
+
+
+def pass_ttl(queue: Queue) -> int:
+    """Return once the ttl of all leased messages has passed; how many letters are dead now."""
+    queue.put(b"probe", ttl=SOON, delay=LATER)
+    sent = queue.stats().put
+    eventually(lambda: queue.stats().dead_lettered == sent - 1, "the later ttl passes")
+    return sent - 1
 
 
 def test_a_delayed_message_is_hidden_until_it_is_due(queue: Queue) -> None:
-    began = time.monotonic()
-    queue.put(b"x", delay=MOMENT)
+    queue.put(b"later", delay=LATER)
 
     with pytest.raises(shmq.Empty):
         queue.get_nowait()
     assert (queue.qsize(), queue.stats().delayed) == (0, 1)
 
+    began = time.monotonic()
+    queue.put(b"x", delay=SOON)
     assert next_message(queue).body == b"x"
-    assert time.monotonic() - began >= MOMENT
+    assert time.monotonic() - began >= SOON
 
 
 def test_a_delay_of_zero_is_none(queue: Queue) -> None:
@@ -37,11 +57,12 @@ def test_a_message_may_be_delayed_for_years(queue: Queue) -> None:
 
 
 def test_a_message_is_delivered_at_a_time_of_day(queue: Queue) -> None:
-    due = time.time() + MOMENT
-    queue.put(b"x", deliver_at=due)
+    queue.put(b"later", deliver_at=time.time() + LATER)
     assert queue.stats().delayed == 1
+    due = time.time() + SOON
+    queue.put(b"x", deliver_at=due)
 
-    next_message(queue)
+    assert next_message(queue).body == b"x"
 
     assert time.time() >= due - 0.01
 
@@ -151,10 +172,8 @@ def test_a_ttl_counts_from_the_put_not_from_when_the_message_is_due(queue: Queue
 
 def test_a_leased_message_past_its_ttl_is_its_holders_to_finish(broker: Broker) -> None:
     queue = broker.create_queue("jobs")
-    queue.put(b"held", ttl=MOMENT)
-    held = queue.get()
-    queue.put(b"probe", ttl=MOMENT)
-    eventually(lambda: queue.stats().dead_lettered == 1, "the later ttl passes")
+    held = lease_that_expires(queue)
+    pass_ttl(queue)
 
     held.ack()
 
@@ -166,24 +185,23 @@ def test_a_leased_message_past_its_ttl_dies_when_it_comes_back(
     broker: Broker, delay: float
 ) -> None:
     queue = broker.create_queue("jobs")
-    queue.put(b"held", ttl=MOMENT)
-    held = queue.get()
-    queue.put(b"probe", ttl=MOMENT)
-    eventually(lambda: queue.stats().dead_lettered == 1, "the later ttl passes")
+    held = lease_that_expires(queue)
+    dead = pass_ttl(queue)
 
     held.nack(delay=delay)
 
-    assert queue.stats().dead_lettered == 2
-    reasons = {letter.body: letter.dead for letter in broker.queue("jobs.dlq").get_many(2)}
+    assert queue.stats().dead_lettered == dead + 1
+    letters = broker.queue("jobs.dlq").get_many(dead + 1)
+    reasons = {letter.body: letter.dead for letter in letters}
     assert reasons[b"held"] is not None
     assert (reasons[b"held"].reason, reasons[b"held"].deliveries) == ("expired", 1)
 
 
 def test_a_group_goes_on_when_its_delayed_nack_is_past_its_ttl(queue: Queue) -> None:
-    queue.put(1, group="g", ttl=MOMENT)
+    held = lease_that_expires(queue, group="g")
     queue.put(2, group="g")
 
-    next_message(queue).nack(delay=LATER)
+    held.nack(delay=LATER)
 
     assert next_message(queue).body == 2
 

@@ -15,9 +15,10 @@ T = TypeVar("T")
 
 #: How long a test waits for what must come, in seconds; only a failure takes so long.
 PATIENCE = 30.0
-#: A time that passes within a test, in seconds.
+#: A time that passes within a test, in seconds. What must be done before it has passed is done
+#: `in_time`: any thread may be delayed for longer.
 SOON = 0.05
-#: A time long enough for a few calls before it has passed, in seconds.
+#: The same, where it often suffices for a few calls.
 MOMENT = 0.4
 #: A time that does not pass within a test, in seconds.
 LATER = 600.0
@@ -29,6 +30,16 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"never happened: {what}"
         time.sleep(0.002)
+
+
+def in_time(attempt: Callable[[], T], late: type[Exception] | tuple[type[Exception], ...]) -> T:
+    """The result of the first attempt that does not raise ``late``, as it did not come too late."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return attempt()
+        except late:
+            assert time.monotonic() < deadline, "each attempt came too late"
 
 
 def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:

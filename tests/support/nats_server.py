@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import socket
 import subprocess
@@ -60,24 +61,27 @@ class NatsServer:
         if self._process is not None:
             return
         self._folder = Path(tempfile.mkdtemp(prefix="shmq-nats-"))
-        self.port = free_port()
         config = self._folder / "server.conf"
+        # The kernel chooses the port: one that was free a moment ago may be taken by now.
         config.write_text(
-            f'listen: "127.0.0.1:{self.port}"\n'
+            f'listen: "127.0.0.1:-1"\nports_file_dir: "{self._folder}"\n'
             f'jetstream {{ store_dir: "{self._folder}/js" }}\n{self._more}'
         )
         self._process = subprocess.Popen(
             [server_binary(), "-c", str(config), "-l", str(self._folder / "log")]
         )
+        told = self._folder / f"nats-server_{self._process.pid}.ports"
         give_up = time.monotonic() + _PATIENCE
         while True:
-            try:
-                with socket.create_connection(("127.0.0.1", self.port), 1.0):
-                    return
-            except OSError:
+            try:  # it listens by now, and may still be writing the file
+                (url,) = json.loads(told.read_text())["nats"]
+            except (FileNotFoundError, ValueError):
                 assert self._process.poll() is None, (self._folder / "log").read_text()
                 assert time.monotonic() < give_up, "the server does not start"
                 time.sleep(0.01)
+            else:
+                self.port = int(url.rpartition(":")[2])
+                return
 
     def close(self) -> None:
         """End it, and remove its files."""

@@ -120,16 +120,24 @@ class DeadLetters(Generic[_Queue]):
             if move_to_dead_letters(source, self, limit):
                 return
         except (ShmqError, OSError) as error:
+            if source.segment.deleted:
+                return
             log.warning("queue %s: dead letters wait, %s", source.name, error)
             self._queue = None
         self.retry_at = time.monotonic() + _PAUSE
 
     def queue_of(self, source: _core.Handle) -> _Queue:
-        """The source's dead-letter queue, recreated if it was deleted."""
+        """The source's dead-letter queue, recreated if it was deleted.
+
+        Raises QueueDeleted if the source was: then the dead-letter queue may be gone for good.
+        """
         if self._queue is None or self._queue.segment.deleted:
             options = QueueOptions(**source.segment.options)
             assert options.dead_letter is not None
-            segment = ensure_dead_letters(self._namespace, source.name, options)
+            with self._namespace.locked():
+                if source.segment.deleted:
+                    raise QueueDeleted(f"queue {source.name!r} was deleted")
+                segment = ensure_dead_letters(self._namespace, source.name, options)
             self._queue = self._open_queue(self._namespace, options.dead_letter, segment)
         return self._queue
 

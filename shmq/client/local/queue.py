@@ -349,7 +349,7 @@ class LocalQueue(_core.Handle, api.Queue):
         return deaths.are_noticed(self._namespace, attach)
 
     def _process_number(self) -> int:
-        return self._namespace.process_number()
+        return self._namespace.process_number(self.segment)
 
     def await_writer(self) -> None:
         """Start a persistence writer, without waiting, if the queue is there and has none."""

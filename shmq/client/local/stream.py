@@ -60,7 +60,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         self._namespace = namespace
         self._wait_thread: StreamWaitThread | None = None
         self._files = _files_of(namespace, opened[0])
-        namespace.process_number()  # registers the process, so that others see that it lives
+        namespace.process_number(opened[0])  # so others see that this process lives
         super().__init__(name, *opened)
 
     @property
@@ -371,7 +371,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
     # ---- what the core leaves to policy ----
 
     def _process_number(self) -> int:
-        return self._namespace.process_number()
+        return self._namespace.process_number(self.control)
 
     def await_writer(self) -> None:
         """Start a persistence writer, without waiting, if the stream is there and has none."""

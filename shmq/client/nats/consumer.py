@@ -50,15 +50,19 @@ class Prefetched:
         message.consumer = self
         return message
 
-    async def next(self) -> NatsMessage | None:
-        """The next message; None if none came in time."""
+    async def next(self) -> list[NatsMessage]:
+        """The next message; none if none came in time.
+
+        It is taken out of the list: the loop may still have the list afterwards.
+        """
         until = None if self._timeout is None else time.monotonic() + self._timeout
         while not self.ended:
             if not self.ahead:
                 came = await self._take(until)
                 if not came:
-                    return None
+                    return []
                 self.ahead.extend(came)
+                came.clear()
             message = self.ahead.popleft()
             lease = message.lease
             if lease is None or not lease.is_good:
@@ -66,8 +70,8 @@ class Prefetched:
             if _is_old(lease):
                 await lease.restart()
             message.consumer = self
-            return message
-        return None
+            return [message]
+        return []
 
     async def _take(self, until: float | None) -> list[NatsMessage]:
         """The next messages; none if it is closed meanwhile."""
@@ -117,6 +121,10 @@ class Prefetched:
             await self.flush()
 
 
+def _only(messages: list[NatsMessage]) -> NatsMessage | None:
+    return messages.pop() if messages else None
+
+
 def _is_old(lease: Lease) -> bool:
     """Whether the lease is renewed before its message is handed out."""
     return lease.held_until - time.monotonic() < lease.wait * (1 - _OLD)
@@ -135,7 +143,7 @@ class NatsConsumer(api.Consumer):
     def __next__(self) -> api.Message:
         if self.prefetched.ended:
             raise StopIteration
-        message = self.prefetched.quickly() or self._queue.run(self.prefetched.next())
+        message = self.prefetched.quickly() or _only(self._queue.run(self.prefetched.next()))
         if message is None:
             self.close()
             raise StopIteration
@@ -171,7 +179,8 @@ class NatsAsyncConsumer(api.AsyncConsumer):
     async def __anext__(self) -> api.Message:
         if self.prefetched.ended:
             raise StopAsyncIteration
-        message = self.prefetched.quickly() or await self._queue.arun(self.prefetched.next())
+        message = self.prefetched.quickly()
+        message = message or _only(await self._queue.arun(self.prefetched.next()))
         if message is None:
             await self.aclose()
             raise StopAsyncIteration

@@ -350,8 +350,7 @@ class NatsQueue(api.Queue):
         messages = self._taken(1, block, timeout, where)
         if not messages:
             raise self._empty(block, timeout)
-        messages[0].in_hand = True
-        return messages[0]
+        return _handed_out(messages)[0]
 
     def _empty(self, block: bool, timeout: float | None) -> errors.Empty:
         if block and timeout is not None:
@@ -368,9 +367,7 @@ class NatsQueue(api.Queue):
     ) -> list[api.Message]:
         """See :class:`shmq.api.Queue`."""
         messages = self._taken(check_whole("max", max, 1, None), block, timeout, where)
-        for message in messages:
-            message.in_hand = True
-        return list(messages)
+        return list(_handed_out(messages))
 
     def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
         """See :class:`shmq.api.Queue`."""
@@ -543,8 +540,7 @@ class NatsQueue(api.Queue):
             raise
         if not messages:
             raise self._empty(True, timeout)
-        messages[0].in_hand = True
-        return messages[0]
+        return _handed_out(messages)[0]
 
     async def aput(
         self,
@@ -644,6 +640,18 @@ class NatsQueue(api.Queue):
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
         return f"<NatsQueue {self.name!r} of {self.connection.url}{state}>"
+
+
+def _handed_out(messages: list[NatsMessage]) -> list[NatsMessage]:
+    """The messages, each in hand. They are taken out of the list, which the loop may still have.
+
+    So a message that is dropped is dropped by its holder, who is told in which line.
+    """
+    found = messages.copy()
+    messages.clear()
+    for message in found:
+        message.in_hand = True
+    return found
 
 
 class _Handoff:

@@ -11,9 +11,15 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from shmq.client.local import temporary_queue
 from shmq.client.local.broker import LocalBroker
+from shmq.client.local.dead_letters import DeadLetters
+from shmq.client.local.queue import LocalQueue, remove_if_over
+from shmq.client.local.stream import LocalStream
+from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
-from tests.support.processes import HOUR, LARGE, Start, asleep, drain, is_empty
+from shmq.native import _core
+from tests.support.processes import HOUR, LARGE, Start, asleep, drain, files_of, is_empty
 
 GETS: dict[str, Callable[[Queue], Any]] = {
     "get": lambda queue: queue.get(),
@@ -291,3 +297,73 @@ def test_a_sleeper_registers_anew_where_only_the_namespaces_file_was_removed(
     assert queue.is_guarded()
 
     assert file.exists()
+
+
+def test_a_handle_that_attaches_too_late_does_not_create_the_namespaces_file(
+    namespace: str, broker: LocalBroker
+) -> None:
+    class Late(LocalQueue):
+        def _process_number(self) -> int:
+            broker.delete_queue(self.name)
+            return super()._process_number()
+
+    broker.create_queue("q", dead_letter=None).close()
+    home = Namespace.of(namespace)
+
+    with pytest.raises(shmq.QueueDeleted):
+        Late(home, "q", home.open_segment("q"))
+
+    assert files_of(namespace) == []
+
+
+def test_a_stream_that_is_opened_too_late_does_not_create_the_namespaces_file(
+    namespace: str, broker: LocalBroker
+) -> None:
+    broker.create_stream("s", 1).close()
+    home = Namespace.of(namespace)
+    opened = streams.open_stream(home, "s")
+    broker.delete_stream("s")
+
+    stream = LocalStream(home, "s", opened)
+    with pytest.raises(shmq.StreamDeleted):
+        stream.append(b"1")
+
+    assert files_of(namespace) == []
+
+
+def test_one_who_ends_a_deleted_queue_too_late_does_not_create_the_namespaces_file(
+    namespace: str, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*given: Any) -> bool:
+        monkeypatch.undo()
+        broker.delete_queue("q")
+        return True
+
+    broker.create_queue("q", dead_letter=None, auto_delete=True).close()
+    monkeypatch.setattr(temporary_queue, "looks_over", late)
+
+    assert not remove_if_over(Namespace.of(namespace), "q")
+
+    assert files_of(namespace) == []
+
+
+def test_a_late_mover_does_not_make_the_dead_letter_queue_of_a_deleted_queue(
+    namespace: str, broker: LocalBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Late(DeadLetters[LocalQueue]):
+        def queue_of(self, source: _core.Handle) -> LocalQueue:
+            broker.delete_queue("q")
+            broker.delete_queue("letters")
+            return super().queue_of(source)
+
+    letters = broker.create_queue("letters", capacity=1, dead_letter=None, max_deliveries=None)
+    letters.put(b"full")
+    queue = broker.create_queue("q", dead_letter="letters")
+    queue.put(b"1")
+    queue.get().reject()
+    assert queue.stats().dying == 1
+
+    Late(Namespace.of(namespace), LocalQueue).move_dying(queue, 1)
+
+    assert files_of(namespace) == []
+    assert caplog.records == []

@@ -13,6 +13,7 @@ import pytest
 import shmq
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.waiting import guardian
+from tests.support.processes import HOUR, eventually
 
 
 @pytest.fixture
@@ -68,13 +69,14 @@ def test_the_wait_ends_with_its_time(queues: list[shmq.Queue]) -> None:
 
 
 def test_what_becomes_due_ends_the_wait(local: LocalBroker) -> None:
-    delayed, leased = local.create_queue("d"), local.create_queue("l", visibility_timeout=0.3)
+    delayed, leased = local.create_queue("d"), local.create_queue("l", visibility_timeout=HOUR)
     leased.put(b"x")
     held = leased.get()
     delayed.put(b"x", delay=0.1)
 
     assert shmq.wait([leased, delayed]) == [delayed]
     delayed.get().ack()
+    held.extend(0.1)
     assert shmq.wait([leased, delayed]) == [leased]
     assert leased.get().sequence == held.sequence
 
@@ -127,10 +129,15 @@ def test_what_cannot_be_waited_for_is_refused(queues: list[shmq.Queue]) -> None:
 
 
 def test_an_interrupt_ends_the_wait_and_leaves_nothing(queues: list[shmq.Queue]) -> None:
-    timer = soon(os.kill, os.getpid(), signal.SIGINT)
+    def interrupt() -> None:  # not before the wait: who runs the tests would be interrupted
+        eventually(lambda: armed(queues[0]) > 0, "it waits")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):
         shmq.wait(queues)
-    timer.join()
+    thread.join()
     assert [armed(queue) for queue in queues] == [0, 0, 0]
 
 
