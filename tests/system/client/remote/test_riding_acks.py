@@ -17,7 +17,7 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.protocol.opcodes import Type
-from tests.conformance.tools import LATER, MOMENT, SOON, eventually
+from tests.conformance.tools import LATER, MOMENT, PATIENCE, SOON, eventually
 from tests.system.client.remote.proxy import Proxy
 
 MANY = 200
@@ -73,7 +73,7 @@ def test_a_message_that_was_waited_for_is_acknowledged_so_too(
     with pytest.raises(shmq.Empty):
         riding.get(timeout=MOMENT)  # by a subscription, after the first look
     queue.put(b"x")
-    riding.get(timeout=MOMENT).ack()
+    riding.get(timeout=PATIENCE).ack()
 
     assert riding.stats().acked == 1
 
