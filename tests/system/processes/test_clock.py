@@ -258,7 +258,7 @@ def wait():
     except shmq.Empty:
         return time.monotonic() - begun
 waited = in_thread(wait)
-asleep(getters=1)
+until_waits(SEMAPHORES, 0)
 jump({JUMPS[jump]})
 assert waited() >= 0.3
 assert wait() >= 0.3
