@@ -138,12 +138,12 @@ def test_a_message_whose_lease_ended_before_it_was_handed_out_is_not_handed_out(
 
 @pytest.mark.cluster("`extend`", "emulated", "the client renews the lease until the time asked for")
 def test_an_extended_lease_holds_longer_and_a_shortened_one_ends(broker: shmq.Broker) -> None:
-    queue = broker.create_queue("q", visibility_timeout=1.0)
+    queue = broker.create_queue("q", visibility_timeout=2.0)
     queue.put("a")
     message = got(queue)
-    message.extend(4.0)
+    message.extend(6.0)
     with pytest.raises(shmq.Empty):
-        queue.get(timeout=2.0)
+        queue.get(timeout=3.0)
     message.extend(0.1)
     again = got(queue)
     assert again.delivery_count == 2
