@@ -33,6 +33,7 @@ cdef class Session:
     cdef readonly uint32_t asked     # the message id of the request that the control is to answer
     cdef tuple refused               # the name of a queue, and the status of its failed attach
     cdef bint gone
+    cdef bint unread                 # input, or a reset, may be left that was not received
 
     def __cinit__(self, Engine engine, context):
         self.engine = engine
@@ -84,6 +85,8 @@ cdef class Session:
         """
         cdef int round_ = 0
         cdef int flags = self._carry_on(fd, False)
+        while not flags and self.unread and is_over(fd):
+            flags = self._carry_on(fd, False)
         while not flags and round_ < MOST_LINGERS and self._is_alone() and self._linger(fd):
             flags = self._carry_on(fd, True)
             round_ += 1
@@ -92,6 +95,7 @@ cdef class Session:
     # `came`: the available input was received already.
     cdef int _carry_on(self, int fd, bint came) except -1:
         cdef int round_
+        self.unread = not came
         if self.c != NULL:
             for round_ in range(MOST_ROUNDS):
                 if came or not self._receive(fd):
@@ -146,7 +150,8 @@ cdef class Session:
         self._took(got, errno)
         # With no output to send, which would reveal it, a reset behind these bytes must be looked
         # for now: there may be no other event.
-        return got > 0 and (<size_t>got == size or not shmq_pending(&self.c.out))
+        self.unread = got > 0 and (<size_t>got == size or not shmq_pending(&self.c.out))
+        return self.unread
 
     # Handles the result of a recv.
     cdef int _took(self, ssize_t got, int why) except -1:

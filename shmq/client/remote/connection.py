@@ -118,6 +118,8 @@ class LoopDriver:
         self.wire.read_now()
         if self.wire.is_broken:
             self.end()
+        elif _core.is_over(self._fd):
+            self.loop.call_soon(self._read)
 
     def send_soon(self) -> None:
         """Send what was written at the end of this iteration of the loop."""

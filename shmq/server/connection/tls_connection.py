@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
+from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session, is_over
 from shmq.server.connection.connection import Connection
 from shmq.server.connection.peer import RateLimitedLog
 
@@ -61,6 +61,8 @@ class TlsConnection(Connection):
     def _readable(self) -> None:
         try:
             self._receive()
+            while not self._closed and not self._flags & _NO_INPUT and is_over(self._fd):
+                self._receive()
         except Exception as error:  # noqa: BLE001 - it ends this connection alone
             self._fail(error)
 

@@ -116,11 +116,12 @@ def test_a_delayed_message_wakes_when_it_is_due(local: LocalBroker, run: Loop) -
 
 
 def test_a_lease_that_ends_wakes(local: LocalBroker, run: Loop) -> None:
-    queue = local.create_queue("q", visibility_timeout=0.15)
+    queue = local.create_queue("q")
     queue.put(b"x")
 
     async def work() -> int:
         held = await queue.aget()
+        held.extend(0.15)
         message = await queue.aget()
         assert message.sequence == held.sequence
         message.ack()

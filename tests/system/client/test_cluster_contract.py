@@ -106,7 +106,7 @@ def test_a_batch_that_does_not_fit_is_put_as_far_as_it_fits(broker: shmq.Broker)
 
 @pytest.mark.cluster("a lease of `visibility_timeout`", "exact", "AckWait")
 def test_an_expired_lease_redelivers(broker: shmq.Broker) -> None:
-    queue = broker.create_queue("q", visibility_timeout=0.3)
+    queue = broker.create_queue("q", visibility_timeout=1.0)
     queue.put("a")
     assert got(queue).receipt
     again = got(queue)
@@ -117,7 +117,7 @@ def test_an_expired_lease_redelivers(broker: shmq.Broker) -> None:
 def test_a_message_whose_lease_ended_before_it_was_handed_out_is_not_handed_out(
     broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = broker.create_queue("q", visibility_timeout=0.5)
+    queue = broker.create_queue("q", visibility_timeout=1.5)
     queue.put("a")
     got(queue).nack(delay=0)
     look_up = Settlements._look_up
@@ -127,7 +127,7 @@ def test_a_message_whose_lease_ended_before_it_was_handed_out_is_not_handed_out(
         await look_up(settlements, message)
         counts.append(message.delivery_count)
         if len(counts) == 1:  # as while the definitions have no leader
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(1.6)
 
     monkeypatch.setattr(Settlements, "_look_up", late)
     message = got(queue)
@@ -138,12 +138,12 @@ def test_a_message_whose_lease_ended_before_it_was_handed_out_is_not_handed_out(
 
 @pytest.mark.cluster("`extend`", "emulated", "the client renews the lease until the time asked for")
 def test_an_extended_lease_holds_longer_and_a_shortened_one_ends(broker: shmq.Broker) -> None:
-    queue = broker.create_queue("q", visibility_timeout=0.5)
+    queue = broker.create_queue("q", visibility_timeout=2.0)
     queue.put("a")
     message = got(queue)
-    message.extend(2.0)
+    message.extend(6.0)
     with pytest.raises(shmq.Empty):
-        queue.get(timeout=1.2)
+        queue.get(timeout=3.0)
     message.extend(0.1)
     again = got(queue)
     assert again.delivery_count == 2
@@ -156,7 +156,7 @@ def test_an_extended_lease_holds_longer_and_a_shortened_one_ends(broker: shmq.Br
 def test_a_nack_delays(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q")
     queue.put("a")
-    got(queue).nack(0.5)
+    got(queue).nack(1.5)
     with pytest.raises(shmq.Empty):
         queue.get(block=False)
     again = got(queue)
@@ -183,7 +183,7 @@ def test_an_uncounted_nack_is_not_counted(broker: shmq.Broker) -> None:
     "the client copies, once, then acknowledges",
 )
 def test_dead_letters_come_and_go_back(broker: shmq.Broker) -> None:
-    queue = broker.create_queue("q", max_deliveries=2, visibility_timeout=0.3)
+    queue = broker.create_queue("q", max_deliveries=2, visibility_timeout=1.0)
     letters = broker.queue("q.dlq")
     for body in ("rejected", "returned", "expired"):
         queue.put(body)
@@ -197,7 +197,7 @@ def test_dead_letters_come_and_go_back(broker: shmq.Broker) -> None:
     for _ in range(2):
         assert got(queue).receipt  # its lease ends
     with pytest.raises(shmq.Empty):
-        queue.get(timeout=1.0)
+        queue.get(timeout=2.0)
     told = {got(letters).body: None for _ in range(3)}
     assert told.keys() == {"rejected", "returned", "expired"}
     letters.close()
@@ -212,7 +212,7 @@ def test_dead_letters_come_and_go_back(broker: shmq.Broker) -> None:
     "(nats-server 4786, 6937)",
 )
 def test_a_late_ack_is_refused_by_the_client_alone(broker: shmq.Broker) -> None:
-    queue = broker.create_queue("q", visibility_timeout=0.4)
+    queue = broker.create_queue("q", visibility_timeout=1.0)
     queue.put("a")
     late = cast(NatsMessage, got(queue))
     holder = got(queue)
@@ -286,7 +286,7 @@ def test_a_group_is_handled_in_order_beside_others(broker: shmq.Broker) -> None:
 )
 def test_a_delayed_message_comes_later(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q")
-    queue.put("late", delay=0.5, headers={"kept": 1})
+    queue.put("late", delay=1.5, headers={"kept": 1})
     assert queue.stats().delayed == 1
     with pytest.raises(shmq.Empty):
         queue.get(block=False)
@@ -654,7 +654,7 @@ def test_a_repeated_append_is_known(broker: shmq.Broker) -> None:
 def test_a_member_that_lost_its_partition_commits_nothing(broker: shmq.Broker) -> None:
     stream = broker.create_stream("s", 2)
     stream.append_many(["a", "b"], partition=0)
-    group = stream.group("g", session_timeout=0.5)
+    group = stream.group("g", session_timeout=1.5)
     slow = group.join("slow")
     assert slow.poll(timeout=PATIENCE)
     assert slow.assignment == {0, 1}

@@ -7,7 +7,9 @@ import shutil
 import pytest
 
 import shmq
+from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.conformance.tools import eventually
+from tests.support.peer import Peer, name_of
 from tests.system.server.conftest import Serve
 
 pytestmark = pytest.mark.prove
@@ -34,9 +36,15 @@ def test_what_cannot_be_attached_to_for_want_of_descriptors_is_no_space(
         for number in range(LIMIT):
             here.create_queue(f"q{number}", dead_letter=None)
 
-        with shmq.connect(server.url) as broker, pytest.raises(shmq.NoSpace, match="open files"):
-            for number in range(LIMIT):
-                broker.queue(f"q{number}").put("x", dedupe_id=None)
+        with Peer(server) as peer, Peer(server) as other:
+            other.ok(Type.PING)
+            for number in range(LIMIT):  # a wait keeps the server attached
+                peer.begin_to_take(f"q{number}", FOREVER)
+            assert peer.receive().status == Status.NO_SPACE
+            answer = other.ask(Type.STATS, name_of(f"q{LIMIT - 1}"))
+
+        assert answer.status == Status.NO_SPACE
+        assert b"open files" in answer.payload
 
     eventually(lambda: "open files" in server.log, "it is told")
     assert "Traceback" not in server.log

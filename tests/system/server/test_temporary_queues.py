@@ -129,11 +129,11 @@ def test_its_owner_is_told_to_other_clients_and_to_processes_of_the_host(
 
 
 def test_a_connection_that_owns_a_queue_may_be_idle(served: Serve, broker: Broker) -> None:
-    server = served(limits={"idle": 0.2})
+    server = served(limits={"idle": 1.5})
     with Peer(server) as owner, Peer(server) as other:
         owner.create("t", exclusive=True)
         other.create("u")
-        for _ in range(3):
+        for _ in range(2):
             with Peer(server) as later:
                 assert later.ended()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -176,6 +178,25 @@ def test_what_a_torn_connection_held_is_back_at_once(
     peer.socket.close()
 
     eventually(lambda: queue.qsize() == 1, "it is back")
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_a_reset_right_behind_a_request_is_noticed(
+    served: Serve, broker: shmq.Broker, server_pair: Pair, trusting: ssl.SSLContext, secure: bool
+) -> None:
+    server = served(tls=files(server_pair) if secure else None)
+    queue = broker.create_queue("q", visibility_timeout=3600)
+    queue.put(b"x")
+    peer = Peer(server, trusting if secure else None)
+    assert peer.take("q").kind == Type.DELIVER
+    (worker,) = server.workers()
+    os.kill(worker, signal.SIGSTOP)
+    peer.begin_to_take("q", FOREVER)  # which is not answered
+    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.socket.close()
+    os.kill(worker, signal.SIGCONT)
+
+    eventually(lambda: queue.qsize() == 1, "what it held is back")
 
 
 @pytest.mark.prove

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import stat
+import struct
 import sys
 from pathlib import Path
 
@@ -14,9 +15,12 @@ import pytest
 
 import shmq
 from shmq.client.remote.address import Address
+from shmq.protocol.opcodes import FOREVER, Type
 from shmq.server.config.settings import Settings
 from shmq.server.listener import refuse
 from tests.support.namespaces import own_namespace
+from tests.support.peer import frame, name_of
+from tests.support.processes import eventually
 from tests.support.server import serve
 
 #: Opens a socket as a service manager does, and becomes the command that follows.
@@ -46,6 +50,30 @@ def test_a_unix_socket_is_for_its_user_and_goes_with_the_server(tmp_path: Path) 
         assert server.stops() == 0
         assert re.search(r"queue.create .*peer=\S*unix:pid=\d+", server.log)
     assert not path.exists()
+
+
+def test_a_reset_behind_much_input_is_noticed(tmp_path: Path) -> None:
+    with (
+        own_namespace() as namespace,
+        serve(namespace, bind=f"unix:{tmp_path}/shmq.sock") as server,
+        shmq.connect(namespace) as broker,
+        socket.socket(socket.AF_UNIX) as client,
+        socket.socket(socket.AF_UNIX) as other,
+    ):
+        queue = broker.create_queue("q", visibility_timeout=3600)
+        queue.put(b"x")
+        client.connect(f"{tmp_path}/shmq.sock")
+        consume = frame(Type.CONSUME, name_of("q") + struct.pack("!IIB", 1, FOREVER, 0))
+        client.sendall(consume)
+        client.recv(1, socket.MSG_PEEK)  # closed with this unread, the server's end is reset
+        (worker,) = server.workers()
+        os.kill(worker, signal.SIGSTOP)
+        for _ in range(20):  # what comes with a descriptor is received separately
+            socket.send_fds(client, [consume], [other.fileno()])
+        client.close()
+        os.kill(worker, signal.SIGCONT)
+
+        eventually(lambda: queue.qsize() == 1, "what it held is back")
 
 
 @pytest.mark.prove

@@ -282,9 +282,9 @@ def test_a_message_past_its_ttl_is_dead_lettered(wire: Wire, queue: str) -> None
 def test_a_leased_message_past_its_ttl_is_dead_lettered_once_it_comes_back(
     wire: Wire, queue: str
 ) -> None:
-    wire.put(queue, b"held", {"ttl": 400})
+    wire.put(queue, b"held", {"ttl": 1000})
     delivery = wire.take_one(queue)
-    wire.put(queue, b"probe", {"ttl": 400})
+    wire.put(queue, b"probe", {"ttl": 1000})
     assert wire.take_one(f"{queue}.dlq").body == b"probe"  # the later ttl has passed
     assert wire.counts(queue) == (0, 0, 1)
 

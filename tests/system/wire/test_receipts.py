@@ -327,10 +327,10 @@ def test_a_dead_letters_own_ttl_delay_dedupe_and_group_no_longer_act(
 ) -> None:
     queue = make_queue(dedupe_window=60)
     for n in range(2):
-        properties = {"ttl": 300, "group": "g", "dedupe": str(n), "delay": 1}
+        properties = {"ttl": 1000, "group": "g", "dedupe": str(n), "delay": 1}
         wire.put(queue, b"%d" % n, properties)
         wire.ok(T.REJECT, frames.receipts(queue, wire.take_one(queue).receipt))
-    time.sleep(0.4)
+    time.sleep(1.1)
 
     dead = wire.take_all(f"{queue}.dlq")
 
@@ -352,12 +352,12 @@ def test_dead_letters_of_a_queue_without_a_dead_letter_queue_are_dropped(
 
 
 def test_extend_prolongs_the_lease(wire: Wire, make_queue: MakeQueue) -> None:
-    queue = make_queue(visibility_timeout=0.3)
+    queue = make_queue(visibility_timeout=1.0)
     wire.put(queue)
     receipt = wire.take_one(queue).receipt
 
     wire.ok(T.EXTEND, frames.timed(queue, 3_600_000, receipt))
-    time.sleep(0.5)
+    time.sleep(1.2)
 
     assert wire.take(queue) == []
     assert wire.settle(queue, receipt) == []

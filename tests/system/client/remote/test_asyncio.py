@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 
 import pytest
 
 import shmq
 from shmq import Broker, Queue
+from shmq.client.remote.connection import LoopDriver
+from shmq.native import _core
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import LATER, PATIENCE, drain, next_message
 from tests.support.loops import Loop, until
+from tests.support.peer import frame
 from tests.system.client.remote.proxy import Proxy
 
 
@@ -105,10 +109,12 @@ def test_a_consumer(run: Loop, queue: Queue) -> None:
 
     async def work() -> list[int]:
         got = []
-        async with queue.aconsume(prefetch=16, timeout=0.1) as messages:
+        async with queue.aconsume(prefetch=16) as messages:
             async for message in messages:
                 got.append(message.body)
                 message.ack()
+                if len(got) == 200:
+                    break
         return got
 
     assert run(work()) == list(range(200))
@@ -174,11 +180,34 @@ def test_a_connection_that_is_cut_is_made_anew(
         getter = asyncio.create_task(queue.aget())
         assert (await getter).body == 1
         proxy.cut()
-        async with queue.aconsume(timeout=0.5) as messages:
-            assert {message.body async for message in messages if not message.ack()} == {1, 2}
+        got: set[object] = set()
+        async with queue.aconsume() as messages:
+            while got != {1, 2}:
+                message = await anext(messages)
+                got.add(message.body)
+                message.ack()
 
     run(work())
     assert near.qsize() == 0
+
+
+def test_a_reset_right_behind_an_answer_is_noticed(run: Loop) -> None:
+    ours, theirs = socket.socketpair()  # closed with unread input, the other end is reset
+    wire = _core.Wire(ours, b"q", None)
+    answered, lost = (wire.request(Type.PING, False, b"") for _ in range(2))
+    wire.send()
+    theirs.sendall(frame(Type.REPLY, b"", answered.id))
+    theirs.close()
+
+    async def work() -> None:
+        driver = LoopDriver(asyncio.get_running_loop(), wire)
+        assert await driver.wait(answered, PATIENCE)
+        assert not answered.lost
+        assert await driver.wait(lost, PATIENCE)
+        assert lost.lost
+
+    run(work())
+    wire.close()
 
 
 def test_loops_and_threads_share_a_handle(run: Loop, queue: Queue) -> None:

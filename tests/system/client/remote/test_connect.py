@@ -231,8 +231,8 @@ def test_tls_carries_everything_and_checks_certificates(namespace: str, folder: 
             queue.put(body)
             assert queue.get().body == body
             queue.put_many(range(1000))
-            with queue.consume(timeout=0.05) as messages:
-                assert [m.body for m in messages if m.ack() is None] == list(range(1000))
+            with queue.consume() as messages:
+                assert [next(messages).body for _ in range(1000)] == list(range(1000))
 
         with pytest.raises(shmq.ConnectionLost, match=r"certificate is refused: .* --cafile"):
             shmq.connect(server.url)
@@ -254,13 +254,13 @@ def test_every_call_without_a_server_has_its_time_and_the_next_finds_it_again(
     with contextlib.ExitStack() as ends:
         with serve(namespace) as server:
             port = server.port
-            broker = shmq.connect(server.url, request_timeout=0.4)
+            broker = shmq.connect(server.url, request_timeout=1.0)
             ends.callback(broker.close)
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(shmq.ConnectionLost, match="refused"):
                 broker.list_queues()
-            assert time.monotonic() - began >= 0.35
+            assert time.monotonic() - began >= 0.9
 
         with serve(namespace, port=port):
             assert broker.list_queues() == []

@@ -76,7 +76,7 @@ def test_a_server_that_cannot_be_reached_makes_it_readable_and_the_get_says_so(
     namespace: str, url: str, queue: Queue
 ) -> None:
     proxy = Proxy(url)
-    with shmq.connect(proxy.url, request_timeout=0.5) as broker:
+    with shmq.connect(proxy.url, request_timeout=2.0) as broker:
         remote = broker.queue("q")
         find_empty(remote)
         remote.fileno()

@@ -13,6 +13,7 @@ import pytest
 
 import shmq
 from shmq.protocol.opcodes import MAGIC, PROTOCOL_VERSION, Status, Type
+from tests.conformance.tools import PATIENCE
 
 _HEADER = struct.Struct("!IIBBHI")
 
@@ -82,10 +83,10 @@ def server(script: Script) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def queue_of(script: Script) -> Iterator[shmq.Queue]:
+def queue_of(script: Script, request_timeout: float = PATIENCE) -> Iterator[shmq.Queue]:
     with (
         server(script) as url,
-        shmq.connect(url, request_timeout=0.5) as broker,
+        shmq.connect(url, request_timeout=request_timeout) as broker,
         broker.queue("q") as queue,
     ):
         yield queue
@@ -203,7 +204,7 @@ def test_a_server_that_shuts_down_is_asked_again_and_given_up() -> None:
         return reply(id_, b"", Status.SHUTTING_DOWN)
 
     with (
-        queue_of(instead(Type.PURGE, refuse)) as queue,
+        queue_of(instead(Type.PURGE, refuse), 2.0) as queue,
         pytest.raises((shmq.ShuttingDown, shmq.ConnectionLost)),
     ):
         queue.purge()
@@ -216,9 +217,8 @@ def test_answers_may_come_in_any_pieces(step: int, url: str) -> None:
     with pieces(url, step) as slow, shmq.connect(slow) as broker:
         queue = broker.create_queue("q")
         queue.put_many([b"x" * size for size in range(20)])
-        with queue.consume(timeout=0.3) as messages:
-            got = [len(message.body) for message in messages if message.ack() is None]
-        assert got == list(range(20))
+        with queue.consume() as messages:
+            assert [len(next(messages).body) for _ in range(20)] == list(range(20))
 
 
 @contextlib.contextmanager

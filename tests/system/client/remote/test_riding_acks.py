@@ -17,7 +17,7 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.protocol.opcodes import Type
-from tests.conformance.tools import LATER, MOMENT, SOON, eventually
+from tests.conformance.tools import LATER, MOMENT, PATIENCE, SOON, eventually
 from tests.system.client.remote.proxy import Proxy
 
 MANY = 200
@@ -73,7 +73,7 @@ def test_a_message_that_was_waited_for_is_acknowledged_so_too(
     with pytest.raises(shmq.Empty):
         riding.get(timeout=MOMENT)  # by a subscription, after the first look
     queue.put(b"x")
-    riding.get(timeout=MOMENT).ack()
+    riding.get(timeout=PATIENCE).ack()
 
     assert riding.stats().acked == 1
 
@@ -150,11 +150,11 @@ def test_an_ack_at_the_end_of_a_lease_waits_for_its_answer(
     proxy: Proxy, broker: Broker, afar: Broker
 ) -> None:
     """It might arrive too late, which only the server can tell."""
-    short = broker.create_queue("short", visibility_timeout=MOMENT)
+    short = broker.create_queue("short", visibility_timeout=1.0)
     short.put(b"x")
     message = afar.queue("short").get()
     short.extend(message.receipt, LATER)  # which the client does not know
-    time.sleep(MOMENT - SOON / 2)
+    time.sleep(1.0 - SOON / 2)
 
     message.ack()
 
