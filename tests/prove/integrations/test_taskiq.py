@@ -12,6 +12,8 @@ from tests.support.server import serve
 MEMORY = "of the broker in memory itself"
 ENCODED = "an error is encoded by its class and arguments, and pydantic's have none"
 DELAY = "the broker in memory does not obey the delay between its retries"
+BEGUN = "gives a worker 0.3 s to begin three tasks"
+SENT = "expects that a task of 0.2 s has not ended when its sender goes on"
 
 FILES: Others = {
     "api/test_receiver_task.py": {},
@@ -19,6 +21,7 @@ FILES: Others = {
     "brokers/test_inmemory.py": {
         "test_cannot_listen": MEMORY,
         "test_inline_awaits": MEMORY,
+        "test_wait_all": SENT,
     },
     "depends/test_progress_tracker.py": {
         "test_progress_tracker_validation_error": ENCODED,
@@ -30,7 +33,7 @@ FILES: Others = {
         "test_per_task_exc_types_override_global[SmartRetryMiddleware]": DELAY,
         "test_retry_of_custom_exc_types_of_smart_middleware": DELAY,
     },
-    "receiver/test_receiver.py": {},
+    "receiver/test_receiver.py": {"test_callback_semaphore": BEGUN},
     "test_requeue.py": {},
     "test_retry_task.py": {},
 }

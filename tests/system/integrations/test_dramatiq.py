@@ -14,7 +14,13 @@ import dramatiq
 import pytest
 from dramatiq import Actor, Message, Worker
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
-from dramatiq.rate_limits import Barrier, BucketRateLimiter, RateLimiter, WindowRateLimiter
+from dramatiq.rate_limits import (
+    Barrier,
+    BucketRateLimiter,
+    ConcurrentRateLimiter,
+    RateLimiter,
+    WindowRateLimiter,
+)
 
 import shmq
 from shmq.client.local.dead_letters import DeadLetters
@@ -298,6 +304,24 @@ def test_the_last_party_of_a_barrier_wakes_the_others(limits: ShmqRateLimiterBac
         assert [each.result() for each in waiting] == [True] * 3
 
 
+def test_as_many_may_hold_a_limit_at_once_as_it_says(limits: ShmqRateLimiterBackend) -> None:
+    limiter = ConcurrentRateLimiter(limits, "concurrent", limit=4)
+    asked = threading.Barrier(9)
+    held: list[bool] = []
+
+    def hold() -> None:
+        with limiter.acquire(raise_on_failure=False) as acquired:
+            held.append(bool(acquired))
+            asked.wait(PATIENCE)  # none gives it back before all have asked
+
+    with ThreadPoolExecutor(9) as threads:
+        for each in [threads.submit(hold) for _ in range(9)]:
+            each.result()
+    assert sorted(held) == [False] * 5 + [True] * 4
+    with limiter.acquire() as acquired:
+        assert acquired
+
+
 def test_calls_are_limited_in_each_bucket_and_in_every_window(
     limits: ShmqRateLimiterBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,14 +354,14 @@ def test_a_worker_that_is_full_keeps_its_connection_and_its_leases(
     namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shmq.integrations.dramatiq.consumer.SILENCE", 0.1)
-    idle = 0.5
+    idle = 2.0
     with serve(namespace, limits={"idle": idle}) as server:
         broker = ShmqBroker(server.url)
         broker.enqueue(Message("default", "run", (), {}, {}))
         consumer = broker.consume("default", prefetch=1, timeout=50)
         message = next(consumer)
         assert message is not None
-        until = time.monotonic() + 4 * idle
+        until = time.monotonic() + 2 * idle
         while time.monotonic() < until:
             assert next(consumer) is None
         consumer.ack(message)

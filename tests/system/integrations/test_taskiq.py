@@ -258,13 +258,13 @@ def test_a_worker_that_waits_leaves_nothing_in_flight(target: str, namespace: st
 
 @pytest.mark.prove
 def test_a_worker_that_is_full_keeps_its_connection_and_its_leases(namespace: str) -> None:
-    idle = 0.5
+    idle = 2.0
     with serve(namespace, limits={"idle": idle}) as server:
         broker = ShmqBroker(server.url)
 
         @broker.task
         async def task() -> None:
-            await asyncio.sleep(4 * idle)
+            await asyncio.sleep(2 * idle)
 
         async def main() -> None:
             async with worker(broker, max_async_tasks=1):

@@ -35,10 +35,10 @@ def test_a_message_whose_lease_is_lost_is_not_acknowledged(
     jobs = broker.create_queue("jobs", visibility_timeout=0.2)
     jobs.put([1, "wait"])
     workers = work("--processes", "2")
-    (first,) = journal.until("begin", 1)
+    first = journal.until("begin", 1)[0]
 
     os.kill(first.pid, signal.SIGSTOP)
-    again = journal.until("begin", 2)[-1]
+    again = journal.until("begin", 2)[1]
     os.kill(first.pid, signal.SIGCONT)
     workers.hears("the lease of the message in progress is lost")
     journal.open_gate()
@@ -68,15 +68,15 @@ def test_the_keeper_prolongs_one_message_at_a_time(broker: shmq.Broker) -> None:
 def test_the_keeper_says_nothing_of_what_was_settled_meanwhile(
     broker: shmq.Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = broker.create_queue("jobs", visibility_timeout=0.01)
+    queue = broker.create_queue("jobs", visibility_timeout=3600)
     queue.put_many([b"first", b"second"])
     caplog.set_level(logging.INFO)
+    first, second = queue.get_many(2)
+    first.ack()
+    second.extend(0.01)
 
     with LeaseKeeper("it", 0.01) as keeper:
-        first = queue.get()
         keeper.keep(first)
-        first.ack()
-        second = queue.get()
         eventually(lambda: queue.stats().expired == 1, "a lease that nobody keeps ends")
         assert not second.settled
 
