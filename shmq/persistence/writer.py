@@ -94,7 +94,8 @@ class Writer:
         self._put_off: dict[tuple[str, int], float] = {}
         self._lock = threading.Lock()
         self._idle = idle
-        self._used_at = self._use_at = time.monotonic()
+        #: The first of the latest looks that found nothing durable in use, and the next look.
+        self._unused_since, self._look_at = math.inf, 0.0
         self._changed_at = 0
         self._stopped = False
         self._former: Disk | None = None
@@ -213,20 +214,23 @@ class Writer:
         A process that attaches afterwards sees that there is no writer.
         """
         now = time.monotonic()
-        if now < self._use_at:
+        if now < self._look_at:
             return False
-        self._use_at = now + min(USE, idle / 4)
-        if self._in_use():
-            self._used_at = now
-        if now - self._used_at < idle:
+        self._look_at = now + min(USE, idle / 4)
+        self._unused_since = math.inf if self._in_use() else min(self._unused_since, now)
+        if now - self._unused_since < idle:
             return False
         with self._namespace.locked():
-            if self._in_use():
-                self._used_at = now
+            # The maker of what was made since the last round has seen that there is a writer.
+            if self._in_use() or self._has_new_queues() or self._streams.has_new():
+                self._unused_since = math.inf
                 return False
             self._namespace.release_writer()
         log.info("nothing durable was in use for %g s: the writer ends", idle)
         return True
+
+    def _has_new_queues(self) -> bool:
+        return any(one not in self._put_off for one in self._new_queues())
 
     def _in_use(self) -> bool:
         """Whether another process has a durable queue open, or may have a stream."""

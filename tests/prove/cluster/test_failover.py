@@ -177,6 +177,7 @@ def test_a_late_acknowledgement_is_refused_over_a_failover(cluster: LocalCluster
         assert leader is not None
         leader.kill()
         holder = queue.get(timeout=PATIENCE)
+        holder.extend(PATIENCE)  # what follows waits for servers that elect a leader
         with pytest.raises(shmq.LeaseExpired):
             late.ack()
         holder.ack()

@@ -11,6 +11,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from shmq.storage.disk import Disk
 from shmq.storage.paths import catalog, snapshot_name
 from tests.support.failing_disk import FailingDisk
 from tests.support.manual_writer import ManualWriter
-from tests.support.processes import PATIENCE, Start, eventually
+from tests.support.processes import PATIENCE, Child, Start, eventually
 from tests.support.queue_chain import chain
 
 SMALL = WriteSizes(segment=256 << 10, ahead=16 << 10, commit=64 << 10, chunk=64 << 10)
@@ -359,3 +360,49 @@ def test_killed_writers_are_followed_by_others_and_nothing_is_lost_or_doubled(
     assert len(chain(disk, "q.dlq")) == dead_letter_queue.qsize() == moved > 0
     found = catalog(disk.names())["q"]
     assert confirmed and (found.segments or found.snapshot)
+
+
+class _AboutToEnd(Writer):
+    """It ends when nothing durable is in use; after its first look the child makes something."""
+
+    looks = 0
+    maker: Child
+
+    def _in_use(self) -> bool:
+        found = super()._in_use()
+        self.looks += 1
+        if self.looks == 1:
+            self.maker.tell()
+            self.maker.hear()
+        return found
+
+
+def _make(pipe: Connection, namespace: str, kind: str) -> None:
+    with shmq.connect(namespace) as broker:
+        pipe.send("connected")
+        pipe.recv()
+        made = getattr(broker, f"create_{kind}")("q", durability="journal")
+        pipe.send("made")
+        pipe.recv()
+        made.close()
+
+
+@pytest.mark.parametrize("kind", ["queue", "stream"])
+def test_what_is_made_when_the_writer_is_about_to_end_keeps_it(
+    kind: str, namespace: str, tmp_path: Path, start: Start
+) -> None:
+    maker = start(_make, namespace, kind)
+    assert maker.hear() == "connected"
+    directory = DataDirectory(namespace, Disk(tmp_path))
+    with contextlib.closing(directory):
+        writer = _AboutToEnd(namespace, directory, SMALL, idle=0.0)
+        writer.maker = maker
+        thread = threading.Thread(target=writer.run)
+        thread.start()
+        eventually(lambda: writer.looks > 2 or not thread.is_alive(), "it looks again, or ends")
+        assert thread.is_alive(), "it ended, though something durable is open"
+        maker.tell()
+        maker.ends()
+        writer.stop()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
