@@ -102,9 +102,9 @@ def _settings(app: str, given: Mapping[str, str], *, ui: bool) -> dict[str, Any]
     if SparkContext._gateway is None:
         _start_java(SparkConf(loadDefaults=False).setAll(list(given.items())))
     own = dict(SparkConf().getAll())
-    usual = {"spark.master": "local[*]", "spark.app.name": app, "spark.ui.enabled": _as_text(ui)}
-    if ui:
-        del usual["spark.ui.enabled"]  # Spark enables it by default
+    usual = {"spark.master": "local[*]", "spark.app.name": app}
+    if not ui:
+        usual["spark.ui.enabled"] = "false"
     for set_by_launcher in ("spark.app.name", "spark.ui.showConsoleProgress"):
         own.pop(set_by_launcher, None)
     return {**DEFAULTS, **usual, **own, **given}

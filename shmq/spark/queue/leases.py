@@ -242,6 +242,8 @@ class Leases(Handles[shmq.Queue]):
                     try:
                         self._extend(name, held)
                     except (ShmqError, LookupError) as error:
+                        if self._closed.is_set():  # meanwhile: the handles are closed
+                            return
                         _log.warning(
                             "the leases of the queue %r are not prolonged: %s", name, error
                         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
@@ -12,7 +13,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
 from shmq.api.names import staging_name, staging_target
-from shmq.errors import Full, NotConfirmed, ShmqError
+from shmq.errors import Full, NoSuchQueue, NotConfirmed, QueueDeleted, ShmqError
 from shmq.spark.shared import sink_rows
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def discard(sink: Sink, publisher: str, messages: Iterable[Staged | None]) -> No
             there = broker.queue_names()
             names |= {sink.topic} if sink.topic is not None else _targets(there, publisher)
             for name in names.intersection(there):
-                with broker.queue(name) as queue:
+                with contextlib.suppress(NoSuchQueue, QueueDeleted), broker.queue(name) as queue:
                     queue.staged_publisher(publisher).discard()
     except (ShmqError, OSError) as error:
         log.warning("what %s has staged in %s stays there: %s", publisher, sink.address, error)

@@ -65,11 +65,6 @@ class Address:
             url, token, files or chosen["tls"], chosen["connectTimeout"], chosen["requestTimeout"]
         )
 
-    @property
-    def remote(self) -> bool:
-        """Whether it is a server, not a namespace of this host."""
-        return is_url(self.url)
-
     def connect(self) -> shmq.Broker:
         """A broker, which the caller closes. Raises what :func:`shmq.connect` raises."""
         return shmq.connect(

@@ -65,16 +65,11 @@ class Trigger:
         """The most rows of a batch; Spark may ask for everything instead."""
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
 
-    @property
-    def waits(self) -> bool:
-        """Whether a batch has to wait for a number of rows now."""
-        if self._least is None or self.all_now:
-            return False
-        return time.monotonic() - self._last < self._delay
-
     def ready(self, count: int) -> bool:
         """Whether ``count`` is enough for a batch, or the last batch is too long ago."""
-        return not self.waits or self._least is None or count >= self._least
+        if self._least is None or self.all_now or count >= self._least:
+            return True
+        return time.monotonic() - self._last >= self._delay
 
     def begun(self) -> None:
         """Note that a batch begins."""

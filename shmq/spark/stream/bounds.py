@@ -7,6 +7,7 @@ a time for all, or a time for each. In JSON -2 is the earliest offset, and -1 th
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
@@ -85,8 +86,8 @@ class PartitionBounds:
     latest: int
 
 
-#: The first offset of a partition at or after a time in s since 1970; None: no such record.
-AtTime = Callable[[float], int | None]
+#: The first offset of a partition at or after a time in s since 1970, or else the latest one.
+AtTime = Callable[[float], int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +174,7 @@ class Bound:
         self, name: str, partition: int, time: int, extent: PartitionBounds, at_time: AtTime
     ) -> int:
         found = at_time(time / 1000)
-        if found is not None and found < extent.latest:
+        if found < extent.latest:
             return found
         if self.strict:
             raise InvalidOption(
@@ -194,12 +195,8 @@ class StreamSnapshot:
 
     def at(self, bound: Bound, partition: int) -> int:
         """The offset of a bound in a partition. Raises InvalidOption."""
-        name = self.stream.name
-
-        def at_time(seconds: float) -> int:
-            return self.stream.at(seconds, partition)
-
-        return bound.of(name, partition, self.extents[partition], at_time)
+        at_time = functools.partial(self.stream.at, partition=partition)
+        return bound.of(self.stream.name, partition, self.extents[partition], at_time)
 
 
 def look(broker: shmq.Broker, subscription: Subscription) -> dict[str, StreamSnapshot]:

@@ -28,7 +28,7 @@ from shmq.spark.stream.bounds import (
     check_within,
     see,
 )
-from shmq.spark.stream.offset import HOW, NOWHERE, Progress, StreamOffset, lost
+from shmq.spark.stream.offset import HOW, NOWHERE, Progress, StreamOffset, pass_over
 
 __all__ = ["Cursor"]
 
@@ -214,15 +214,8 @@ class Cursor(Handles[shmq.Stream]):
         if extent.earliest <= start <= extent.latest:
             return start
         found = extent.earliest if start < extent.earliest else extent.latest
-        told = lost(name, partition, min(start, found), max(start, found))
-        if self._strict:
-            raise OffsetOutOfRange(
-                f"{told}: there are {extent.earliest} to {extent.latest - 1} now; {HOW}",
-                start,
-                extent.earliest,
-                extent.latest,
-            )
-        _log.warning("%s: the query goes on at %d", told, found)
+        there = extent.earliest, extent.latest
+        pass_over(name, partition, start, found, there, strict=self._strict)
         return found
 
 

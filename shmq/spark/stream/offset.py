@@ -12,14 +12,17 @@ With the option ``groupIdPrefix`` the key ``group`` has the name of the query's 
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Self
 
 from shmq.api.names import check_name
-from shmq.errors import InvalidName, ShmqError
+from shmq.errors import InvalidName, OffsetOutOfRange, ShmqError
 
-__all__ = ["HOW", "NOWHERE", "Progress", "StreamOffset", "lost"]
+__all__ = ["HOW", "NOWHERE", "Progress", "StreamOffset", "pass_over"]
+
+_log = logging.getLogger("shmq.spark")
 
 VERSION: Final = 1
 
@@ -122,9 +125,20 @@ def _of_json(given: Mapping[str, Any]) -> Mapping[int, int]:
     return MappingProxyType(numbers)
 
 
-def lost(topic: str, partition: int, start: int, end: int) -> str:
-    """The text about lost records."""
-    return (
-        f"{end - start:,} records that were to be read of the stream {topic!r}, partition "
-        f"{partition}, offsets {start} to {end - 1}, are gone"
+def pass_over(
+    topic: str, partition: int, start: int, found: int, there: tuple[int, int], *, strict: bool
+) -> None:
+    """Log that a read begins at ``found`` instead of ``start``, because what is between is gone.
+
+    ``there`` are the earliest and the latest offset. If ``strict``, raises OffsetOutOfRange.
+    """
+    first, end = sorted((start, found))
+    earliest, latest = there
+    told = (
+        f"{end - first:,} records that were to be read of the stream {topic!r}, partition "
+        f"{partition}, offsets {first} to {end - 1}, are gone: there are {earliest} to "
+        f"{latest - 1} now"
     )
+    if strict:
+        raise OffsetOutOfRange(f"{told}; {HOW}", start, earliest, latest) from None
+    _log.warning("%s; the query goes on at %d", told, found)

@@ -27,7 +27,7 @@ from shmq.spark.shared.options import stopped
 from shmq.spark.shared.reader import SourceReader, StreamingReader
 from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, StreamSnapshot, check_within, look
 from shmq.spark.stream.cursor import Cursor
-from shmq.spark.stream.offset import HOW, NOWHERE, StreamOffset, lost
+from shmq.spark.stream.offset import NOWHERE, StreamOffset, pass_over
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,15 +120,8 @@ def _behind(wanted: Range, at: int, error: OffsetOutOfRange, *, strict: bool) ->
     following = min(max(error.earliest, at), wanted.end)
     if error.earliest <= at:  # not written yet, so the range was never a planned one
         following = wanted.end
-    told = lost(wanted.topic, wanted.partition, at, following)
-    if strict:
-        raise OffsetOutOfRange(
-            f"{told}: there are {error.earliest} to {error.latest - 1} now; {HOW}",
-            at,
-            error.earliest,
-            error.latest,
-        ) from None
-    _log.warning("%s: the query goes on without them", told)
+    there = error.earliest, error.latest
+    pass_over(wanted.topic, wanted.partition, at, following, there, strict=strict)
     return following
 
 
@@ -175,15 +168,9 @@ class StreamBatchReader(_RangeReader, DataSourceReader):
         check_within(starting, name, partition, start, extent)
         check_within(ending, name, partition, end, extent)
         if start < extent.earliest and start < end:
-            told = lost(name, partition, start, min(end, extent.earliest))
-            if self._strict:
-                raise OffsetOutOfRange(
-                    f"{told}: the earliest is {extent.earliest}; {HOW}",
-                    start,
-                    extent.earliest,
-                    extent.latest,
-                )
-            _log.warning("%s: the query goes on without them", told)
+            there = extent.earliest, extent.latest
+            found = min(end, extent.earliest)
+            pass_over(name, partition, start, found, there, strict=self._strict)
             start = extent.earliest
         return Range(name, seen.identity, partition, start, max(start, end))
 

@@ -12,10 +12,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["PATIENCE", "Query", "until"]
+__all__ = ["NEVER", "ONCE", "PATIENCE", "Query", "until"]
 
 #: How long a query may take, in seconds.
 PATIENCE = 120
+
+#: A trigger's interval in seconds after whose first batch no other begins in a test. Spark begins
+#: batches at multiples of the interval since 1970, so the next one of a shorter interval, as of an
+#: hour, may begin at once.
+NEVER = 100_000 * 86_400.0
+ONCE = {"processingTime": f"{NEVER:.0f} seconds"}
 
 
 class Query:

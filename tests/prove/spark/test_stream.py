@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ import shmq
 from shmq.spark.commit_on_stop import settle
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.queue.reader import QueueInputPartition
-from tests.prove.spark.query import PATIENCE, Query, until
+from tests.prove.spark.query import ONCE, PATIENCE, Query, until
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.server import serve
 
@@ -111,21 +110,13 @@ def test_the_bytes_of_a_trigger_are_bounded(stream: Query, orders: shmq.Queue) -
 
 def test_a_run_over_all_there_is_ends_though_more_comes(stream: Query, orders: shmq.Queue) -> None:
     orders.put_many(bodies(50))
-    ended = threading.Event()
 
-    def produce() -> None:
-        while not ended.wait(0.005):
-            orders.put(b"later")
+    def put_as_many_as_a_batch_takes(_: DataFrame) -> None:
+        orders.put_many([b"later"] * 20)
 
-    producer = threading.Thread(target=produce)
-    producer.start()
-    try:
-        stream.run(maxOffsetsPerTrigger=20)
-    finally:
-        ended.set()
-        producer.join()
-    assert stream.values[:50] == bodies(50)
-    assert len(stream.values) <= 50 + 20 * PATIENCE  # what came before the run looked
+    stream.before = put_as_many_as_a_batch_takes
+    stream.run(maxOffsetsPerTrigger=20)
+    assert stream.values == bodies(50)
 
 
 def test_a_batch_waits_until_there_is_enough(stream: Query, orders: shmq.Queue) -> None:
@@ -160,7 +151,7 @@ def test_the_last_batch_of_a_query_that_was_stopped_is_acknowledged_by_the_next(
     stream: Query, orders: shmq.Queue
 ) -> None:
     orders.put_many(bodies(10))
-    query = stream.start({"processingTime": "1 hour"})
+    query = stream.start(ONCE)
     until(lambda: bool(stream.batches) and (stream.checkpoint / "commits/0").exists())
     query.stop()
     assert orders.stats().in_flight == 10
@@ -175,7 +166,7 @@ def test_the_last_batch_of_a_query_that_has_ended_can_be_settled(
     stream: Query, orders: shmq.Queue
 ) -> None:
     orders.put_many(bodies(10))
-    query = stream.start({"processingTime": "1 hour"})
+    query = stream.start(ONCE)
     until((stream.checkpoint / "commits/0").exists)
     query.stop()
     offset = stream.newest_offset()

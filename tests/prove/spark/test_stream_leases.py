@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql.types import StructType
 
 import shmq
 from shmq.spark.queue.kind import QUEUE
+from shmq.spark.queue.leases import LeasedMessages, Leases
 from shmq.spark.queue.reader import QueueInputPartition, QueueSourceStreamingReader
 from tests.support.processes import PATIENCE, ROOT, environment
 from tests.support.server import serve
@@ -179,6 +181,37 @@ def test_a_queue_that_is_emptied_by_its_leases_is_seen_by_a_run_over_all_there_i
     end = second.latestOffset(start, ReadAllAvailable())
     assert rows(second, start, end) == bodies(50, 10)
     second.stop()
+
+
+def test_a_driver_that_stops_while_it_extends_its_leases_says_nothing_of_that(
+    url: str,
+    orders: shmq.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    extend = Leases._extend
+    begun, stopped, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def late(leases: Leases, name: str, held: LeasedMessages) -> None:
+        begun.set()
+        assert stopped.wait(PATIENCE)
+        try:
+            extend(leases, name, held)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(Leases, "_extend", late)
+    put(orders, 10)
+    reader = driver(url, leaseTimeout="1s")
+    lease(reader, reader.initialOffset())
+    assert begun.wait(PATIENCE)
+    reader.stop()
+    stopped.set()
+    assert ended.wait(PATIENCE)
+    extending = reader._handles._prolonging
+    assert extending is not None
+    extending.join(PATIENCE)
+    assert "prolonged" not in caplog.text
 
 
 def test_a_batch_goes_on_when_the_servers_workers_are_killed(

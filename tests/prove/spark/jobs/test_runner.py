@@ -17,6 +17,8 @@ from shmq.spark.jobs.endpoints import StreamSource
 from shmq.spark.jobs.job import Progress, Stream, each_batch
 from shmq.spark.jobs.runner import run, settle_last
 from tests.prove.spark.jobs.tools import queue_of, settings
+from tests.prove.spark.query import NEVER
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,13 +48,14 @@ def test_a_stream_stops_after_its_batch_and_goes_on_with_the_next(
     done: list[int] = []
     told: list[Progress] = []
 
-    for stop_at in (2, 4):
+    for _ in range(2):
+        enough = len(done) + 2
         last = run(
             stream(done),
             settings(checkpoint, queue_of(namespace)),
             spark,
             told.append,
-            lambda stop_at=stop_at: len(done) >= stop_at,  # type: ignore[misc]
+            lambda enough=enough: len(done) >= enough,  # type: ignore[misc]
         )
 
     assert files(Path(checkpoint), "offsets") == files(Path(checkpoint), "commits") == set(done)
@@ -118,7 +121,8 @@ class SlowReader(DataSourceStreamReader):
         if Path(self._stop).exists():
             return {"at": at}
         (Path(self._folder) / str(at + 1)).touch()
-        time.sleep(1)
+        eventually(Path(self._stop).exists, "the stream is stopped")
+        time.sleep(0.5)  # in which a stop that does not wait for the plan interrupts it
         return {"at": at + 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
@@ -159,9 +163,9 @@ def test_a_stream_that_sleeps_until_its_next_batch_is_stopped_at_once(
     spark: SparkSession, queue: shmq.Queue, namespace: str, checkpoint: str
 ) -> None:
     done: list[int] = []
-    hours = settings(checkpoint, queue_of(namespace), 7200.0)
+    never = settings(checkpoint, queue_of(namespace), NEVER)
 
-    last = run(stream(done), hours, spark, lambda _: None, lambda: bool(done))
+    last = run(stream(done), never, spark, lambda _: None, lambda: bool(done))
 
     assert done == [0]
     assert files(Path(checkpoint), "commits") == {0}
