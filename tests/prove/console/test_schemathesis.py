@@ -26,6 +26,7 @@ from shmq.console.api import table
 from shmq.console.api.openapi import document
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
+from tests.support.processes import PATIENCE
 
 CHECKS = [
     not_a_server_error,
@@ -86,7 +87,9 @@ def test_the_api_keeps_to_its_page(case: schemathesis.Case[Any], site: Console) 
     with shmq.connect(site.namespace) as broker:  # type: ignore[attr-defined]
         _fill(broker)
     _name(case)
-    answer = case.call(base_url=site.url, headers={"X-Shmq-CSRF": "1"})
+    # A change of a schema may wait for the persistence writer, for as long as requests wait for
+    # an answer by default.
+    answer = case.call(base_url=site.url, headers={"X-Shmq-CSRF": "1"}, timeout=PATIENCE)
     case.validate_response(answer, checks=CHECKS)
 
 
