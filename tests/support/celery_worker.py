@@ -7,7 +7,6 @@ import functools
 import importlib.metadata
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.ended_processes import kill_groups
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
 __all__ = ["APP", "CeleryProcess", "celery", "celery_environment", "entry_points", "recorded"]
@@ -107,9 +107,7 @@ class CeleryProcess:
 
     def close(self) -> None:
         """End it and its children by any means."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(PATIENCE)
+        kill_groups([self.process])
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.ended_processes import kill_groups
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
 __all__ = ["EXAMPLES", "Command", "command", "printed"]
@@ -65,9 +66,7 @@ def command(
     try:
         yield running
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(running.process.pid, signal.SIGKILL)
-        running.process.wait()
+        kill_groups([running.process])
 
 
 def printed(

@@ -19,6 +19,7 @@ import psutil
 
 from shmq.server.config.tokens import hash_of
 from shmq.supervision.stderr import SHOW_STACK
+from tests.support.ended_processes import runs
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
 __all__ = ["Server", "serve"]
@@ -179,14 +180,6 @@ class Server:
             self.process.kill()
             self.process.wait()
         self.leaves_no_process()
-
-
-def runs(pid: int) -> bool:
-    """Whether that process runs; a zombie does not."""
-    try:
-        return str(psutil.Process(pid).status()) != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @contextlib.contextmanager

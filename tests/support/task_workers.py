@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from typing import Any
 import psutil
 
 import shmq
+from tests.support.ended_processes import kill_groups
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 from tests.support.task_apps.ledger import LEDGER, OPTIONS, TARGET, Ledger
 
@@ -124,21 +123,7 @@ class Workers:
 
     def kill_all(self) -> None:
         """Kill every process at once, the orphans of killed workers too."""
-        groups = {process.pid for process in self._processes}
-        for group in groups:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
-        for process in self._processes:
-            process.wait()
-        eventually(lambda: not groups.intersection(_groups()), "the orphans end")
-
-
-def _groups() -> Iterator[int]:
-    """The process groups of all processes that run; a zombie does not."""
-    for process in psutil.process_iter(["status"]):
-        if process.info["status"] != psutil.STATUS_ZOMBIE:
-            with contextlib.suppress(ProcessLookupError):
-                yield os.getpgid(process.pid)
+        kill_groups(self._processes)
 
 
 def ends(process: Process) -> int:

@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 from shmq.protocol.opcodes import DEFAULT_PORT
 from tests.support import page_blocks
 from tests.support.celery_worker import entry_points
+from tests.support.ended_processes import kill_groups
 from tests.support.namespaces import own_namespace
 from tests.support.server import serve
 from tools.site.pages import anchors
@@ -120,9 +120,7 @@ def run_examples(program: str, namespace: str, tmp_path: Path) -> None:
     try:
         run.wait(LIMIT)
     finally:
-        with contextlib.suppress(ProcessLookupError):  # what a page that failed left running
-            os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
+        kill_groups([run])  # what a page that failed left running
 
     assert run.returncode == 0, out.read_text() + errors.read_text()
     said = errors.read_text().splitlines()

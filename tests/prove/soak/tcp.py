@@ -23,6 +23,7 @@ from shmq.stress.workers import WorkerProcesses
 from tests.prove.soak import tcp_workers, workers
 from tests.prove.soak.drain import check, drain
 from tests.prove.soak.stops import Stops, insist
+from tests.support.ended_processes import runs
 from tests.support.processes import eventually
 from tests.support.server import Server, serve
 
@@ -100,7 +101,7 @@ class Front:
 def _lives(process: psutil.Process) -> bool:
     """Whether it runs: its number may be another's by now, or a process's that is over."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return process.is_running() and runs(process.pid)
     return False
 
 

@@ -20,9 +20,10 @@ from shmq.protocol.opcodes import FOREVER, Status, Type
 from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
 from shmq.supervision.stderr import SHOW_STACK
+from tests.support.ended_processes import runs
 from tests.support.peer import Peer
 from tests.support.processes import ROOT, environment, eventually, files_of
-from tests.support.server import Server, runs
+from tests.support.server import Server
 from tests.system.server.conftest import Serve
 
 TOKEN, OTHER = "t" * 40, "o" * 40

@@ -15,8 +15,9 @@ import pytest
 import shmq
 from shmq.workers.plan import Plan
 from shmq.workers.supervisor import Supervisor
+from tests.support.ended_processes import runs
 from tests.system.workers.conftest import Work
-from tests.system.workers.tools import Journal, eventually, kill, runs
+from tests.system.workers.tools import Journal, eventually, kill
 
 
 @pytest.mark.parametrize(

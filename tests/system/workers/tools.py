@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import psutil
 
+from tests.support.ended_processes import runs
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
 __all__ = ["Entry", "Journal", "Workers", "eventually"]
@@ -110,15 +111,6 @@ class Workers:
             self.process.kill()
             self.process.wait()
             eventually(lambda: not any(map(runs, pids)), "the workers end")
-
-
-def runs(pid: int) -> bool:
-    """Whether that process runs, or a thread of it; what only waits to be reaped does not."""
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
-    except psutil.NoSuchProcess:
-        return False
 
 
 def overlaps(entries: list[Entry]) -> Iterator[tuple[Entry, Entry]]:
