@@ -7,7 +7,6 @@ import errno
 import functools
 import logging
 import time
-from typing import Final
 
 from shmq.client.local.stream import LocalStream, attach
 from shmq.errors import NoSuchStream, SegmentError, ShmqError, StreamDeleted
@@ -23,9 +22,6 @@ from shmq.storage.file_header import StreamIdentity
 __all__ = ["StreamWriter"]
 
 log = logging.getLogger("shmq")
-
-#: How often the groups' offsets are checked, in seconds.
-GROUPS: Final = 0.1
 
 
 class StreamWriter:
@@ -47,7 +43,6 @@ class StreamWriter:
         self._passed: set[tuple[str, int]] = set()
         #: When streams that could not be written are tried again, on the monotonic clock.
         self._put_off: dict[tuple[str, int], float] = {}
-        self._groups_at = 0.0
 
     def names(self) -> list[str]:
         """The streams that are written, sorted."""
@@ -100,9 +95,6 @@ class StreamWriter:
 
     def note_groups(self) -> None:
         """Write the groups' offsets to each stream's metadata file."""
-        if time.monotonic() < self._groups_at:
-            return
-        self._groups_at = time.monotonic() + GROUPS
         for kept in self._kept.values():
             kept.tell_transactions()
             try:

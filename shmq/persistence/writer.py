@@ -60,6 +60,10 @@ FOUND: Final = 5.0
 LAST: Final = 10.0
 
 
+#: What the thread of `Writer.run` is asked to do, and its outcome.
+_Request = tuple[Callable[[], None], Future[None]]
+
+
 class Writer:
     """Writes the durable queues of a namespace to a directory. `run` until `stop`.
 
@@ -84,7 +88,8 @@ class Writer:
         self._streams = StreamWriter(self._namespace, directory, self._sizes, self._transactions)
         self._definitions = Definitions(self._namespace, directory)
         #: Callers that wait until the current exchanges and schemas are on disk.
-        self._define_requests: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
+        #: What other threads ask the one of `run` to do.
+        self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
         self._snapshot_thread = SnapshotThread()
         self._kept: dict[str, SnapshotWriter] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -120,7 +125,7 @@ class Writer:
             while not self._stopped:
                 self._sleep()
                 self._find_queues()
-                self._define()
+                self._answer()
                 self._streams.grow()
                 if time.monotonic() >= round_at:
                     round_at = time.monotonic() + ROUND
@@ -261,8 +266,12 @@ class Writer:
         Their queues and streams are being written then, too. For any thread while `run` runs.
         Raises ShmqError and OSError.
         """
+        self._ask(self._definitions.keep)
+
+    def _ask(self, deed: Callable[[], None]) -> None:
+        """Return once the thread of `run` has done it. Raises what it raises, and ShmqError."""
         request: Future[None] = Future()
-        self._define_requests.put(request)
+        self._requests.put((deed, request))
         self._wake_up()
         end = time.monotonic() + FOUND
         while not self._stopped:
@@ -272,32 +281,35 @@ class Writer:
                 raise ShmqError(f"the writer did not answer within {FOUND:g} s: try again")
         raise ShmqError("the writer is ending: ask the next one")
 
-    def _define(self) -> None:
-        """Write exchanges and schemas once for all waiting callers."""
-        requests = []
+    def _answer(self) -> None:
+        """Do what was asked, each deed once for all its callers."""
+        asked: dict[Callable[[], None], list[Future[None]]] = {}
         with contextlib.suppress(queue.Empty):
             while True:
-                requests.append(self._define_requests.get_nowait())
-        if not requests:
-            return
-        try:
-            self._definitions.keep()
-        except (ShmqError, OSError) as error:
-            for request in requests:
-                request.set_exception(error)
-        else:
-            for request in requests:
-                request.set_result(None)
+                deed, request = self._requests.get_nowait()
+                asked.setdefault(deed, []).append(request)
+        for deed, requests in asked.items():
+            try:
+                deed()
+            except (ShmqError, OSError) as error:
+                for request in requests:
+                    request.set_exception(error)
+            else:
+                for request in requests:
+                    request.set_result(None)
 
     def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
         """The open files of these queues and streams at one moment; the caller closes them.
 
         The files that belong to no queue or stream are included, with the unfinished
         transactions. No commit of these is published meanwhile, so a message that moves between
-        two of them is in one. Raises ShmqError for one that is not written, and OSError.
+        two of them is in one. The groups of the streams have the offsets that were committed
+        before. Raises ShmqError for one that is not written, and OSError.
         """
         wanted = sorted({name: self._named(name) for name in queues}.items())
         logs = sorted({name: self._named_stream(name) for name in streams}.items())
+        if logs:
+            self._ask(self._streams.note_groups)
         files: list[CutFile] = []
         with contextlib.ExitStack() as held:
             for _, kept in wanted:

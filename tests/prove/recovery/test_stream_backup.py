@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 import shmq
+from shmq.persistence.backup import backup
+from shmq.storage.disk import Disk
+from shmq.storage.paths import CARD
+from shmq.storage.stream_meta import read_card
 from tests.prove.recovery.tools import Persist, lose
-from tests.support.processes import PATIENCE
+from tests.support.processes import PATIENCE, eventually
 from tests.support.shell import Shell
 
 
@@ -29,6 +33,26 @@ def values(stream: shmq.Stream, partition: int = 0) -> list[bytes]:
     while len(found) < bounds.latest - bounds.earliest:
         found += stream.read(partition, bounds.earliest + len(found)).values()
     return found
+
+
+def test_a_backup_has_what_the_groups_have_committed_right_before_it(
+    persist: Persist, tmp_path: Path
+) -> None:
+    with shmq.connect(persist.namespace) as broker:
+        stream = broker.create_stream("events", 1, durability="journal")
+        with stream.group("g", start="earliest").join() as member:
+            for number in range(5):
+                stream.append(b"x", confirm="disk", timeout=PATIENCE)
+                eventually(lambda: member.poll(timeout=PATIENCE) != [], "the record is read")
+                member.commit()
+
+                copy = tmp_path / f"copy {number}"
+                backup(persist.directory, [], ["events"], copy)
+
+                (folder,) = {file.parent for file in copy.rglob(CARD)}
+                found = read_card(Disk(folder))
+                assert found is not None
+                assert found[1].groups["g"]["committed"] == [number + 1]
 
 
 def test_a_stream_comes_back_from_a_backup_with_its_offsets_and_groups(
