@@ -235,5 +235,7 @@ def _show(advice: Advice, options: Mapping[str, Any]) -> None:
     for line in (*advice.theory(), *ASSUMPTIONS):
         show(line)
     bars = plots.text(advice.plan.load, advice.workload.peak_rate)
-    for line in ["\nmean wait over the load:", *bars] if bars else []:
-        show(line)
+    if bars:
+        show("\nmean wait over the load:")
+    for bar in bars:
+        show(bar)

@@ -34,6 +34,8 @@ _CHUNK, _TURN, _MARKER = (CODECS.index(codec) for codec in ("bytes", "text", "js
 #: The least room of a staging queue, in bytes: memory is only taken for what is staged, and a
 #: larger bound may be chosen later.
 _ROOM: Final = 4 << 30
+#: Room for the marker and the turn beside the rows, in bytes.
+_BESIDE: Final = MAX_ARENA - MAX_STAGING_BYTES
 #: The capacity of a staging queue, in chunks.
 _CHUNKS: Final = 1 << 16
 #: How long one wait for another process's commit lasts, in seconds.
@@ -65,7 +67,7 @@ class Chunk:
 def _options_for(target: str, staging_bytes: int) -> QueueOptions:
     """The options of a staging queue. Raises InvalidOption."""
     check_whole("staging_bytes", staging_bytes, 1 << 16, MAX_STAGING_BYTES)
-    arena = max(staging_bytes, _ROOM) + MAX_ARENA - MAX_STAGING_BYTES
+    arena = max(staging_bytes, _ROOM) + _BESIDE
     return QueueOptions.for_queue(
         target,
         {
