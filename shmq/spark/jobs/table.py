@@ -7,16 +7,27 @@
         shmq_batch=000000000042-QUERY/topic=…/part-….parquet
       _staging/                          what is being written
 
+A new table has one file without rows, ``v=0/shmq_batch=empty/…``: readers find its columns there.
+
 Spark writes a batch into ``_staging``, whatever its tasks leave there, and one rename moves the
 folder into the version: a batch is there whole or not at all, and one that is there is not
 written again. A compaction writes the next version beside the current one, and one rename of
-``_current.json`` makes it current; who reads the old version goes on.
+``_current.json`` makes it current; readers of the old version go on.
 
-A batch and a compaction need no lock. A batch that was moved into a version looks whether that
-version is still current, and else is added to the new one; a compaction that has replaced
-``_current.json`` looks for batches that came into the old version meanwhile, and copies them.
-Whichever looks last finds what the other did. If the compaction is killed before it has looked,
-the next process that opens the table does it.
+No row that a reader has found is missing from a later read, so a version must have every batch of
+the one before it when it becomes current. A writer and a compaction ensure that without a lock:
+
+- A writer marks its staged batch as ready (a rename to ``….ready``), reads ``_current.json``, adds
+  a copy to each version that is newer than the current one, and then moves the batch into the
+  current one.
+- A compaction moves the new version into place, takes the mark from each batch that is ready,
+  copies the batches that only the current version has, and then replaces ``_current.json``.
+
+A batch that was ready before its mark was taken either is in the current version by then, and is
+copied; or its writer finds it gone, starts again, and finds the new version. A batch that is ready
+after that is added to the new version first. So a compaction may be killed at any point. Only two
+compactions at a time can each miss a batch that was added to the version of the other; the next
+process that opens the table copies it.
 """
 
 from __future__ import annotations
@@ -42,6 +53,18 @@ BATCH: Final = "shmq_batch"
 _CURRENT: Final = "_current.json"
 _STAGING: Final = "_staging"
 _MERGED: Final = "merged"
+#: The folder of the file without rows.
+_EMPTY: Final = f"{BATCH}=empty"
+#: The end of the name of a staged batch that its writer may move into the table at any moment.
+_READY: Final = ".ready"
+#: The value in the names of that file's folders, by the column's type: readers infer types from
+#: names. Of any other type: "empty".
+_VALUES: Final = {
+    **dict.fromkeys(("byte", "short", "integer", "long", "float", "double", "decimal"), "0"),
+    "boolean": "false",
+    "date": "1970-01-01",
+    "timestamp": "1970-01-01 00%3A00%3A00",
+}
 #: What stands in the names of files of a format, where it is not the name of the format.
 _ENDINGS: Final = {"text": "txt"}
 _VERSION: Final = re.compile(r"v=(\d{1,18})")
@@ -83,33 +106,67 @@ class FileTable:
         Raises :class:`~shmq.InvalidOption` if the table has folders by other columns, or files of
         another format.
         """
-        if self._open(query):
-            self._check_layout(columns)
-        place = f"{BATCH}={batch:012d}-{query}"
-        while True:
-            version = self.current()
-            there = f"{version.path}/{place}"
-            if version.merged.get(query, -1) >= batch or self._folder.exists(there):
+        first = self._sweep(query)
+        name = f"{BATCH}={batch:012d}-{query}"
+        if self._folder.exists(_CURRENT):
+            if first:
+                self._repair()
+                self._check_layout(columns)
+            if self._has(self.current(), name):
                 return
-            staged = _staged(query)
-            self._write(rows, staged, columns)
-            empty = not self._folder.files(staged)
-            moved = not empty and self._folder.move(staged, there)
-            if not moved:
-                self._folder.remove(staged)
-            if self.current() == version:
-                if not (empty or moved or self._folder.exists(there)):
-                    raise self._missing(version)
-                return
+        staged = _staged(query)
+        self._write(rows, staged, columns)
+        if not self._folder.exists(_CURRENT):
+            self._create(rows, columns)
+        if not self._folder.files(staged):
+            self._folder.remove(staged)
+            return
+        while not self._publish_batch(staged, name):
+            pass  # a compaction took the mark: there is a new version
+
+    def _has(self, version: Version, name: str) -> bool:
+        """Whether the version has the batch of that name."""
+        found = _PLACE.fullmatch(name)
+        merged = found is not None and version.merged.get(found[2], -1) >= int(found[1])
+        return merged or self._folder.exists(f"{version.path}/{name}")
+
+    def _publish_batch(self, staged: str, name: str) -> bool:
+        """Move a staged batch into the table; False if a compaction has taken its mark."""
+        ready = staged + _READY
+        self._folder.move(staged, ready)
+        version = self.current()
+        try:
+            for number in self._versions():
+                if number > version.number:
+                    self._copy(ready, f"{Version(number).path}/{name}", f"{staged}.copy")
+            moved = self._folder.move(ready, f"{version.path}/{name}")
+        except Exception:
+            if self._folder.exists(ready):
+                raise
+            return False
+        if moved or self._has(version, name):
+            self._folder.remove(ready)
+            return True
+        if self.current() == version:
+            raise self._missing(version)
+        self._take_mark(ready)
+        return False
+
+    def _create(self, rows: DataFrame, columns: Sequence[str]) -> None:
+        """Create the table, with a file without rows that has their columns."""
+        session = rows.sparkSession
+        staged = _staged(_MERGED)
+        kinds = {field.name: field.dataType.typeName() for field in rows.schema}
+        folders = "".join(f"/{each}={_VALUES.get(kinds[each], 'empty')}" for each in columns)
+        empty = session.createDataFrame([], rows.drop(*columns).schema)
+        self._write(empty, f"{staged}/{_EMPTY}{folders}", [])
+        if not self._folder.move(staged, Version().path):
+            self._folder.remove(staged)
+        if not self._folder.exists(_CURRENT):
+            self._folder.write_json(_CURRENT, {"path": Version().path, "merged": {}})
 
     def current(self) -> Version:
-        """The version that readers are to read; the table is made if it does not exist.
-
-        Raises :class:`~shmq.DamagedFile`.
-        """
-        if not self._folder.exists(_CURRENT):
-            self._folder.make(Version().path)
-            self._folder.write_json(_CURRENT, {"path": Version().path, "merged": {}})
+        """Return the version that readers are to read. Raises :class:`~shmq.DamagedFile`."""
         try:
             found = self._folder.read_json(_CURRENT)
             number, merged = _VERSION.fullmatch(found["path"]), found["merged"]
@@ -135,7 +192,8 @@ class FileTable:
                 f"{self._folder.uri} is no table of a job, as it has no {_CURRENT}: name the path "
                 f"of the job's sink"
             )
-        self._open(_MERGED)
+        self._sweep(_MERGED)
+        self._repair()
         old = self.current()
         batches = self._batches(old)
         if len(batches) < 2:
@@ -154,13 +212,14 @@ class FileTable:
             merged[found[2]] = max(merged.get(found[2], -1), int(found[1]))
         # Not the number of one that another compaction made, or left before it was current.
         new = Version(max(self._versions()) + 1, merged)
-        self._adopt(old, staged, merged)
         if self.current() != old or not self._folder.move(staged, new.path):
             self._folder.remove(staged)
             raise ShmqError(
                 f"{self._folder.uri} was compacted by another process meanwhile: nothing is lost, "
                 f"and nothing is left to do"
             )
+        self._take_marks()
+        self._adopt(old, new)
         self._folder.write_json(_CURRENT, {"path": new.path, "merged": merged})
         self._adopt_all(new)
         for number in self._versions():
@@ -172,30 +231,44 @@ class FileTable:
         found = map(_VERSION.fullmatch, self._folder.names(""))
         return [int(each[1]) for each in found if each is not None]
 
-    def _adopt_all(self, version: Version) -> None:
-        """Copy the batches that other versions have and the current one has not.
+    def _take_marks(self) -> None:
+        """Let the writers of all batches that are ready look for the current version again."""
+        for name in self._folder.names(_STAGING):
+            if name.endswith(_READY):
+                self._take_mark(f"{_STAGING}/{name}")
 
-        A batch, or a compaction, may have looked for the current version before that was made.
-        """
+    def _take_mark(self, ready: str) -> None:
+        try:
+            self._folder.move(ready, ready.removesuffix(_READY))
+        except Exception:  # its writer has moved it into the table
+            if self._folder.exists(ready):
+                raise
+
+    def _adopt_all(self, version: Version) -> None:
+        """Copy the batches that only other versions have, as after two compactions at a time."""
         for number in self._versions():
             if number != version.number:
-                self._adopt(Version(number), version.path, version.merged)
+                self._adopt(Version(number), version)
 
-    def _adopt(self, old: Version, folder: str, merged: Mapping[str, int]) -> None:
-        """Copy the batches of the old version that the folder, with what is merged, has not."""
+    def _adopt(self, old: Version, new: Version) -> None:
+        """Copy the batches that only the old one of two versions has."""
         for name in self._batches(old):
-            found = _PLACE.fullmatch(name)
-            if found is None or merged.get(found[2], -1) >= int(found[1]):
-                continue
-            if not self._folder.exists(f"{folder}/{name}"):
-                staged = _staged(_MERGED)
-                self._folder.copy(f"{old.path}/{name}", staged)
-                if not self._folder.move(staged, f"{folder}/{name}"):
-                    self._folder.remove(staged)
+            if _PLACE.fullmatch(name) and not self._has(new, name):
+                self._copy(f"{old.path}/{name}", f"{new.path}/{name}", _staged(_MERGED))
+
+    def _copy(self, name: str, to: str, staged: str) -> None:
+        """Copy a folder of a batch, which is there whole or not at all, by way of ``staged``."""
+        if self._folder.exists(to):
+            return
+        self._folder.remove(staged)
+        self._folder.copy(name, staged)
+        if not self._folder.move(staged, to):
+            self._folder.remove(staged)
 
     def _batches(self, version: Version) -> list[str]:
+        """The folders of the batches of a version."""
         names = self._folder.names(version.path)
-        return [name for name in names if name.startswith(f"{BATCH}=")]
+        return [name for name in names if name.startswith(f"{BATCH}=") and name != _EMPTY]
 
     def _rows(
         self, session: SparkSession, version: Version, batches: Sequence[str]
@@ -220,19 +293,22 @@ class FileTable:
             writer = writer.partitionBy(*columns)
         writer.save(self._folder.path(name))
 
-    def _open(self, owner: str) -> bool:
-        """Once, finish or remove what an earlier process left unfinished; whether it was now."""
+    def _sweep(self, owner: str) -> bool:
+        """Once, remove what an earlier process of the owner has staged; whether it was now."""
         if owner in self._opened:
             return False
         self._opened.add(owner)
         for name in self._folder.names(_STAGING):
             if name.startswith(f"{owner}."):
                 self._folder.remove(f"{_STAGING}/{name}")
+        return True
+
+    def _repair(self) -> None:
+        """Copy what the current version lacks. Raises DamagedFile if it does not exist."""
         version = self.current()
         if not self._folder.exists(version.path):
             raise self._missing(version)
         self._adopt_all(version)
-        return True
 
     def _check_layout(self, columns: Sequence[str]) -> None:
         """Raise InvalidOption for other columns than those of the table.
@@ -240,8 +316,7 @@ class FileTable:
         Readers take what is in folders by several sets of columns for a mistake.
         """
         version = self.current()
-        batches = self._batches(version)
-        there = self._columns(version, batches[0]) if batches else [*columns]
+        there = self._columns(version, next(iter(self._batches(version)), _EMPTY))
         if there != [*columns]:
             raise InvalidOption(
                 f"partition_by={[*columns]} does not go with the table {self._folder.uri}, which "

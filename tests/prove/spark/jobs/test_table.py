@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ import shmq
 from shmq import DamagedFile
 from shmq.api.query_pages import TABLE, key_of
 from shmq.spark.jobs.filesystem import Folder
-from shmq.spark.jobs.table import FileTable
+from shmq.spark.jobs.table import BATCH, FileTable
 from tests.prove.soak.spark.pipeline import Pipeline
 from tests.prove.spark.jobs.readers import by_duckdb, read_by_all, watched
 from tests.prove.spark.jobs.tools import current, run_job, written
@@ -59,19 +61,25 @@ def test_a_batch_that_comes_again_adds_nothing(
     opened().add(batch(spark, 2), "another query", 0, ["half"])
 
     assert read_by_all(folder) == list(range(30))
-    assert {path.name for path in current(folder).glob("shmq_batch=*/*")} == {
+    assert {path.name for path in current(folder).glob("shmq_batch=0*/*")} == {
         "half=a b",
         "half=c%3Ad",
     }
 
 
-def test_a_batch_without_rows_leaves_nothing(
+def test_a_table_without_a_batch_reads_as_empty(
     spark: SparkSession, folder: Path, opened: Open
 ) -> None:
     opened().add(batch(spark, 0).where("false"), QUERY, 0, ["half"])
 
-    assert list(current(folder).iterdir()) == []
+    assert read_by_all(folder) == []
+    assert spark.read.parquet(str(current(folder))).columns == ["offset", BATCH, "half"]
     assert list((folder / "_staging").iterdir()) == []
+
+    add(opened(), spark, 1)
+    assert read_by_all(folder) == list(range(10, 20))
+    found = spark.read.parquet(str(current(folder))).orderBy("offset").collect()
+    assert [row.half for row in found] == ["a b", "c:d"] * 5
 
 
 def test_a_compaction_is_the_next_version_and_readers_of_the_old_one_go_on(
@@ -231,31 +239,82 @@ class Crash(Exception):
     """What a process does not survive."""
 
 
-def test_a_compaction_that_was_killed_before_it_copied_a_late_batch_is_finished(
-    spark: SparkSession, folder: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("switched", [False, True], ids=["before", "after"])
+def test_a_compaction_that_is_killed_at_its_switch_hides_no_batch(
+    spark: SparkSession,
+    folder: Path,
+    opened: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    switched: bool,
 ) -> None:
+    """Readers have found the batches that were added before the next version was current."""
     table = opened()
     for number in range(2):
         add(table, spark, number)
     real = Folder.write_json
 
-    def killed(*_: object) -> None:
-        raise Crash
-
-    def between(self: Folder, name: str, value: object) -> None:
+    def killed(self: Folder, name: str, value: object) -> None:
         monkeypatch.undo()
         add(opened(), spark, 2)
-        real(self, name, value)
-        monkeypatch.setattr(Folder, "copy", killed)
+        if switched:
+            real(self, name, value)
+        raise Crash
 
-    monkeypatch.setattr(Folder, "write_json", between)
+    monkeypatch.setattr(Folder, "write_json", killed)
     with pytest.raises(Crash):
         table.compact(spark)
-    monkeypatch.undo()
 
+    assert read_by_all(folder) == list(range(30))
     add(opened(), spark, 3)
-
     assert read_by_all(folder) == list(range(40))
+    assert opened().compact(spark) == 40
+    assert read_by_all(folder) == list(range(40))
+
+
+@pytest.mark.parametrize("step", ["copy", "move"])
+def test_a_batch_that_is_ready_when_a_version_is_made_is_added_to_that_version(
+    spark: SparkSession,
+    folder: Path,
+    opened: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    """Its writer found no newer version, or an older one, and is about to move or copy it."""
+    for number in range(2):
+        add(opened(), spark, number)
+    if step == "copy":
+        shutil.copytree(folder / "v=0", folder / "v=1")
+    real = getattr(Folder, step)
+
+    def slow(self: Folder, name: str, to: str, *more: object) -> object:
+        if not name.endswith(".ready"):
+            return real(self, name, to, *more)
+        monkeypatch.undo()
+        opened().compact(spark)
+        return real(self, name, to, *more)
+
+    monkeypatch.setattr(Folder, step, slow)
+    add(opened(), spark, 2)
+
+    assert read_by_all(folder) == list(range(30))
+    assert list((folder / "_staging").iterdir()) == []
+
+
+def test_readers_find_every_row_while_batches_are_added_and_versions_made(
+    spark: SparkSession, folder: Path, opened: Open
+) -> None:
+    add(opened(), spark, 0)
+    with watched(folder) as watch, ThreadPoolExecutor(1) as pool:
+        writer = opened()
+        adding = pool.submit(lambda: [add(writer, spark, number) for number in range(1, 30)])
+        while not adding.done():
+            reads = watch.reads
+            opened().compact(spark)  # removes the version before the last one
+            eventually(lambda seen=reads: watch.reads > seen, "readers find the new version")
+        adding.result()
+
+    assert watch.wrong == []
+    assert read_by_all(folder) == list(range(300))
 
 
 STEPS = ("write_json", "move", "remove")
