@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,11 +18,13 @@ from shmq.cli.shared.flags import Group
 from shmq.cli.shared.output import duration, show
 from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
+from shmq.errors import InvalidOption
 from shmq.spark.jobs import catalog as jobs
 from shmq.supervision.signals import Stop
 
 if TYPE_CHECKING:
-    from shmq.spark.jobs.job import Progress
+    from shmq.spark.jobs.config import Base
+    from shmq.spark.jobs.job import Job, Progress
 
 __all__ = ["pipeline"]
 
@@ -68,7 +70,7 @@ def _command(name: str) -> click.Command:
         epilog=f"Example: shmq pipeline {name} {name}.toml --check",
     )
     @click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
-    @click.option("--check", is_flag=True, help="Only check the file; run nothing.")
+    @click.option("--check", is_flag=True, help="Only check the file, SQL included; run nothing.")
     @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
     def run(config: Path, check: bool, quiet: bool) -> None:
         _run(name, config, check=check, quiet=quiet)
@@ -85,6 +87,8 @@ def _run(name: str, path: Path, *, check: bool, quiet: bool) -> None:
     job = jobs.load(name)
     config = job.read(path.absolute(), _place(click.get_current_context()))
     if check:
+        if config.has_sql:
+            _check_sql(path, job, config)
         show(f"{path}: valid for {name}")
         return
     from shmq.spark.jobs.runner import end, run, started  # noqa: PLC0415
@@ -102,6 +106,19 @@ def _run(name: str, path: Path, *, check: bool, quiet: bool) -> None:
     ended = "stopped" if stop.signal else "done"
     parts = [f"{done.rows:,} rows", *(f"{count:,} {what}" for what, count in done.counts.items())]
     show(f"{name}: {ended}, {', '.join(parts)}")
+
+
+def _check_sql(path: Path, job: Job[Any], config: Base) -> None:
+    from shmq.spark.jobs.runner import end, started  # noqa: PLC0415
+
+    with _logging(config.spark.log):
+        session = started(job, config)
+        try:
+            config.check_sql(session)
+        except InvalidOption as error:
+            raise InvalidOption(f"{path}: {error}") from error
+        finally:
+            end(session)
 
 
 def _place(context: click.Context) -> Mapping[str, str]:
@@ -171,4 +188,6 @@ def _line(done: Progress) -> str:
     if done.batch is not None:
         parts.append(f"{duration(done.seconds)} a batch")
     parts += (f"{count:,} {what}" for what, count in done.counts.items())
+    if done.waiting:
+        parts.append(f"waiting: {done.waiting}")
     return ", ".join(parts)

@@ -465,9 +465,14 @@ def _settle_orphans(target: Any, queue: Any, how: _CommitProgress) -> None:
 
 def _no_room_to_commit(target: Any, queue: Any, marker: Marker) -> Full:
     left = sum(1 for chunk in _chunks(queue) if chunk.batch == marker.batch)
+    stats = target.stats()
+    messages = stats.depth + stats.delayed + stats.in_flight + stats.dying
+    full = "its messages" if messages >= stats.capacity else "its arena"
     return Full(
-        f"queue {target.name!r} is full: {left} chunk{'' if left == 1 else 's'} of batch "
-        f"{marker.batch} wait in {queue.name!r}; consume, and commit the batch again"
+        f"queue {target.name!r} has no room in {full}: {messages:,} of {stats.capacity:,} "
+        f"messages, {stats.arena_used:,} of {stats.arena_bytes:,} bytes; {left} "
+        f"chunk{'' if left == 1 else 's'} of batch {marker.batch} wait in {queue.name!r}: consume, "
+        f"and commit the batch again"
     )
 
 

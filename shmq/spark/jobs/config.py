@@ -13,7 +13,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, UnionType
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -21,6 +21,9 @@ from msgspec import Meta, Struct
 from shmq.codec.toml import read_toml
 from shmq.errors import InvalidOption
 from shmq.spark.jobs.values import Location, Master, Options, Trigger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["NOWHERE", "Base", "Spark", "StreamBase", "Table", "key", "read", "template"]
 
@@ -82,6 +85,14 @@ class Base(Table, frozen=True, kw_only=True):
 
         The tables are prepared. Raises :class:`~shmq.InvalidOption`.
         """
+
+    @property
+    def has_sql(self) -> bool:
+        """Whether the file has SQL, which only a session can check."""
+        return False
+
+    def check_sql(self, session: SparkSession) -> None:
+        """Check the SQL of the file. Raises :class:`~shmq.InvalidOption`."""
 
 
 class StreamBase(Base, frozen=True, kw_only=True):

@@ -42,6 +42,8 @@ _TOP: Final = 1000
 _PATIENCE: Final = 5.0
 #: Py4J's errors that do not come from Java, besides a ConnectionError.
 _BROKEN: Final = frozenset({"Py4JError", "Py4JNetworkError"})
+#: What Spark says while Java ends, as after a signal.
+_ENDING: Final = re.compile(r"stopped SparkContext|SparkContext (?:was|has been) ?shut ?down")
 _AGAIN: Final = "start the job again: one with a checkpoint continues from it"
 #: The statuses with which a Java ends that a signal has told to.
 _TOLD: Final = {128 + number: number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
@@ -143,6 +145,7 @@ def end_of_java(error: Exception) -> str | None:
     if process is None:
         return None
     broken = isinstance(error, ConnectionError) or type(error).__name__ in _BROKEN
+    broken = broken or _ENDING.search(str(error)) is not None
     try:
         status = process.wait(_PATIENCE if broken else 0)
     except subprocess.TimeoutExpired:
@@ -152,7 +155,7 @@ def end_of_java(error: Exception) -> str | None:
     if number == signal.SIGKILL:
         return f"{java} was killed by SIGKILL, as by a host that has no memory left: {_AGAIN}"
     if number > 0:
-        return f"{java} was ended by {signal.Signals(number).name}: {_AGAIN}"
+        return f"{java} was terminated by {signal.Signals(number).name}: {_AGAIN}"
     return f"{java} ended with status {status}: {_AGAIN}, or {_CHECK}"
 
 

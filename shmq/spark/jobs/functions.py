@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.errors import InvalidOption, ShmqError
+from shmq.spark.shared.spark_error import describe_spark_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,9 +64,8 @@ def apply(name: str, rows: DataFrame) -> DataFrame:
         made = function(rows)
     except Exception as error:
         last = _last_of_ours(error)
-        line = next(iter(str(error).splitlines()), "")
         raise ShmqError(
-            f"function {name!r} failed: {type(error).__name__}: {line} "
+            f"function {name!r} failed: {type(error).__name__}: {describe_spark_error(error)} "
             f"({last.filename}:{last.lineno})"
         ) from error
     if not isinstance(made, DataFrame):

@@ -59,6 +59,8 @@ class Progress:
     seconds: float = 0.0
     #: The job's other counts, by name.
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    #: What the write of the current batch waits for; empty: for nothing.
+    waiting: str = ""
 
     def after(self, told: Mapping[str, Any]) -> Self:
         """The progress after another batch, given Spark's progress JSON."""

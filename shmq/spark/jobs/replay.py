@@ -24,6 +24,7 @@ from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.columns import QUEUE_SINK
 from shmq.spark.shared.options import WRITE
+from shmq.spark.shared.spark_error import describe_spark_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -211,6 +212,15 @@ class Replay(Base, frozen=True, kw_only=True):
         if since is not None and until is not None and since.at >= until.at:
             raise InvalidOption(f"since = {since.at} in [select] must be before until = {until.at}")
 
+    @property
+    def has_sql(self) -> bool:
+        """See :class:`~shmq.spark.jobs.config.Base`."""
+        return self.select.where is not None
+
+    def check_sql(self, session: SparkSession) -> None:
+        """See :class:`~shmq.spark.jobs.config.Base`."""
+        _selected(session, self)
+
 
 def run(
     session: SparkSession,
@@ -286,8 +296,9 @@ def _selected(session: SparkSession, config: Replay) -> DataFrame:
         try:
             found = found.where(select.where)
         except AnalysisException as error:
-            line = str(error).splitlines()[0]
-            raise InvalidOption(f"where = {select.where!r} in [select]: {line}") from error
+            raise InvalidOption(
+                f"where = {select.where!r:.200} in [select]: {describe_spark_error(error)}"
+            ) from error
     order = [name for name in _ORDER if name in found.columns]
     if order:
         found = found.orderBy(*order)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import socket
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +18,7 @@ from shmq.spark.jobs.config import Base, StreamBase
 from shmq.spark.jobs.failure import end_of_java, failure_of
 from shmq.spark.jobs.filesystem import Folder
 from shmq.spark.jobs.job import Batch, Job, Progress, SingleBatch, Stream
+from shmq.spark.jobs.sinks import WAIT_FILE
 from shmq.spark.session import session as make_session
 
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ __all__ = ["end", "run", "settle_last", "started", "stop_after_batch"]
 
 #: How often a stream is asked for its state, in seconds.
 _GLANCE: Final = 0.2
+
+#: How often the file is read in which a write says what it waits for, in seconds.
+_WAIT_GLANCE: Final = 1.0
 
 #: How long a master may take to answer, in seconds. Spark itself gives up after a minute
 #: without saying why.
@@ -115,25 +121,53 @@ def run(
     crash the interrupted batch is repeated. Raises a one-line :class:`~shmq.ShmqError` for a
     failure at the driver or an executor.
     """
-    told = [Progress()]
+    latest = [Progress()]
 
     def tell(progress: Progress) -> None:
-        told[0] = progress
+        latest[0] = progress
         report(progress)
 
+    def tell_wait(reason: str) -> None:
+        report(dataclasses.replace(latest[0], waiting=reason))
+
     try:
-        if isinstance(job, Stream):
-            assert isinstance(config, StreamBase)
-            with tempfile.TemporaryDirectory(prefix="shmq-pipeline-") as folder:
-                _stream(job, config, session, tell, stopping, Path(folder, "stop"))
-        else:
-            assert isinstance(job, Batch)
-            job.run(session, config, tell, stopping)
+        with tempfile.TemporaryDirectory(prefix="shmq-pipeline-") as folder:
+            wait_file = Path(folder, "waiting")
+            session.conf.set(WAIT_FILE, str(wait_file))
+            with _watched(wait_file, tell_wait):
+                if isinstance(job, Stream):
+                    assert isinstance(config, StreamBase)
+                    _stream(job, config, session, tell, stopping, Path(folder, "stop"))
+                else:
+                    assert isinstance(job, Batch)
+                    job.run(session, config, tell, stopping)
     except ShmqError:
         raise
     except Exception as error:
         raise failure_of(error) from error
-    return told[0]
+    return latest[0]
+
+
+@contextlib.contextmanager
+def _watched(file: Path, report: Callable[[str], None]) -> Iterator[None]:
+    """Report each text of the file in a thread, within the block."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        last = ""
+        while not ended.wait(_WAIT_GLANCE):
+            text = file.read_text() if file.exists() else ""
+            if text != last:
+                last = text
+                report(text)
+
+    thread = threading.Thread(target=watch, name="shmq wait report")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _stream(

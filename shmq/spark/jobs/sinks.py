@@ -15,7 +15,10 @@ from shmq.spark.jobs.table import FileTable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Put", "of"]
+__all__ = ["WAIT_FILE", "Put", "of"]
+
+#: The setting of a session that names the file in which writes say what they wait for.
+WAIT_FILE: Final = "spark.shmq.waitFile"
 
 #: Writes the rows of a batch, given the query's id and the batch's number. After a crash it is
 #: called again with the same arguments.
@@ -42,6 +45,8 @@ def of(session: SparkSession, sink: Sink, name: str, folders: Sequence[str] = ()
         if sink.partition_by is not None:
             writer = writer.partitionBy(*sink.partition_by)
         writer = writer.options(**_once(sink.format, f"{query}/{name}", batch))
+        if sink.format == "shmq" and (wait_file := session.conf.get(WAIT_FILE, None)):
+            writer = writer.option("waitFile", wait_file)
         writer.save(*(() if sink.path is None else (str(sink.path),)))
 
     return put

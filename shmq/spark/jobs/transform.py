@@ -89,6 +89,18 @@ class TransformFile(StreamBase, frozen=True, kw_only=True):
         if self.bad.place == self.sink.place:
             raise InvalidOption("[bad] and [sink] are the same place: give each its own")
 
+    @property
+    def has_sql(self) -> bool:
+        """See :class:`~shmq.spark.jobs.config.Base`."""
+        return self.decode is not None
+
+    def check_sql(self, session: SparkSession) -> None:  # noqa: ARG002 - Spark has only one
+        """See :class:`~shmq.spark.jobs.config.Base`."""
+        from shmq.spark.shared.body_columns import schema_of  # noqa: PLC0415 - with Spark alone
+
+        assert self.decode is not None
+        schema_of(self.decode.schema)
+
 
 def build(
     session: SparkSession, config: TransformFile, stop_file: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ import shmq
 from shmq.api.names import staging_name, staging_target
 from shmq.errors import Full, NoSuchQueue, NotConfirmed, QueueDeleted, ShmqError
 from shmq.spark.shared import sink_rows
+from shmq.spark.shared.wait_report import INTERVAL, WaitReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,20 +117,25 @@ class _QueueBatch:
     publisher: shmq.StagedPublisher
     batch: int
     parts: list[str]
+    #: Why it is not published yet.
+    reason: str = ""
 
-    def publish(self, timeout: float | None) -> bool:
+    def publish(self, timeout: float, *, last: bool) -> bool:
         """Publish it; True if all of it is published and, if required, on disk.
 
-        Raises :class:`~shmq.NotConfirmed` if there is no timeout and the disk fails.
+        ``last``: no other share waits for its turn, and there is no limit, so what is published
+        waits for the disk. Raises :class:`~shmq.NotConfirmed` if the disk fails then.
         """
         try:
             self.publisher.commit_batch(self.batch, self.parts, timeout=timeout)
-        except Full:
+        except Full as error:
+            self.reason = str(error)
             return False
-        except NotConfirmed:
-            if timeout is None:
-                raise
-            return False
+        except NotConfirmed as error:
+            self.reason = str(error)
+            if last:
+                self.publisher.commit_batch(self.batch, self.parts)
+            return last
         return True
 
 
@@ -143,7 +150,7 @@ def publish(sink: Sink, messages: Iterable[Staged | None], *, forget: bool) -> N
     """
     with sink.address.connect() as broker:
         shares = _shares(broker, messages)
-        _publish_all(shares, sink.timeout, forget=forget)
+        _publish_all(shares, sink.timeout, WaitReport(sink.wait_file), forget=forget)
         if forget:
             for share in shares:
                 share.publisher.discard()
@@ -170,20 +177,25 @@ _LEFT: Final = {
 }
 
 
-def _publish_all(shares: Sequence[_QueueBatch], timeout: float | None, *, forget: bool) -> None:
-    until = None if timeout is None else time.monotonic() + timeout
-    waiting = [share for share in shares if not share.publish(0)]
+def _publish_all(
+    shares: Sequence[_QueueBatch], timeout: float | None, report: WaitReport, *, forget: bool
+) -> None:
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    waiting = [share for share in shares if not share.publish(0, last=False)]
     while waiting:
-        left = None if until is None else max(0.0, until - time.monotonic())
-        turn = left if len(waiting) == 1 else _TURN if left is None else min(_TURN, left)
-        waiting = [share for share in waiting if not share.publish(turn)]
-        if waiting and until is not None and time.monotonic() >= until:
-            names = ", ".join(repr(share.queue) for share in waiting)
+        left = max(0.0, until - time.monotonic())
+        single = len(waiting) == 1
+        turn = min(INTERVAL if single else _TURN, left)
+        last = single and timeout is None
+        waiting = [share for share in waiting if not share.publish(turn, last=last)]
+        if waiting and time.monotonic() >= until:
             raise Full(
-                f"there was no room in {names} for all of the batch, or its journal did not have "
-                f"it, within publishTimeout={timeout:g} s: have its messages consumed, or wait "
-                f"longer; {_LEFT[forget]}"
+                f"within publishTimeout={timeout:g} s not all of the batch had room, or was in its "
+                f"journal: {'; '.join(share.reason for share in waiting)}: have its messages "
+                f"consumed, or wait longer; {_LEFT[forget]}"
             )
+        report.waits(share.reason for share in waiting)
+    report.ends()
 
 
 def discard(sink: Sink, publisher: str, messages: Iterable[Staged | None]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +21,8 @@ from shmq.spark.queue.staging import Staged
 from shmq.spark.shared import options, sink_rows
 from shmq.spark.shared.columns import SinkColumns
 from shmq.spark.shared.options import WRITE, Option
-from shmq.spark.shared.sink import BatchId, Sink, StreamingWriter, Writer
+from shmq.spark.shared.sink import WAIT_FILE, BatchId, Sink, StreamingWriter, Writer
+from shmq.spark.shared.wait_report import WaitReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,6 +104,7 @@ OPTIONS: Final = (
     Option("publishTimeout", options.seconds(0, 1e9), None, WRITE),
     Option("publisher", options.text, None, WRITE),
     Option("batch", options.whole(0, (1 << 62)), None, WRITE),
+    WAIT_FILE,
 )
 
 Messages = Sequence[WriterCommitMessage | None]
@@ -169,50 +173,65 @@ def put(sink: QueueSink, batches: Iterable[pa.RecordBatch]) -> UnstagedWrite:
     :class:`~shmq.Full`, and what ``Queue.put`` raises.
     """
     rows = 0
+    report = WaitReport(sink.wait_file)
     with sink.address.connect() as broker:
         queues: dict[str, shmq.Queue] = {}
         for batch in batches:
             for name, part in sink_rows.by_queue(batch, sink.columns, sink.topic):
                 if name not in queues:
                     queues[name] = broker.queue(name)
-                _put_rows(queues[name], part, sink.timeout)
+                _put_rows(queues[name], part, sink.timeout, report)
                 rows += len(part)
     return UnstagedWrite(rows)
 
 
-def _put_rows(queue: shmq.Queue, rows: shmq.Rows, timeout: float | None) -> None:
+def _put_rows(
+    queue: shmq.Queue, rows: shmq.Rows, timeout: float | None, report: WaitReport
+) -> None:
     default = {} if rows.codec is None else {"codec": rows.codec}
     for meta, run in itertools.groupby(rows.pairs(), operator.itemgetter(1)):
         properties = default | put_arguments(unpack_properties(meta))
         bodies = [bytes(body) for body, _ in run]
-        if properties.get("codec") in _MADE:
-            for body in bodies:
-                _put_encoded(queue, body, properties, timeout)
-        elif _ITS_OWN.isdisjoint(properties):
-            _put_alike(queue, bodies, properties, timeout)
-        else:
-            for body in bodies:
-                queue.put(_as_put(body, properties), True, timeout, **properties)
+        if properties.get("codec") not in _MADE and _ITS_OWN.isdisjoint(properties):
+            _put_alike(queue, bodies, properties, timeout, report)
+            continue
+        for body in bodies:
+            report.until_room(functools.partial(_put_one, queue, body, properties), timeout)
 
 
 def _put_alike(
-    queue: shmq.Queue, bodies: Sequence[bytes], properties: Properties, timeout: float | None
+    queue: shmq.Queue,
+    bodies: Sequence[bytes],
+    properties: Properties,
+    timeout: float | None,
+    report: WaitReport,
 ) -> None:
     """Put bodies with the same properties, as many at a time as fit."""
-    given = [_as_put(body, properties) for body in bodies]
-    taken = queue.put_many(given, True, timeout, **properties)
-    if taken < len(given):
+    rest = collections.deque(_as_put(body, properties) for body in bodies)
+
+    def attempt(seconds: float | None) -> None:
+        for _ in range(queue.put_many(list(rest), True, seconds, **properties)):
+            rest.popleft()
+        if rest:
+            queue.put(rest[0], False, **properties)
+            rest.popleft()
+            attempt(0)
+
+    try:
+        report.until_room(attempt, timeout)
+    except Full as error:
         raise Full(
-            f"queue {queue.name!r} had no room within publishTimeout={timeout:g} s: it took "
-            f"{taken:,} of {len(given):,} rows, which stay in it"
-        )
+            f"{error}; within publishTimeout={timeout:g} s it took {len(bodies) - len(rest):,} of "
+            f"{len(bodies):,} rows, which stay in it"
+        ) from None
 
 
-def _put_encoded(
-    queue: shmq.Queue, body: bytes, properties: Properties, timeout: float | None
-) -> None:
-    """Put an encoded body through a loan, which does not encode it again."""
-    with queue.loan(len(body), block=True, timeout=timeout, **properties) as view:
+def _put_one(queue: shmq.Queue, body: bytes, properties: Properties, seconds: float | None) -> None:
+    """Put a body; an encoded one through a loan, which does not encode it again."""
+    if properties.get("codec") not in _MADE:
+        queue.put(_as_put(body, properties), True, seconds, **properties)
+        return
+    with queue.loan(len(body), block=True, timeout=seconds, **properties) as view:
         view[:] = body
 
 

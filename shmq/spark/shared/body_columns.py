@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from shmq.errors import InvalidOption, ShmqError
 from shmq.spark.shared.convert import converter
+from shmq.spark.shared.spark_error import describe_spark_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,9 +41,9 @@ def schema_of(ddl: str) -> types.StructType:
         if not isinstance(found, types.StructType):
             raise TypeError(f"it is of the type {found.simpleString()}")
     except Exception as error:
-        line = next(iter(str(error).splitlines()), type(error).__name__)
         raise InvalidOption(
-            f"schema = {ddl!r:.80} must be columns as 'id BIGINT NOT NULL, name STRING': {line}"
+            f"schema = {ddl!r:.80} must be columns as 'id BIGINT NOT NULL, name STRING': "
+            f"{describe_spark_error(error)}"
         ) from error
     converter(found)
     return found

@@ -18,13 +18,18 @@ from pyspark.sql.datasource import (
 import shmq
 from shmq.api.names import check_name
 from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream
+from shmq.spark.shared import options
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.columns import SinkColumns
+from shmq.spark.shared.options import WRITE, Option
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BatchId", "Sink", "StreamingWriter", "Writer"]
+__all__ = ["WAIT_FILE", "BatchId", "Sink", "StreamingWriter", "Writer"]
+
+#: A file that says what the write waits for, while it waits for long.
+WAIT_FILE: Final = Option("waitFile", options.text, None, WRITE)
 
 #: The properties by which Spark gives a query's id and the micro-batch's number to the tasks,
 #: including those of foreachBatch.
@@ -54,6 +59,8 @@ class Sink(abc.ABC):
     #: The publisher and the batch that the options name.
     publisher: str | None
     batch: int | None
+    #: The file that says what the write waits for.
+    wait_file: str | None
 
     @staticmethod
     def fields(chosen: Mapping[str, Any], topic: str | None) -> dict[str, Any]:
@@ -70,6 +77,7 @@ class Sink(abc.ABC):
             "run": secrets.token_hex(8),
             "publisher": chosen["publisher"],
             "batch": chosen["batch"],
+            "wait_file": chosen["waitFile"],
         }
 
     def check(self) -> None:

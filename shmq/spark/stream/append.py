@@ -10,8 +10,9 @@ the same order when the task runs again.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from shmq.errors import Full, InvalidOption
 from shmq.native import _arrow
 from shmq.native._core import codec_number
 from shmq.spark.shared import sink_rows
+from shmq.spark.shared.wait_report import WaitReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -223,6 +225,7 @@ class _Target:
     ) -> None:
         self._stream = stream
         self._timeout = sink.timeout
+        self._report = WaitReport(sink.wait_file)
         self._confirm: Confirm = confirm or stream.options.confirm
         self._producer = _producer(batch_id)
         self._sequence = batch_id.batch * _ROWS
@@ -266,26 +269,33 @@ class _Target:
 
     def _append(self, partition: int, confirm: Confirm) -> None:
         piece = self._pieces[partition]
+        append = functools.partial(
+            self._stream.append_block,
+            b"".join(piece.blocks),
+            partition=partition,
+            producer=self._producer,
+            sequence=self._sequence + piece.before,
+            gaps=True,
+        )
         try:
-            done = self._stream.append_block(
-                b"".join(piece.blocks),
-                partition=partition,
-                wait=True,
-                timeout=self._timeout,
-                confirm=confirm,
-                producer=self._producer,
-                sequence=self._sequence + piece.before,
-                gaps=True,
-            )
-        except Full as error:
-            if self._timeout is None:
-                raise
-            raise Full(
-                f"{error}; publishTimeout={self._timeout:g} s were over: have its records read, or "
-                f"wait longer"
-            ) from None
+            done = append(wait=False, confirm=confirm, timeout=self._timeout)
+        except Full:
+            done = self._append_later(append)
+            append(wait=False, confirm=confirm, timeout=self._timeout)  # only waits for the disk
         self.before += piece.rows if done.duplicate else 0
         self._pieces[partition] = _Piece(before=piece.before + piece.rows)
+
+    def _append_later(self, append: Callable[..., shmq.AppendedRange]) -> shmq.AppendedRange:
+        """Append once there is room."""
+        try:
+            return self._report.until_room(
+                lambda seconds: append(wait=True, confirm="memory", timeout=seconds), self._timeout
+            )
+        except Full as error:
+            raise Full(
+                f"{error}; publishTimeout={self._timeout:g} s has expired: have its records read, "
+                f"or wait longer"
+            ) from None
 
 
 @dataclasses.dataclass(slots=True)

@@ -12,7 +12,7 @@ import shmq
 from shmq.spark.shared import options
 from shmq.spark.shared.columns import STREAM_SINK, SinkColumns
 from shmq.spark.shared.options import WRITE, Option
-from shmq.spark.shared.sink import BatchId, Sink
+from shmq.spark.shared.sink import WAIT_FILE, BatchId, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,4 +66,5 @@ OPTIONS: Final = (
     Option("publisher", options.text, None, WRITE),
     Option("batch", options.whole(0, (1 << 31) - 1), None, WRITE),
     Option("confirm", options.one_of("memory", "disk"), None, WRITE),
+    WAIT_FILE,
 )

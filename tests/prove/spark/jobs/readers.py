@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow.dataset as ds
 
 from tests.prove.spark.jobs.tools import current
+from tests.support.processes import eventually
 
 __all__ = ["Watch", "by_duckdb", "read_by_all", "watched"]
 
@@ -71,6 +72,10 @@ class Watch:
                 self.wrong.append(f"{reader.__name__}: {self.rows - len(found)} gone")
             self.rows = max(self.rows, len(found))
         self.reads += 1
+
+    def until(self, reads: int) -> None:
+        """Return once each reader has read that many times."""
+        eventually(lambda: self.reads >= reads or bool(self.wrong), "the table is read again")
 
 
 @contextmanager

@@ -304,13 +304,18 @@ def test_readers_find_every_row_while_batches_are_added_and_versions_made(
     spark: SparkSession, folder: Path, opened: Open
 ) -> None:
     add(opened(), spark, 0)
+    writer = opened()
+
+    def add_all() -> None:
+        for number in range(1, 30):
+            add(writer, spark, number)
+
     with watched(folder) as watch, ThreadPoolExecutor(1) as pool:
-        writer = opened()
-        adding = pool.submit(lambda: [add(writer, spark, number) for number in range(1, 30)])
+        adding = pool.submit(add_all)
         while not adding.done():
-            reads = watch.reads
+            compacted = watch.reads
             opened().compact(spark)  # removes the version before the last one
-            eventually(lambda seen=reads: watch.reads > seen, "readers find the new version")
+            watch.until(compacted + 1)
         adding.result()
 
     assert watch.wrong == []
