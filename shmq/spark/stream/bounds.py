@@ -102,6 +102,8 @@ class Bound:
     #: Whether it is an error that no record has that time or a later one; if not, the bound is
     #: the latest offset.
     strict: bool = True
+    #: Whether no option sets it.
+    default: bool = False
 
     @property
     def each(self) -> Numbers:
@@ -113,6 +115,11 @@ class Bound:
         """`EARLIEST` or `LATEST` if it is that for all partitions."""
         return self.value if isinstance(self.value, int) and not self.timed else None
 
+    def has(self, word: int) -> bool:
+        """Whether it is `EARLIEST` or `LATEST` for all partitions, or for any."""
+        named = (number for each in self.each.values() for number in each.values())
+        return not self.timed and word in (self.value, *named)
+
     @classmethod
     def starting(cls, chosen: Mapping[str, Any], default: int) -> Self:
         """Where a read begins; at ``default`` without any option."""
@@ -123,7 +130,7 @@ class Bound:
     def ending(cls, chosen: Mapping[str, Any]) -> Self:
         """Where a batch ends. Raises InvalidOption for an invalid end."""
         bound = cls._of(chosen, "ending", LATEST, strict=False)
-        if EARLIEST in (bound.word, *(at for each in bound.each.values() for at in each.values())):
+        if bound.has(EARLIEST):
             raise InvalidOption(
                 "endingOffsets is the earliest offset (earliest, or -2), and nothing would be "
                 "read: leave it out, or give an offset"
@@ -140,7 +147,7 @@ class Bound:
         ):
             if chosen[option] is not None:
                 return cls(option, chosen[option], timed, strict)
-        return cls(option, default)
+        return cls(option, default, default=True)
 
     def of(self, name: str, partition: int, extent: PartitionBounds, at_time: AtTime) -> int:
         """The offset for a partition of a stream. Raises InvalidOption if none is given."""
