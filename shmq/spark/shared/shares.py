@@ -26,10 +26,8 @@ def divide(
     places = _rotated((place for place, count in waiting.items() if count), turn)
     if limit is None or total <= limit:
         return {place: waiting[place] for place in places}, None
-    shares = dict.fromkeys(places, 0)
-    if limit >= len(places):
-        spare, more = limit - len(places), total - len(places)
-        shares = {place: 1 + spare * (waiting[place] - 1) // more for place in places}
+    by_backlog = _proportional(waiting, places, limit) if limit >= len(places) else {}
+    shares = {place: by_backlog.get(place, 0) for place in places}
     remainder = limit - sum(shares.values())
     for place in [each for each in places if shares[each] < waiting[each]][:remainder]:
         shares[place] += 1
@@ -45,6 +43,21 @@ def task_counts(sizes: Sequence[int], least: int) -> list[int]:
     limit = max(least, sum(size > 0 for size in sizes))
     counts, _ = divide(dict(enumerate(sizes)), limit)
     return [counts.get(index, 0) for index in range(len(sizes))]
+
+
+def _proportional(
+    waiting: Mapping[Place, int], places: Sequence[Place], limit: int
+) -> dict[Place, int]:
+    """The limit in proportion to what waits, rounded down, but at least 1 for each place."""
+    shares: dict[Place, int] = {}
+    while True:
+        total = sum(waiting[place] for place in places)
+        small = [place for place in places if limit * waiting[place] < total]
+        if not small:
+            return shares | {place: limit * waiting[place] // total for place in places}
+        shares |= dict.fromkeys(small, 1)
+        places = [place for place in places if place not in shares]
+        limit -= len(small)
 
 
 def _rotated(places: Iterable[Place], turn: Place | None) -> list[Place]:
