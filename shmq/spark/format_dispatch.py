@@ -1,12 +1,12 @@
 """Decides whether ``format("shmq")`` reads or writes a queue or a stream.
 
 The option ``kind`` decides. Without it, an existing queue or stream of the name decides. If
-there is neither, the format takes the kind to which the options belong.
+there is neither, the kind to which the options belong alone decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import shmq
@@ -15,10 +15,10 @@ from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import address, options
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.kind import KIND, NAMES, Kind
-from shmq.spark.shared.options import BATCH, Option, Use
+from shmq.spark.shared.options import BATCH, STREAM, Option, Use
 from shmq.spark.stream.kind import STREAM_KIND
 
-__all__ = ["check", "kind_of"]
+__all__ = ["check", "default_kind", "find_kind"]
 
 #: The options by which queues and streams are named, to be read and to be written to.
 _NAMES: Final = (*NAMES, Option("topic", options.text, None, BATCH))
@@ -26,19 +26,42 @@ _NAMES: Final = (*NAMES, Option("topic", options.text, None, BATCH))
 _HOW: Final = "say which is meant: .option('kind', 'queue') or .option('kind', 'stream')"
 
 
-def kind_of(given: Mapping[str, str]) -> Kind[Any]:
-    """The kind that the options mean.
+def find_kind(given: Mapping[str, str]) -> Kind[Any] | None:
+    """The kind that the options mean; None if nothing decides.
 
     Raises :class:`~shmq.InvalidOption` if a queue and a stream have the name, and what
     :func:`shmq.connect` raises.
     """
-    return STREAM_KIND if _is_stream(given) else QUEUE
+    word = _chosen(given, (KIND,))["kind"]
+    if word is not None:
+        return STREAM_KIND if word == "stream" else QUEUE
+    try:
+        named = _chosen(given, _NAMES)
+    except InvalidOption:  # the kind raises it again, with the options that it allows
+        return _kind_of_options(given)
+    return _existing_kind(given, named) or _kind_of_options(given)
+
+
+def default_kind(given: Mapping[str, str], *, for_query: bool) -> Kind[Any]:
+    """The kind if nothing decides: a queue, of which a batch reads none.
+
+    Raises :class:`~shmq.InvalidOption` ``for_query`` if the query could start: what it reads would
+    depend on what is created later.
+    """
+    if not for_query:
+        return QUEUE
+    chosen = QUEUE.parse(given, STREAM)
+    names, pattern = chosen["subscribe"], chosen["subscribePattern"]
+    if pattern is None and (names is None or chosen["failOnDataLoss"]):
+        return QUEUE  # which raises that there is no such queue
+    which = f"of the name {names[0]!r}" if pattern is None else f"that matches {pattern.pattern!r}"
+    raise InvalidOption(f"there is neither a queue nor a stream {which}: {_HOW}")
 
 
 def check(given: Mapping[str, str], use: Use) -> None:
     """Raise InvalidOption for options that neither kind allows, without a connection."""
     kinds: list[Kind[Any]] = [QUEUE, STREAM_KIND]
-    if _of_streams_alone(given):
+    if _has_options_of(STREAM_KIND, QUEUE, given):
         kinds.reverse()
     word = _chosen(given, (KIND,))["kind"]
     wrong: list[InvalidOption] = []
@@ -52,21 +75,28 @@ def check(given: Mapping[str, str], use: Use) -> None:
     raise wrong[0]
 
 
-def _is_stream(given: Mapping[str, str]) -> bool:
-    word = _chosen(given, (KIND,))["kind"]
-    if word is not None:
-        return bool(word == "stream")
-    try:
-        named = _chosen(given, _NAMES)
-    except InvalidOption:  # the kind raises it again, with the options that it allows
-        return False
+def _existing_kind(given: Mapping[str, str], named: Mapping[str, Any]) -> Kind[Any] | None:
+    """The kind of the queues or streams that have the names; None if there are none."""
     if all(value is None for value in named.values()):
-        return _of_streams_alone(given)
+        return None
     with Address.of(_chosen(given, address.OPTIONS)).connect() as broker:
-        queues, streams = _there(broker)
-    found = _meant(named, queues), _meant(named, streams)
-    _refuse_both(*found)
-    return bool(found[1]) or (not found[0] and _of_streams_alone(given))
+        queues, streams = (_named(named, there) for there in _there(broker))
+    _refuse_both(queues, streams)
+    return STREAM_KIND if streams else QUEUE if queues else None
+
+
+def _kind_of_options(given: Mapping[str, str]) -> Kind[Any] | None:
+    """The only kind that has all of the options; None if both have them."""
+    if _has_options_of(STREAM_KIND, QUEUE, given):
+        return STREAM_KIND
+    return QUEUE if _has_options_of(QUEUE, STREAM_KIND, given) else None
+
+
+def _has_options_of(kind: Kind[Any], other: Kind[Any], given: Mapping[str, str]) -> bool:
+    """Whether any of the options is only an option of ``kind``."""
+    others = {option.name.lower() for option in other.options}
+    alone = {option.name.lower() for option in kind.options} - others
+    return any(key.lower() in alone for key in given)
 
 
 def _chosen(given: Mapping[str, str], table: tuple[Option, ...]) -> dict[str, Any]:
@@ -76,23 +106,21 @@ def _chosen(given: Mapping[str, str], table: tuple[Option, ...]) -> dict[str, An
     return options.parse(table, own, BATCH, form="shmq")
 
 
-def _of_streams_alone(given: Mapping[str, str]) -> bool:
-    """Whether any of the options is for streams only."""
-    queues = {option.name.lower() for option in QUEUE.options}
-    streams = {option.name.lower() for option in STREAM_KIND.options} - queues
-    return any(key.lower() in streams for key in given)
-
-
 def _there(broker: shmq.Broker) -> tuple[set[str], set[str]]:
-    """The names of queues and of streams; both empty without streams or the right to list them."""
+    """The names of queues and of streams."""
+    queues = _list_names(broker.queue_names)
+    return queues, _list_names(lambda: [summary.name for summary in broker.list_streams()])
+
+
+def _list_names(list_them: Callable[[], Iterable[str]]) -> set[str]:
+    """The names; none without the right to list them, or from a broker without streams."""
     try:
-        streams = {summary.name for summary in broker.list_streams()}
-        return set(broker.queue_names()) if streams else set(), streams
+        return set(list_them())
     except (Unsupported, Unauthorized):
-        return set(), set()
+        return set()
 
 
-def _meant(named: Mapping[str, Any], there: Iterable[str]) -> list[str]:
+def _named(named: Mapping[str, Any], there: Iterable[str]) -> list[str]:
     if named["subscribePattern"] is not None:
         return sorted(name for name in there if named["subscribePattern"].fullmatch(name))
     wanted = set(named["subscribe"] or ()) | {named["topic"]}

@@ -1,11 +1,12 @@
 """``format("shmq")``: passes Spark's calls on to the kind, queue or stream, that is meant.
 
-Only :func:`~shmq.spark.format_dispatch.kind_of` chooses the
-:class:`~shmq.spark.shared.kind.Kind`.
+Only :mod:`shmq.spark.format_dispatch` chooses the :class:`~shmq.spark.shared.kind.Kind`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import (
@@ -34,11 +35,21 @@ class ShmqSource(DataSource):
         """The name for ``format(…)``."""
         return "shmq"
 
-    def kind(self) -> Kind[Any]:
-        """The kind that the options mean. Raises :class:`~shmq.ShmqError`."""
-        from shmq.spark.format_dispatch import kind_of  # noqa: PLC0415 - Spark looks at each format
+    #: The option ``kind`` as it was decided: it holds from ``load()`` on.
+    _decided: Mapping[str, str] = MappingProxyType({})
 
-        return kind_of(self.options)
+    def kind(self, *, for_query: bool = False) -> Kind[Any]:
+        """The kind that the options mean. Raises :class:`~shmq.ShmqError`.
+
+        If nothing decides, a batch reads no queues; ``for_query`` that is an error.
+        """
+        from shmq.spark.format_dispatch import default_kind, find_kind  # noqa: PLC0415 - Spark looks at each format
+
+        kind = find_kind({**self.options, **self._decided})
+        if kind is None:
+            return default_kind(self.options, for_query=for_query)
+        self._decided = {"kind": kind.name}
+        return kind
 
     def schema(self) -> str:
         """The columns, as DDL. Raises :class:`~shmq.InvalidOption`."""
@@ -51,7 +62,7 @@ class ShmqSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The reader for ``spark.readStream``."""
         try:
-            return self.kind().stream_reader(self.options, schema)
+            return self.kind(for_query=True).stream_reader(self.options, schema)
         except ShmqError as error:
             return _Refused(error)
 

@@ -5,6 +5,9 @@ epoch, which is the number of the batch. So the offset names the query and the e
 each queue with messages in the batch which queue that is and how many they are. As JSON::
 
     {"version": 2, "query": "f0…9a", "epoch": 7, "queues": {"orders": {"id": "00c0…", "count": 3}}}
+
+If the batch could not have all waiting messages, ``turn`` is the queue after which the next batch
+continues to give out the messages that remain (:func:`shmq.spark.shared.shares.divide`).
 """
 
 from __future__ import annotations
@@ -54,6 +57,8 @@ class Offset:
     query: str
     epoch: int
     queues: Mapping[str, QueueOffset]
+    #: The queue that got the last remaining message of the batch; None: nothing remained.
+    turn: str | None = None
 
     @classmethod
     def before_all(cls) -> Self:
@@ -66,7 +71,8 @@ class Offset:
     def as_json(self) -> dict[str, Any]:
         """The JSON for Spark, always with the same keys in the same order."""
         queues = {name: self.queues[name].as_json() for name in sorted(self.queues)}
-        return {"version": VERSION, "query": self.query, "epoch": self.epoch, "queues": queues}
+        found = {"version": VERSION, "query": self.query, "epoch": self.epoch, "queues": queues}
+        return found if self.turn is None else {**found, "turn": self.turn}
 
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> Self:
@@ -78,6 +84,9 @@ class Offset:
                 raise ValueError(f"version {given['version']!r}, epoch {epoch!r}")
             if type(query) is not str or not 0 < len(query) <= 100:
                 raise ValueError(f"query {query!r:.100}")
+            turn = given.get("turn")
+            if turn is not None and type(turn) is not str:
+                raise ValueError(f"turn {turn!r:.100}")
             queues = {name: QueueOffset.of_json(each) for name, each in given["queues"].items()}
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ShmqError(
@@ -85,7 +94,7 @@ class Offset:
                 f"version {VERSION}: {str(given)[:200]} ({error}); give the query a checkpoint of "
                 f"its own"
             ) from None
-        return cls(query, epoch, MappingProxyType(queues))
+        return cls(query, epoch, MappingProxyType(queues), turn)
 
 
 def _refuse_older(given: Any) -> None:

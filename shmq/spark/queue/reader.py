@@ -23,15 +23,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadLimit
 
 import shmq
 from shmq.api.columns import STATES
 from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.spark.queue.leases import LeasedMessages, Leases
-from shmq.spark.queue.offset import Offset
+from shmq.spark.queue.offset import Offset, QueueOffset
 from shmq.spark.shared.options import stopped
-from shmq.spark.shared.reader import SourceReader, StreamingReader
+from shmq.spark.shared.reader import SourceReader, StreamingReader, most_rows
+from shmq.spark.shared.shares import divide
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,11 +75,9 @@ class QueueReader(SourceReader, DataSourceReader):
         parts: list[InputPartition] = []
         with self._address.connect() as broker:
             names = self._subscription.find(broker)
-            least = math.ceil((self._least or 0) / max(len(names), 1))
-            for name in names:
-                with broker.queue(name) as queue:
-                    slots = queue.bulk().slots()
-                parts += (SlotRange(name, *each) for each in parts_of(slots, least))
+            slots = [_slots(broker, name) for name in names]
+        for name, size, least in zip(names, slots, self._counts(slots), strict=True):
+            parts += (SlotRange(name, *each) for each in parts_of(size, least))
         return parts or [SlotRange("", 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -108,6 +107,11 @@ class QueueReader(SourceReader, DataSourceReader):
         if until is not None:
             wanted &= put_at < until
         return wanted
+
+
+def _slots(broker: shmq.Broker, name: str) -> int:
+    with broker.queue(name) as queue:
+        return queue.bulk().slots()
 
 
 def parts_of(count: int, least: int) -> list[tuple[int, int]]:
@@ -169,14 +173,16 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         depths = self._handles.depths()
         if self._trigger.all_now and self._left is None:
             self._left = dict(depths)  # now that an earlier driver's leases are back
-        if not self._trigger.ready(sum(depths.values())):
+        if not self._trigger.ready(sum(depths.values()), limit):
             return start
-        queues = self._lease(begin.epoch + 1, limit, depths)
-        if not queues:
+        waiting, most = self._available(depths), most_rows(limit)
+        shares, turn = divide(waiting, most, begin.turn)
+        size = None if most is None else self._chosen["maxBytesPerTrigger"]
+        counts = self._lease(begin.epoch + 1, waiting, shares, size)
+        if not counts:
             return start
         self._trigger.begun()
-        counts = {name: each.offset for name, each in queues.items()}
-        self._pending = Offset(begin.query, begin.epoch + 1, counts)
+        self._pending = Offset(begin.query, begin.epoch + 1, counts, turn)
         return self._pending.as_json()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
@@ -193,8 +199,12 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         if held is None:
             held = self._replay(begin, batch)
         self._pending = batch
-        least = math.ceil((self._least or 0) / max(len(held), 1))
-        return [part for name, each in held.items() for part in _parts(name, each, least)]
+        counts = self._counts([len(each) for each in held.values()])
+        return [
+            part
+            for (name, each), least in zip(held.items(), counts, strict=True)
+            for part in _parts(name, each, least)
+        ]
 
     def commit(self, end: Json) -> None:
         """Acknowledge the messages before ``end``: Spark has committed them."""
@@ -216,25 +226,32 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
             if self._pending is not None and self._pending.epoch <= done.epoch:
                 self._pending = None
 
+    def _available(self, depths: Mapping[str, int]) -> dict[str, int]:
+        """How many messages of each queue a batch may have."""
+        if self._left is None:
+            return dict(depths)
+        return {name: min(depth, self._left.get(name, 0)) for name, depth in depths.items()}
+
     def _lease(
-        self, epoch: int, limit: ReadLimit, depths: Mapping[str, int]
-    ) -> dict[str, LeasedMessages]:
-        """Lease what the limit allows, from several queues in proportion to their depths."""
-        total = sum(depths.values())
-        taken = {}
-        for name, depth in depths.items():
-            share, room = depth, None
-            if isinstance(limit, ReadMaxRows) and depth:
-                share = max(1, limit.max_rows * depth // total)
-                room = max(1, self._chosen["maxBytesPerTrigger"] * depth // total)
-            if self._left is not None:
-                share = min(share, self._left.get(name, 0))
-            held = self._handles.take(name, epoch, share, room) if share else None
+        self, epoch: int, waiting: Mapping[str, int], shares: Mapping[str, int], size: int | None
+    ) -> dict[str, QueueOffset]:
+        """Lease the shares, and of each queue its part of ``size`` bytes.
+
+        The share of a queue whose messages cannot be leased now is passed on to the next queues.
+        """
+        total, spare = sum(shares.values()), 0
+        leased = {}
+        for name, share in shares.items():
+            wanted = min(waiting[name], share + spare)
+            room = None if size is None else max(1, size * wanted // total)
+            held = self._handles.take(name, epoch, wanted, room) if wanted else None
+            spare += share
             if held is not None:
-                taken[name] = held
+                spare -= wanted
+                leased[name] = held.offset
                 if self._left is not None:
-                    self._left[name] = max(0, self._left[name] - len(held))
-        return taken
+                    self._left[name] -= len(held)
+        return leased
 
     def _replay(self, begin: Offset, batch: Offset) -> dict[str, LeasedMessages]:
         """Take the batch over: another process leased it, and Spark never committed it."""

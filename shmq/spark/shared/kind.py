@@ -98,7 +98,9 @@ class Kind(Generic[_Sink]):
 
     def parse(self, given: Mapping[str, str], use: Use) -> dict[str, Any]:
         """The value of every option of that use. Raises :class:`~shmq.InvalidOption`."""
-        return options.parse(self.options, given, use, form="shmq", refused=self.refused)
+        chosen = options.parse(self.options, given, use, form="shmq", refused=self.refused)
+        _check_trigger(chosen)
+        return chosen
 
     def schema(self, given: Mapping[str, str]) -> str:
         """The columns of the rows, as DDL.
@@ -153,3 +155,12 @@ class Kind(Generic[_Sink]):
         sink = self.make_sink(chosen, schema)
         sink.check()
         return sink
+
+
+def _check_trigger(chosen: Chosen) -> None:
+    least, most = chosen.get("minOffsetsPerTrigger"), chosen.get("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise InvalidOption(
+            f"the option minOffsetsPerTrigger must be at most maxOffsetsPerTrigger={most}, not "
+            f"{least}: lower the minimum, or raise the maximum"
+        )

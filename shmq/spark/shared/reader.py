@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -19,12 +20,13 @@ from shmq.spark.shared import columns
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.handles import Handles
 from shmq.spark.shared.query_page import QueryPage
+from shmq.spark.shared.shares import task_counts
 from shmq.spark.shared.subscription import Subscription
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["SourceReader", "StreamingReader", "Trigger"]
+__all__ = ["SourceReader", "StreamingReader", "Trigger", "most_rows"]
 
 _Handles = TypeVar("_Handles", bound=Handles[Any])
 
@@ -48,6 +50,10 @@ class SourceReader:
         self._size: int = chosen["maxBytesPerBatch"]
         self._strict: bool = chosen.get("failOnDataLoss", True)
 
+    def _counts(self, sizes: Sequence[int]) -> list[int]:
+        """Into how many tasks to cut each range of rows; zeros if ``minPartitions`` is not set."""
+        return [0] * len(sizes) if self._least is None else task_counts(sizes, self._least)
+
 
 class Trigger:
     """When a streaming read begins a batch, and the most rows of it, by Kafka's options."""
@@ -62,18 +68,27 @@ class Trigger:
 
     @property
     def limit(self) -> ReadLimit:
-        """The most rows of a batch; Spark may ask for everything instead."""
-        return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
+        """The limit of a batch; Spark passes ReadAllAvailable instead if it runs the query once."""
+        if self._most is not None:
+            return ReadMaxRows(self._most)
+        return ReadAllAvailable() if self._least is None else ReadMinRows(self._least)
 
-    def ready(self, count: int) -> bool:
-        """Whether ``count`` is enough for a batch, or the last batch is too long ago."""
-        if self._least is None or self.all_now or count >= self._least:
+    def ready(self, backlog: int, limit: ReadLimit) -> bool:
+        """Whether ``backlog`` is enough for a batch, or the last batch is too long ago."""
+        if self._least is None or self.all_now or isinstance(limit, ReadAllAvailable):
+            return True
+        if backlog >= self._least:
             return True
         return time.monotonic() - self._last >= self._delay
 
     def begun(self) -> None:
         """Note that a batch begins."""
         self._last = time.monotonic()
+
+
+def most_rows(limit: ReadLimit) -> int | None:
+    """The most rows that a batch may have; None: all of them."""
+    return limit.max_rows if isinstance(limit, ReadMaxRows) else None
 
 
 class StreamingReader(

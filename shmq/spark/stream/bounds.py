@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
@@ -36,6 +37,8 @@ LATEST: Final = -1
 
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _LAST: Final = (1 << 63) - 1
+#: The last time that a record can have, in ms since 1970.
+_LAST_MS: Final = (1 << 33) * 1000 - 1
 
 #: A number for each partition, by stream.
 Numbers = Mapping[str, Mapping[int, int]]
@@ -46,34 +49,43 @@ def offsets(given: str) -> int | Numbers:
     word = _WORDS.get(given.strip().lower())
     if word is not None:
         return word
-    return _numbers(given, EARLIEST, 'earliest, latest, or JSON as {"orders": {"0": 23, "1": -2}}')
+    return _numbers(
+        given, (EARLIEST, _LAST), 'earliest, latest, or JSON as {"orders": {"0": 23, "1": -2}}'
+    )
 
 
 def timestamp(given: str) -> int:
     """A time in ms since 1970, given so or as ISO 8601. Raises ValueError."""
     found = options.moment(given) // 1000
-    if found < 0:
-        raise ValueError("a time from 1970 on")
+    if not 0 <= found <= _LAST_MS:
+        raise ValueError("a time from 1970 to 2242")
     return found
 
 
 def timestamps(given: str) -> Numbers:
     """A time in ms since 1970 for each partition, as JSON. Raises ValueError."""
-    return _numbers(given, 0, 'ms since 1970 as JSON, as {"orders": {"0": 1767225600000}}')
+    allowed = 'ms since 1970, up to the year 2242, as JSON, as {"orders": {"0": 1767225600000}}'
+    return _numbers(given, (0, _LAST_MS), allowed)
 
 
-def _numbers(given: str, least: int, allowed: str) -> Numbers:
+def _numbers(given: str, within: tuple[int, int], allowed: str) -> Numbers:
     try:
         return {
-            name: {_whole(int(partition), 0): _whole(number, least) for partition, number in each}
+            name: {_partition(text): _whole(number, *within) for text, number in each}
             for name, each in ((name, each.items()) for name, each in json.loads(given).items())
         }
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise ValueError(allowed) from None
 
 
-def _whole(number: Any, least: int) -> int:
-    if type(number) is not int or not least <= number <= _LAST:
+def _partition(text: str) -> int:
+    if not re.fullmatch(r"0|[1-9][0-9]{0,9}", text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _whole(number: Any, least: int, most: int) -> int:
+    if type(number) is not int or not least <= number <= most:
         raise ValueError(number)
     return number
 
@@ -102,6 +114,8 @@ class Bound:
     #: Whether it is an error that no record has that time or a later one; if not, the bound is
     #: the latest offset.
     strict: bool = True
+    #: Whether no option sets it.
+    default: bool = False
 
     @property
     def each(self) -> Numbers:
@@ -113,6 +127,11 @@ class Bound:
         """`EARLIEST` or `LATEST` if it is that for all partitions."""
         return self.value if isinstance(self.value, int) and not self.timed else None
 
+    def has(self, word: int) -> bool:
+        """Whether it is `EARLIEST` or `LATEST` for all partitions, or for any."""
+        named = (number for each in self.each.values() for number in each.values())
+        return not self.timed and word in (self.value, *named)
+
     @classmethod
     def starting(cls, chosen: Mapping[str, Any], default: int) -> Self:
         """Where a read begins; at ``default`` without any option."""
@@ -123,7 +142,7 @@ class Bound:
     def ending(cls, chosen: Mapping[str, Any]) -> Self:
         """Where a batch ends. Raises InvalidOption for an invalid end."""
         bound = cls._of(chosen, "ending", LATEST, strict=False)
-        if EARLIEST in (bound.word, *(at for each in bound.each.values() for at in each.values())):
+        if bound.has(EARLIEST):
             raise InvalidOption(
                 "endingOffsets is the earliest offset (earliest, or -2), and nothing would be "
                 "read: leave it out, or give an offset"
@@ -140,7 +159,7 @@ class Bound:
         ):
             if chosen[option] is not None:
                 return cls(option, chosen[option], timed, strict)
-        return cls(option, default)
+        return cls(option, default, default=True)
 
     def of(self, name: str, partition: int, extent: PartitionBounds, at_time: AtTime) -> int:
         """The offset for a partition of a stream. Raises InvalidOption if none is given."""

@@ -11,7 +11,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import shmq
@@ -19,6 +19,7 @@ from shmq.api.names import check_name
 from shmq.errors import InvalidOption, OffsetOutOfRange, StreamDeleted
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.handles import Handles
+from shmq.spark.shared.shares import divide
 from shmq.spark.shared.subscription import Subscription
 from shmq.spark.stream.bounds import (
     LATEST,
@@ -28,15 +29,12 @@ from shmq.spark.stream.bounds import (
     check_within,
     see,
 )
-from shmq.spark.stream.offset import HOW, NOWHERE, Progress, StreamOffset, pass_over
+from shmq.spark.stream.offset import HOW, NOWHERE, Place, Progress, StreamOffset, pass_over
 
 __all__ = ["Cursor"]
 
 
 _log = logging.getLogger("shmq.spark")
-
-#: A partition of a stream.
-Place = tuple[str, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,13 +61,15 @@ class Cursor(Handles[shmq.Stream]):
         self._starting = Bound.starting(chosen, LATEST)
         self._group: str | None = chosen["group"]
         self._prefix: str | None = chosen["groupIdPrefix"]
+        if self._group is not None:
+            check_name(self._group)
         if self._group is not None and self._prefix is not None:
             raise InvalidOption(
                 f"the options group={self._group!r} and groupIdPrefix={self._prefix!r} both "
                 f"name the query's group: leave one of them out"
             )
         #: Whether the group, not an option, sets where the query begins.
-        self._by_group = self._group is not None and self._starting.word == LATEST
+        self._by_group = self._group is not None and self._starting.default
         self._stay: dict[Place, int] | None = None
         self._seen: dict[str, StreamSnapshot] | None = None
         #: The offset that waits first in a partition, and the time of its record.
@@ -94,26 +94,29 @@ class Cursor(Handles[shmq.Stream]):
         }
 
     def next(self, begin: StreamOffset, most: int | None) -> tuple[StreamOffset, int]:
-        """The end of the batch that starts at ``begin``, and how many offsets it has.
+        """The end of the batch that starts at ``begin``, and how many records wait there.
 
-        It has at most ``most`` offsets, from each partition in proportion to its backlog. Raises
-        OffsetOutOfRange and StreamDeleted if records are lost and that is an error.
+        The batch has at most ``most`` records, divided among the partitions by
+        :func:`~shmq.spark.shared.shares.divide`. Raises OffsetOutOfRange and StreamDeleted if
+        records are lost and that is an error.
         """
         seen = self.look()
         if begin == NOWHERE:
             self._starting.check({name: tuple(each.extents) for name, each in seen.items()})
         waiting = [each for name in seen for each in self._backlogs(name, seen[name], begin)]
-        taken = _shares(waiting, most)
+        shares, turn = divide({each.place: len(each) for each in waiting}, most, begin.turn)
         streams = dict(begin.streams)
         for name, each in seen.items():
-            own = [(one, count) for one, count in zip(waiting, taken, strict=True)
-                   if one.place[0] == name]  # fmt: skip
+            own = [one for one in waiting if one.place[0] == name]
             streams[name] = Progress(
                 each.identity,
-                {one.place[1]: one.start + count for one, count in own},
-                {one.place[1]: one.start for one, _ in own if one.begins},
+                {
+                    **_unselected(begin, name, each),
+                    **{one.place[1]: one.start + shares.get(one.place, 0) for one in own},
+                },
+                {one.place[1]: one.start for one in own if one.begins},
             )
-        return StreamOffset(streams, self._own_group(begin)), sum(taken)
+        return StreamOffset(streams, self._own_group(begin), turn), sum(map(len, waiting))
 
     def reached(self, batch: StreamOffset) -> None:
         """Note the end of the batch that was just begun."""
@@ -219,6 +222,17 @@ class Cursor(Handles[shmq.Stream]):
         return found
 
 
+def _unselected(begin: StreamOffset, name: str, seen: StreamSnapshot) -> Mapping[int, int]:
+    """The next offsets of partitions that only an earlier run of the query has read.
+
+    They are stored on, so that a later run with its earlier options reads no record again.
+    """
+    before = begin.streams.get(name)
+    if before is None or before.identity != seen.identity:
+        return {}
+    return {number: at for number, at in before.next.items() if number not in seen.extents}
+
+
 def _timestamp_of(stream: shmq.Stream, partition: int, at: int) -> float:
     """The time of the record at that offset, or of the next one; infinite: none is there."""
     try:
@@ -226,18 +240,3 @@ def _timestamp_of(stream: shmq.Stream, partition: int, at: int) -> float:
     except OffsetOutOfRange as error:
         found = stream.read(partition, error.earliest, 1)
     return found[0].timestamp if len(found) else math.inf
-
-
-def _shares(waiting: Iterable[_Backlog], most: int | None) -> list[int]:
-    """How many offsets each backlog gets in a batch of ``most``: in proportion, one if possible."""
-    counts = [len(each) for each in waiting]
-    total = sum(counts)
-    if most is None or total <= most:
-        return counts
-    left = most
-    taken = []
-    for count in counts:
-        share = min(count, left, max(1, most * count // total)) if count else 0
-        taken.append(share)
-        left -= share
-    return taken

@@ -6,7 +6,9 @@ batch began. So a replayed batch has the same rows, whatever ``latest`` is by th
 
     {"version": 1, "streams": {"orders": {"id": "00c0ffee…", "next": {"0": 7}, "began": {"0": 3}}}}
 
-With the option ``groupIdPrefix`` the key ``group`` has the name of the query's consumer group.
+With the option ``groupIdPrefix`` the key ``group`` has the name of the query's consumer group. If
+a batch could not have all waiting records, ``turn`` is the partition after which the next batch
+continues to give out the records that remain (:func:`shmq.spark.shared.shares.divide`).
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ from typing import Any, Final, Self
 from shmq.api.names import check_name
 from shmq.errors import InvalidName, OffsetOutOfRange, ShmqError
 
-__all__ = ["HOW", "NOWHERE", "Progress", "StreamOffset", "pass_over"]
+__all__ = ["HOW", "NOWHERE", "Place", "Progress", "StreamOffset", "pass_over"]
 
 _log = logging.getLogger("shmq.spark")
 
 VERSION: Final = 1
 
 Json = dict[str, Any]
+
+#: A partition of a stream.
+Place = tuple[str, int]
 
 _NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
@@ -64,12 +69,20 @@ class StreamOffset:
     streams: Mapping[str, Progress]
     #: The consumer group that was made up for the query; None: none was.
     group: str | None = None
+    #: The partition that got the last remaining record of a batch; None: nothing remained.
+    turn: Place | None = None
+    #: Whether a batch ends here, even if there was no stream yet; only `NOWHERE` is before all.
+    started: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """The JSON for Spark, always with the same keys in the same order."""
         streams = {name: self.streams[name].as_json() for name in sorted(self.streams)}
-        found: Json = {"version": VERSION, "streams": streams}
-        return found if self.group is None else {**found, "group": self.group}
+        found: Json = {"version": VERSION, "streams": streams if self.started else None}
+        if self.group is not None:
+            found["group"] = self.group
+        if self.turn is not None:
+            found["turn"] = list(self.turn)
+        return found
 
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> Self:
@@ -77,7 +90,10 @@ class StreamOffset:
         try:
             if given["version"] != VERSION:
                 raise ValueError(f"version {given['version']!r}")
-            streams = {name: Progress.of_json(each) for name, each in given["streams"].items()}
+            started = given["streams"] is not None
+            each_stream = given["streams"].items() if started else ()
+            streams = {name: Progress.of_json(each) for name, each in each_stream}
+            turn = None if given.get("turn") is None else _place_of(*given["turn"])
             group = given.get("group")
             if group is not None:
                 check_name(group)
@@ -87,7 +103,7 @@ class StreamOffset:
                 f"version {VERSION}: {str(given)[:200]} ({error}); give the query a checkpoint of "
                 f"its own"
             ) from None
-        return cls(MappingProxyType(streams), group)
+        return cls(MappingProxyType(streams), group, turn, started)
 
     def since(self, start: StreamOffset) -> Iterator[tuple[str, int, int, int, int]]:
         """The ranges of the batch from ``start``: stream, identity, partition, from, to.
@@ -109,8 +125,14 @@ class StreamOffset:
                     yield name, here.identity, partition, begin, end
 
 
-#: Where every query begins: before its first batch.
-NOWHERE: Final = StreamOffset(MappingProxyType({}))
+#: Where every query begins: before its first batch. Spark never stores it.
+NOWHERE: Final = StreamOffset(MappingProxyType({}), started=False)
+
+
+def _place_of(name: Any, partition: Any) -> Place:
+    if type(name) is not str or type(partition) is not int:
+        raise ValueError(f"turn [{name!r}, {partition!r}]")
+    return name, partition
 
 
 def _as_json(numbers: Mapping[int, int]) -> dict[str, int]:

@@ -18,13 +18,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadLimit
 
 import shmq
 from shmq.errors import InvalidOption, NoSuchStream, OffsetOutOfRange, StreamDeleted
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.options import stopped
-from shmq.spark.shared.reader import SourceReader, StreamingReader
+from shmq.spark.shared.reader import SourceReader, StreamingReader, most_rows
+from shmq.spark.shared.shares import task_counts
 from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, StreamSnapshot, check_within, look
 from shmq.spark.stream.cursor import Cursor
 from shmq.spark.stream.offset import NOWHERE, StreamOffset, pass_over
@@ -54,19 +55,18 @@ class Range(InputPartition):
 
 
 def cut(ranges: Iterable[Range], least: int | None) -> list[Range]:
-    """The ranges cut into ``least`` or more parts, longer ones into more; without it, uncut.
+    """The ranges cut into ``least`` parts, longer ones into more; without it, uncut.
 
     Several tasks read the parts of a range at once, so there is no order between the parts.
     """
     given = [each for each in ranges if len(each)]
     if least is None or least <= len(given):
         return given
-    total = sum(map(len, given))
-    return [part for each in given for part in _parts(each, -(-least * len(each) // total))]
+    counts = task_counts([len(each) for each in given], least)
+    return [part for each, count in zip(given, counts, strict=True) for part in _parts(each, count)]
 
 
 def _parts(whole: Range, count: int) -> Iterator[Range]:
-    count = min(count, len(whole))
     ends = [whole.start + len(whole) * n // count for n in range(count + 1)]
     for start, end in itertools.pairwise(ends):
         yield dataclasses.replace(whole, start=start, end=end)
@@ -143,10 +143,10 @@ class StreamBatchReader(_RangeReader, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The ranges. Raises :class:`~shmq.ShmqError`, at the driver."""
         bounds = Bound.starting(self._chosen, EARLIEST), Bound.ending(self._chosen)
-        if bounds[0].word == LATEST:
+        if bounds[0].has(LATEST):
             raise InvalidOption(
-                "startingOffsets='latest' leaves a batch nothing to read: leave it out, or give "
-                "an offset"
+                "startingOffsets is the latest offset (latest, or -1), and nothing would be read: "
+                "leave it out, or give an offset"
             )
         with self._address.connect() as broker:
             seen = look(broker, self._subscription)
@@ -198,9 +198,8 @@ class StreamSourceStreamingReader(_RangeReader, StreamingReader[Cursor]):
         begin = StreamOffset.of_json(start)
         self._handles.done(begin)
         self._tell_page()
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end, count = self._handles.next(begin, most)
-        waits = not count or stopped(self._chosen) or not self._trigger.ready(count)
+        end, backlog = self._handles.next(begin, most_rows(limit))
+        waits = not backlog or stopped(self._chosen) or not self._trigger.ready(backlog, limit)
         if begin != NOWHERE and waits:
             self._handles.reached(begin)
             return start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -337,6 +338,56 @@ def test_each_query_has_a_group_of_its_own_if_its_name_begins_as_it_is_told(
     assert [each.name for each in orders.groups()] == [name]
     assert orders.group(name).committed() == {0: 20, 1: 20, 2: 20}
     assert "both name the query's group" in query.fails(group="other")
+
+
+def test_a_stream_that_appears_after_the_first_run_is_read_from_its_beginning(
+    query: Query, broker: shmq.Broker
+) -> None:
+    query.given = {"url": query.given["url"], "subscribePattern": "orders"}
+    assert "neither a queue nor a stream that matches 'orders'" in query.fails()
+    query.given["kind"] = "stream"
+    query.run()
+    assert query.values == []
+    with broker.create_stream("orders", 1) as late:
+        fill(late, 7)
+        query.run()
+        broker.delete_stream("orders")
+    assert query.values == bodies(7)
+
+
+def test_batches_follow_each_other_while_the_minimum_waits_and_one_run_has_everything(
+    query: Query, orders: shmq.Stream
+) -> None:
+    fill(orders, 900)
+    running = query.start(
+        {"processingTime": "0 seconds"}, minOffsetsPerTrigger=100, maxOffsetsPerTrigger=100
+    )
+    try:
+        until(lambda: len(query.values) == 900, running)
+    finally:
+        running.stop()
+    assert [len(rows) for rows in query.batches.values()] == [100] * 9
+
+    query.run()  # the stop may have interrupted the last batch
+    fill(orders, 50, 900)
+    once = query.start({"once": True}, minOffsetsPerTrigger=100)
+    assert once.awaitTermination(PATIENCE)
+    assert query.values == bodies(950)
+
+
+def test_every_partition_has_its_turn_after_a_replay_and_restarts(
+    query: Query, broker: shmq.Broker
+) -> None:
+    with broker.create_stream("orders", 5) as many:
+        fill(many, 50)
+        for last in range(5):
+            query.fail_at = last
+            query.fails(maxOffsetsPerTrigger=2)
+            query.fail_at = last + 1
+        query.fails(maxOffsetsPerTrigger=2, minPartitions=8)
+        rows = [row.partition for batch in query.batches.values() for row in batch]
+        broker.delete_stream("orders")
+    assert Counter(rows) == dict.fromkeys(range(5), 2)
 
 
 # ---- writing ----

@@ -12,7 +12,7 @@ from pyspark.sql import types
 import shmq
 from shmq.codec.compression import compressor
 from shmq.native import _stream
-from shmq.spark.format_dispatch import kind_of
+from shmq.spark.format_dispatch import find_kind
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.options import WRITE
 from shmq.spark.shared.sink import BatchId
@@ -177,4 +177,4 @@ def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stre
 
 @everywhere
 def test_a_name_is_found_to_be_a_stream(url: str, orders: shmq.Stream) -> None:
-    assert kind_of({"url": url, "subscribe": orders.name}) is STREAM_KIND
+    assert find_kind({"url": url, "subscribe": orders.name}) is STREAM_KIND

@@ -23,8 +23,9 @@ QUEUES = st.dictionaries(
 def test_an_offset_comes_back_from_the_checkpoint_as_it_was(
     query: str, epoch: int, queues: dict[str, QueueOffset]
 ) -> None:
-    offset = Offset(query[:100], epoch, queues)
-    assert Offset.of_json(json.loads(json.dumps(offset.as_json()))) == offset
+    for turn in (None, *queues):
+        offset = Offset(query[:100], epoch, queues, turn)
+        assert Offset.of_json(json.loads(json.dumps(offset.as_json()))) == offset
 
 
 def test_the_same_offset_is_always_the_same_text() -> None:
@@ -64,6 +65,7 @@ def broken(**changes: Any) -> dict[str, Any]:
         broken(query=7),
         broken(query="q" * 101),
         broken(queues=[]),
+        broken(turn=7),
         broken(queue={"id": "hm"}),
         broken(queue={"count": 0}),
         broken(queue={"count": True}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from shmq.spark.shared.options import BATCH, STREAM, WRITE, Use
 from shmq.spark.shared.subscription import Subscription
 from shmq.spark.stream.append import STICKY, Partitioner, Records
 from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, PartitionBounds
-from shmq.spark.stream.cursor import _Backlog, _shares
 from shmq.spark.stream.kind import STREAM_KIND
 from shmq.spark.stream.offset import NOWHERE, Progress, StreamOffset
 from shmq.spark.stream.reader import Range, cut
@@ -144,9 +144,16 @@ def test_a_bound_of_what_is_not_read_is_refused() -> None:
 
 
 def test_an_offset_comes_back_from_json_as_it_was() -> None:
-    offset = StreamOffset({"b": Progress(7, {0: 5, 1: 0}), "a": Progress(9, {2: 3}, {2: 1})})
-    assert StreamOffset.of_json(offset.as_json()) == offset
-    assert list(offset.as_json()["streams"]) == ["a", "b"]
+    streams = {"b": Progress(7, {0: 5, 1: 0}), "a": Progress(9, {2: 3}, {2: 1})}
+    for offset in (StreamOffset(streams), StreamOffset(streams, "archive-1", ("b", 1)), NOWHERE):
+        assert StreamOffset.of_json(json.loads(json.dumps(offset.as_json()))) == offset
+    assert list(StreamOffset(streams).as_json()["streams"]) == ["a", "b"]
+
+
+def test_an_offset_without_a_stream_is_another_one_than_the_one_before_all() -> None:
+    empty = StreamOffset({})
+    assert StreamOffset.of_json(empty.as_json()) == empty != NOWHERE
+    assert StreamOffset.of_json({"version": 1, "streams": {}}) == empty
 
 
 @pytest.mark.parametrize(
@@ -159,6 +166,9 @@ def test_an_offset_comes_back_from_json_as_it_was() -> None:
         {"version": 1, "streams": {"a": {"id": "1", "next": {"0": -1}}}},
         {"version": 1, "streams": {"a": {"id": "1", "next": {"0": 1}, "began": {"1": 0}}}},
         {"version": 1, "streams": {"a": {"id": "1", "next": {"0": "1"}}}},
+        {"version": 1, "streams": {}, "turn": "a"},
+        {"version": 1, "streams": {}, "turn": ["a", "0"]},
+        {"version": 1, "streams": []},
     ],
 )
 def test_json_that_is_no_offset_is_refused(given: dict[str, Any]) -> None:
@@ -190,24 +200,6 @@ def test_ranges_stay_as_they_are_unless_more_parts_are_wanted() -> None:
     assert len(parts) == 4
     assert [part.start for part in parts[1:3]] == [part.end for part in parts[:2]]
     assert sum(map(len, parts)) == 40
-
-
-@pytest.mark.parametrize(
-    ("counts", "most", "shares"),
-    [
-        ([5, 5], None, [5, 5]),
-        ([5, 5], 20, [5, 5]),
-        ([30, 10], 8, [6, 2]),
-        ([1, 1000], 10, [1, 9]),
-        ([1, 1, 1], 2, [1, 1, 0]),
-        ([0, 9], 3, [0, 3]),
-    ],
-)
-def test_a_batch_has_of_each_partition_by_what_waits_there(
-    counts: list[int], most: int | None, shares: list[int]
-) -> None:
-    waiting = [_Backlog(("s", n), 0, count, False) for n, count in enumerate(counts)]
-    assert _shares(waiting, most) == shares
 
 
 def records(count: int, **columns: Any) -> Records:
