@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -11,7 +12,7 @@ from typing import Any, Literal, Self
 
 import shmq
 from shmq.api.names import check_name
-from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream
+from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream, ShmqError
 
 __all__ = ["Assigned", "Subscription", "assigned"]
 
@@ -42,17 +43,20 @@ def assigned(given: str) -> Assigned:
     return MappingProxyType(found)
 
 
+Thing = Literal["queue", "stream"]
+
+
 @dataclasses.dataclass(frozen=True)
 class Subscription:
     """The queues or streams to read: by name, by pattern or, for streams, by their partitions."""
 
-    thing: Literal["queue", "stream"]
+    thing: Thing
     names: tuple[str, ...] | None
     pattern: re.Pattern[str] | None
     assigned: Assigned | None = None
 
     @classmethod
-    def of(cls, chosen: Mapping[str, Any], thing: Literal["queue", "stream"]) -> Self:
+    def of(cls, chosen: Mapping[str, Any], thing: Thing) -> Self:
         """The subscription in the options. Raises InvalidOption, InvalidName."""
         given = [chosen[name] for name in _WAYS if name in chosen]
         if sum(each is not None for each in given) != 1:
@@ -72,19 +76,12 @@ class Subscription:
         If ``strict``, raises NoSuchQueue or NoSuchStream for a name that does not exist; a
         pattern may match none.
         """
-        if self.thing == "queue":
-            there = set(broker.queue_names())
-        else:
-            there = {summary.name for summary in broker.list_streams()}
+        there = _names_of(self.thing, broker)
         if self.pattern is not None:
             return tuple(sorted(name for name in there if self.pattern.fullmatch(name)))
         missing = [name for name in self._wanted() if name not in there]
         if strict and missing:
-            kind = NoSuchQueue if self.thing == "queue" else NoSuchStream
-            raise kind(
-                f"there is no {self.thing} {missing[0]!r} in the namespace {broker.namespace!r}: "
-                f"make it first, or give another url or subscribe"
-            )
+            raise _no_such(self.thing, missing[0], broker)
         return tuple(name for name in self._wanted() if name in there)
 
     def partitions(self, name: str, count: int) -> tuple[int, ...]:
@@ -104,3 +101,29 @@ class Subscription:
 
     def _wanted(self) -> tuple[str, ...]:
         return tuple(self.names or self.assigned or ())
+
+
+def _names_of(thing: Thing, broker: shmq.Broker) -> set[str]:
+    if thing == "queue":
+        return set(broker.queue_names())
+    return {summary.name for summary in broker.list_streams()}
+
+
+def _no_such(thing: Thing, name: str, broker: shmq.Broker) -> ShmqError:
+    """The error for a missing name, which may be that of the other kind.
+
+    Without the option ``kind`` the name of a deleted stream is looked up as that of a queue.
+    """
+    other: Thing
+    kind: type[ShmqError]
+    kind, other = (NoSuchQueue, "stream") if thing == "queue" else (NoSuchStream, "queue")
+    with contextlib.suppress(ShmqError):  # no right to list them, or a broker without streams
+        if name in _names_of(other, broker):
+            return kind(
+                f"there is no {thing} {name!r} in the namespace {broker.namespace!r}, but a "
+                f"{other} of that name: to read it, set .option('kind', {other!r})"
+            )
+    return kind(
+        f"there is no {thing} {name!r}, and no {other} of that name, in the namespace "
+        f"{broker.namespace!r}: create it first, or set another url or subscribe"
+    )

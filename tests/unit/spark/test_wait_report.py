@@ -81,8 +81,8 @@ def test_a_report_of_another_host_is_only_logged(
     [
         (
             (
-                "\n[PARSE_SYNTAX_ERROR] Syntax error at or near '='. SQLSTATE: 42601 (line 1, pos 2)\n"
-                "\n== SQL ==\na ="
+                "\n[PARSE_SYNTAX_ERROR] Syntax error at or near '='. SQLSTATE: 42601 "
+                "(line 1, pos 2)\n\n== SQL ==\na ="
             ),
             "[PARSE_SYNTAX_ERROR] Syntax error at or near '='. (line 1, pos 2)",
         ),

@@ -35,6 +35,10 @@ def fails(rows: DataFrame) -> DataFrame:
     return rows.select("no_such_column")
 
 
+def fails_to_parse(rows: DataFrame) -> DataFrame:
+    return rows.where("carrier = = 1")
+
+
 def text(rows: DataFrame) -> DataFrame:
     """The bodies as text, and which half of the alphabet each begins in."""
     made = rows.select(f.col("value").cast("string").alias("text"))

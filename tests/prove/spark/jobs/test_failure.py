@@ -247,17 +247,26 @@ def test_the_root_of_a_failed_query_is_in_its_stack_trace(said: str, cause: str,
     ("command", "told"),
     [
         ("kill -KILL $$", "was killed by SIGKILL, as by a host that has no memory left: start"),
-        ("kill -TERM $$", "was ended by SIGTERM: start the job again: one"),
-        ("exit 143", "was ended by SIGTERM: start the job again: one"),
+        ("kill -TERM $$", "was terminated by SIGTERM: start the job again: one"),
+        ("exit 143", "was terminated by SIGTERM: start the job again: one"),
         ("exit 3", "ended with status 3: start the job again: one with a checkpoint"),
     ],
 )
-def test_a_java_that_has_ended_is_the_cause_of_a_broken_connection(
-    monkeypatch: pytest.MonkeyPatch, command: str, told: str
+@pytest.mark.parametrize(
+    "seen",
+    [
+        ConnectionRefusedError(111, "Connection refused"),
+        RuntimeError("Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext"),
+        RuntimeError("Job 3 cancelled because SparkContext was shut down"),
+    ],
+    ids=["connection", "stopped", "cancelled"],
+)
+def test_a_java_that_has_ended_is_the_cause_of_what_failed(
+    monkeypatch: pytest.MonkeyPatch, command: str, told: str, seen: Exception
 ) -> None:
     with subprocess.Popen(["sh", "-c", f"sleep 0.1; {command}"]) as java:
         monkeypatch.setattr("pyspark.SparkContext._gateway", SimpleNamespace(proc=java))
-        error = failure_of(ConnectionRefusedError(111, "Connection refused"))
+        error = failure_of(seen)
 
     assert str(error).startswith(f"Java, in which Spark runs (process {java.pid}), {told}")
 

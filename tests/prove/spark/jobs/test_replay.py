@@ -126,8 +126,18 @@ def test_a_replay_that_was_stopped_goes_on_without_duplicates(
 def test_a_replay_that_could_not_choose_its_rows_may_be_corrected(
     spark: SparkSession, broker: shmq.Broker, files: Path, again: shmq.Queue
 ) -> None:
-    with pytest.raises(shmq.InvalidOption, match="where = 'offzet < 3'"):
-        run_job(spark, "replay", job(files.parent, broker.namespace, select='where = "offzet < 3"'))
+    for where, cause in (
+        ("offzet < 3", "`offzet` cannot be resolved"),
+        ("offset <", "PARSE_SYNTA"),
+    ):
+        wrong = job(files.parent, broker.namespace, select=f'where = "{where}"')
+        with pytest.raises(
+            shmq.InvalidOption, match=rf"where = '{where}' in \[select\]: .*{cause}"
+        ):
+            run_job(spark, "replay", wrong)
+        replay = catalog.load("replay")
+        with pytest.raises(shmq.InvalidOption, match=rf"where = '{where}' .*{cause}"):
+            replay.read(wrong).check_sql(spark)
     run_job(spark, "replay", job(files.parent, broker.namespace, select='where = "offset < 3"'))
     assert bodies(again) == [1, 2]
 
@@ -224,3 +234,28 @@ def test_a_condition_that_makes_no_sense_is_told(
     with pytest.raises(shmq.InvalidOption) as found:
         run_job(spark, "replay", job(files.parent, broker.namespace, select=select))
     assert said in str(found.value)
+
+
+def test_the_progress_says_which_queue_is_full_and_of_what(
+    spark: SparkSession, broker: shmq.Broker, files: Path
+) -> None:
+    """Not its messages, of which it may hold more, but the bytes of its arena."""
+    small = broker.create_queue("again", capacity=4096, arena_bytes=32 << 10, dead_letter=None)
+    found: list[str] = []
+    taken: list[int] = []
+
+    def report(progress: Progress) -> None:
+        found.append(progress.waiting)
+        while progress.waiting and len(taken) < 1000:
+            for message in small.consume(timeout=1):
+                taken.append(int(message.body))
+                message.ack()
+
+    replay = catalog.load("replay")
+    config = replay.read(job(files.parent, broker.namespace))
+    assert run(replay, config, spark, report, lambda: False).rows == 1000
+
+    assert taken == list(range(1, 1001))
+    waiting = next(filter(None, found))
+    assert waiting.startswith("queue 'again' has no room in its arena: ")
+    assert " of 32,768 bytes" in waiting

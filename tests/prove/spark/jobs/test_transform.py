@@ -171,6 +171,11 @@ def test_files_that_keep_coming_go_through_a_function_into_files(
     ("function", "kind", "told"),
     [
         ("nothing", InvalidOption, "returned a NoneType: it must return a DataFrame"),
+        (
+            "fails_to_parse",
+            ShmqError,
+            r"failed: ParseException: .*PARSE_SYNTAX_ERROR.* \(.*pipeline_app\.py",
+        ),
         ("fails", ShmqError, r"failed: AnalysisException: .*no_such_column.* \(.*pipeline_app\.py"),
     ],
 )
