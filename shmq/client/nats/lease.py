@@ -13,10 +13,14 @@ from shmq.errors import ConnectionLost, LeaseExpired
 
 __all__ = ["Delivery", "Lease", "lease_of", "parse_reply"]
 
-#: The part of a lease in which it is no longer relied upon: an acknowledgement takes time to reach
-#: the server, which would accept it even when another consumer has the message.
-_MARGIN: Final = 0.05
-_MOST_MARGIN: Final = 0.5
+#: The part of a lease in which it is no longer relied upon, and the most, in seconds. An
+#: acknowledgement takes time to reach the server, which would accept it even when another consumer
+#: has the message; and a server that restarts knows the time of a delivery by whole seconds,
+#: rounded down (nats-server, store.go, encodeConsumerState).
+_MARGIN: Final = 0.1
+_MOST_MARGIN: Final = 1.5
+#: The part of that for which a message may have waited until its lease is renewed on delivery.
+_FRESH: Final = 0.25
 #: The part of a lease after which it is renewed before its message is handed out.
 _OLD: Final = 0.25
 #: How long one attempt to renew a lease may take, in seconds; then it is sent again. A new leader
@@ -137,7 +141,7 @@ class Lease:
         the time of the delivery in the leader's memory (nats-server, consumer.go, deliverMsg). The
         next leader counts the lease from the former; a renewal replicates its own time.
         """
-        return abs(time.time() - self.delivery.stored_at) > margin_of(self.wait)
+        return abs(time.time() - self.delivery.stored_at) > margin_of(self.wait) * _FRESH
 
     def claim(self, name: str) -> None:
         """Mark it as settled. Raises LeaseExpired if it is over."""
