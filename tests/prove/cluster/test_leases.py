@@ -1,4 +1,4 @@
-"""Messages that have waited for longer than their lease, one delivery allowed, while servers restart.
+"""Messages that have waited for longer than their lease, while servers restart: one delivery each.
 
 The next leader of a queue knows when a message was stored, and not when it was delivered, unless
 the delivery was renewed. So what waits for long is what a rolling upgrade endangers.
