@@ -21,8 +21,8 @@ from shmq.cluster.local import LocalCluster
 from tests.support.bridge import PATIENCE, wait_until
 
 #: The visibility timeout, and how long a consumer holds what it has taken at most, in seconds.
-LEASE, LONGEST_HOLD = 30.0, 2.0
-MESSAGES, AT_ONCE = 400, 8
+LEASE, LONGEST_HOLD = 30.0, 8.0
+MESSAGES, AT_ONCE = 400, 32
 
 
 @pytest.fixture
