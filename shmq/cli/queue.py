@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -48,6 +47,7 @@ from shmq.cli.shared.output import (
 )
 from shmq.cli.shared.progress import Progress, progress
 from shmq.cli.shared.target import is_this_process, target_of, typed
+from shmq.codec.strict_json import decode_json
 
 __all__ = [
     "ask_first",
@@ -320,9 +320,9 @@ def _expression(where: str | None, rows: Sequence[int]) -> str | None:
 def _of_triage(where: str, text: str, rows: Sequence[int]) -> str:
     """The rows of a triage as one expression: true where any of them is."""
     try:
-        found: Any = json.loads(text)["rows"]
+        found: Any = decode_json(text)["rows"]
         known = {int(row["row"]): str(row["where"]) for row in found}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise click.UsageError(
             f"--where {where}: this file was not written by shmq pipeline triage: "
             f"{type(error).__name__}: {error}"

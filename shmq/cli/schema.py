@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast, get_args
 
@@ -15,6 +14,7 @@ from shmq.cli.shared.audited import Event, audited
 from shmq.cli.shared.flags import Group, connected, json_flag
 from shmq.cli.shared.names import complete_names, queue_name
 from shmq.cli.shared.output import cell, clock, show, show_json, show_table, table
+from shmq.codec.strict_json import decode_json
 from shmq.schema.asyncapi import document
 from shmq.schema.compare import Compatibility
 
@@ -143,8 +143,8 @@ def _newest(broker: shmq.Broker, name: str) -> Mapping[str, Any] | None:
 
 def _read(file: Any) -> dict[str, Any]:
     try:
-        found = json.load(file)
-    except (ValueError, RecursionError) as error:
+        found = decode_json(file.read())
+    except ValueError as error:
         raise click.ClickException(f"{file.name} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise click.ClickException(f"{file.name} is not a JSON object: a schema must be one")

@@ -7,12 +7,12 @@ structured mode the body is the whole event as JSON. The header ``content-type``
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shmq.cloudevents.attributes import check_name, is_json, text_of
 from shmq.cloudevents.event import CloudEvent
+from shmq.codec.strict_json import decode_json
 from shmq.errors import InvalidOption, ShmqError
 
 if TYPE_CHECKING:
@@ -223,6 +223,6 @@ def _data(body: Any, media: str, place: str) -> Any:
 
 def _json(text: bytes | str, what: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return decode_json(text)
+    except ValueError as error:
         raise ShmqError(f"{what}: {error}") from None

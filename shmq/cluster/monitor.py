@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import json
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from shmq.codec.strict_json import decode_json
 from shmq.errors import InvalidOption, ShmqError
 
 __all__ = ["ask", "is_healthy", "leader_of", "meta_leader", "streams_of"]
@@ -29,7 +29,7 @@ def ask(monitor: str, page: str, **query: str | int) -> dict[str, Any]:
         url += "?" + urllib.parse.urlencode(query)
     try:
         with urllib.request.urlopen(url, timeout=_PATIENCE) as answer:
-            said = json.loads(answer.read(_LONGEST))
+            said = decode_json(answer.read(_LONGEST))
     except urllib.error.HTTPError as error:
         raise ShmqError(f"{url} answered {error.code}") from error
     except (OSError, ValueError, http.client.HTTPException) as error:

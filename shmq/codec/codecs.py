@@ -7,13 +7,13 @@ put over the network look the same to the consumer. Nothing is ever unpickled.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgpack
 
+from shmq.codec.strict_json import decode_json, encode_json
 from shmq.errors import InvalidOption, ShmqError
 from shmq.native import _core
 
@@ -113,8 +113,8 @@ def _to_text(body: Any) -> bytes:
 
 def _to_json(body: Any) -> bytes:
     try:
-        return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
-    except (TypeError, ValueError) as error:
+        return encode_json(body)
+    except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"JSON cannot hold this {type(body).__name__}: {error}") from None
 
 
@@ -161,7 +161,7 @@ def decode_body(raw: bytes, number: int, codec: str) -> Any:
         if number == _TEXT:
             return raw.decode()
         if number == _JSON:
-            return json.loads(raw)
+            return decode_json(raw)
         if number == _PACKED:
             return _core.unpack_records(raw)
         if _MSGPACK <= number < _PACKED:

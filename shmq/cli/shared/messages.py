@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import stat
 import sys
@@ -17,6 +16,7 @@ import click
 import shmq
 from shmq.api.options import Confirm
 from shmq.cli.shared import params
+from shmq.codec.strict_json import decode_json
 from shmq.supervision.signals import Stop
 
 __all__ = [
@@ -236,11 +236,9 @@ def decode(text: bytes, codec: str) -> Any:
     if codec == "text":
         return decoded
     try:
-        return json.loads(decoded)
-    except json.JSONDecodeError as error:
+        return decode_json(decoded)
+    except ValueError as error:
         raise ValueError(f"it is not JSON, which --codec {codec} takes: {error}") from None
-    except RecursionError:
-        raise ValueError("its JSON is nested too deeply: flatten it") from None
 
 
 @contextlib.contextmanager

@@ -20,8 +20,6 @@ __all__ = ["NatsAsyncConsumer", "NatsBodies", "NatsConsumer"]
 
 #: The most acknowledgements on their way; one more waits for half of them.
 _MOST_ACKS: Final = 256
-#: The part of a lease after which it is renewed before its message is handed out.
-_OLD: Final = 0.25
 
 
 class Prefetched:
@@ -44,7 +42,7 @@ class Prefetched:
         except IndexError:
             return None
         lease = message.lease
-        if self.ended or lease is None or not lease.is_good or _is_old(lease):
+        if self.ended or lease is None or not lease.is_good or lease.is_old:
             self.ahead.appendleft(message)
             return None
         message.consumer = self
@@ -65,10 +63,11 @@ class Prefetched:
                 came.clear()
             message = self.ahead.popleft()
             lease = message.lease
-            if lease is None or not lease.is_good:
+            if lease is not None and lease.is_good and lease.is_old:
+                with contextlib.suppress(LeaseExpired):
+                    await lease.restart()
+            if lease is None or not await self.queue.settlements.current([message]):
                 continue  # it is back in the queue
-            if _is_old(lease):
-                await lease.restart()
             message.consumer = self
             return [message]
         return []
@@ -123,11 +122,6 @@ class Prefetched:
 
 def _only(messages: list[NatsMessage]) -> NatsMessage | None:
     return messages.pop() if messages else None
-
-
-def _is_old(lease: Lease) -> bool:
-    """Whether the lease is renewed before its message is handed out."""
-    return lease.held_until - time.monotonic() < lease.wait * (1 - _OLD)
 
 
 class NatsConsumer(api.Consumer):

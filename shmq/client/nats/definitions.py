@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.jetstream import NO_MESSAGE, NO_STREAM, WRONG_LAST, create_stream
+from shmq.codec.strict_json import decode_json
 from shmq.errors import ServerError
 
 __all__ = ["EXPECTED", "Definition", "Definitions", "subjects_of"]
@@ -52,11 +53,11 @@ class Definitions:
         if not data:
             return None  # a deletion by a tool for KV buckets
         try:
-            value = json.loads(data)
+            value = decode_json(data)
         except ValueError as error:
-            raise ServerError(f"the definition {key!r} of {self._connection.url} is no JSON") from (
-                error
-            )
+            raise ServerError(
+                f"the definition {key!r} of {self._connection.url} is not JSON: {error}"
+            ) from error
         return Definition(value, int(message["seq"]))
 
     async def put(

@@ -6,8 +6,9 @@ import asyncio
 import collections
 import contextlib
 import json
+import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -15,10 +16,18 @@ from nats.aio.msg import Msg
 from shmq.client.nats.client import Client
 from shmq.client.nats.connection import ClusterConnection
 
-__all__ = ["Inbox"]
+__all__ = ["Arrival", "Inbox"]
 
 #: How many inboxes of a connection are kept for the next pulls.
 _MOST_SPARE: Final = 8
+
+
+class Arrival(NamedTuple):
+    """What has arrived in an inbox, and the earliest time at which it can have been sent."""
+
+    message: Msg
+    #: When the oldest pull was sent that it may answer (monotonic): no server delivered it earlier.
+    asked_at: float
 
 
 class Inbox:
@@ -28,14 +37,16 @@ class Inbox:
         self._connection = connection
         self._client = client
         self._subject = client.new_inbox()
-        self._came: collections.deque[Msg] = collections.deque()
+        self._came: collections.deque[Arrival] = collections.deque()
         #: Of the caller that waits for the next answer.
         self._waiter: asyncio.Future[None] | None = None
         #: Takes what comes after the end; None: nobody has the inbox.
-        self._orphan: Callable[[Msg], Awaitable[Any]] | None = None
+        self._orphan: Callable[[Arrival], Awaitable[Any]] | None = None
         self._ended = False
         #: Pulls that are not answered to their end.
         self._open = 0
+        #: When the oldest of those was sent (monotonic).
+        self._asked_at = 0.0
         #: Whether the first pull of its caller is sent already.
         self.is_asked = False
         #: Told of each message that comes.
@@ -45,7 +56,7 @@ class Inbox:
 
     @classmethod
     async def of(
-        cls, connection: ClusterConnection, orphan: Callable[[Msg], Awaitable[Any]]
+        cls, connection: ClusterConnection, orphan: Callable[[Arrival], Awaitable[Any]]
     ) -> Inbox:
         """An inbox of the connection; ``orphan`` returns what comes too late."""
         spare = cls.spare(connection, orphan)
@@ -59,7 +70,7 @@ class Inbox:
 
     @classmethod
     def spare(
-        cls, connection: ClusterConnection, orphan: Callable[[Msg], Awaitable[Any]]
+        cls, connection: ClusterConnection, orphan: Callable[[Arrival], Awaitable[Any]]
     ) -> Inbox | None:
         """One that nobody uses now; None if there is none."""
         client = connection.connected
@@ -74,11 +85,12 @@ class Inbox:
         self._listening = await self._client.take(subject, self._take)
 
     def _take(self, message: Msg) -> None:
+        arrival = Arrival(message, self._asked_at)
         if not self._ended:
-            self._came.append(message)
+            self._came.append(arrival)
             self._wake()
         elif self._orphan is not None:
-            _in_background(self._orphan(message))
+            _in_background(self._orphan(arrival))
 
     def _wake(self) -> None:
         if self._watcher is not None:
@@ -90,31 +102,38 @@ class Inbox:
     async def ask(self, stream: str, consumer: str, **wanted: Any) -> None:
         """Send a pull."""
         await self._connection.client()  # raises if it is closed
-        self._open += 1
+        self._note_pull()
         await self._client.publish(*_pull(stream, consumer, wanted), reply=self._subject)
 
     def ask_at_once(self, stream: str, consumer: str, **wanted: Any) -> bool:
         """Send a pull at once; False: it cannot be sent now."""
+        self._note_pull()
         self.is_asked = self._client.pull(*_pull(stream, consumer, wanted), self._subject)
-        self._open += self.is_asked
+        self._open -= not self.is_asked
         return self.is_asked
+
+    def _note_pull(self) -> None:
+        """Count a pull before it is sent."""
+        if not self._open:
+            self._asked_at = time.monotonic()
+        self._open += 1
 
     def watch(self, wanted: int, patience: float, told: Callable[[bool], None]) -> None:
         """Tell, once, whether as many messages have come, and nothing else did in that time."""
 
         def look() -> None:
-            if len(self._came) >= wanted or not self._came[-1].reply:
+            if len(self._came) >= wanted or not self._came[-1].message.reply:
                 end()
 
         def end() -> None:
             self._watcher = None
             timer.cancel()
-            told(len(self._came) == wanted and all(one.reply for one in self._came))
+            told(len(self._came) == wanted and all(one.message.reply for one in self._came))
 
         timer = asyncio.get_running_loop().call_later(patience, end)
         self._watcher = look
 
-    def take_all(self) -> list[Msg]:
+    def take_all(self) -> list[Arrival]:
         """All that have come, which end a pull."""
         came = list(self._came)
         self._came.clear()
@@ -126,7 +145,7 @@ class Inbox:
         """One of the pulls is answered to its end."""
         self._open -= 1
 
-    async def next(self, timeout: float) -> Msg | None:
+    async def next(self, timeout: float) -> Arrival | None:
         """The next answer; None if none came in time."""
         if not self._came and timeout > 0:
             loop = asyncio.get_running_loop()

@@ -13,10 +13,19 @@ from shmq.errors import ConnectionLost, LeaseExpired
 
 __all__ = ["Delivery", "Lease", "lease_of", "parse_reply"]
 
-#: The part of a lease in which it is no longer relied upon: an acknowledgement takes time to reach
-#: the server, which would accept it even when another consumer has the message.
-_MARGIN: Final = 0.05
-_MOST_MARGIN: Final = 0.5
+#: The part of a lease in which it is no longer relied upon, and the most, in seconds. An
+#: acknowledgement takes time to reach the server, which would accept it even when another consumer
+#: has the message; and a server that restarts knows the time of a delivery by whole seconds,
+#: rounded down (nats-server, store.go, encodeConsumerState).
+_MARGIN: Final = 0.1
+_MOST_MARGIN: Final = 1.5
+#: The part of that for which a message may have waited until its lease is renewed on delivery.
+_FRESH: Final = 0.25
+#: The part of a lease after which it is renewed before its message is handed out.
+_OLD: Final = 0.25
+#: How long one attempt to renew a lease may take, in seconds; then it is sent again. A new leader
+#: redelivers what has expired half a second after its election, at the earliest.
+_RENEWAL: Final = 0.5
 _ACK: Final = "$JS.ACK"
 _PREFIX: Final = f"{_ACK}."
 _PLAIN_TOKENS: Final = 9
@@ -82,10 +91,15 @@ class Lease:
 
     @classmethod
     def new(
-        cls, connection: ClusterConnection, delivery: Delivery, wait: float, reply: str
+        cls,
+        connection: ClusterConnection,
+        delivery: Delivery,
+        wait: float,
+        reply: str,
+        asked_at: float,
     ) -> Lease:
-        """The lease of a delivery that has come just now."""
-        until = time.monotonic() + wait - margin_of(wait)
+        """The lease of a delivery, counted from its pull: the server counts from a later time."""
+        until = asked_at + wait - margin_of(wait)
         return cls(connection, delivery, wait, until, reply)
 
     def receipt_of(self, queue: int) -> int:
@@ -107,7 +121,27 @@ class Lease:
     @property
     def is_good(self) -> bool:
         """Whether the message is this holder's, as far as its own clock tells."""
-        return not self.settled and time.monotonic() < min(self.until, self.held_until)
+        return not self.settled and self.is_current
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no other holder can have the message, as far as its own clock tells."""
+        return time.monotonic() < min(self.until, self.held_until)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it must be renewed before its message is handed out."""
+        return self.held_until - time.monotonic() < self.wait * (1 - _OLD)
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether a server that is elected or restarted could end a new lease early.
+
+        Servers replicate a delivery with the time at which its message was stored, and only keep
+        the time of the delivery in the leader's memory (nats-server, consumer.go, deliverMsg). The
+        next leader counts the lease from the former; a renewal replicates its own time.
+        """
+        return abs(time.time() - self.delivery.stored_at) > margin_of(self.wait) * _FRESH
 
     def claim(self, name: str) -> None:
         """Mark it as settled. Raises LeaseExpired if it is over."""
@@ -146,13 +180,28 @@ class Lease:
             )
 
     async def renew(self) -> None:
-        """Begin the server's time anew."""
+        """Restart the server's time.
+
+        Raises LeaseExpired unless that is confirmed before the lease ends: later, the server may
+        have renewed the lease of another holder.
+        """
         asked = time.monotonic()
-        await self.connection.request(self.reply, b"+WPI", attempt=1.0, within=self.wait)
+        problem: ConnectionLost | None = None
+        try:
+            await self.connection.request(
+                self.reply, b"+WPI", attempt=_RENEWAL, within=self.held_until - asked
+            )
+        except ConnectionLost as error:
+            problem = error
+        if problem is not None or time.monotonic() >= self.held_until:
+            raise LeaseExpired(
+                f"the lease of message {self.delivery.sequence} ended before the cluster "
+                f"{self.connection.url} confirmed its renewal; it will be delivered again"
+            ) from problem
         self.held_until = asked + self.wait - margin_of(self.wait)
 
     async def restart(self) -> None:
-        """Begin the lease anew, as for a message that is handed out."""
+        """Restart the lease, as for a message that is handed out. Raises LeaseExpired."""
         await self.renew()
         self.until = self.held_until
 
@@ -170,12 +219,15 @@ class Lease:
             left = self.until - time.monotonic()
             if left <= 0:
                 self.settled = True
-                await self.nack(0)
+                if time.monotonic() < self.held_until:  # later, another holder may have it
+                    await self.nack(0)
                 return
             await asyncio.sleep(min(left, max(0.001, self.wait / 3)))
             if not self.settled and self.until > self.held_until:
-                with contextlib.suppress(ConnectionLost):
+                try:
                     await self.renew()
+                except LeaseExpired:
+                    return
 
     def drop(self) -> None:
         """Renew it no more."""

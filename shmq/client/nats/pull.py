@@ -7,14 +7,15 @@ timeout or a cancellation has taken nothing.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from nats.aio.msg import Msg
 
 from shmq.client.nats.connection import ApiError
-from shmq.client.nats.inbox import Inbox
+from shmq.client.nats.inbox import Arrival, Inbox
 from shmq.client.nats.jetstream import NO_STREAM
 from shmq.client.nats.lease import parse_reply
 from shmq.client.nats.queue_layout import QueueLayout
@@ -22,8 +23,13 @@ from shmq.errors import ConnectionLost, QueueDeleted
 
 __all__ = ["Pulls"]
 
-#: How long one pull waits at the server, in seconds; then it is sent again.
+#: How long one pull waits at the server, in seconds, and as a part of the lease, which is counted
+#: from the pull; then it is sent again. The third is the shortest, in seconds.
 _SLICE: Final = 10.0
+_SLICE_OF_LEASE: Final = 0.5
+_LEAST_SLICE: Final = 0.02
+#: The part of a lease for which more messages are pulled once there is one.
+_COLLECTING: Final = 0.5
 #: How long a pull of a partition of groups waits that may be blocked, in seconds.
 _PROBE: Final = 0.02
 #: How long a pull waits for what this process has just put, in seconds.
@@ -37,12 +43,17 @@ _UNSEEN: Final = 0.5
 #: one that waits is told of the first group, and the puts of this process are known.
 _WITHOUT_GROUPS: Final = 1.0
 
+_T = TypeVar("_T")
+
 
 class Pulls:
     """The pulls of one handle."""
 
-    def __init__(self, layout: QueueLayout, give_back: Callable[[Msg], Awaitable[None]]) -> None:
+    def __init__(
+        self, layout: QueueLayout, give_back: Callable[[Arrival], Awaitable[None]]
+    ) -> None:
         self._layout = layout
+        self._lease = layout.options.visibility_timeout
         self._connection = layout.connection
         self._give_back = give_back
         #: Whether the queue is known to have consumers of groups.
@@ -50,7 +61,7 @@ class Pulls:
         #: Until when it is taken to have none, without asking again (monotonic).
         self._without_groups_until = 0.0
 
-    def begin(self, most: int, told: Callable[[Inbox | list[Msg] | None], None]) -> None:
+    def begin(self, most: int, told: Callable[[Inbox | list[Arrival] | None], None]) -> None:
         """Begin `take` with the first pull, without a task.
 
         If that brings all that is wanted, `told` gets it; otherwise what `take` goes on with.
@@ -68,7 +79,7 @@ class Pulls:
                 told(inbox)
                 return
             came = inbox.take_all()
-            self._note_seen(consumer, came[-1])
+            self._note_seen(consumer, came[-1].message)
             if not inbox.keep():
                 inbox.close_soon()
             told(came)
@@ -81,86 +92,112 @@ class Pulls:
         until: float | None,
         *,
         waits: bool,
-        begun: Inbox | list[Msg] | None = None,
-    ) -> list[Msg]:
+        begun: Inbox | list[Arrival] | None = None,
+    ) -> list[Arrival]:
         """Up to ``most`` messages; without any it waits until then (monotonic; None: no limit)."""
         if isinstance(begun, list):
             return begun
-        inbox = begun or await Inbox.of(self._connection, self._orphan)
-        taken: list[Msg] = []
+        taken: list[Arrival] = []
         try:
-            await self._sweep(inbox, most, taken)
+            await self._sweep(most, taken, begun)
             while not taken and waits and (until is None or time.monotonic() < until):
                 await self._wait(most, until, taken)
                 if len(taken) < most:
-                    await self._sweep(inbox, most, taken)
+                    await self._sweep(most, taken)
         except BaseException:
-            for message in taken:
-                await self._give_back(message)
+            for arrival in taken:
+                await self._give_back(arrival)
             raise
-        finally:
-            await inbox.close()
         return taken
 
-    async def give_up(self, begun: Inbox | list[Msg] | None) -> None:
+    async def give_up(self, begun: Inbox | list[Arrival] | None) -> None:
         """Return what was begun for a caller who is gone."""
         if isinstance(begun, Inbox):
             await begun.close()
-        for message in begun if isinstance(begun, list) else ():
-            await self._give_back(message)
+        for arrival in begun if isinstance(begun, list) else ():
+            await self._give_back(arrival)
 
-    async def _orphan(self, message: Msg) -> None:
-        if _status(message) == "":
-            await self._give_back(message)
+    async def _orphan(self, arrival: Arrival) -> None:
+        if _status(arrival.message) == "":
+            await self._give_back(arrival)
+
+    def _left(self, taken: list[Arrival]) -> float:
+        """How long more messages may be pulled, in seconds: the lease of the first one runs."""
+        if not taken:
+            return math.inf
+        return taken[0].asked_at + self._lease * _COLLECTING - time.monotonic()
+
+    async def _within(self, taken: list[Arrival], work: Coroutine[Any, Any, _T]) -> _T | None:
+        """The result of ``work``; None if more messages may not be pulled before there is one."""
+        left = self._left(taken)
+        try:
+            async with asyncio.timeout(None if left == math.inf else max(0.0, left)):
+                return await work
+        except TimeoutError:
+            return None
 
     # ---- what is there ----
 
-    async def _sweep(self, inbox: Inbox, most: int, taken: list[Msg]) -> None:
-        """Take what is visible now."""
+    async def _sweep(self, most: int, taken: list[Arrival], begun: Inbox | None = None) -> None:
+        """Take what is visible now; ``begun`` has the first pull."""
         for consumer in self._layout.priority_consumers:
-            if len(taken) >= most:
+            if len(taken) >= most or self._left(taken) <= 0:
                 return
-            await self._take_now(inbox, consumer, most, taken)
+            await self._take_now(consumer, most, taken, begun)
+            begun = None
         if len(taken) < most:
-            await self._sweep_groups(inbox, most, taken)
+            await self._sweep_groups(most, taken)
 
-    async def _take_now(self, inbox: Inbox, consumer: str, most: int, taken: list[Msg]) -> None:
+    async def _take_now(
+        self, consumer: str, most: int, taken: list[Arrival], begun: Inbox | None
+    ) -> None:
         """Take what a consumer has; the answer to a pull ends with a status, or is complete."""
         give_up = time.monotonic() + self._connection.target.request_timeout
         patience = 0.0
-        while len(taken) < most:
+        while len(taken) < most and self._left(taken) > 0:
             wanted = min(most - len(taken), _MOST_PULLED)
-            came, end = await self._pull(inbox, consumer, wanted, taken, patience)
-            if end == "503":
-                await self._check_there(give_up)
-            elif end in {"409", ""} and came < wanted:
-                # A leader that changes may leave a pull unanswered; what came meanwhile counts.
-                if came:
+            pull = self._pulled(consumer, wanted, patience)
+            came, end = await self._pull(consumer, pull, taken, patience + _ANSWER, begun)
+            begun = None
+            if came < wanted and end in {"503", "409", ""}:
+                # A leader that changes may leave a pull unanswered; what has arrived counts.
+                if taken:
                     return
-                if time.monotonic() > give_up:
+                if end != "503" and time.monotonic() > give_up:
                     raise ConnectionLost(
                         f"queue {self._layout.name!r}: its consumer {consumer!r} gives no answer"
                     )
                 await self._check_there(give_up)
             elif came < wanted:
-                if (patience and not came) or not await self._is_behind(consumer):
+                if (patience and not came) or not await self._is_behind(consumer, taken):
                     self._layout.last_puts.forget(consumer)
                     return
                 patience = _UNSEEN
 
     async def _pull(
-        self, inbox: Inbox, consumer: str, wanted: int, taken: list[Msg], patience: float
+        self,
+        consumer: str,
+        pull: dict[str, Any],
+        taken: list[Arrival],
+        patience: float,
+        begun: Inbox | None = None,
     ) -> tuple[int, str]:
-        """Pull what the consumer has, or what is the first to come to it within the patience."""
-        if inbox.is_asked:
+        """Pull once: how many messages arrived, and the status at the end.
+
+        Each pull has an inbox of its own, so that what arrives is counted from this pull. ``begun``
+        is the inbox of one that may be sent already.
+        """
+        inbox = begun or await Inbox.of(self._connection, self._orphan)
+        try:
+            if not inbox.is_asked:
+                await inbox.ask(self._layout.stream, consumer, **pull)
             inbox.is_asked = False
-        else:
-            wait = self._pulled(consumer, wanted, patience)
-            await inbox.ask(self._layout.stream, consumer, **wait)
-        before = len(taken)
-        answer = await self._answer(inbox, wanted, taken, patience + _ANSWER)
+            before = len(taken)
+            answer = await self._answer(inbox, pull["batch"], taken, patience)
+        finally:
+            await inbox.close()
         if len(taken) > before:
-            self._note_seen(consumer, taken[-1])
+            self._note_seen(consumer, taken[-1].message)
         return answer
 
     def _pulled(self, consumer: str, wanted: int, patience: float = 0.0) -> dict[str, Any]:
@@ -177,31 +214,32 @@ class Pulls:
             if delivery is not None:
                 self._layout.last_puts.seen(consumer, delivery.sequence)
 
-    async def _is_behind(self, consumer: str) -> bool:
+    async def _is_behind(self, consumer: str, taken: list[Arrival]) -> bool:
         """Whether the consumer has not come to what this process put last."""
         if not self._layout.last_puts.is_unseen(consumer):
             return False
+        asked = self._connection.api(f"CONSUMER.INFO.{self._layout.stream}.{consumer}")
         try:
-            info = await self._connection.api(f"CONSUMER.INFO.{self._layout.stream}.{consumer}")
+            info = await self._within(taken, asked)
         except ApiError:
             return False
-        return self._is_late(info)
+        return info is not None and self._is_late(info)
 
     async def _answer(
-        self, inbox: Inbox, wanted: int, taken: list[Msg], patience: float
+        self, inbox: Inbox, wanted: int, taken: list[Arrival], patience: float
     ) -> tuple[int, str]:
         """Collect the answer of one pull: how many came, and the status at its end."""
         came = 0
         while came < wanted:
-            message = await inbox.next(patience)
-            if message is None:
+            arrival = await inbox.next(min(patience, self._left(taken)))
+            if arrival is None:
                 return came, ""
-            status = _status(message)
+            status = _status(arrival.message)
             if status == "":
                 came += 1
-                taken.append(message)
+                taken.append(arrival)
             elif status != "100":
-                self._check_deleted(message)
+                self._check_deleted(arrival.message)
                 inbox.answered()
                 return came, status
         inbox.answered()
@@ -251,25 +289,20 @@ class Pulls:
             raise
         return list(found.get("consumers") or ())
 
-    async def _sweep_groups(self, inbox: Inbox, most: int, taken: list[Msg]) -> None:
+    async def _sweep_groups(self, most: int, taken: list[Arrival]) -> None:
         if time.monotonic() < self._without_groups_until and not self._layout.last_puts.of_groups:
             return
-        groups = await self.groups()
+        groups = await self._within(taken, self.groups()) or []
         idle = [g for g in groups if not g["num_ack_pending"]]
         free = [g for g in idle if g["num_pending"]]
         behind = [g for g in idle if not g["num_pending"] and self._is_late(g)]
         blocked = [g for g in groups if g["num_ack_pending"]]
         for probing, some in ((_ANSWER, free), (_UNSEEN, behind), (_PROBE, blocked)):
             for group in some:
-                if len(taken) >= most:
+                if len(taken) >= most or self._left(taken) <= 0:
                     return
-                await inbox.ask(
-                    self._layout.stream,
-                    group["name"],
-                    batch=1,
-                    expires=int(probing * 1e9),
-                )
-                await self._answer(inbox, 1, taken, probing + _ANSWER)
+                pull = {"batch": 1, "expires": int(probing * 1e9)}
+                await self._pull(group["name"], pull, taken, probing + _ANSWER)
                 self._layout.last_puts.forget(group["name"])
 
     def _is_late(self, info: dict[str, Any]) -> bool:
@@ -279,9 +312,11 @@ class Pulls:
 
     # ---- waiting ----
 
-    async def _wait(self, most: int, until: float | None, taken: list[Msg]) -> None:
+    async def _wait(self, most: int, until: float | None, taken: list[Arrival]) -> None:
         """Wait for a message for a while."""
-        left = _SLICE if until is None else min(_SLICE, until - time.monotonic())
+        left = min(_SLICE, max(_LEAST_SLICE, self._lease * _SLICE_OF_LEASE))
+        if until is not None:
+            left = min(left, until - time.monotonic())
         if left <= 0:
             return
         consumers = list(self._layout.priority_consumers)
@@ -300,31 +335,32 @@ class Pulls:
             await self._first(waiting, len(consumers), left, taken)
             while taken and len(taken) < most and (more := await waiting.next(0)):
                 waiting.answered()
-                if _status(more) == "":
+                if _status(more.message) == "":
                     taken.append(more)
         finally:
             await waiting.close()
 
-    async def _first(self, waiting: Inbox, asked: int, left: float, taken: list[Msg]) -> None:
+    async def _first(self, waiting: Inbox, asked: int, left: float, taken: list[Arrival]) -> None:
         ends = time.monotonic() + left + 0.1
         open_ = asked
         while open_ and not taken:
-            message = await waiting.next(ends - time.monotonic())
-            if message is None:
+            arrival = await waiting.next(ends - time.monotonic())
+            if arrival is None:
                 return
-            status = _status(message)
+            status = _status(arrival.message)
             if status == "":
                 waiting.answered()
-                taken.append(message)
+                taken.append(arrival)
             elif status == "changed":
                 self._without_groups_until = 0.0
                 return
             elif status != "100":
                 waiting.answered()
-                self._check_deleted(message)
+                self._check_deleted(arrival.message)
                 open_ -= 1
                 if status in {"409", "503"}:  # a server goes, or a leader is chosen
-                    await self._check_there(time.monotonic() + left)
+                    patience = self._connection.target.request_timeout
+                    await self._check_there(time.monotonic() + patience)
                     return
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from nats.aio.msg import Msg
-
 from shmq import api, errors
 from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.nats.address import ClusterTarget
@@ -20,7 +18,7 @@ from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.consumer import NatsAsyncConsumer, NatsBodies, NatsConsumer, Prefetched
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.flight import Flight
-from shmq.client.nats.inbox import Inbox
+from shmq.client.nats.inbox import Arrival, Inbox
 from shmq.client.nats.lease import Lease
 from shmq.client.nats.loop_thread import Begun, LoopThread
 from shmq.client.nats.message import NatsBatch, NatsMessage, NatsPacked, records_of
@@ -280,7 +278,7 @@ class NatsQueue(api.Queue):
         until: float | None,
         *,
         waits: bool,
-        begun: Inbox | list[Msg] | None = None,
+        begun: Inbox | list[Arrival] | None = None,
     ) -> list[NatsMessage]:
         """Up to ``most`` messages, in the process's loop. ``begun``: see `Pulls.begin`."""
         while True:
@@ -308,7 +306,7 @@ class NatsQueue(api.Queue):
     ) -> None:
         """Begin `take`: without a task, if all that is wanted is there and new."""
 
-        def told(begun: Inbox | list[Msg] | None) -> None:
+        def told(begun: Inbox | list[Arrival] | None) -> None:
             if call.is_over:  # the caller was interrupted
                 LoopThread.get().start(self.pulls.give_up(begun))
                 return
@@ -338,7 +336,12 @@ class NatsQueue(api.Queue):
         waits = block and timeout != 0
         most = min(most, self.options.capacity)
         try:
-            return self.begin(partial(self._begin_take, handoff, most, until, waits))
+            while True:
+                took = self.begin(partial(self._begin_take, handoff, most, until, waits))
+                if all(map(_is_current, took)):
+                    return took
+                if current := self.run(self.settlements.current(took)):
+                    return current
         except BaseException:
             handoff.drop()
             raise
@@ -393,7 +396,7 @@ class NatsQueue(api.Queue):
         wanted = check_whole("max", max, 1, None)
         messages = self._taken(1, block, timeout)
         records = sum(len(records_of(message)) for message in messages)
-        while messages and records < wanted:
+        while messages and records < wanted and not _is_old(messages[0]):
             # One packed batch may hold all records that are wanted, so few are leased at a time.
             alone = records == len(messages)
             more = self._taken(min(wanted - records, _MOST_PACKED) if alone else 1, False, None)
@@ -405,7 +408,7 @@ class NatsQueue(api.Queue):
                     break
                 messages.append(message)
                 records += len(records_of(message))
-        return NatsPacked(self, messages)
+        return NatsPacked(self, self.run(self.settlements.current(messages)))
 
     def _prefetched(
         self, prefetch: int, timeout: float | None, block: bool, where: str | None
@@ -534,7 +537,11 @@ class NatsQueue(api.Queue):
         until = None if timeout is None else time.monotonic() + timeout
         handoff = _Handoff(self)
         try:
-            messages = await self.arun(handoff.run(self.take(1, until, waits=timeout != 0)))
+            while True:
+                messages = await self.arun(handoff.run(self.take(1, until, waits=timeout != 0)))
+                if all(map(_is_current, messages)):
+                    break
+                await self.arun(self.settlements.current(messages))
         except BaseException:
             handoff.drop()
             raise
@@ -652,6 +659,15 @@ def _handed_out(messages: list[NatsMessage]) -> list[NatsMessage]:
     for message in found:
         message.in_hand = True
     return found
+
+
+def _is_current(message: NatsMessage) -> bool:
+    """Whether the lease has not ended on the way from the loop to the caller."""
+    return message.lease is not None and message.lease.is_good
+
+
+def _is_old(message: NatsMessage) -> bool:
+    return message.lease is not None and message.lease.is_old
 
 
 class _Handoff:

@@ -10,7 +10,6 @@ from shmq import api
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError
 from shmq.client.nats.jetstream import NO_STREAM, nanoseconds
-from shmq.client.nats.lease import Lease, parse_reply
 from shmq.client.nats.message import NatsMessage, priority_of, unpacked
 from shmq.client.remote.put import waiting_puts
 from shmq.errors import QueueDeleted
@@ -152,14 +151,11 @@ class QueueState:
             answer = await self._connection.api(f"STREAM.PURGE.{stream}", {"filter": later})
             removed = int(answer["purged"])
         while came := await self._pulls.take(_AT_ONCE, None, waits=False):
-            wait = self._layout.options.visibility_timeout
-            leases = [
-                Lease.new(self._connection, delivery, wait, one.reply)
-                for one in came
-                if (delivery := parse_reply(one.reply)) is not None
-            ]
-            await asyncio.gather(*map(self._queue.settlements.acked, leases))
-            removed += len(came)
+            settlements = self._queue.settlements
+            leases = [lease for one in came if (lease := settlements.lease_of(one)) is not None]
+            current = [lease for lease in leases if lease.is_current]
+            await asyncio.gather(*map(settlements.acked, current))
+            removed += len(current)
         return removed
 
 

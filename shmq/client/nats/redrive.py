@@ -30,7 +30,8 @@ async def redrive(queue: Any, limit: int | None, where: Where | None) -> int:
     targets: dict[str, Puts | None] = {}
     sent, refusal = 0, None
     while messages and (limit is None or sent < limit) and refusal is None:
-        message = messages.pop(0)
+        if not await letters.settlements.current([message := messages.pop(0)]):
+            continue  # its lease has ended: it is back in the queue
         dead = message.dead
         meant = where is None or where.matches(message)
         if dead is None or source not in (None, dead.queue) or not meant:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 import random
 import time
@@ -18,13 +19,14 @@ from shmq.client.nats import names
 from shmq.client.nats.client import is_unheard
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.definitions import Definitions
+from shmq.client.nats.inbox import Arrival
 from shmq.client.nats.jetstream import NO_MESSAGE
 from shmq.client.nats.lease import Lease, lease_of, parse_reply
 from shmq.client.nats.loop_thread import Begun
 from shmq.client.nats.message import NatsMessage, packed, priority_of, unpacked
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
-from shmq.errors import Full, QueueDeleted, ServerError, ShmqError
+from shmq.errors import Full, LeaseExpired, QueueDeleted, ServerError, ShmqError
 from shmq.native import _core
 
 __all__ = ["Leases", "Settlements", "as_receipt", "ensure_queue"]
@@ -106,45 +108,83 @@ class Settlements:
 
     # ---- what was delivered ----
 
-    def message_of(self, came: Msg) -> NatsMessage | None:
-        """The message of a delivery, leased from now on."""
-        delivery = parse_reply(came.reply)
+    def lease_of(self, arrival: Arrival) -> Lease | None:
+        """The lease of a delivery; None if it is not one."""
+        reply = arrival.message.reply
+        delivery = parse_reply(reply)
         if delivery is None:
             return None
         wait = self._options.visibility_timeout
-        lease = Lease.new(self._connection, delivery, wait, came.reply)
+        return Lease.new(self._connection, delivery, wait, reply, arrival.asked_at)
+
+    def message_of(self, arrival: Arrival) -> NatsMessage | None:
+        """The message of a delivery, with its lease."""
+        lease = self.lease_of(arrival)
+        if lease is None:
+            return None
+        came = arrival.message
         properties = unpacked(came.headers)
         priority = priority_of(properties, self._options)
-        return NatsMessage(self._queue, came.data, properties, delivery.sequence, priority, lease)
+        sequence = lease.delivery.sequence
+        return NatsMessage(self._queue, came.data, properties, sequence, priority, lease)
 
-    def fresh(self, came: Sequence[Msg]) -> list[NatsMessage] | None:
-        """The messages, if each is delivered for the first time and is not over."""
+    def fresh(self, came: Sequence[Arrival]) -> list[NatsMessage] | None:
+        """The messages, if each is delivered for the first time, soon, and has not ended."""
         found = [self.message_of(one) for one in came]
         fresh = [one for one in found if one is not None and self._is_fresh(one)]
         return fresh if len(fresh) == len(came) else None
 
     def _is_fresh(self, message: NatsMessage) -> bool:
-        return _count(message) == 1 and self._end_of(message) is None
+        lease = message.lease
+        is_new = _count(message) == 1 and lease is not None and not _needs_renewal(lease)
+        return is_new and self._end_of(message) is None
 
-    async def sift(self, came: Iterable[Msg]) -> list[NatsMessage]:
-        """The messages to hand out: those that are over become dead letters."""
+    async def sift(self, came: Iterable[Arrival]) -> list[NatsMessage]:
+        """The messages to deliver: those that have ended become dead letters.
+
+        The leases are renewed first where a new leader would end them early.
+        """
         messages = [one for one in map(self.message_of, came) if one is not None]
+        leases = [one.lease for one in messages if one.lease is not None]
         again = [one for one in messages if _count(one) > 1]
-        if again:
-            await asyncio.gather(*map(self._look_up, again))
+        renewals = [self._renew(lease) for lease in leases if _needs_renewal(lease)]
+        await asyncio.gather(*renewals, *map(self._look_up, again))
         kept = []
         for message in messages:
             assert message.lease is not None
-            if not message.lease.is_good:  # it ended while its note was looked up
-                await self._note(message.lease)
-                continue
-            reason = self._end_of(message)
+            reason = self._end_of(message) if message.lease.is_good else None
             if reason is None:
                 kept.append(message)
                 continue
             message.lease.settled = True
             await self._bury(message.lease, reason, message, message.delivery_count - 1)
+        if len(kept) < len(messages):  # which has taken time
+            await asyncio.gather(
+                *(self._renew(one.lease) for one in kept if one.lease and one.lease.is_old)
+            )
+        return await self.current(kept)
+
+    async def _renew(self, lease: Lease) -> None:
+        """Renew a lease before its message is delivered, unless it has ended."""
+        with contextlib.suppress(LeaseExpired):
+            await lease.restart()
+
+    async def current(self, messages: Sequence[NatsMessage]) -> list[NatsMessage]:
+        """Those whose leases have not ended; of the others the delivery is not counted."""
+        ended = [one.lease for one in messages if one.lease is not None and not one.lease.is_good]
+        if not ended:
+            return list(messages)
+        notes = asyncio.gather(*map(self.note_uncounted, ended))
+        kept = [one for one in messages if one.lease not in ended]
+        if not kept:  # otherwise their leases run
+            await notes
+        else:
+            notes.add_done_callback(self._log_notes)
         return kept
+
+    def _log_notes(self, notes: asyncio.Future[Any]) -> None:
+        if not notes.cancelled() and (error := notes.exception()) is not None:
+            log.debug("queue %s: a delivery is counted: %s", self._layout.name, error)
 
     def _end_of(self, message: NatsMessage) -> str | None:
         """Why it is handed out no more; None: it is."""
@@ -262,23 +302,24 @@ class Settlements:
     async def return_uncounted(self, lease: Lease, delay: float = 0.0) -> None:
         """Return it as if it had not been delivered."""
         lease.settled = True
-        await self._note(lease)
-        await self._returned(lease, delay)
+        await self.note_uncounted(lease)
+        if lease.is_current:  # later, another holder may have it
+            await self._returned(lease, delay)
 
-    async def _note(self, lease: Lease) -> None:
+    async def note_uncounted(self, lease: Lease) -> None:
         """Note beside the queue that the delivery is not counted: the server counts each."""
         note = {"uncounted": lease.uncounted + 1}
         await self._definitions.put(self._note_key(lease), note, ttl=_NOTED)
 
-    async def give_back(self, came: Msg) -> None:
-        """Return a delivery that nobody waits for any more."""
-        message = self.message_of(came)
-        if message is None or message.lease is None:
+    async def give_back(self, arrival: Arrival) -> None:
+        """Return a delivery that no caller waits for any more."""
+        lease = self.lease_of(arrival)
+        if lease is None:
             return
         try:
-            if message.lease.delivery.deliveries > 1:
-                await self._noted(message.lease)
-            await self.return_uncounted(message.lease)
+            if lease.delivery.deliveries > 1:
+                await self._noted(lease)
+            await self.return_uncounted(lease)
         except ShmqError as error:
             log.debug("queue %s: a message comes back late: %s", self._layout.name, error)
 
@@ -403,6 +444,10 @@ async def _ensure_queue_layout(
         raise ServerError(
             f"the definition of queue {name!r} of {connection.url} cannot be read: {error}"
         ) from error
+
+
+def _needs_renewal(lease: Lease) -> bool:
+    return lease.is_exposed or lease.is_old
 
 
 def _count(message: NatsMessage) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
@@ -16,6 +15,7 @@ from shmq.cloudevents.message import (
     decode_event,
     encode_event,
 )
+from shmq.codec.strict_json import decode_json
 from shmq.console.api.operation import EVENT_PREFIX, Call, Parameter
 from shmq.console.problem import Problem
 from shmq.errors import ShmqError
@@ -50,9 +50,9 @@ def encoded_events(call: Call) -> list[tuple[CloudEvent, EncodedEvent]] | None:
 
 def _batch(content: bytes) -> list[Any]:
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise Problem(400, "invalid", f"the body is no JSON: {error}") from None
+        found = decode_json(content)
+    except ValueError as error:
+        raise Problem(400, "invalid", f"the body is not JSON: {error}") from None
     if not isinstance(found, list):
         raise Problem(400, "invalid", f"the body is no array of events, as {BATCH} says")
     return found

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import msgspec
 
 import shmq
+from shmq.codec.strict_json import decode_json
 
 __all__ = ["CUT", "FORMS", "Form", "ShownBody", "as_hex", "as_text", "shown_body"]
 
@@ -49,12 +50,12 @@ def shown_body(message: shmq.Message, form: Form | None = None) -> ShownBody:
 def _as_json(message: shmq.Message, raw: bytes) -> str | None:
     try:
         if message.codec in {"bytes", "text"}:
-            value: Any = json.loads(raw)
+            value: Any = decode_json(raw)
             if not isinstance(value, dict | list):
                 return None
         else:
             value = msgspec.to_builtins(message.body)
-        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+        return json.dumps(value, allow_nan=False, indent=2, ensure_ascii=False, default=str)
     except (shmq.ShmqError, TypeError, ValueError, RecursionError):
         return None
 

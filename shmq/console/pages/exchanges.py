@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from shmq.api.exchange import Binding, ExchangeSummary
+from shmq.codec.strict_json import decode_json
 from shmq.console.pages.drawing import drawing_of
 from shmq.console.pages.visit import Shown, Visit, page
 from shmq.console.problem import Problem
@@ -87,9 +87,9 @@ def _headers(given: str | None) -> dict[str, Any]:
     if given is None:
         return {}
     try:
-        found = json.loads(given)
-    except (ValueError, RecursionError) as error:
-        raise Problem(400, "invalid", f"headers: they are no JSON: {error}") from None
+        found = decode_json(given)
+    except ValueError as error:
+        raise Problem(400, "invalid", f"headers: they are not JSON: {error}") from None
     if not isinstance(found, dict):
         raise Problem(400, "invalid", 'headers: give an object, such as {"region": "EU"}')
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from faststream.message import StreamMessage, decode_message
 
 import shmq
 from shmq.codec.codecs import CODECS, decode_body
+from shmq.codec.strict_json import decode_json
 from shmq.integrations.faststream.message import ShmqBatchMessage, ShmqMessage
 
 __all__ = ["CORRELATION", "ShmqParser", "stored"]
@@ -38,7 +38,7 @@ def stored(
         return payload.decode(), "text", kept
     if media == ContentTypes.JSON.value:
         try:
-            return json.loads(payload), "json", kept
+            return decode_json(payload), "json", kept
         except ValueError:  # an encoder of the application's, which says JSON and means another
             pass
     if media is not None:

@@ -51,6 +51,38 @@ def test_an_event_of_the_sdk_is_put_once_in_the_mode_in_which_it_came(
         assert ("ce-id" in message.headers) == (write is to_binary_event)
 
 
+#: Values that JSON does not have, and why.
+NOT_JSON = [
+    ("NaN", "NaN is not a number in JSON"),
+    ("-Infinity", "-Infinity is not a number in JSON"),
+    ("1e400", "1e400 is out of the range"),
+    ("1" * 5000, "has 5000 digits"),
+    (r'"\ud800"', "lone surrogate"),
+    ("[" * 100_000, "nested too deeply"),
+]
+
+
+@pytest.mark.parametrize("mode", ["binary", "structured", "batched"])
+@pytest.mark.parametrize(("data", "reason"), NOT_JSON, ids=[why for _, why in NOT_JSON])
+def test_an_event_that_is_not_json_is_refused(
+    site: Console, shop: shmq.Broker, data: str, reason: str, mode: str
+) -> None:
+    queue = shop.create_queue("events")
+    structured = json.dumps(EVENT)[:-1] + f', "data": {data}}}'
+    body, headers = {
+        "binary": (
+            data,
+            {"Content-Type": "application/json", **{f"ce-{k}": EVENT[k] for k in EVENT}},
+        ),
+        "structured": (structured, {"Content-Type": "application/cloudevents+json"}),
+        "batched": (f"[{structured}]", BATCH),
+    }[mode]
+    reply = post(site, body.encode(), headers)
+    assert (reply.status, reply.code) == (400, "invalid"), reply
+    assert reason in reply.json["detail"]
+    assert queue.empty()
+
+
 def test_a_batch_of_events_is_put_in_order(site: Console, shop: shmq.Broker) -> None:
     queue = shop.create_queue("events")
     events = [{**EVENT, "id": str(number), "data": number} for number in range(3)]
