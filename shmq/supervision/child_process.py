@@ -87,13 +87,11 @@ class ChildProcess:
 
         The process gets no signal before it is ready for it.
         """
+        fill_standard()  # the child inherits them
         multiprocessing.resource_tracker.ensure_running()  # its start unblocks signals
         self._started_at = time.monotonic()
         try:
-            reserve_standard()
-            process = _SPAWN.Process(
-                target=_run_child, args=(self._target, *self._arguments()), name=self.who
-            )
+            process = _SPAWN.Process(target=self._target, args=self._arguments(), name=self.who)
             with blocked_signals():
                 process.start()
         except OSError as error:  # out of processes, memory or descriptors
@@ -215,12 +213,6 @@ class ChildProcess:
             self.process.join()
             self.process.close()
             self.process = None
-
-
-def _run_child(target: Callable[..., None], *arguments: Any) -> None:
-    """Call the ``target`` in the child, which has a parent that may have closed 0, 1 and 2."""
-    fill_standard()
-    target(*arguments)
 
 
 class PipedChildProcess(ChildProcess):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import shmq
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.namespaces import own_namespace
 from tests.support.processes import PATIENCE, ROOT, environment, run_script
+from tests.support.server import Server
 from tests.support.tcp_servers import TCP_SERVERS
 from tests.support.writer_process import WriterProcess, running_writer
 
@@ -111,6 +113,38 @@ def test_no_file_is_a_standard_descriptor(
         for name in ("journal", "restored"):
             assert [message.body for message in broker.queue(name).peek()] == TEXTS, name
         check_stream(broker.stream("on-disk"))
+
+
+def test_children_of_a_program_without_standard_descriptors_have_dev_null(tmp_path: Path) -> None:
+    code = """
+import logging, os, sys
+os.closerange(0, 3)
+from shmq.supervision.child_process import ChildProcess
+from tests.system.processes.closed_descriptors import write_descriptors
+child = ChildProcess("child", write_descriptors, lambda: sys.argv[1:], logging.getLogger("test"))
+assert child.start()
+child.process.join()
+"""
+    run_script(code, tmp_path / "found")
+
+    assert json.loads((tmp_path / "found").read_text()) == [os.devnull] * 3
+
+
+def test_a_server_without_standard_descriptors_has_dev_null(namespace: str, tmp_path: Path) -> None:
+    server = Server(tmp_path, namespace, {}, ["bash", "-c", 'exec "$@" <&- >&-', "-"])
+    try:
+        server.start()
+        server.ready()
+        with shmq.connect(server.url) as broker:
+            broker.create_queue("served").put("kept")
+        for pid in (server.pid, *server.children()):
+            opened = [Path(f"/proc/{pid}/fd/{fd}").readlink() for fd in (0, 1)]
+            assert opened == [Path(os.devnull)] * 2
+        assert server.stops() == 0
+    finally:
+        server.close()
+    with shmq.connect(namespace) as broker:
+        assert [message.body for message in broker.queue("served").peek()] == ["kept"]
 
 
 def test_a_placeholder_behaves_like_a_closed_descriptor() -> None:
