@@ -19,6 +19,7 @@ from shmq.cli.shared.output import duration, show
 from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
 from shmq.errors import InvalidOption
+from shmq.native.descriptors import reserve_standard
 from shmq.spark.jobs import catalog as jobs
 from shmq.supervision.signals import Stop
 
@@ -158,6 +159,7 @@ def _logging(level: str) -> Iterator[None]:
     """
     if level == "off":
         logging.getLogger().addHandler(_SILENT)
+    reserve_standard()
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(_LOGGING.format(level=level))
         file.flush()

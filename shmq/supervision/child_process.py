@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
+from shmq.native.descriptors import fill_standard, reserve_standard
 from shmq.supervision.heartbeat import Heartbeat, is_stopped
 from shmq.supervision.signals import blocked_signals
 from shmq.supervision.stderr import SHOW_STACK
@@ -86,6 +87,7 @@ class ChildProcess:
 
         The process gets no signal before it is ready for it.
         """
+        fill_standard()  # the child inherits them
         multiprocessing.resource_tracker.ensure_running()  # its start unblocks signals
         self._started_at = time.monotonic()
         try:
@@ -234,6 +236,7 @@ class PipedChildProcess(ChildProcess):
         self._other_end: Connection | None = None
 
         def with_pipe() -> tuple[Any, ...]:
+            reserve_standard()
             self.pipe, self._other_end = multiprocessing.Pipe(duplex)
             return arguments(self._other_end)
 
@@ -288,6 +291,7 @@ class WakeupPipe:
     """A pipe to wait on. Signal handlers and other threads may write to it."""
 
     def __init__(self) -> None:
+        reserve_standard()
         self._read_end, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._writing = threading.RLock()  # a signal may arrive during `give`
 

@@ -120,6 +120,22 @@ def test_what_is_confirmed_with_nothing_started_is_there_after_a_reboot(writers:
     assert run_script(TAKE).strip() == "tea"
 
 
+def test_a_program_without_standard_descriptors_starts_a_writer_that_has_them(
+    writers: Writers,
+) -> None:
+    code = "import os; os.closerange(0, 3)\n" + MAKE
+    done = subprocess.run(
+        [sys.executable, "-c", code, "tea"], cwd=ROOT, env=environment(), check=False
+    )
+
+    assert done.returncode == 0
+    (writer,) = writers.found()
+    opened = [os.readlink(f"/proc/{writer.pid}/fd/{fd}") for fd in range(3)]  # noqa: PTH115
+    assert opened == [os.devnull, os.devnull, str(writers.directory / "writer.log")]
+    writers.reboot()
+    assert run_script(TAKE).strip() == "tea"
+
+
 def test_create_and_ensure_find_what_is_on_disk(writers: Writers) -> None:
     run_script(MAKE, "tea")
     for method in ("create_queue", "ensure_queue"):
