@@ -85,7 +85,7 @@ def _apply(arguments: Mapping[str, Any], options: dict[str, Any], *, goes_away: 
     """Set what the arguments say; returns the sizes that they give."""
     sized = set()
     if "x-message-ttl" in arguments:
-        options["ttl"] = max(arguments["x-message-ttl"] / 1000, 0.001)
+        options["ttl"] = arguments["x-message-ttl"] / 1000 or 0.001
         if goes_away:
             # Events and requests of remote control: the old ones matter least.
             options["overflow"] = "drop-oldest"
