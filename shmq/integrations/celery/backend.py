@@ -18,6 +18,7 @@ from kombu.utils.url import url_to_parts
 
 import shmq
 from shmq.integrations.celery.address import Address
+from shmq.table.entry import check_ttl
 
 __all__ = ["Backend", "ResultNotStored"]
 
@@ -67,6 +68,8 @@ class Backend(KeyValueStoreBackend):
         self._failure_expires = (
             self.expires if failure_expires is None else self.prepare_expires(failure_expires)
         )
+        _check_expires("result_expires", self.expires)
+        _check_expires("result_failure_expires", self._failure_expires)
 
     def __reduce__(self, args: Any = (), kwargs: Any = None) -> Any:
         return super().__reduce__(args, {**(kwargs or {}), "url": self.url})
@@ -220,6 +223,14 @@ class Backend(KeyValueStoreBackend):
         ids = set(task_ids)
         pause = min(max(interval or 0.0, _PAUSE), max(_PAUSE, len(ids) / _MANY))
         yield from super().get_many(ids, interval=pause, **more)
+
+
+def _check_expires(name: str, seconds: Any) -> None:
+    """Raise ImproperlyConfigured for a time that no result can be stored for."""
+    try:
+        check_ttl(seconds or None)
+    except (shmq.InvalidOption, TypeError) as error:
+        raise exceptions.ImproperlyConfigured(f"{name}: {error}") from error
 
 
 def _read(url: str) -> tuple[Address, dict[str, Any]]:
