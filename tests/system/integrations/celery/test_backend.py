@@ -17,6 +17,7 @@ from tests.support.processes import PATIENCE, eventually
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
 from celery import Celery, exceptions, states
+from kombu.exceptions import EncodeError
 
 from shmq.integrations.celery.backend import Backend, ResultNotStored
 
@@ -58,6 +59,28 @@ def test_a_failure_may_last_for_another_time(app: Any, backend: Backend) -> None
     other.store_result("done", 1, states.SUCCESS)
     eventually(lambda: other.get(other.get_key_for_task("failed")) is None, "it has expired")
     assert other.get_result("done") == 1
+
+
+@pytest.mark.parametrize("serializer", ["json", "pickle", "msgpack", "yaml"])
+@pytest.mark.parametrize("value", [2**63, -1e308, "订单", [None, True], {"a": {"b": [1]}}], ids=str)
+def test_a_result_of_every_serializer_is_stored(
+    app: Any, namespace: str, serializer: str, value: Any
+) -> None:
+    app.conf.update(result_serializer=serializer, result_accept_content=[serializer])
+    made = Backend(app, url=f"shmq:///{namespace}")
+    made.store_result("one", value, states.SUCCESS)
+    assert made.get_result("one") == value
+
+
+@pytest.mark.parametrize(
+    ("serializer", "value"), [("json", {1}), ("msgpack", 2**70), ("msgpack", {1}), ("yaml", 1j)]
+)
+def test_what_a_serializer_cannot_hold_is_an_error_that_celery_stores(
+    app: Any, namespace: str, serializer: str, value: Any
+) -> None:
+    app.conf.result_serializer = serializer
+    with pytest.raises(EncodeError):
+        Backend(app, url=f"shmq:///{namespace}").store_result("one", value, states.SUCCESS)
 
 
 @pytest.mark.parametrize("setting", ["result_expires", "result_failure_expires"])

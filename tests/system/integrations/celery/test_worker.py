@@ -91,6 +91,7 @@ print(json.dumps({
         for one in ((repeat.s("x", TOO_LARGE) | add.s("y")).delay(),
                     chord([repeat.s("x", TOO_LARGE), add.s(1, 1)], total.s()).delay())
     ],
+    "unknown": outcome(app.send_task("none")),
     "large": len(outcome(repeat.delay("x", (16 << 20) - 1024))),
     "queue": outcome(add.apply_async((1, 1), queue=queue)),
     "ping": list(app.control.ping(destination=[node], **wait)[0]) == [node],
@@ -107,6 +108,7 @@ OUTCOMES = {
     "time": [2] * 2,
     "expired": ["TaskRevokedError"] * 3,
     "results": ["ResultNotStored", "ResultNotStored", "EncodeError"],
+    "unknown": "NotRegistered",
     "large": (16 << 20) - 1024,
     "queue": 2,
     "ping": True,
