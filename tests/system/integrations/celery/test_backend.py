@@ -119,6 +119,13 @@ def test_a_wait_with_an_interval_of_nothing_lasts_until_the_result(backend: Back
             later.join()
 
 
+def test_a_task_id_that_no_key_can_hold_is_an_error_at_once(backend: Backend) -> None:
+    backend.store_result("x" * 495, 1, states.SUCCESS)
+    assert backend.wait_for("x" * 495)["result"] == 1
+    with pytest.raises(shmq.InvalidOption, match="512 characters"):
+        backend.wait_for("x" * 496)
+
+
 def test_a_wait_ends_with_the_result_or_after_the_timeout(backend: Backend) -> None:
     with pytest.raises(exceptions.TimeoutError):
         backend.wait_for("never", timeout=0.02)

@@ -196,11 +196,19 @@ def test_a_negative_expiration_is_an_error_of_the_publish(connection: Any, secon
 
 
 @pytest.mark.parametrize(
-    "given", [{"expires": -1}, {"message_ttl": -1}, {"max_length": -1}, {"expires": 0}], ids=str
+    "given",
+    [{"expires": 0}, {"expires": -1}, {"message_ttl": -1}, {"max_length": 0}, {"max_length": -1}],
+    ids=str,
 )
 def test_a_queue_with_an_impossible_limit_is_an_error_at_once(connection: Any, given: Any) -> None:
     with pytest.raises(shmq.InvalidOption, match=r"-1|0"):
         Queue("limited", **given)(connection.default_channel).declare()
+
+
+def test_a_queue_without_time_for_its_messages_drops_them(connection: Any) -> None:
+    queue = Queue("values", message_ttl=0)
+    publish(connection, 1, queue)
+    eventually(lambda: connection.default_channel._size("values") == 0, "it has expired")
 
 
 @pytest.mark.parametrize("timeout", [0, -1])
