@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeVar, overload
 
 from shmq.api.contract import Closing
 
-__all__ = ["MAX_KEY", "MAX_KEYS", "MAX_VALUE", "MIN_BYTES", "Table", "TableDurability"]
+__all__ = ["MAX_KEY", "MAX_KEYS", "MAX_TTL", "MAX_VALUE", "MIN_BYTES", "Table", "TableDurability"]
 
 _Default = TypeVar("_Default")
 
@@ -17,6 +17,8 @@ TableDurability = Literal["memory", "disk"]
 
 #: The most characters of a key.
 MAX_KEY: Final = 512
+#: The longest ttl, in seconds: ten years.
+MAX_TTL: Final = 10 * 366 * 86_400.0
 #: The most bytes of an encoded value.
 MAX_VALUE: Final = 16 << 20
 #: The most keys that one call of ``keys`` returns, and that ``sum_with`` may name.

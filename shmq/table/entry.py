@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from shmq.api.options import check_seconds, check_whole
-from shmq.api.table import MAX_KEY, MAX_KEYS, MAX_VALUE
+from shmq.api.table import MAX_KEY, MAX_KEYS, MAX_TTL, MAX_VALUE
 from shmq.codec.codecs import CODECS, decode_body, encode_body
 from shmq.errors import InvalidOption, MessageTooLarge
 
@@ -31,8 +31,7 @@ __all__ = [
 _MSGPACK: Final = CODECS.index("msgpack")
 _LEAST_INTEGER: Final = -(1 << 63)
 _MOST_INTEGER: Final = (1 << 63) - 1
-#: Ten years, and the least ttl, in seconds.
-_LONGEST: Final = 10 * 366 * 86_400.0
+#: The least ttl, in seconds.
 _SHORTEST: Final = 0.001
 
 
@@ -91,8 +90,8 @@ def check_ttl(ttl: float | None) -> float | None:
     if ttl is None:
         return None
     seconds = check_seconds("ttl", ttl, _SHORTEST)
-    if seconds > _LONGEST:
-        raise InvalidOption(f"ttl={ttl} must be {_LONGEST:.0f} s at most, or None: for ever")
+    if seconds > MAX_TTL:
+        raise InvalidOption(f"ttl={ttl} must be {MAX_TTL:.0f} s at most, or None: for ever")
     return seconds
 
 

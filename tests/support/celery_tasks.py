@@ -52,3 +52,21 @@ def total(numbers: list[int]) -> int:
 def fail(text: str) -> None:
     """Raise a ValueError."""
     raise ValueError(text)
+
+
+@app.task
+def repeat(text: str, times: int) -> str:
+    """A result that may be larger than the task."""
+    return text * times
+
+
+@app.task
+def fail_at_length(times: int) -> None:
+    """Raise an error that is larger than the task."""
+    raise ValueError("x" * times)
+
+
+@app.task
+def unencodable() -> Any:
+    """Return what no JSON holds."""
+    return {object()}

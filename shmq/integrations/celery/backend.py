@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,14 +11,18 @@ from urllib.parse import parse_qsl, urlsplit
 
 from celery import exceptions, states
 from celery.backends.base import KeyValueStoreBackend
+from kombu.exceptions import EncodeError
 from kombu.utils.compat import detect_environment
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.url import url_to_parts
 
 import shmq
 from shmq.integrations.celery.address import Address
+from shmq.table.entry import check_ttl
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "ResultNotStored"]
+
+log = logging.getLogger("shmq")
 
 #: The table, unless the URL names one.
 _TABLE: Final = "celery-results"
@@ -31,6 +36,13 @@ _PART: Final = ".part."
 _COUNT: Final = ".count"
 _SIZE: Final = ".size"
 _DONE: Final = ".done"
+
+
+class ResultNotStored(EncodeError):
+    """The task has ended, but its result or its error is too large, or has no room.
+
+    Celery stores this one instead: the task has failed.
+    """
 
 
 class Backend(KeyValueStoreBackend):
@@ -56,6 +68,8 @@ class Backend(KeyValueStoreBackend):
         self._failure_expires = (
             self.expires if failure_expires is None else self.prepare_expires(failure_expires)
         )
+        _check_expires("result_expires", self.expires)
+        _check_expires("result_failure_expires", self._failure_expires)
 
     def __reduce__(self, args: Any = (), kwargs: Any = None) -> Any:
         return super().__reduce__(args, {**(kwargs or {}), "url": self.url})
@@ -87,6 +101,31 @@ class Backend(KeyValueStoreBackend):
     def set(self, key: str, value: Any) -> None:
         """Set the value, for as long as ``result_expires`` says."""
         self.table.set(key, value, self.expires or None)
+
+    def _store_result(
+        self,
+        task_id: str,
+        result: Any,
+        state: str,
+        traceback: Any = None,
+        request: Any = None,
+        **more: Any,
+    ) -> Any:
+        """Store a state. Of an error that cannot be stored, the reason is stored in its place.
+
+        Raises `ResultNotStored` for a result that cannot be.
+        """
+        try:
+            return super()._store_result(task_id, result, state, traceback, request, **more)
+        except (shmq.MessageTooLarge, shmq.NoSpace) as error:
+            if isinstance(error, shmq.NoSpace) and self.always_retry:
+                raise
+            refused = ResultNotStored(f"{state} of task {task_id} cannot be stored: {error}")
+            if state not in states.EXCEPTION_STATES:
+                raise refused from error
+            log.error("%s", refused)
+            reason = self.encode_result(refused, state)
+            return super()._store_result(task_id, reason, state, **more)
 
     def _set_with_state(self, key: str, value: Any, state: str) -> None:
         failed = state in states.EXCEPTION_STATES and state in states.READY_STATES
@@ -153,13 +192,14 @@ class Backend(KeyValueStoreBackend):
         self,
         task_id: str,
         timeout: float | None = None,
-        interval: float = 0.5,
+        interval: float | None = 0.5,
         no_ack: bool = True,
         on_interval: Callable[[], Any] | None = None,
     ) -> Any:
         """Wait for the result of a task. Raises celery's TimeoutError."""
         self._ensure_not_eager()
         until = None if timeout is None else time.monotonic() + timeout
+        interval = max(interval or 0.0, _PAUSE)
         pause = _PAUSE
         while True:
             meta = self.get_task_meta(task_id)
@@ -181,8 +221,16 @@ class Backend(KeyValueStoreBackend):
     ) -> Iterator[Any]:
         """The results of many tasks as they come, with shorter pauses than the ``interval``."""
         ids = set(task_ids)
-        pause = min(interval or _PAUSE, max(_PAUSE, len(ids) / _MANY))
+        pause = min(max(interval or 0.0, _PAUSE), max(_PAUSE, len(ids) / _MANY))
         yield from super().get_many(ids, interval=pause, **more)
+
+
+def _check_expires(name: str, seconds: Any) -> None:
+    """Raise ImproperlyConfigured for a time that no result can be stored for."""
+    try:
+        check_ttl(seconds or None)
+    except (shmq.InvalidOption, TypeError) as error:
+        raise exceptions.ImproperlyConfigured(f"{name}: {error}") from error
 
 
 def _read(url: str) -> tuple[Address, dict[str, Any]]:

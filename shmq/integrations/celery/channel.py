@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import Empty
 from typing import Any, ClassVar, Final
 
-from kombu.exceptions import ChannelError, OperationalError
+from kombu.exceptions import ChannelError, EncodeError, OperationalError
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.transport.virtual.base import NotEquivalentError, queue_declare_ok_t
 from kombu.utils.uuid import uuid
 
 import shmq
+from shmq.client.shared.name_texts import with_texts
 from shmq.integrations.celery.declaration import QueueSettings, wanted
 from shmq.integrations.celery.envelope import Raw, pack, properties_of, unpack
 from shmq.integrations.celery.qos import Lease, QoS
@@ -261,27 +262,30 @@ class Channel(virtual.Channel):
         handle.unbind(shmq.escape_name(destination), kind="exchange", **found)
 
     def get_exchanges(self) -> list[str]:
-        """The names of all exchanges, as shmq has them."""
-        return [exchange.name for exchange in self.session.broker.list_exchanges()]
+        """The names of all exchanges."""
+        exchanges = self.session.broker.list_exchanges()
+        return [shmq.unescape_name(exchange.name) for exchange in exchanges]
 
     def get_table(self, exchange: str) -> list[tuple[str, None, str]]:
         """The bindings of an exchange: key, no pattern, queue."""
         bindings = self._exchange(exchange, "get_table").bindings()
-        return [(binding.key, None, binding.target) for binding in bindings]
+        with_texts(self.session.broker, bindings, "target")
+        return [(one.key, None, shmq.unescape_name(one.target)) for one in bindings]
 
     def list_bindings(self) -> Iterator[tuple[str, str, str]]:
         """All bindings: queue, exchange, key."""
         for exchange in self.get_exchanges():
-            for binding in self.session.broker.exchange(exchange).bindings():
-                yield binding.target, exchange, binding.key
+            for key, _, queue in self.get_table(exchange):
+                yield queue, exchange, key
 
     # ---- publish ----
 
     def basic_publish(self, message: Raw, exchange: str, routing_key: str, **_: Any) -> None:
         """Put the message where the exchange routes it; a message without a route is dropped.
 
-        Raises OperationalError if there was no room within ``put_timeout`` seconds, and
-        ChannelError (404) for an exchange that does not exist.
+        Raises OperationalError if there was no room within ``put_timeout`` seconds, ChannelError
+        (404) for an exchange that does not exist, and EncodeError for a message that cannot be put:
+        it is too large, or has a header, routing key or expiration that is not allowed.
         """
         info = message["properties"].setdefault("delivery_info", {})
         info.update(exchange=exchange, routing_key=routing_key)
@@ -294,10 +298,12 @@ class Channel(virtual.Channel):
             try:
                 self._publish(message, exchange, routing_key, {**put, "headers": pack(message)})
             except TypeError:  # a header is a date or the like
-                headers = pack(message, as_json=True)
+                headers = pack(message, checked=True)
                 self._publish(message, exchange, routing_key, {**put, "headers": headers})
         except (shmq.Full, shmq.NoSpace, shmq.PublishRefused, shmq.NotConfirmed) as error:
             raise OperationalError(str(error)) from error
+        except (shmq.MessageTooLarge, shmq.InvalidName, shmq.InvalidOption) as error:
+            raise EncodeError(str(error)) from error  # no second attempt can succeed
 
     def _publish(self, message: Raw, exchange: str, routing_key: str, put: dict[str, Any]) -> None:
         body = message["body"]

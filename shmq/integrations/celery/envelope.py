@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgpack
+from kombu.exceptions import EncodeError
 from kombu.utils import json
 
 import shmq
@@ -40,38 +42,84 @@ _PROPERTIES: Final = (
 #: The limits of times: what shmq takes.
 _LEAST_TTL: Final = 0.001
 _LONGEST: Final = 1e9
+#: How long a task that has expired waits for a worker, which stores the state REVOKED for its
+#: caller, in seconds: as long as Celery stores results by default.
+_GRACE: Final = 86_400.0
+#: How long after its expiration a task is delivered that is not due yet, in seconds: the worker
+#: that gets it compares microseconds.
+_LATER: Final = 0.01
 
 
-def pack(raw: Raw, *, as_json: bool = False) -> dict[str, Any]:
-    """The headers for a message; ``as_json``: for headers that msgpack cannot hold."""
+def pack(raw: Raw, *, checked: bool = False) -> dict[str, Any]:
+    """The headers for a message; ``checked``: those that msgpack cannot hold are JSON in `REST`.
+
+    So is a header of the name `REST`. Raises EncodeError for a header that JSON cannot hold either.
+    """
     given = raw["properties"]
-    properties = {key: given[key] for key in _PROPERTIES if given.get(key) is not None}
-    rest = {"type": raw.get("content-type"), "encoding": raw.get("content-encoding")}
     headers = raw.get("headers") or {}
-    if as_json:
-        return {REST: {**rest, "json": json.dumps([headers, properties])}}
-    return {**headers, REST: {**rest, "properties": properties}}
+    rest: dict[str, Any] = {
+        "type": raw.get("content-type"),
+        "encoding": raw.get("content-encoding"),
+        "properties": {key: given[key] for key in _PROPERTIES if given.get(key) is not None},
+    }
+    if checked or REST in headers:
+        plain = {key: value for key, value in headers.items() if _is_plain(key, value)}
+        rest["json"] = [_as_json(key, headers[key]) for key in headers if key not in plain]
+        headers = plain
+        if not _is_plain("properties", rest["properties"]):
+            rest["properties"] = _as_json("properties", rest["properties"])
+    return {**headers, REST: rest}
+
+
+def _is_plain(key: Any, value: Any) -> bool:
+    """Whether shmq holds the header unchanged."""
+    try:
+        msgpack.packb({key: value})
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return key != REST and isinstance(key, str)
+
+
+def _as_json(key: Any, value: Any) -> str:
+    try:
+        text: str = json.dumps([key, value])
+    except (TypeError, ValueError) as error:
+        raise EncodeError(
+            f"the header {key!r} must be a value that JSON or msgpack can hold, "
+            f"not {type(value).__name__}: {error}"
+        ) from error
+    return text
 
 
 def properties_of(raw: Raw, *, native_eta: bool) -> dict[str, Any]:
-    """The properties of the put but for headers and priority: its ttl, and when it is delivered."""
+    """The properties of the put but for headers and priority: its ttl, and when it is delivered.
+
+    Raises EncodeError for a negative expiration.
+    """
     found: dict[str, Any] = {}
+    headers = raw.get("headers")
+    expires = _time_of(headers, "expires")
     expiration = raw["properties"].get("expiration")
     if expiration is not None:
-        found["ttl"] = min(max(int(expiration) / 1000, _LEAST_TTL), _LONGEST)
-    at = _eta_of(raw.get("headers")) if native_eta else None
+        if int(expiration) < 0:
+            raise EncodeError(f"expiration must be 0 or more, not {int(expiration) / 1000}")
+        grace = 0.0 if expires is None else _GRACE
+        found["ttl"] = min(max(int(expiration) / 1000 + grace, _LEAST_TTL), _LONGEST)
+    at = _time_of(headers, "eta") if native_eta else None
+    if at is not None and expires is not None:
+        at = min(at, expires + _LATER)
     if at is not None and at > (now := time.time()):
         found["deliver_at"] = min(at, now + _LONGEST)
     return found
 
 
-def _eta_of(headers: Any) -> float | None:
-    """When a task of Celery is to run; None: at once, or its producer wrote no valid time."""
-    eta = headers.get("eta") if isinstance(headers, Mapping) else None
-    if not isinstance(eta, str):
+def _time_of(headers: Any, name: str) -> float | None:
+    """A time of a task of Celery; None: it has none, or its producer wrote no valid one."""
+    text = headers.get(name) if isinstance(headers, Mapping) else None
+    if not isinstance(text, str):
         return None
     try:
-        at = datetime.fromisoformat(eta)
+        at = datetime.fromisoformat(text)
     except ValueError:
         return None
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
@@ -90,8 +138,9 @@ def unpack(message: shmq.Message) -> Raw:
     if isinstance(rest, Mapping):
         kind, encoding = rest.get("type"), rest.get("encoding")
         properties = rest.get("properties")
-        if isinstance(rest.get("json"), str):
-            headers, properties = json.loads(rest["json"])
+        if isinstance(properties, str):
+            _, properties = json.loads(properties)
+        headers.update(json.loads(text) for text in rest.get("json") or ())
     properties = dict(properties) if isinstance(properties, Mapping) else {}
     delivery_info = properties.get("delivery_info")
     properties["delivery_info"] = {

@@ -121,7 +121,7 @@ def _store(backend: ShmqBackend, record: Record) -> None:
     """Store the end of a task; what cannot be stored has failed, and is not run again."""
     try:
         backend.store(record)
-    except (shmq.ShmqError, TypeError) as error:
+    except (shmq.ShmqError, TypeError, ValueError, RecursionError) as error:
         log.exception("the result of task %s %s cannot be stored", record.task, record.id)
         record.return_value, record.status = None, TaskResultStatus.FAILED.value
         kind = type(error)

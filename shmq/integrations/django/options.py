@@ -11,7 +11,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from shmq.api.names import check_name
 from shmq.api.options import QueueOptions, check_one_of, check_seconds, check_whole
-from shmq.errors import ShmqError
+from shmq.api.table import MAX_TTL
+from shmq.errors import InvalidOption, ShmqError
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
@@ -66,6 +67,10 @@ class BackendOptions:
         check_whole("max_attempts", self.max_attempts, 1)
         if self.result_ttl is not None:
             check_seconds("result_ttl", self.result_ttl, 1.0)
+            if self.result_ttl > MAX_TTL:
+                raise InvalidOption(
+                    f"result_ttl={self.result_ttl} must be at most {MAX_TTL:.0f} s, or None"
+                )
         if "max_deliveries" in self.queue_options:
             raise TypeError("queue_options: max_deliveries is max_attempts of the backend")
         QueueOptions.for_queue("any", dict(self.queue_options))

@@ -62,7 +62,7 @@ class Place:
 
     def name_of(self, queue_name: str) -> str:
         """The name in shmq of a queue that Django knows by ``queue_name``."""
-        return f"{self._options.prefix}{queue_name}"
+        return shmq.escape_name(self._options.prefix + queue_name)
 
     def queue(self, queue_name: str) -> shmq.Queue:
         """The queue, which is made if it does not exist.

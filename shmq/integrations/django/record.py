@@ -1,8 +1,10 @@
-"""A task with its result, as it is stored: plain values that JSON has."""
+"""A task with its result, as it is stored: JSON."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 from datetime import datetime
 from typing import Any, Final
 
@@ -41,7 +43,10 @@ class Record:
 
     @classmethod
     def of(cls, stored: Any) -> Record:
-        """The record of stored values. Raises :class:`~shmq.InvalidOption` if they are none."""
+        """The record of a message's body, or of `text`. Raises :class:`~shmq.InvalidOption`."""
+        if isinstance(stored, str):
+            with contextlib.suppress(ValueError):
+                stored = json.loads(stored)
         if not isinstance(stored, dict):
             raise InvalidOption(f"a task is a map, and not a {type(stored).__name__}")
         names = {field.name for field in dataclasses.fields(cls)}
@@ -64,9 +69,16 @@ class Record:
         if not isinstance(self.priority, int):
             raise InvalidOption(f"the task's priority is {self.priority!r:.80}")
 
-    def stored(self) -> dict[str, Any]:
-        """The values to be stored."""
+    def body(self) -> dict[str, Any]:
+        """The values for a message."""
         return dataclasses.asdict(self)
+
+    def text(self) -> str:
+        """The values as JSON in ASCII. Raises TypeError, ValueError and RecursionError.
+
+        A table's msgpack holds neither integers over 64 bits nor lone surrogates.
+        """
+        return json.dumps(self.body())
 
     @property
     def is_finished(self) -> bool:

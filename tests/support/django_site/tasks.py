@@ -63,3 +63,31 @@ def wait_for(path: str) -> None:
     """Return once the file is there."""
     while not Path(path).exists():
         time.sleep(0.005)
+
+
+@task
+def echo(value: Any) -> Any:
+    return value
+
+
+@task
+def repeat(text: str, times: int) -> str:
+    """A result that may be larger than the task."""
+    return text * times
+
+
+@task
+def fail_at_length(text: str, times: int) -> None:
+    """Raise an error that may be larger than the task."""
+    raise ValueError(text * times)
+
+
+@task
+def surrogate() -> str:
+    """A text that no UTF-8 holds."""
+    return "\ud800"
+
+
+@task
+def fail_surrogate() -> None:
+    raise ValueError("\ud800")

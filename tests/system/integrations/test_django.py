@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import functools
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +86,7 @@ def backend() -> Any:
 def work(broker: shmq.Broker, queue: str = "default") -> list[str]:
     """Run the tasks of a queue as a worker does; the names of those that succeeded."""
     done = []
-    for message in broker.queue(f"django.{queue}").get_many(100, 0):
+    for message in broker.queue(shmq.escape_name(f"django.{queue}")).get_many(100, 0):
         with message:
             try:
                 run(backend(), message)
@@ -174,10 +176,144 @@ def test_a_queue_that_the_settings_do_not_name_is_refused() -> None:
         tasks.add.using(queue_name="other")
 
 
-def test_a_name_that_no_queue_can_have_is_refused(options: dict[str, Any]) -> None:
-    tasked = {"default": {**settings.TASKS["default"], "QUEUES": []}}
-    with override_settings(TASKS=tasked), pytest.raises(InvalidTask, match="a/b"):
-        tasks.add.using(queue_name="a/b")
+@pytest.fixture
+def any_queue(options: dict[str, Any]) -> Iterator[None]:
+    """Settings that allow tasks of any queue."""
+    given = {**settings.TASKS["default"], "QUEUES": [], "OPTIONS": options}
+    with override_settings(TASKS={"default": given}):
+        yield
+
+
+@pytest.mark.parametrize("name", ["a/b", "订单处理" * 3, "größe " * 31 + "x" * 7], ids=len)
+def test_a_queue_may_have_a_name_of_255_bytes_of_any_text(
+    any_queue: None, broker: shmq.Broker, name: str
+) -> None:
+    assert len(name.encode()) <= 255
+    result = tasks.add.using(queue_name=name).enqueue(1, 2)
+
+    assert shmq.unescape_name(broker.queue_names()[0]) == f"django.{name}"
+    assert work(broker, name) == ["add"]
+    assert tasks.add.get_result(result.id).task.queue_name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["\ud800", "x" * 1025, 5, b"x"], ids=["surrogate", "long", "5", "b"]
+)
+def test_a_name_that_no_queue_can_have_is_refused(any_queue: None, name: Any) -> None:
+    with pytest.raises(InvalidTask, match="queue_name="):
+        tasks.add.using(queue_name=name)
+
+
+@pytest.mark.parametrize("priority", [-101, 101, 1.5, float("inf"), 2**70])
+def test_a_priority_that_django_has_not_is_refused(priority: Any) -> None:
+    with pytest.raises((InvalidTask, OverflowError)):
+        tasks.add.using(priority=priority)
+
+
+@pytest.mark.parametrize("priority", [None, -100, 100, 1.0])
+def test_a_task_of_every_priority_is_run(broker: shmq.Broker, priority: Any) -> None:
+    tasks.add.using(priority=priority).enqueue(1, 2)
+    assert work(broker) == ["add"]
+
+
+@pytest.mark.parametrize("days", [0, -1, -700_000])
+def test_a_task_of_a_time_that_is_past_is_run_at_once(broker: shmq.Broker, days: int) -> None:
+    tasks.add.using(run_after=timezone.now() + timedelta(days=days)).enqueue(1, 2)
+    assert work(broker) == ["add"]
+
+
+def test_a_time_has_a_limit(broker: shmq.Broker) -> None:
+    tasks.add.using(run_after=timezone.now() + timedelta(days=11_000)).enqueue(1, 2)
+    assert broker.queue("django.default").stats().delayed == 1
+    with pytest.raises(InvalidTask, match="run_after must be at most"):
+        tasks.add.using(run_after=timezone.now() + timedelta(days=12_000))
+
+
+# ---- values ----
+
+
+@pytest.mark.parametrize(
+    ("value", "returned"),
+    [
+        (2**70, 2**70),
+        (-(2**70), -(2**70)),
+        (float("inf"), float("inf")),
+        ({"a": [None, True, 1.5]}, {"a": [None, True, 1.5]}),
+        ({1: 2}, {"1": 2}),
+        ((1, (2,)), [1, [2]]),
+        (b"utf-8", "utf-8"),
+        ("\0 订单", "\0 订单"),
+    ],
+    ids=str,
+)
+def test_a_value_of_json_is_an_argument_and_a_result(
+    broker: shmq.Broker, value: Any, returned: Any
+) -> None:
+    result = tasks.echo.enqueue(value)
+    assert work(broker) == ["echo"]
+    assert tasks.echo.get_result(result.id).return_value == returned
+
+
+def test_nan_is_an_argument_and_a_result(broker: shmq.Broker) -> None:
+    result = tasks.echo.enqueue(float("nan"))
+    work(broker)
+    found = tasks.echo.get_result(result.id).return_value
+    assert math.isnan(found)
+
+
+@pytest.mark.parametrize(
+    "value", [{1}, Decimal(1), timezone.now(), object(), b"\xff", "\ud800"], ids=ascii
+)
+def test_what_json_does_not_hold_is_an_error_of_the_caller(broker: shmq.Broker, value: Any) -> None:
+    known = len(broker.ensure_table("django.results"))
+    with pytest.raises((TypeError, ValueError)):
+        tasks.echo.enqueue(value)
+    assert len(broker.table("django.results")) == known
+    assert not any(queue.depth for queue in broker.list_queues())
+
+
+def test_arguments_that_no_message_holds_are_an_error_of_the_caller() -> None:
+    with pytest.raises(shmq.MessageTooLarge, match="max_message_bytes=4194304"):
+        tasks.echo.enqueue("x" * (4 << 20))
+
+
+def test_arguments_that_leave_no_room_for_the_result_are_an_error_of_the_caller(
+    broker: shmq.Broker,
+) -> None:
+    broker.create_queue("django.default", arena_bytes=128 << 20, max_deliveries=None)
+    most = 16 << 20
+    for size in (most + 1, most, most - 1000):
+        with pytest.raises(shmq.MessageTooLarge, match="bytes"):
+            tasks.echo.enqueue("x" * size)
+    result = tasks.repeat.enqueue("x" * (most * 60 // 64), 0)
+    assert work(broker) == ["repeat"]
+    assert tasks.repeat.get_result(result.id).return_value == ""
+
+
+def test_a_result_or_an_error_that_is_too_large_is_a_failure_that_says_so(
+    broker: shmq.Broker,
+) -> None:
+    sent = [made.enqueue("x", 17 << 20) for made in (tasks.repeat, tasks.fail_at_length)]
+    assert work(broker) == ["repeat", "fail_at_length"]
+    for result in sent:
+        result.refresh()
+        assert result.status == "FAILED"
+        assert result.errors[0].exception_class is shmq.MessageTooLarge
+
+
+def test_a_result_or_an_error_with_a_lone_surrogate_is_stored(broker: shmq.Broker) -> None:
+    results = [tasks.surrogate.enqueue(), tasks.fail_surrogate.enqueue()]
+    work(broker)
+    for result in results:
+        result.refresh()
+    assert results[0].return_value == "\ud800"
+    assert "\ud800" in results[1].errors[0].traceback
+
+
+@pytest.mark.parametrize("name", ["", "x" * 513, "\ud800", "\0"], ids=ascii)
+def test_an_id_that_no_result_has_is_unknown(name: str) -> None:
+    with pytest.raises(TaskResultDoesNotExist):
+        tasks.add.get_result(name)
 
 
 def test_a_task_that_cannot_be_put_leaves_no_result(broker: shmq.Broker) -> None:
@@ -343,6 +479,8 @@ def test_a_result_is_kept_for_its_time(broker: shmq.Broker, options: dict[str, A
         ({"targt": "x"}, "did you mean target"),
         ({"max_attempts": 0}, "max_attempts=0"),
         ({"result_ttl": -1}, "result_ttl=-1"),
+        ({"result_ttl": 0}, "result_ttl=0"),
+        ({"result_ttl": 1e9}, "result_ttl=1000000000"),
         ({"result_durability": "tape"}, "tape"),
         ({"results": "a/b"}, "a/b"),
         ({"prefix": "a/"}, "a/"),
@@ -371,6 +509,11 @@ def test_a_queue_whose_messages_die_too_early_is_refused(broker: shmq.Broker) ->
         ({"backend": "other"}, "no backend 'other'"),
         ({"queue": ["other"]}, "none of QUEUES"),
         ({"processes": 0}, "processes=0"),
+        ({"timeout": 0.0}, "timeout=0"),
+        ({"timeout": -1.0}, "timeout=-1"),
+        ({"max_tasks": 0}, "max_messages=0"),
+        ({"idle_timeout": -1.0}, "idle_timeout=-1"),
+        ({"drain_timeout": -1.0}, "drain_timeout=-1"),
     ],
 )
 def test_the_command_refuses_what_is_not_there(flags: dict[str, Any], told: str) -> None:

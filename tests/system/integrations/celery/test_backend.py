@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import shmq
-from tests.support.processes import eventually
+from tests.support.processes import PATIENCE, eventually
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
 from celery import Celery, exceptions, states
+from kombu.exceptions import EncodeError
 
-from shmq.integrations.celery.backend import Backend
+from shmq.integrations.celery.backend import Backend, ResultNotStored
 
 
 @pytest.fixture
@@ -57,6 +59,71 @@ def test_a_failure_may_last_for_another_time(app: Any, backend: Backend) -> None
     other.store_result("done", 1, states.SUCCESS)
     eventually(lambda: other.get(other.get_key_for_task("failed")) is None, "it has expired")
     assert other.get_result("done") == 1
+
+
+@pytest.mark.parametrize("serializer", ["json", "pickle", "msgpack", "yaml"])
+@pytest.mark.parametrize("value", [2**63, -1e308, "订单", [None, True], {"a": {"b": [1]}}], ids=str)
+def test_a_result_of_every_serializer_is_stored(
+    app: Any, namespace: str, serializer: str, value: Any
+) -> None:
+    app.conf.update(result_serializer=serializer, result_accept_content=[serializer])
+    made = Backend(app, url=f"shmq:///{namespace}")
+    made.store_result("one", value, states.SUCCESS)
+    assert made.get_result("one") == value
+
+
+@pytest.mark.parametrize(
+    ("serializer", "value"), [("json", {1}), ("msgpack", 2**70), ("msgpack", {1}), ("yaml", 1j)]
+)
+def test_what_a_serializer_cannot_hold_is_an_error_that_celery_stores(
+    app: Any, namespace: str, serializer: str, value: Any
+) -> None:
+    app.conf.result_serializer = serializer
+    with pytest.raises(EncodeError):
+        Backend(app, url=f"shmq:///{namespace}").store_result("one", value, states.SUCCESS)
+
+
+@pytest.mark.parametrize("setting", ["result_expires", "result_failure_expires"])
+@pytest.mark.parametrize("seconds", [-1, 1e9, float("nan")])
+def test_a_time_that_no_result_can_be_stored_for_is_refused_at_the_start(
+    app: Any, namespace: str, setting: str, seconds: float
+) -> None:
+    app.conf[setting] = seconds
+    with pytest.raises(exceptions.ImproperlyConfigured, match=f"{setting}: ttl="):
+        Backend(app, url=f"shmq:///{namespace}")
+
+
+@pytest.mark.parametrize("state", [states.SUCCESS, states.FAILURE, states.RETRY, "PROGRESS"])
+def test_a_state_that_is_too_large_is_an_error_of_its_caller_or_stored_as_one(
+    backend: Backend, state: str
+) -> None:
+    large = "x" * (17 << 20)
+    if state in states.EXCEPTION_STATES:
+        backend.store_result("large", ValueError(large), state, traceback=large)
+        assert isinstance(backend.get_result("large"), ResultNotStored)
+        assert backend.get_state("large") == state
+    else:
+        with pytest.raises(ResultNotStored, match="16777216"):
+            backend.store_result("large", large, state)
+
+
+def test_a_wait_with_an_interval_of_nothing_lasts_until_the_result(backend: Backend) -> None:
+    for state in (states.PENDING, states.STARTED):
+        for interval in (0, -1, None):
+            name = f"{state}-{interval}"
+            if state == states.STARTED:
+                backend.store_result(name, None, state)
+            later = threading.Timer(0.05, backend.store_result, (name, 7, states.SUCCESS))
+            later.start()
+            assert backend.wait_for(name, timeout=PATIENCE, interval=interval)["result"] == 7
+            later.join()
+
+
+def test_a_task_id_that_no_key_can_hold_is_an_error_at_once(backend: Backend) -> None:
+    backend.store_result("x" * 495, 1, states.SUCCESS)
+    assert backend.wait_for("x" * 495)["result"] == 1
+    with pytest.raises(shmq.InvalidOption, match="512 characters"):
+        backend.wait_for("x" * 496)
 
 
 def test_a_wait_ends_with_the_result_or_after_the_timeout(backend: Backend) -> None:

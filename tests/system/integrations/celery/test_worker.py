@@ -43,10 +43,83 @@ ANSWER = {
 }
 
 
-def ask(client: str = CLIENT, **more: str) -> object:
+#: 255 bytes with the host's name.
+NODE = "订单处理@" + "höst" * 48 + "xy"
+LONG_QUEUE = "größe/" * 31 + "7 bytes"
+
+VALUES = """
+import json, sys, time
+from celery import chord, exceptions
+from tests.support.celery_tasks import (
+    add, app, fail_at_length, repeat, total, unencodable
+)
+
+wait = {"timeout": 60}
+past = {"eta": app.now().replace(year=1971)}
+node, queue = sys.argv[1:]
+TOO_LARGE = (16 << 20) + 1
+
+
+def outcome(result, **more):
+    try:
+        return result.get(**{**wait, **more})
+    except Exception as error:
+        return type(error).__name__
+
+
+print(json.dumps({
+    "numbers": [outcome(add.delay(*pair)) for pair in ((2**70, 1), (-1e308, -1e308))],
+    "interval": [outcome(add.delay(1, 1), interval=value) for value in (0, -1, None)],
+    "timeout": [outcome(app.AsyncResult("none"), timeout=value) for value in (0, -1)],
+    "priority": [
+        outcome(add.apply_async((1, 1), priority=value)) for value in (None, -1, 10, 2**70)
+    ],
+    "time": [
+        outcome(add.apply_async((1, 1), **value)) for value in ({"countdown": -1}, past)
+    ],
+    "expired": [
+        outcome(add.apply_async((1, 1), **value))
+        for value in ({"expires": 0}, {"expires": -5}, {"countdown": 3600, "expires": 0.2})
+    ],
+    "results": [
+        outcome(one)
+        for one in (repeat.delay("x", TOO_LARGE), fail_at_length.delay(TOO_LARGE),
+                    unencodable.delay())
+    ],
+    "workflows": [
+        outcome(one)
+        for one in ((repeat.s("x", TOO_LARGE) | add.s("y")).delay(),
+                    chord([repeat.s("x", TOO_LARGE), add.s(1, 1)], total.s()).delay())
+    ],
+    "unknown": outcome(app.send_task("none")),
+    "large": len(outcome(repeat.delay("x", (16 << 20) - 1024))),
+    "queue": outcome(add.apply_async((1, 1), queue=queue)),
+    "ping": list(app.control.ping(destination=[node], **wait)[0]) == [node],
+    "queues": [
+        one["name"] for one in app.control.inspect([node], timeout=60).active_queues()[node]
+    ],
+}))
+"""
+OUTCOMES = {
+    "numbers": [2**70 + 1, float("-inf")],
+    "interval": [2, 2, 2],
+    "timeout": ["TimeoutError"] * 2,
+    "priority": [2] * 4,
+    "time": [2] * 2,
+    "expired": ["TaskRevokedError"] * 3,
+    "results": ["ResultNotStored", "ResultNotStored", "EncodeError"],
+    "unknown": "NotRegistered",
+    "large": (16 << 20) - 1024,
+    "queue": 2,
+    "ping": True,
+    "queues": ["celery", LONG_QUEUE],
+}
+
+
+def ask(client: str = CLIENT, *arguments: str, **more: str) -> object:
     """What the client prints."""
     done = subprocess.run(
-        [sys.executable, "-c", client],
+        [sys.executable, "-c", client, *arguments],
         cwd=ROOT,
         env=celery_environment(**more),
         capture_output=True,
@@ -65,6 +138,20 @@ def test_a_worker_of_processes_answers_on_this_host(namespace: str, broker: shmq
         assert ask(**url) == ANSWER
         worker.stop()
     assert broker.queue("celery").stats().in_flight == 0
+
+
+@pytest.mark.prove
+def test_every_value_works_or_is_an_error_at_once(target: str, namespace: str) -> None:
+    url = target if "://" in target else f"shmq:///{target}"
+    urls = {"TEST_BROKER": url, "TEST_BACKEND": url}
+    worker_flags = ("-c", "2", "-l", "info", "-n", NODE, "-Q", f"celery,{LONG_QUEUE}")
+    assert len(NODE.encode()) == len(LONG_QUEUE.encode()) == 255
+    with celery("worker", *worker_flags, **urls) as worker:
+        worker.hears("ready")
+        # The link of a chain takes its result with it: too large a message for a server.
+        links = ["EncodeError" if "://" in target else "ResultNotStored", "ResultNotStored"]
+        assert ask(VALUES, NODE, LONG_QUEUE, **urls) == {**OUTCOMES, "workflows": links}
+        worker.stop()
 
 
 @pytest.mark.prove
