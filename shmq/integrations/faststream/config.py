@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 from collections import OrderedDict
@@ -28,6 +27,7 @@ from faststream.middlewares import AckPolicy
 import shmq
 from shmq.api.contract import unwrapped
 from shmq.client.local.broker import LocalBroker
+from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.queue import ShmqQueue
 
 __all__ = [
@@ -59,7 +59,7 @@ class Queues:
         """
         found = self._open.get(queue.name)
         if found is None:
-            found = await asyncio.to_thread(self.open, queue, make=make)
+            found = await run_blocking(self.open, queue, make=make)
             self._open[queue.name] = found
             if len(self._open) > _KEPT:
                 self._open.popitem(last=False)  # its last user closes it, by letting it go

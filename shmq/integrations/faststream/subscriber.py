@@ -17,6 +17,7 @@ from faststream._internal.endpoint.utils import process_msg
 from faststream.message import StreamMessage
 
 import shmq
+from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.config import ShmqBrokerConfig, ShmqSubscriberConfig
 from shmq.integrations.faststream.message import settle
 from shmq.integrations.faststream.parser import ShmqParser
@@ -104,7 +105,7 @@ class ShmqSubscriber(TasksMixin):
         await self._end_tasks()
         handle, self._handle = self._handle, None
         if handle is not None:
-            await asyncio.to_thread(handle.close)  # what is leased returns
+            await run_blocking(handle.close)  # what is leased returns
         self._leased.clear()
 
     async def _end_tasks(self) -> None:
@@ -155,7 +156,7 @@ class ShmqSubscriber(TasksMixin):
     async def _opened(self) -> shmq.Queue:
         if self._handle is None:
             queues = self._outer_config.queues
-            self._handle = await asyncio.to_thread(queues.open, self.queue, make=True)
+            self._handle = await run_blocking(queues.open, self.queue, make=True)
             self._lease = self._handle.options.visibility_timeout
         return self._handle
 
@@ -190,7 +191,7 @@ class ShmqSubscriber(TasksMixin):
         if most == 0:
             return []
         take = functools.partial(queue.get_many, most, block=False, where=self._where)
-        return await asyncio.to_thread(take) if self._outer_config.waits else take()
+        return await run_blocking(take) if self._outer_config.waits else take()
 
     async def _work(self, found: list[shmq.Message], free: asyncio.Semaphore) -> None:
         """Handle messages; those of a handler that is cancelled stay leased until it stops."""
