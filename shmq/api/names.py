@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +22,10 @@ __all__ = [
     "escape_name",
     "given_name",
     "is_cluster_url",
+    "is_hashed",
     "is_reply_name",
     "is_url",
+    "learn_texts",
     "listed",
     "reply_name",
     "shown_name",
@@ -40,7 +44,26 @@ _ESCAPED = re.compile(rb"[^A-Za-z0-9._-]")
 
 _ESCAPE = re.compile(rb":([0-9A-F]{2})")
 
+#: An escape that was cut short.
+_CUT_ESCAPE = re.compile(r":[0-9A-F]?\Z")
+
 _SUFFIX = ".dlq"
+
+#: The longest text that `escape_name` accepts, in bytes of UTF-8.
+MAX_TEXT: Final = 1024
+
+#: The longest name that `escape_name` returns, without a ``.dlq``, which still fits after it.
+_LONGEST_ESCAPED: Final = MAX_NAME - len(_SUFFIX)
+
+#: How many characters of a long text's escape its name starts with: `staging_name` adds 16 to it.
+_READABLE: Final = 48
+
+#: The name of a long text. No escape has two colons in a row, so no other text has such a name.
+_HASHED = re.compile(r"[A-Za-z0-9._:-]+::[0-9a-f]{32}(?:\.dlq)?\Z", re.ASCII)
+
+#: The texts of hashed names that this process knows, the newest last.
+_texts: Final[dict[str, str]] = {}
+_MOST_TEXTS: Final = 10_000
 
 _STAGED = re.compile(r"(.+)\.staged\.[0-9a-f]{8}\Z", re.ASCII)
 
@@ -66,30 +89,67 @@ def check_name(name: str, what: str = "queue") -> str:
 def escape_name(text: str) -> str:
     """A name for any text: each byte of its UTF-8 that no name has, and each ``:``, as ``:XX``.
 
-    Other systems allow ``@``, ``/`` or spaces in names; `unescape_name` reverses it. Texts that
-    differ have names that differ, so a text whose name would be too long is refused, not shortened:
-    :class:`~shmq.InvalidName` has both lengths. An empty text is refused too, and one that is not
-    UTF-8. ``"celery@host"`` becomes ``"celery:40host"``.
+    Other systems allow ``@``, ``/`` or spaces in names; `unescape_name` reverses it.
+    ``"celery@host"`` becomes ``"celery:40host"``. A text whose name would have over 96 characters
+    is named by its beginning, ``::`` and a hash of 128 bits, so that texts that differ have names
+    that differ, and each has room for its dead-letter queue's: the name of ``TEXT.dlq`` is that of
+    ``TEXT`` and ``.dlq``. Raises :class:`~shmq.InvalidName` for a text that is empty, over 1,024
+    bytes, or not UTF-8.
     """
     if not isinstance(text, str):
         raise TypeError(f"a text to name something by must be a str, not {type(text).__name__}")
+    stem = text.removesuffix(_SUFFIX) or text
     try:
-        raw = text.encode()
+        raw = stem.encode()
     except UnicodeEncodeError as error:
         raise InvalidName(f"{text[:120]!r} cannot name a queue: it is not UTF-8: {error}") from None
-    name = _ESCAPED.sub(lambda found: b":%02X" % found[0][0], raw).decode("ascii")
-    if len(name) > MAX_NAME:
+    if len(raw) > MAX_TEXT:
         raise InvalidName(
-            f"{text[:120]!r} has {len(text)} characters, and as a name, escaped, {len(name)}: a "
-            f"name has at most {MAX_NAME}, so use a shorter text"
+            f"{text[:120]!r}… cannot name a queue: a text to name something by must have at most "
+            f"{MAX_TEXT} bytes, not {len(raw)}"
         )
-    return check_name(name)
+    name = _ESCAPED.sub(lambda found: b":%02X" % found[0][0], raw).decode("ascii")
+    if len(name) > _LONGEST_ESCAPED:
+        name = _hashed(stem, name)
+    return check_name(name + text[len(stem) :])
+
+
+def _hashed(text: str, escaped: str) -> str:
+    """The name of a text whose escape is too long; this process remembers it."""
+    with descriptors:
+        import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few names are long
+
+    readable = _CUT_ESCAPE.sub("", escaped[:_READABLE])
+    name = f"{readable}::{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+    _texts[name] = text
+    if len(_texts) > _MOST_TEXTS:
+        _texts.pop(next(iter(_texts)), None)
+    return name
+
+
+def is_hashed(name: str) -> bool:
+    """Whether `escape_name` shortened the text that it made ``name`` of."""
+    return "::" in name and _HASHED.match(name) is not None
+
+
+def learn_texts(texts: Iterable[str]) -> None:
+    """Let `unescape_name` reverse the names of these texts, which another process has escaped."""
+    for text in texts:
+        with contextlib.suppress(InvalidName):
+            escape_name(text)
 
 
 def unescape_name(name: str) -> str:
-    """The text that `escape_name` made ``name`` of; ``name`` itself if it did not make it."""
+    """The text that `escape_name` made ``name`` of; ``name`` itself if it did not make it.
+
+    So is the name of a long text that this process has not escaped, and whose text is not stored
+    in a namespace that it is connected to.
+    """
     if ":" not in name:
         return name
+    if is_hashed(name):
+        stem = name.removesuffix(_SUFFIX)
+        return _texts[stem] + name[len(stem) :] if stem in _texts else name
     try:
         text = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), name.encode()).decode()
         return text if escape_name(text) == name else name

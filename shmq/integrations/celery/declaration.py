@@ -17,8 +17,6 @@ log = logging.getLogger("shmq")
 PRIORITIES: Final = 10
 #: The kernel tells which process has died, and a server which connection: a lease needs no clock.
 FOREVER: Final = 1e9
-#: The longest name that leaves room for its dead-letter queue's.
-_LONGEST_NAME: Final = 96
 
 #: Arguments that mean something here, or that may be ignored: the kind of a queue of RabbitMQ's.
 _KNOWN: Final = {
@@ -75,8 +73,6 @@ def wanted(
     }
     if not lasts:
         options.update(dead_letter=None, durability="memory", confirm="memory")
-    elif len(shmq.escape_name(name)) > _LONGEST_NAME:
-        options["dead_letter"] = None
     sized = _apply(arguments, options, goes_away=exclusive or auto_delete)
     options |= {"exclusive": exclusive, "auto_delete": auto_delete}
     if "x-expires" in arguments:

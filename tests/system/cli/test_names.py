@@ -83,8 +83,17 @@ def test_a_queue_can_be_made_by_its_text(quick: Quick, broker: shmq.Broker) -> N
     assert "'a:20b' ('a b')" in told
 
 
-def test_a_text_that_is_too_long_is_refused_with_both_lengths(quick: Quick) -> None:
-    error = quick("create", "@" * 50, code=Code.USAGE).error
+def test_a_queue_of_a_long_text_is_made_found_and_deleted_by_it(quick: Quick) -> None:
+    text = "订单处理" * 21
+    assert shmq.escape_name(text) in quick("create", text).text
 
-    assert "50 characters" in error
-    assert "150" in error
+    quick("produce", f"{text}.dlq", "-m", "hello")
+    assert "1 message removed" in quick("purge", "-y", f"{text}.dlq").text
+    assert text in quick("delete", "-y", text).text
+
+
+def test_a_text_that_is_too_long_is_refused_with_its_length(quick: Quick) -> None:
+    error = quick("create", "@" * 1025, code=Code.USAGE).error
+
+    assert "1024 bytes" in error
+    assert "1025" in error

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import shmq
-from shmq.api.names import MAX_NAME, check_name, given_name, shown_name
+from shmq.api.names import (
+    check_name,
+    dead_letter_name,
+    given_name,
+    is_hashed,
+    learn_texts,
+    shown_name,
+    staging_name,
+)
 
 #: Any text whose name is not too long: three characters stand for a byte.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+#: Texts that are too long to be escaped in full.
+LONG_TEXTS = st.text("@ü订", min_size=33, max_size=40)
 NAMES = st.text("ABCabc019._:-", min_size=1, max_size=12)
 
 
@@ -84,11 +98,50 @@ def test_a_text_is_shown_where_it_is_safe_and_means_the_name(name: str, shown: s
     assert shown_name(name) == shown
 
 
-def test_a_text_that_is_too_long_is_refused_with_both_lengths() -> None:
-    assert len(shmq.escape_name("@" * 33)) == MAX_NAME - 1
+@pytest.mark.parametrize("text", ["a" * 97, "订单处理" * 3, "@" * 33, "é" * 127, "💥" * 256])
+def test_a_long_text_has_a_name_with_room_for_those_of_its_other_queues(text: str) -> None:
+    name = shmq.escape_name(text)
 
-    with pytest.raises(shmq.InvalidName, match="has 34 characters, and as a name, escaped, 102"):
-        shmq.escape_name("@" * 34)
+    assert is_hashed(name)
+    assert staging_name(name, "a publisher")
+    assert dead_letter_name(name) == shmq.escape_name(f"{text}.dlq")
+    assert shmq.unescape_name(name) == text
+    assert shmq.unescape_name(f"{name}.dlq") == f"{text}.dlq"
+
+
+@given(LONG_TEXTS, LONG_TEXTS)
+def test_long_texts_that_differ_have_names_that_differ(one: str, other: str) -> None:
+    assert (shmq.escape_name(one) == shmq.escape_name(other)) == (one == other)
+    assert shmq.unescape_name(shmq.escape_name(one)) == one
+
+
+@given(TEXTS, LONG_TEXTS)
+def test_no_other_text_has_the_name_of_a_long_one(text: str, long: str) -> None:
+    assert shmq.escape_name(shmq.escape_name(long)) != shmq.escape_name(long)
+    assert not is_hashed(shmq.escape_name(text))
+
+
+def test_the_name_of_a_long_text_does_not_depend_on_the_process() -> None:
+    assert shmq.escape_name("a/" * 60) == f"{'a:2F' * 12}::80d540400b4cac618ebb6bd2f71ad4f0"
+    assert shmq.escape_name("订" * 11) == (
+        f"{':E8:AE:A2' * 5}:E8::2576b979105c8217987be8baa858510a"
+    )
+
+
+def test_a_process_learns_the_text_of_a_name_that_another_has_made() -> None:
+    text = f"{os.getpid()} knows" * 9
+    code = "import shmq, sys; print(shmq.escape_name(sys.argv[1]), end='')"
+    name = subprocess.check_output([sys.executable, "-c", code, text], text=True)
+
+    assert shmq.unescape_name(name) == shown_name(name) == name
+    learn_texts([text, "\udcff"])
+    assert shmq.unescape_name(name) == shown_name(name) == text
+    assert given_name(text) == name
+
+
+def test_a_text_over_a_kibibyte_is_refused_with_its_length() -> None:
+    with pytest.raises(shmq.InvalidName, match="at most 1024 bytes, not 1025"):
+        shmq.escape_name("a" * 1025)
 
 
 @pytest.mark.parametrize("text", ["", "\udcff"])

@@ -66,6 +66,8 @@ def test_an_argument_without_a_meaning_is_told(caplog: pytest.LogCaptureFixture)
     assert "x-queue-type" not in caplog.text
 
 
-def test_a_name_is_escaped_byte_by_byte_and_a_long_one_has_no_dead_letters() -> None:
-    assert escape_name("w1@höst/a:b") == "w1:40h:C3:B6st:2Fa:3Ab"
-    assert options("x" * 97)["dead_letter"] is None
+@pytest.mark.parametrize("name", ["w1@höst/a:b", "x" * 97, "订单处理" * 21])
+def test_any_name_has_room_for_its_dead_letters(name: str) -> None:
+    found = QueueOptions.for_queue(escape_name(name), options(name=name))
+
+    assert found.dead_letter == escape_name(f"{name}.dlq")
