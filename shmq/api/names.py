@@ -31,6 +31,7 @@ __all__ = [
     "shown_name",
     "staging_name",
     "staging_target",
+    "stem_of",
     "unescape_name",
 ]
 
@@ -98,7 +99,7 @@ def escape_name(text: str) -> str:
     """
     if not isinstance(text, str):
         raise TypeError(f"a text to name something by must be a str, not {type(text).__name__}")
-    stem = text.removesuffix(_SUFFIX) or text
+    stem = stem_of(text)
     try:
         raw = stem.encode()
     except UnicodeEncodeError as error:
@@ -132,6 +133,11 @@ def is_hashed(name: str) -> bool:
     return "::" in name and _HASHED.match(name) is not None
 
 
+def stem_of(name: str) -> str:
+    """The name of the queue whose dead letters are in the queue ``name``; otherwise ``name``."""
+    return name.removesuffix(_SUFFIX) or name
+
+
 def learn_texts(texts: Iterable[str]) -> None:
     """Let `unescape_name` reverse the names of these texts, which another process has escaped."""
     for text in texts:
@@ -142,14 +148,15 @@ def learn_texts(texts: Iterable[str]) -> None:
 def unescape_name(name: str) -> str:
     """The text that `escape_name` made ``name`` of; ``name`` itself if it did not make it.
 
-    So is the name of a long text that this process has not escaped, and whose text is not stored
-    in a namespace that it is connected to.
+    Also ``name`` itself for a long text that this process does not know: it knows those that it has
+    escaped, and those of names that its brokers have opened or listed.
     """
     if ":" not in name:
         return name
     if is_hashed(name):
-        stem = name.removesuffix(_SUFFIX)
-        return _texts[stem] + name[len(stem) :] if stem in _texts else name
+        stem = stem_of(name)
+        text = _texts.get(stem)
+        return name if text is None else text + name[len(stem) :]
     try:
         text = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), name.encode()).decode()
         return text if escape_name(text) == name else name

@@ -40,6 +40,7 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
+from shmq.client.shared.name_texts import with_texts
 from shmq.supervision.signals import Stop
 
 __all__ = ["exchange", "publish"]
@@ -220,7 +221,7 @@ def list_exchanges(broker: shmq.Broker, /, name: str | None, as_json: bool) -> N
     """List the exchanges, or the bindings of one."""
     if name is not None:
         with broker.exchange(name) as found:
-            _show_bindings(name, found.bindings(), as_json)
+            _show_bindings(name, with_texts(broker, found.bindings(), "target"), as_json)
         return
     exchanges = broker.list_exchanges()
     if as_json:

@@ -36,6 +36,7 @@ NO_MODULES: Final = {
     "test_group_misuse": _STREAM,
     "test_groups": _STREAM,
     "test_lifecycle": "lists are those of the last look, and handles are the client's",
+    "test_long_names": "it is about what a client in Python knows",
     "test_loop": _LOOP,
     "test_memory": _LOOP,
     "test_named_leases": _COLUMNS,

@@ -27,8 +27,9 @@ from shmq.client.local.queue_segments import (
 )
 from shmq.client.local.temporary_queue import check_owner, remove_dropped, remove_owned
 from shmq.client.local.waiting import wait_thread
-from shmq.client.shared import durability
+from shmq.client.shared import durability, name_texts
 from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
+from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.transaction.recover import attach_by, look, settle_all
 from shmq.errors import (
@@ -342,12 +343,14 @@ class LocalBroker(BaseBroker):
         self._check_open()
         durability.bring_back_all(self._namespace)
         summaries = (self.summary(name) for name in self._namespace.queue_names())
-        return [summary for summary in summaries if summary is not None]
+        return with_texts(self, [summary for summary in summaries if summary is not None])
 
     def queue_names(self) -> list[str]:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return self._namespace.queue_names()
+        names = self._namespace.queue_names()
+        learn_names(self, names)
+        return names
 
     def has_queue(self, name: str) -> bool:
         """Whether there is a queue of that name, in any state."""
@@ -424,7 +427,7 @@ class LocalBroker(BaseBroker):
         """See :class:`shmq.api.Broker`."""
         self._check_open()
         durability.bring_back_all(self._namespace)
-        return self._streams.summaries() if self.stream_names() else []
+        return with_texts(self, self._streams.summaries() if self.stream_names() else [])
 
     def stream_names(self) -> list[str]:
         """The names of the streams, sorted."""
@@ -500,7 +503,7 @@ class LocalBroker(BaseBroker):
     def list_exchanges(self) -> list[api.ExchangeSummary]:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return self._exchanges.summaries()
+        return with_texts(self, self._exchanges.summaries())
 
     # ---- tables ----
 
@@ -540,6 +543,7 @@ class LocalBroker(BaseBroker):
 
     def _opened(self, handle: _Handle) -> _Handle:
         self._handles.add(handle)
+        share_name(self, handle.name)
         return handle
 
     def _check_open(self) -> None:
@@ -575,11 +579,19 @@ class LocalBroker(BaseBroker):
                 self._tables.tidy()
         if not self._namespace.has_names():
             self._forget_schemas()
+            self._forget_texts()
             wait_thread.rest(self._namespace)
             settle_all(self._namespace)
             sweep_wakeups(self._namespace.name, self._namespace.is_alive)
         Book.of(self._namespace).tidy()
         self._namespace.retire()
+
+    def _forget_texts(self) -> None:
+        """Delete the texts of hashed names, if the namespace has no queue or stream."""
+        if self._namespace.tables_path.exists():
+            with self._namespace.locked(), contextlib.suppress(ShmqError):
+                if not self._namespace.has_names():
+                    self._tables.delete(name_texts.TABLE)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalBroker, (self._namespace.name,)

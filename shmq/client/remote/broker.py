@@ -21,6 +21,7 @@ from shmq.client.remote.queue import RemoteQueue, attach, make_exclusive
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.table import RemoteTable
 from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
+from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.shared.table import check_table
 from shmq.native import _core
@@ -139,6 +140,7 @@ class RemoteBroker(BaseBroker):
         """Create a queue that belongs to the connection of its handle."""
         made = make_exclusive(self._connection.target, name, self.namespace, create)
         self._handles.add(made)
+        share_name(self, name)
         self._owned[name] = made
         return made
 
@@ -224,14 +226,16 @@ class RemoteBroker(BaseBroker):
     def list_queues(self) -> list[api.QueueSummary]:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        return QUEUES.unpack(self._list(List()))
+        return with_texts(self, QUEUES.unpack(self._list(List())))
 
     def queue_names(self) -> list[str]:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
         if Feature.NAMES not in self._greeting.features:
             return [queue.name for queue in self.list_queues()]
-        return List.unpack_names(self._list(List(only_names=True)))
+        names = List.unpack_names(self._list(List(only_names=True)))
+        learn_names(self, names)
+        return names
 
     def _list(self, asked: List) -> _core.Answer:
         answer = self._connection.call(
@@ -303,11 +307,12 @@ class RemoteBroker(BaseBroker):
             lambda wire: wire.request(Type.STREAM_LIST, False, b""), again=True
         )
         self._check(answer)
-        return STREAMS.unpack(answer)
+        return with_texts(self, STREAMS.unpack(answer))
 
     def _opened_stream(self, name: str) -> RemoteStream:
         stream = streams.attach(self._connection.target, name, self.namespace)
         self._handles.add(stream)
+        share_name(self, name)
         return stream
 
     def _stream_exists(self, name: str, wanted: StreamOptions) -> errors.ShmqError:
@@ -364,11 +369,15 @@ class RemoteBroker(BaseBroker):
         """See :class:`shmq.api.Broker`."""
         check_exchange(name, kind, alternate)
         answer = self._ask_exchange(name, "create", kind=kind, alternate=alternate)
-        return RemoteExchange(self, self._connection, name, Shown.unpack(answer))
+        return self._opened_exchange(name, answer)
 
     def exchange(self, name: str) -> RemoteExchange:
         """See :class:`shmq.api.Broker`."""
         answer = self._ask_exchange(check_name(name, "exchange"), "look")
+        return self._opened_exchange(name, answer)
+
+    def _opened_exchange(self, name: str, answer: _core.Answer) -> RemoteExchange:
+        share_name(self, name)
         return RemoteExchange(self, self._connection, name, Shown.unpack(answer))
 
     def ensure_exchange(
@@ -405,7 +414,7 @@ class RemoteBroker(BaseBroker):
     def list_exchanges(self) -> list[api.ExchangeSummary]:
         """See :class:`shmq.api.Broker`."""
         self._check_exchanges()
-        return exchange.summaries(self._connection)
+        return with_texts(self, exchange.summaries(self._connection))
 
     def _ask_exchange(self, name: str, action: str, **arguments: Any) -> _core.Answer:
         self._check_exchanges()
@@ -496,6 +505,7 @@ class RemoteBroker(BaseBroker):
     def _opened(self, name: str) -> RemoteQueue:
         queue = attach(self._connection.target, name, self.namespace)
         self._handles.add(queue)
+        share_name(self, name)
         return queue
 
     def _check_open(self) -> None:
