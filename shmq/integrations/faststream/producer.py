@@ -71,7 +71,7 @@ class ShmqProducer(ProducerProto[ShmqPublishCommand]):
         try:
             return await (await queues.of(queue, make=make)).aput(timeout=timeout, **put)
         except shmq.QueueDeleted:  # since it was opened: a new one may be there, or is made
-            queues.forget(queue.name)
+            queues.forget(queue)
             return await (await queues.of(queue, make=make)).aput(timeout=timeout, **put)
 
     async def request(self, cmd: ShmqPublishCommand) -> shmq.Message:
@@ -107,7 +107,7 @@ class ShmqProducer(ProducerProto[ShmqPublishCommand]):
         if correlation:
             put["correlation"] = correlation
         if cmd.reply_to:
-            put["reply_to"] = cmd.reply_to
+            put["reply_to"] = ShmqQueue.of(cmd.reply_to).shared_name
         return put | {name: value for name, value in cmd.options.items() if value is not None}
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from faststream._internal.endpoint.publisher import PublisherProto
@@ -14,11 +14,13 @@ from faststream._internal.endpoint.subscriber import SubscriberSpecification
 from faststream._internal.endpoint.subscriber.call_item import CallsCollection
 from faststream._internal.endpoint.subscriber.mixins import TasksMixin
 from faststream._internal.endpoint.utils import process_msg
+from faststream._internal.types import BrokerMiddleware
 from faststream.message import StreamMessage
 
 import shmq
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.config import ShmqBrokerConfig, ShmqSubscriberConfig
+from shmq.integrations.faststream.failure_reply import FailureReplies
 from shmq.integrations.faststream.message import settle
 from shmq.integrations.faststream.parser import ShmqParser
 from shmq.integrations.faststream.publisher import ReplyPublisher
@@ -76,7 +78,19 @@ class ShmqSubscriber(TasksMixin):
         """Whether its handlers get lists."""
         return self._batch is not None
 
+    @property
+    def max_deliveries(self) -> int | None:
+        """How often a message of its queue is delivered; None: without a limit."""
+        return None if self._handle is None else self._handle.options.max_deliveries
+
     # ---- FastStream's hooks ----
+
+    @property
+    def _broker_middlewares(self) -> Sequence[BrokerMiddleware[Any]]:
+        outer = self._outer_config.broker_middlewares
+        if self._no_reply or not self._outer_config.reads:
+            return outer
+        return (FailureReplies(self, self._outer_config), *outer)
 
     def _make_response_publisher(self, message: StreamMessage[Any]) -> Iterable[PublisherProto]:
         return (ReplyPublisher(self._outer_config.producer, message),)
@@ -146,7 +160,9 @@ class ShmqSubscriber(TasksMixin):
         parser, decoder = self._get_parser_and_decoder()
         return await process_msg(
             msg=message,
-            middlewares=(one(message, context=context) for one in self._broker_middlewares),
+            middlewares=(
+                one(message, context=context) for one in self._outer_config.broker_middlewares
+            ),
             parser=parser,
             decoder=decoder,
         )
