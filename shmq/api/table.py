@@ -92,6 +92,10 @@ class Table(Closing):
         """
 
     @abc.abstractmethod
+    async def await_key(self, key: str, timeout: float | None = None) -> Any | None:
+        """``wait`` for asyncio. One thread looks for all tasks that wait with this handle."""
+
+    @abc.abstractmethod
     def __len__(self) -> int:
         """How many keys are there. It goes through all of them."""
 

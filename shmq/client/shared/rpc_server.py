@@ -26,7 +26,7 @@ from shmq.errors import (
     ShmqError,
 )
 
-__all__ = ["FAILED", "TRACE", "LeaseKeeper", "Service", "failure_of"]
+__all__ = ["FAILED", "TRACE", "LeaseKeeper", "Service", "failure_of", "failure_reply"]
 
 
 log = logging.getLogger("shmq")
@@ -118,12 +118,11 @@ class Service:
 
     def _told(self, error: Exception) -> tuple[str, dict[str, str]]:
         """The error report for the client: only the error's kind, text and traceback."""
-        text = _text_of(error)
+        text, headers = failure_reply(error)
         log.info("queue %s: a request failed: %s: %s", self._queue.name, type(error), text)
-        headers = {FAILED: _kind(error)}
         if self._tracebacks:
             headers[TRACE] = _plain(_trace_of(error)[-_LONGEST_TRACE:])
-        return _plain(text[:_LONGEST]), headers
+        return text, headers
 
     def _answer(self, message: api.Message, reply: Any, headers: Any) -> None:
         """Put the reply, if one is wanted. The request is always settled after its reply."""
@@ -166,6 +165,11 @@ def _settle(message: api.Message, deed: Callable[[], None]) -> None:
         deed()
     except (LeaseExpired, ConnectionLost) as error:
         log.warning("message %d stays as it is: %s", message.sequence, error)
+
+
+def failure_reply(error: Exception) -> tuple[str, dict[str, str]]:
+    """The body and the headers of a reply for which `failure_of` returns the error."""
+    return _plain(_text_of(error)[:_LONGEST]), {FAILED: _kind(error)}
 
 
 def _kind(error: Exception) -> str:

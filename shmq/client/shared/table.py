@@ -5,11 +5,13 @@ from __future__ import annotations
 import abc
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from shmq import api
 from shmq.api.options import check_one_of, check_whole
 from shmq.api.table import MIN_BYTES, TableDurability
+from shmq.client.shared.blocking_calls import run_blocking
+from shmq.client.shared.table_waits import FIRST_PAUSE, TableWaits
 from shmq.native._core import check_timeout
 from shmq.table.entry import (
     Bounds,
@@ -27,9 +29,6 @@ from shmq.table.entry import (
 )
 
 __all__ = ["TableHandle", "check_table"]
-
-#: The first pause of a wait, in seconds; doubled each time.
-_FIRST_PAUSE: Final = 0.001
 
 
 def check_table(durability: str, max_bytes: int | None) -> None:
@@ -49,6 +48,7 @@ class TableHandle(api.Table):
         self._name = name
         self._durability: TableDurability = durability
         self._max_bytes = max_bytes
+        self._waits: TableWaits | None = None
 
     @property
     def name(self) -> str:
@@ -119,7 +119,7 @@ class TableHandle(api.Table):
         check_key(key)
         check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
-        pause, seen = _FIRST_PAUSE, None
+        pause, seen = FIRST_PAUSE, None
         while True:
             changed = self._changed()  # before the look: what is written since is seen by the next
             if changed != seen:
@@ -132,6 +132,18 @@ class TableHandle(api.Table):
                 return None
             time.sleep(min(pause, left))
             pause = min(2 * pause, self._longest_pause)
+
+    async def await_key(self, key: str, timeout: float | None = None) -> Any | None:
+        """See :class:`shmq.api.Table`."""
+        check_key(key)
+        check_timeout(timeout)
+        stored = await run_blocking(self._look, key)
+        if stored is None and timeout != 0:
+            waits = self._waits
+            if waits is None or not waits.is_ours:
+                waits = self._waits = TableWaits(self._find, self._changed, self._longest_pause)
+            stored = await waits.wait(key, timeout)
+        return None if stored is None else decoded(stored)
 
     # ---- writing ----
 

@@ -29,6 +29,7 @@ from faststream.specification.schema.extra import Tag, TagDict
 import shmq
 from shmq.api.names import chosen_namespace, is_url
 from shmq.api.options import QueueOptions
+from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.command import PutOptions, ShmqPublishCommand
 from shmq.integrations.faststream.config import ShmqBrokerConfig, logger_state
 from shmq.integrations.faststream.message import ShmqMessage
@@ -109,7 +110,7 @@ class ShmqBroker(
         )
 
     async def _connect(self) -> shmq.Broker:
-        made = await asyncio.to_thread(
+        made = await run_blocking(
             shmq.connect,
             self._connection_kwargs["target"],
             token=self._connection_kwargs["token"],
@@ -134,7 +135,7 @@ class ShmqBroker(
         connection, self._connection = self._connection, None
         self.config.broker_config.disconnect()
         if connection is not None:
-            await asyncio.to_thread(connection.close)
+            await run_blocking(connection.close)
 
     async def ping(self, timeout: float | None = None) -> bool:
         """Whether the namespace, or the server, answers within ``timeout`` seconds."""
@@ -142,7 +143,7 @@ class ShmqBroker(
             return False
         with contextlib.suppress(shmq.ShmqError, OSError):
             async with asyncio.timeout(timeout):
-                await asyncio.to_thread(self._connection.queue_names)
+                await run_blocking(self._connection.queue_names)
                 return True
         return False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 from collections import OrderedDict
@@ -28,6 +27,7 @@ from faststream.middlewares import AckPolicy
 import shmq
 from shmq.api.contract import unwrapped
 from shmq.client.local.broker import LocalBroker
+from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.queue import ShmqQueue
 
 __all__ = [
@@ -57,25 +57,27 @@ class Queues:
 
         Raises :class:`~shmq.NoSuchQueue`, and what ``Broker.ensure_queue`` raises.
         """
-        found = self._open.get(queue.name)
+        name = queue.shared_name
+        found = self._open.get(name)
         if found is None:
-            found = await asyncio.to_thread(self.open, queue, make=make)
-            self._open[queue.name] = found
+            found = await run_blocking(self.open, queue, make=make)
+            self._open[name] = found
             if len(self._open) > _KEPT:
                 self._open.popitem(last=False)  # its last user closes it, by letting it go
         else:
-            self._open.move_to_end(queue.name)
+            self._open.move_to_end(name)
         return found
 
     def open(self, queue: ShmqQueue, *, make: bool) -> shmq.Queue:
         """A handle of the queue that is the caller's own."""
+        options = {**self._options, **queue.options}
         if not make:
-            return self._broker.put_target(queue.name)
-        return self._broker.ensure_queue(queue.name, **{**self._options, **queue.options})
+            return self._broker.put_target(queue.shared_name)
+        return self._broker.ensure_queue(queue.shared_name, **options)
 
-    def forget(self, name: str) -> None:
+    def forget(self, queue: ShmqQueue) -> None:
         """Open the queue anew the next time: it was deleted."""
-        self._open.pop(name, None)
+        self._open.pop(queue.shared_name, None)
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from faststream.message import StreamMessage
 
 import shmq
+from shmq.client.shared.blocking_calls import run_blocking
 
 __all__ = ["ShmqBatchMessage", "ShmqMessage", "settle"]
 
@@ -83,6 +83,6 @@ class ShmqBatchMessage(StreamMessage[list[shmq.Message]]):
 async def settle(deed: Callable[[], None], waits: bool) -> None:
     """Do it; in a thread, if it ``waits`` for a server."""
     if waits:
-        await asyncio.to_thread(deed)
+        await run_blocking(deed)
     else:
         deed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from faststream.exceptions import IncorrectState
 from faststream.response.publish_type import PublishType
 
 import shmq
+from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.command import ShmqPublishCommand
 from shmq.integrations.faststream.parser import CORRELATION, ShmqParser, stored
 from shmq.integrations.faststream.queue import ShmqQueue
@@ -71,7 +71,7 @@ class ShmqProducer(ProducerProto[ShmqPublishCommand]):
         try:
             return await (await queues.of(queue, make=make)).aput(timeout=timeout, **put)
         except shmq.QueueDeleted:  # since it was opened: a new one may be there, or is made
-            queues.forget(queue.name)
+            queues.forget(queue)
             return await (await queues.of(queue, make=make)).aput(timeout=timeout, **put)
 
     async def request(self, cmd: ShmqPublishCommand) -> shmq.Message:
@@ -94,7 +94,7 @@ class ShmqProducer(ProducerProto[ShmqPublishCommand]):
         """
         puts = [await self._arguments(cmd, body) for body in cmd.batch_bodies]
         queue = await self.config.queues.of(self._queue(cmd), make=True)
-        return await asyncio.to_thread(_put_all, queue, puts)
+        return await run_blocking(_put_all, queue, puts)
 
     async def _arguments(self, cmd: ShmqPublishCommand, value: Any) -> dict[str, Any]:
         """The arguments of a put of the value."""
@@ -107,7 +107,7 @@ class ShmqProducer(ProducerProto[ShmqPublishCommand]):
         if correlation:
             put["correlation"] = correlation
         if cmd.reply_to:
-            put["reply_to"] = cmd.reply_to
+            put["reply_to"] = ShmqQueue.of(cmd.reply_to).shared_name
         return put | {name: value for name, value in cmd.options.items() if value is not None}
 
 

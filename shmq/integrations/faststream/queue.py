@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from shmq.api.names import check_name
+from shmq.api.names import MAX_NAME, dead_letter_name, escape_name, given_name
 from shmq.api.options import QueueOptions
 
 if TYPE_CHECKING:
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ShmqQueue"]
 
+#: The longest name that leaves room for that of its dead-letter queue.
+_LONGEST: Final = MAX_NAME - len(dead_letter_name(""))
+
 
 @dataclasses.dataclass(frozen=True, init=False)
 class ShmqQueue:
     """A queue by its name, and the options that it is made with if it does not exist.
 
-    Raises :class:`~shmq.InvalidName`, and :class:`~shmq.InvalidOption` for an unknown option or a
-    value out of range.
+    The name is any text of 1 to 1,024 bytes. Raises :class:`~shmq.InvalidName`, and
+    :class:`~shmq.InvalidOption` for an unknown option or a value out of range.
     """
 
     #: The queue's name, without the prefix of a router.
@@ -31,9 +34,14 @@ class ShmqQueue:
     options: Mapping[str, Any]
 
     def __init__(self, name: str, **options: Unpack[QueueKeywords]) -> None:
-        QueueOptions.for_queue(check_name(name), dict(options))
+        QueueOptions.for_queue(_shared_name(name, options), dict(options))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "options", dict(options))
+
+    @property
+    def shared_name(self) -> str:
+        """The queue's name in shmq: a text that is not a name, or too long for one, is escaped."""
+        return _shared_name(self.name, self.options)
 
     @classmethod
     def of(cls, queue: ShmqQueue | str) -> ShmqQueue:
@@ -46,3 +54,10 @@ class ShmqQueue:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+def _shared_name(name: str, options: Mapping[str, Any]) -> str:
+    """The name of the queue in shmq, after which the name of its dead-letter queue fits."""
+    if not isinstance(name, str) or "dead_letter" in options or len(name) <= _LONGEST:
+        return given_name(name)
+    return escape_name(name)

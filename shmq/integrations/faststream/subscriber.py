@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from faststream._internal.endpoint.publisher import PublisherProto
@@ -14,10 +14,13 @@ from faststream._internal.endpoint.subscriber import SubscriberSpecification
 from faststream._internal.endpoint.subscriber.call_item import CallsCollection
 from faststream._internal.endpoint.subscriber.mixins import TasksMixin
 from faststream._internal.endpoint.utils import process_msg
+from faststream._internal.types import BrokerMiddleware
 from faststream.message import StreamMessage
 
 import shmq
+from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.config import ShmqBrokerConfig, ShmqSubscriberConfig
+from shmq.integrations.faststream.failure_reply import FailureReplies
 from shmq.integrations.faststream.message import settle
 from shmq.integrations.faststream.parser import ShmqParser
 from shmq.integrations.faststream.publisher import ReplyPublisher
@@ -75,7 +78,19 @@ class ShmqSubscriber(TasksMixin):
         """Whether its handlers get lists."""
         return self._batch is not None
 
+    @property
+    def max_deliveries(self) -> int | None:
+        """How often a message of its queue is delivered; None: without a limit."""
+        return None if self._handle is None else self._handle.options.max_deliveries
+
     # ---- FastStream's hooks ----
+
+    @property
+    def _broker_middlewares(self) -> Sequence[BrokerMiddleware[Any]]:
+        outer = self._outer_config.broker_middlewares
+        if self._no_reply or not self._outer_config.reads:
+            return outer
+        return (FailureReplies(self, self._outer_config), *outer)
 
     def _make_response_publisher(self, message: StreamMessage[Any]) -> Iterable[PublisherProto]:
         return (ReplyPublisher(self._outer_config.producer, message),)
@@ -104,7 +119,7 @@ class ShmqSubscriber(TasksMixin):
         await self._end_tasks()
         handle, self._handle = self._handle, None
         if handle is not None:
-            await asyncio.to_thread(handle.close)  # what is leased returns
+            await run_blocking(handle.close)  # what is leased returns
         self._leased.clear()
 
     async def _end_tasks(self) -> None:
@@ -145,7 +160,9 @@ class ShmqSubscriber(TasksMixin):
         parser, decoder = self._get_parser_and_decoder()
         return await process_msg(
             msg=message,
-            middlewares=(one(message, context=context) for one in self._broker_middlewares),
+            middlewares=(
+                one(message, context=context) for one in self._outer_config.broker_middlewares
+            ),
             parser=parser,
             decoder=decoder,
         )
@@ -155,7 +172,7 @@ class ShmqSubscriber(TasksMixin):
     async def _opened(self) -> shmq.Queue:
         if self._handle is None:
             queues = self._outer_config.queues
-            self._handle = await asyncio.to_thread(queues.open, self.queue, make=True)
+            self._handle = await run_blocking(queues.open, self.queue, make=True)
             self._lease = self._handle.options.visibility_timeout
         return self._handle
 
@@ -190,7 +207,7 @@ class ShmqSubscriber(TasksMixin):
         if most == 0:
             return []
         take = functools.partial(queue.get_many, most, block=False, where=self._where)
-        return await asyncio.to_thread(take) if self._outer_config.waits else take()
+        return await run_blocking(take) if self._outer_config.waits else take()
 
     async def _work(self, found: list[shmq.Message], free: asyncio.Semaphore) -> None:
         """Handle messages; those of a handler that is cancelled stay leased until it stops."""

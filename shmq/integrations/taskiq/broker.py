@@ -8,11 +8,14 @@ from functools import partial
 from logging import getLogger
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqResult
+from taskiq.acks import parse_acknowledge_type
 
 import shmq
+from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.connection import Connection
 from shmq.integrations.task_queues import TaskQueues
+from shmq.integrations.taskiq.formatter import ShmqFormatter
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
@@ -62,6 +65,7 @@ class ShmqBroker(AsyncBroker):
         **options: Any,
     ) -> None:
         super().__init__()
+        self.formatter = ShmqFormatter(self)
         self._queue_name = queue
         self._prefetch = prefetch
         self._put_timeout = put_timeout
@@ -70,15 +74,16 @@ class ShmqBroker(AsyncBroker):
     async def shutdown(self) -> None:
         """Close all connections; what was not acknowledged returns to its queue."""
         await super().shutdown()
-        await asyncio.to_thread(self._shared.close)
+        await run_blocking(self._shared.close)
 
     async def kick(self, message: BrokerMessage) -> None:
         """Put a task.
 
-        Raises ValueError for a label that is no number, :class:`~shmq.Full`, and the other errors
-        of a put.
+        Raises ValueError for a label that is not a number, an unknown ``ack_type`` and an empty
+        task id, :class:`~shmq.Full`, and the other errors of a put.
         """
         labels = message.labels
+        _check(message)
         name = str(labels.get("queue_name", self._queue_name))
         properties: dict[str, Any] = {
             "delay": _label(labels, "delay", float),
@@ -91,27 +96,52 @@ class ShmqBroker(AsyncBroker):
         try:
             await (await self._queue(name)).aput(message.message, **properties)
         except (shmq.QueueDeleted, shmq.NoSuchQueue):
-            await asyncio.to_thread(self._shared.forget, name)
+            await run_blocking(self._shared.forget, name)
             await (await self._queue(name)).aput(message.message, **properties)
 
     async def _queue(self, name: str) -> shmq.Queue:
         queue = self._shared.at_hand(name)
-        return await asyncio.to_thread(self._shared.queue, name) if queue is None else queue
+        return await run_blocking(self._shared.queue, name) if queue is None else queue
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """The tasks of the broker's queue, for a worker; without end."""
         while True:
             queue = None
             try:
-                queue = await asyncio.to_thread(self._shared.open, self._queue_name)
+                queue = await run_blocking(self._shared.open, self._queue_name)
                 async with queue.aconsume(self._prefetch) as messages:
                     async for message in messages:
+                        await self._check_known(message)
                         yield AckableMessage(data=message.body, ack=partial(_ack, message))
             except QUEUE_IS_AWAY as error:
                 log.warning("Queue %r is away: %s", self._queue_name, error)
                 if queue is not None:
                     queue.close()
                 await asyncio.sleep(PAUSE)
+
+    async def _check_known(self, message: shmq.Message) -> None:
+        """Store an error as the result of a task that is unknown: taskiq only logs it."""
+        name, task_id = message.headers.get("task"), message.headers.get("task_id")
+        if name is None or task_id is None or self.find_task(name) is not None:
+            return
+        error = LookupError(
+            f"the workers of queue {self._queue_name!r} do not have a task {name!r}: start them "
+            f"with the module that declares it"
+        )
+        result = TaskiqResult[Any](is_err=True, return_value=None, execution_time=0.0, error=error)
+        try:
+            await self.result_backend.set_result(task_id, result)
+        except Exception:
+            log.exception("The outcome of task %r cannot be stored", task_id)
+
+
+def _check(message: BrokerMessage) -> None:
+    """Raise ValueError for what a worker or the caller of `wait_result` would reject later."""
+    if not message.task_id:
+        raise ValueError("a task id must have at least one character, not ''")
+    ack_type = message.labels.get("ack_type")
+    if ack_type is not None:
+        parse_acknowledge_type(ack_type)
 
 
 def _ack(message: shmq.Message) -> None:

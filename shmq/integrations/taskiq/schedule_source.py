@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import time
 from datetime import timedelta
 from logging import getLogger
 from typing import TYPE_CHECKING, Final
 
-from pydantic import ValidationError
 from taskiq import ScheduledTask, ScheduleSource
 from taskiq.exceptions import ScheduledTaskCancelledError
 
-from shmq.api.table import MAX_KEYS, TableDurability
+from shmq.api.table import MAX_KEYS, Table, TableDurability
+from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.connection import Connection
-from shmq.integrations.task_table import TaskTable
+from shmq.integrations.task_table import TaskTable, shorten_key
+from shmq.integrations.taskiq.formatter import dump_model
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
@@ -53,50 +54,56 @@ class ShmqScheduleSource(ScheduleSource):
 
     async def shutdown(self) -> None:
         """Close the connection."""
-        await asyncio.to_thread(self._table.close)
+        await run_blocking(self._table.close)
 
     async def get_schedules(self) -> list[ScheduledTask]:
         """All schedules. One that cannot be read is logged and left out."""
-        return await asyncio.to_thread(self._schedules)
-
-    def _schedules(self) -> list[ScheduledTask]:
-        table = self._table.table
-        found: list[ScheduledTask] = []
-        after = ""
-        while keys := table.keys(SCHEDULE, MAX_KEYS, after):
-            after = keys[-1]
-            for key, value in table.get_many(keys).items():
-                try:
-                    found.append(ScheduledTask.model_validate_json(value))
-                except ValidationError:
-                    log.exception("%r of table %r is no schedule: passed over.", key, table.name)
-        return found
+        return await run_blocking(self._table.run, _read_schedules)
 
     async def add_schedule(self, schedule: ScheduledTask) -> None:
         """Add the schedule, or replace that of the same id."""
-        key, value = SCHEDULE + schedule.schedule_id, schedule.model_dump_json()
-        await asyncio.to_thread(lambda: self._table.table.set(key, value))
+        value = json.dumps(dump_model(schedule, "args", "kwargs"))
+        await run_blocking(self._table.store, _key_of(schedule.schedule_id), value, None)
 
     async def delete_schedule(self, schedule_id: str) -> None:
         """Delete the schedule; it is not sent again, by no scheduler."""
-        await asyncio.to_thread(lambda: self._table.table.delete(SCHEDULE + schedule_id))
+        key = _key_of(schedule_id)
+        await run_blocking(self._table.run, lambda table: table.delete(key))
 
     async def pre_send(self, task: ScheduledTask) -> None:
         """Claim this run. Raises ScheduledTaskCancelledError if it is another's, or deleted."""
-        if not await asyncio.to_thread(self._claim, task):
+        if not await run_blocking(self._table.run, lambda table: _claim(table, task)):
             raise ScheduledTaskCancelledError
-
-    def _claim(self, task: ScheduledTask) -> bool:
-        table = self._table.table
-        if table.get(SCHEDULE + task.schedule_id) is None:
-            return False
-        run, seconds = _run(task)
-        return table.add(f"{CLAIM}{task.schedule_id}:{run}", 1, ttl=seconds)
 
     async def post_send(self, task: ScheduledTask) -> None:
         """Delete a schedule of a single run, which has been sent."""
         if task.cron is None and task.interval is None:
             await self.delete_schedule(task.schedule_id)
+
+
+def _key_of(schedule_id: str) -> str:
+    """The key of a schedule."""
+    return shorten_key(SCHEDULE + schedule_id)
+
+
+def _read_schedules(table: Table) -> list[ScheduledTask]:
+    found: list[ScheduledTask] = []
+    after = ""
+    while keys := table.keys(SCHEDULE, MAX_KEYS, after):
+        after = keys[-1]
+        for key, value in table.get_many(keys).items():
+            try:
+                found.append(ScheduledTask.model_validate(json.loads(value)))
+            except (ValueError, TypeError):
+                log.exception("%r of table %r is no schedule: passed over.", key, table.name)
+    return found
+
+
+def _claim(table: Table, task: ScheduledTask) -> bool:
+    if table.get(_key_of(task.schedule_id)) is None:
+        return False
+    run, seconds = _run(task)
+    return table.add(shorten_key(f"{CLAIM}{task.schedule_id}:{run}"), 1, ttl=seconds)
 
 
 def _run(task: ScheduledTask) -> tuple[str, float]:

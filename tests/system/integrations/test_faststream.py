@@ -665,7 +665,7 @@ def test_the_page_of_asyncapi_names_the_queues_and_no_password() -> None:
 @pytest.mark.parametrize(
     "declare",
     [
-        lambda app: app.subscriber("a/b"),
+        lambda app: app.subscriber(""),
         lambda app: app.subscriber("in", max_workers=0),
         lambda app: app.subscriber("in", prefetch=0),
         lambda app: app.subscriber("in", batch=True, prefetch=7),

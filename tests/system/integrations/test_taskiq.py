@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,29 +23,15 @@ from taskiq.exceptions import (
     SendTaskError,
     TaskiqResultTimeoutError,
 )
-from taskiq.receiver import Receiver
 
 import shmq
 from shmq.integrations.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
 from tests.support.processes import PATIENCE
 from tests.support.server import serve
+from tests.support.taskiq_worker import worker
 
 #: Marks the parameter that taskiq fills in.
 DEPENDS: Any = TaskiqDepends()
-
-
-@contextlib.asynccontextmanager
-async def worker(broker: ShmqBroker, **options: Any) -> AsyncIterator[None]:
-    """A worker of the broker in this event loop; its tasks end before the block does."""
-    finish = asyncio.Event()
-    receiver = Receiver(broker, run_startup=False, **{"max_async_tasks": 8, **options})
-    listening = asyncio.create_task(receiver.listen(finish))
-    try:
-        yield
-    finally:
-        finish.set()
-        await asyncio.wait_for(listening, PATIENCE)
-        await broker.shutdown()
 
 
 async def until(condition: Any, what: str) -> None:
