@@ -18,6 +18,7 @@ from shmq.cli.shared.flags import Group
 from shmq.cli.shared.output import Warnings, note, note_durability_warnings, show
 from shmq.cli.shared.target import target_flags
 from shmq.native._core import LAYOUT_VERSION
+from shmq.native.descriptors import fill_standard, open_file
 from shmq.protocol.opcodes import PROTOCOL_VERSION
 
 __all__ = ["Commands", "cli", "completion", "main"]
@@ -211,7 +212,9 @@ def completion(context: click.Context, shell: str) -> None:
 
 def main() -> NoReturn:
     """The entry point of the command ``shmq``."""
-    _occupy_standard_descriptors()
+    fill_standard()
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -220,23 +223,9 @@ def main() -> NoReturn:
     cli.main(prog_name="shmq")
 
 
-def _occupy_standard_descriptors() -> None:
-    """Put /dev/null where a closed 0, 1 or 2 is.
-
-    Otherwise a segment opened later would get that number, and what something prints
-    would land in it.
-    """
-    opened = os.open(os.devnull, os.O_RDWR)
-    while opened <= 2:
-        opened = os.open(os.devnull, os.O_RDWR)
-    os.close(opened)
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-
-
 def _silence_stdout() -> None:
     """Let the flush at exit go nowhere instead of failing."""
     with contextlib.suppress(OSError, ValueError):
-        void = os.open(os.devnull, os.O_WRONLY)
+        void = open_file(os.devnull, os.O_WRONLY)
         os.dup2(void, sys.stdout.fileno())
         os.close(void)

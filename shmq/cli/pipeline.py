@@ -18,6 +18,7 @@ from shmq.cli.shared.flags import Group
 from shmq.cli.shared.output import duration, show
 from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
+from shmq.native.descriptors import reserve_standard
 from shmq.spark.jobs import catalog as jobs
 from shmq.supervision.signals import Stop
 
@@ -141,6 +142,7 @@ def _logging(level: str) -> Iterator[None]:
     """
     if level == "off":
         logging.getLogger().addHandler(_SILENT)
+    reserve_standard()
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(_LOGGING.format(level=level))
         file.flush()

@@ -21,6 +21,7 @@ from shmq.cli.shared.output import cell, counted, duration, note, show_json, sho
 from shmq.cli.shared.plot import drawn_to
 from shmq.cli.shared.progress import Progress, progress
 from shmq.cli.shared.target import target_of
+from shmq.native.descriptors import reserve_standard
 from shmq.stress import plot as plots
 from shmq.stress.plan import LEAST_SIZE, PARTS, Plan, Result, Sample
 from shmq.stress.run import run
@@ -146,6 +147,7 @@ def _csv(path: str | None) -> Iterator[Watch]:
         yield lambda _: None
         return
     try:
+        reserve_standard()
         with open(path, "w", newline="") as file:  # noqa: PTH123 - a path as it was given
             yield _rows(file)
     except OSError as error:

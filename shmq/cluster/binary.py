@@ -11,6 +11,7 @@ from typing import Final
 
 from shmq.client.nats.version import OLDEST, Version, parse_version
 from shmq.errors import ShmqError
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["find_binary", "version_of"]
 
@@ -57,8 +58,14 @@ def _chosen(given: str | Path | None) -> Path:
 def version_of(path: Path) -> Version:
     """The version that the program says. Raises ShmqError if it says none."""
     try:
+        reserve_standard()
         done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=False
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ShmqError(f"{path} --version failed: {error}") from error

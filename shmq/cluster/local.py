@@ -16,6 +16,7 @@ from shmq.cluster import monitor
 from shmq.cluster.binary import find_binary
 from shmq.cluster.node import Node, Ports, quoted
 from shmq.errors import InvalidOption, ShmqError
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["LocalCluster"]
 
@@ -87,6 +88,7 @@ class LocalCluster:
             "sync": sync,
             "nodes": [{"name": n.name, "ports": dataclasses.asdict(n.ports)} for n in made],
         }
+        reserve_standard()
         (directory / _STATE).write_text(json.dumps(state, indent=2) + "\n")
         return cluster
 
@@ -241,6 +243,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _is_free(number: int) -> bool:
+    reserve_standard()
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

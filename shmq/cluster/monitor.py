@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from shmq.errors import InvalidOption, ShmqError
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["ask", "is_healthy", "leader_of", "meta_leader", "streams_of"]
 
@@ -28,6 +29,7 @@ def ask(monitor: str, page: str, **query: str | int) -> dict[str, Any]:
     if query:
         url += "?" + urllib.parse.urlencode(query)
     try:
+        reserve_standard()
         with urllib.request.urlopen(url, timeout=_PATIENCE) as answer:
             said = json.loads(answer.read(_LONGEST))
     except urllib.error.HTTPError as error:

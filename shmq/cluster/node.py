@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import ShmqError
+from shmq.native.descriptors import open_file, reserve_standard
 
 __all__ = ["Node", "Ports", "quoted"]
 
@@ -75,6 +76,7 @@ class Node:
         if self.pid is not None:
             raise ShmqError(f"{self.name} runs already, pid {self.pid}: stop it first")
         with open(self.log, "ab", opener=_private) as log:
+            reserve_standard()
             self._child = subprocess.Popen(
                 [*prefix, binary, "-c", self._config],
                 stdin=subprocess.DEVNULL,
@@ -152,7 +154,7 @@ class Node:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return open_file(path, flags, 0o600)
 
 
 def quoted(value: Any) -> str:

@@ -37,6 +37,7 @@ from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names, wakeup_owner
 from shmq.native import _core
+from shmq.native.descriptors import open_file
 from shmq.table.files import disk_directory
 from shmq.table.files import leftovers as table_leftovers
 
@@ -243,7 +244,7 @@ def _known_semaphores(registry: Namespace) -> set[str] | None:
 
 
 def _unfinished_id(registry: Namespace, name: str) -> int:
-    fd = os.open(registry.path_of(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    fd = open_file(registry.path_of(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         return _core.unfinished_id(fd)
     finally:

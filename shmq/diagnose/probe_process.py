@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from shmq.errors import ShmqError
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["Crashed", "ProbeTimeout", "run_in_child"]
 
@@ -36,6 +37,7 @@ def run_in_child(work: Callable[[], Any], seconds: float) -> Any:
 
     Raises :class:`ProbeTimeout` if it takes longer than ``seconds``, and :class:`Crashed`.
     """
+    reserve_standard()
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

@@ -22,6 +22,7 @@ from shmq.errors import (
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names
 from shmq.native import _core
+from shmq.native.descriptors import open_file
 
 __all__ = ["MISSING", "SOUND", "Segment", "SegmentReport", "examine", "segments"]
 
@@ -163,7 +164,7 @@ def _segment(namespace: str, name: str) -> Segment | None:
 
 def _layout_of(path: str) -> int | None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = open_file(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
     try:

@@ -14,6 +14,7 @@ from multiprocessing import context, pool
 from typing import Any, Final
 
 from shmq.mp import queues
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["get_context"]
 
@@ -47,6 +48,7 @@ class _Queues(context.BaseContext):
     ) -> pool.Pool:
         """A pool of processes of this context, with multiprocessing's own queues."""
         plain = multiprocessing.get_context(self.get_start_method())
+        reserve_standard()
         return plain.Pool(processes, initializer, initargs, maxtasksperchild)
 
     def get_context(self, method: str | None = None) -> Any:

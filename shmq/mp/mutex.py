@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final
 
 from shmq.namespace.namespace import FLOCK
+from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import locker_of, take_file_lock
 
 __all__ = ["Mutex"]
@@ -45,7 +46,7 @@ class Mutex:
         self._threads.acquire()
         try:
             if self._fd < 0:
-                self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                self._fd = open_file(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             take_file_lock(self._try_it, f"the file {self._path}", lambda: locker_of(self._fd))
         except BaseException:  # an interrupt may come once the lock is ours
             self._release()

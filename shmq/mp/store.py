@@ -43,6 +43,7 @@ from shmq.client.local.queue import LocalQueue
 from shmq.errors import Full, NoSpace, NoSuchQueue, ShmqError
 from shmq.mp.mutex import Mutex
 from shmq.namespace.namespace import Namespace
+from shmq.native.descriptors import open_file, reserve_standard
 
 __all__ = [
     "DRAINING",
@@ -90,6 +91,7 @@ class Store:
         self.namespace = namespace
         self.name = name
         self.queue = queue
+        reserve_standard()
         self._map = mmap.mmap(fd, _BYTES)  # duplicates the descriptor
         self.words = words = memoryview(self._map).cast("Q")
         queue.interrupted = lambda: words[SHUT] != 0
@@ -133,7 +135,7 @@ class Store:
         namespace = Namespace.of(namespace_name)
         with namespace.locked():
             try:
-                fd = os.open(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                fd = open_file(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             except FileNotFoundError:
                 raise NoSuchQueue(
                     f"queue {name!r} was removed when its last handle was closed: keep "
@@ -148,7 +150,7 @@ class Store:
     def lifeline(self) -> int:
         """A descriptor of which every duplicate holds the queue."""
         if self._lifeline < 0:
-            fd = os.open(_path(self.namespace, self.name), os.O_RDWR | os.O_CLOEXEC)
+            fd = open_file(_path(self.namespace, self.name), os.O_RDWR | os.O_CLOEXEC)
             fcntl.flock(fd, fcntl.LOCK_SH)
             self._lifeline = fd
         return self._lifeline
@@ -253,7 +255,7 @@ def _make_words(path: Path) -> int:
     """Make the file, allocate and lock it; returns the open descriptor."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        fd = os.open(path, flags, 0o600)
+        fd = open_file(path, flags, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH)
             os.posix_fallocate(fd, 0, _BYTES)
@@ -311,7 +313,7 @@ def remove(namespace: Namespace, name: str) -> None:
 def _is_unused(namespace: Namespace, name: str) -> bool:
     """Whether the queue's words exist and no process holds them."""
     try:
-        fd = os.open(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = open_file(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:  # gone, or another user's
         return False
     try:

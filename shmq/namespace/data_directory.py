@@ -16,6 +16,7 @@ from typing import Final
 
 from shmq.errors import InvalidOption, ShmqError
 from shmq.namespace.namespace import Namespace
+from shmq.native.descriptors import open_file
 from shmq.storage.disk import Disk
 from shmq.storage.inventory import LOCK, writer_of
 
@@ -147,7 +148,7 @@ class DataDirectory:
 
     def _take(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        lock = os.open(self.path / LOCK, flags, 0o600)
+        lock = open_file(self.path / LOCK, flags, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._sign(lock)

@@ -35,6 +35,7 @@ from shmq.namespace.namespace import (
     refuse_foreign,
 )
 from shmq.native import _group
+from shmq.native.descriptors import open_file
 
 __all__ = ["group_names", "look_at", "open_or_make", "remove", "remove_all", "sweep"]
 
@@ -83,7 +84,7 @@ def look_at(namespace: Namespace, stream_id: int, name: str) -> _group.GroupStat
     """
     path = _path(namespace, stream_id, name)
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = open_file(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -124,7 +125,7 @@ def _make(
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = -1
     try:
-        fd = os.open(path, flags, 0o600)
+        fd = open_file(path, flags, 0o600)
         os.posix_fallocate(fd, 0, size)
         memory = mmap.mmap(fd, size)
     except OSError as error:

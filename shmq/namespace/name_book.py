@@ -37,6 +37,7 @@ from typing import Final
 from shmq.api.names import SHM, listed
 from shmq.errors import SegmentError
 from shmq.native import _core
+from shmq.native.descriptors import open_file
 
 __all__ = ["KINDS", "NameBook"]
 
@@ -183,7 +184,7 @@ class NameBook:
 
     def _open(self) -> None:
         try:
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            fd = open_file(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise _Damaged from error
         try:
@@ -323,7 +324,7 @@ class NameBook:
         aside = self.path.with_name(f"{self.path.name}@new")
         aside.unlink(missing_ok=True)  # left by a process that died
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(aside, flags, 0o600)
+        fd = open_file(aside, flags, 0o600)
         try:
             head = _HEAD.pack(_MAGIC, _VERSION, _BEGIN + len(log)).ljust(_BEGIN, b"\0")
             _write_at(fd, head + log, 0)

@@ -62,6 +62,7 @@ from shmq.errors import (
 from shmq.namespace.name_book import NameBook
 from shmq.namespace.semaphores import make_semaphores, remove_semaphores
 from shmq.native import _core
+from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import take_file_lock
 from shmq.storage.disk import Disk
 from shmq.storage.erase import erase_queue
@@ -605,7 +606,7 @@ class Namespace:
     def _open(self, how: int) -> int:
         flags = os.O_RDWR | how | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            fd = os.open(self._path, flags, 0o600)
+            fd = open_file(self._path, flags, 0o600)
         except FileNotFoundError:
             raise  # unchanged: an error that is its own cause would keep its frames alive
         except OSError as error:
@@ -731,7 +732,7 @@ class Namespace:
         the end of that open file.
         """
         with contextlib.suppress(OSError):  # then the death is noticed later, by who looks for it
-            fd = os.open(f"/proc/self/fd/{self._fd}", os.O_RDWR | os.O_CLOEXEC)
+            fd = open_file(f"/proc/self/fd/{self._fd}", os.O_RDWR | os.O_CLOEXEC)
             os.dup2(fd, self._fd, inheritable=False)
             os.close(fd)
 
@@ -821,7 +822,7 @@ class Namespace:
         """The id of the queue, finished or not; 0 if there is none. Raises SegmentError."""
         path = self.path_of(queue)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = open_file(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return 0
         except OSError as error:
@@ -863,7 +864,7 @@ class Namespace:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self.note(path, there=True)
         try:
-            fd = os.open(path, flags, 0o600)
+            fd = open_file(path, flags, 0o600)
         except OSError as error:
             self.note(path, path.exists())
             raise as_no_file(error, path) from error
@@ -921,7 +922,7 @@ class Namespace:
         """
         path = self.path_of(queue)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = open_file(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             raise _no_such_queue(queue, self.name) from None
         except OSError as error:

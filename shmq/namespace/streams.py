@@ -36,6 +36,7 @@ from shmq.namespace.namespace import (
     refuse_foreign,
 )
 from shmq.native import _core, _stream
+from shmq.native.descriptors import open_file
 from shmq.storage.disk import Disk
 from shmq.storage.erase import erase_stream
 from shmq.storage.stream_meta import Generation
@@ -161,7 +162,7 @@ def open_partition(
 
 def _open_own(path: Path) -> int:
     try:
-        fd = os.open(path, _OPEN)
+        fd = open_file(path, _OPEN)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -241,7 +242,7 @@ def create_partition_file(namespace: Namespace, name: str, partition: int) -> in
 
 def _create(path: Path) -> int:
     try:
-        fd = os.open(path, _OPEN | os.O_CREAT | os.O_EXCL, 0o600)
+        fd = open_file(path, _OPEN | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         raise as_no_file(error, path) from error
     _core.mark()

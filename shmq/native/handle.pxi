@@ -57,6 +57,7 @@ cdef class Handle:
             shmq_spin_init(&self.spins[event], 0)
         for event, path in enumerate((not_empty, not_full)):
             raw = path.encode()
+            shmq_reserve_standard()
             self.semaphores[event] = sem_open(raw, 0)
             if self.semaphores[event] == SEM_FAILED:
                 self.semaphores[event] = NULL

@@ -368,6 +368,7 @@ def mark_deleted(Segment segment, str not_empty, str not_full, str wakeup_prefix
     shmq_wake_writer(&q)
     for event, name in enumerate((not_empty, not_full)):
         raw = name.encode()
+        shmq_reserve_standard()
         semaphore = sem_open(raw, 0)
         if semaphore == SEM_FAILED:
             continue

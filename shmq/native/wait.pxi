@@ -57,6 +57,7 @@ cdef class Wakeup:
         self.name = name
         self.process = process
         self.number = number
+        shmq_reserve_standard()
         self.semaphore = sem_open(raw, 0)
         if self.semaphore == SEM_FAILED:
             self.semaphore = NULL
@@ -99,6 +100,7 @@ cdef class FileWatch:
     def __cinit__(self, bytes path not None):
         """Watch that path. Raises OSError: the user has no watch left, or no descriptor."""
         self.woken_fd = -1
+        shmq_reserve_standard()
         self.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)
         if self.fd >= 0:
             self.woken_fd = c_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)

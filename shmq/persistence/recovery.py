@@ -23,6 +23,7 @@ from shmq.errors import FileError, NoSuchQueue, SegmentError, ShmqError
 from shmq.namespace import streams as stream_registry
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
+from shmq.native.descriptors import reserve_standard
 from shmq.persistence.definitions import recover_definitions
 from shmq.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
@@ -108,6 +109,7 @@ def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
     """The file's bytes, mapped, so that they are read from the disk on access."""
     with opened(disk, name) as file:
         length = disk.size(file)
+        reserve_standard()
         return mmap.mmap(file, length, access=mmap.ACCESS_READ) if length else b""
 
 

@@ -34,6 +34,7 @@ import msgpack
 from shmq.errors import DamagedSegment, IncompatibleSegment, ShmqError
 from shmq.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
 from shmq.native import _core
+from shmq.native.descriptors import open_file, reserve_standard
 from shmq.routing.table import Operation, Route, Table, operation_of
 from shmq.storage.paths import EXCHANGES
 
@@ -212,6 +213,7 @@ class _File:
     def __init__(self, path: Path, fd: int) -> None:
         self._path = path
         self._fd = fd
+        reserve_standard()
         self._map = mmap.mmap(fd, _BEGIN)
         self._words = memoryview(self._map).cast("Q")
         #: The position up to which it was read, and the number of operations up to there.
@@ -222,7 +224,7 @@ class _File:
     def open(cls, path: Path) -> _File | None:
         """The file of that name, if there is one. Raises SegmentError."""
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = open_file(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -337,7 +339,7 @@ def _write_aside(path: Path, records: bytes) -> None:
     path.unlink(missing_ok=True)  # left by a process that died
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        fd = os.open(path, flags, 0o600)
+        fd = open_file(path, flags, 0o600)
     except OSError as error:
         raise as_no_file(error, path) from error
     head = _HEAD.pack(_MAGIC, _VERSION, _BEGIN + len(records), 0).ljust(_BEGIN, b"\0")

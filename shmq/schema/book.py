@@ -29,6 +29,7 @@ from shmq import api
 from shmq.errors import DamagedSegment, IncompatibleSegment, InvalidOption, SchemaError
 from shmq.namespace.namespace import Namespace, as_foreign, as_no_file, as_no_space, refuse_foreign
 from shmq.native import _core
+from shmq.native.descriptors import open_file
 from shmq.schema.compare import problem_between
 from shmq.storage.paths import SCHEMAS
 
@@ -122,7 +123,7 @@ class Schemas:
 
     def _read(self) -> _Table:
         try:
-            fd = os.open(self._path, _LOOK)
+            fd = open_file(self._path, _LOOK)
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -181,7 +182,7 @@ def _whole_of(path: Path, fd: int) -> bytes:
 def _write_whole(path: Path, raw: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        fd = os.open(path, flags, 0o600)
+        fd = open_file(path, flags, 0o600)
     except OSError as error:
         raise as_no_file(error, path) from error
     try:

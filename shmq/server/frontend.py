@@ -16,6 +16,7 @@ from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError
 from shmq.native import _core
+from shmq.native.descriptors import reserve_standard
 from shmq.server.config.settings import Limits, Settings
 from shmq.server.config.tokens import AccessList
 from shmq.server.connection.connection import Connection, ConnectionCounts, PlainConnection
@@ -165,6 +166,7 @@ class FrontEnd:
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
+                reserve_standard()
                 sock, address = self._listening.accept()
             except BlockingIOError:
                 return

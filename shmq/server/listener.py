@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from shmq.errors import InvalidOption, ShmqError
+from shmq.native.descriptors import reserve_standard
 from shmq.server.config.settings import Settings
 
 __all__ = ["check", "listen", "refuse", "remove", "url_of"]
@@ -71,6 +72,7 @@ def listen(settings: Settings, inherited: socket.socket | None = None) -> list[s
     if inherited is None:
         inherited = _bound_to_path(_path_of(settings))
     inherited.setblocking(False)
+    reserve_standard()
     return [inherited, *(inherited.dup() for _ in range(settings.workers - 1))]
 
 
@@ -132,6 +134,7 @@ def _refuse_path(settings: Settings) -> None:
 
 def _refuse_taken(path: Path) -> None:
     """Refuse a path at which a server listens."""
+    reserve_standard()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         if probe.connect_ex(str(path)) in (0, errno.EAGAIN):
             taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
@@ -140,6 +143,7 @@ def _refuse_taken(path: Path) -> None:
 
 def _bound_to_path(path: Path) -> socket.socket:
     """A socket that only this user can connect to. One that a dead server left is replaced."""
+    reserve_standard()
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         path.unlink(missing_ok=True)
@@ -221,6 +225,7 @@ def _refuse_shared(family: socket.AddressFamily, address: Any) -> None:
 
 
 def _bound(family: socket.AddressFamily, address: Any, *, shared: bool) -> socket.socket:
+    reserve_standard()
     made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -8,6 +8,7 @@ import socket
 import time
 
 from shmq.errors import InvalidOption
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["Manager", "inherited_socket"]
 
@@ -74,6 +75,7 @@ class Manager:
         address = self._address
         if address.startswith("@"):
             address = "\0" + address[1:]
+        reserve_standard()
         with (
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as way,

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from shmq.client.shared import durability
 from shmq.errors import DurabilityWarning, ShmqError
+from shmq.native.descriptors import reserve_standard
 from shmq.server.config.settings import Settings
 from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
@@ -69,6 +70,7 @@ def main(
         os.environ["SHMQ_AUTOSTART"] = "0"
         warnings.simplefilter("ignore", DurabilityWarning)
     audited = to_file(settings.audit_log)
+    reserve_standard()
     with audited, asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(who, settings, listening, connection_counts, row, heartbeat, pipe))
 

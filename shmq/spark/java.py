@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import Unsupported
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["OLDEST", "Java", "find_java"]
 
@@ -44,7 +45,15 @@ class Java:
         """The Java behind that program; None if it does not run."""
         command = [str(program), "-XshowSettings:properties", "--list-modules"]
         try:
-            run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            reserve_standard()
+            run = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
         said = run.stdout + run.stderr
@@ -120,6 +129,7 @@ def _launcher(home: Path) -> Path:
     program.parent.mkdir(parents=True, exist_ok=True)
     aside = program.with_name(f"java.{secrets.token_hex(8)}")
     try:
+        reserve_standard()
         aside.write_text(script)
         aside.chmod(0o700)
         aside.replace(program)

@@ -19,6 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from shmq.native.descriptors import open_file
+
 __all__ = [
     "Disk",
     "completed",
@@ -84,11 +86,11 @@ class Disk:
 
     def create(self, name: str) -> int:
         """Create and open a file of that name, mode 0600. Raises FileExistsError."""
-        return os.open(self.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
+        return open_file(self.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
 
     def open(self, name: str) -> int:
         """Open the file of that name for reading and writing. Raises FileNotFoundError."""
-        return os.open(self.path(name), os.O_RDWR | _FLAGS)
+        return open_file(self.path(name), os.O_RDWR | _FLAGS)
 
     def close(self, file: int) -> None:
         """Close the file. What was not synced may or may not reach the disk."""
@@ -159,7 +161,7 @@ class Disk:
 
 
 def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from shmq.errors import DamagedFile, FileError, ShmqError
+from shmq.native.descriptors import open_file
 from shmq.storage.disk import Disk, write_whole
 from shmq.storage.erase import erasure_note, is_carded, is_left
 from shmq.storage.paths import STREAMS, catalog, streams_among
@@ -138,7 +139,7 @@ def _read_refusals(directory: Path) -> dict[str, Any]:
 def is_written(directory: Path) -> bool:
     """Whether a process writes there now."""
     try:
-        lock = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        lock = open_file(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, Self
 from shmq.api import Columns
 from shmq.errors import DamagedFile, FileError
 from shmq.native import _core
+from shmq.native.descriptors import open_file
 from shmq.storage.file_header import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
 from shmq.storage.progress import Told
 
@@ -329,7 +330,7 @@ class QueueFiles:
 
 def map_file(path: str | os.PathLike[str]) -> Any:
     """The file's bytes, mapped; the file must not be truncated while the mapping is used."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    file = open_file(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(file).st_size
         return mmap.mmap(file, size, access=mmap.ACCESS_READ) if size else b""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError
+from shmq.native.descriptors import open_file, reserve_standard
 from shmq.storage.disk import Disk, opened
 from shmq.storage.file_header import (
     HEADER_BYTES,
@@ -48,7 +49,7 @@ class ReadOnly(Disk):
 
     def open(self, name: str) -> int:
         """Open the file of that name for reading. Raises FileNotFoundError."""
-        return os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return open_file(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,7 @@ def _read(disk: Disk, name: str) -> tuple[Any, Part]:
         begin = disk.read(file, HEADER_BYTES, 0)
         mark = begin[:_MARK_BYTES]
         if _is_closed(disk, file, name, begin, size):
+            reserve_standard()
             return mmap.mmap(file, size, access=mmap.ACCESS_READ), Part(name, size, mark)
         data = b"".join(_pieces(disk, file, size))
         return data, Part(name, len(data), mark)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from shmq.errors import DamagedFile
 from shmq.native import _file
+from shmq.native.descriptors import reserve_standard
 from shmq.storage.disk import Disk, opened
 from shmq.storage.file_header import (
     BATCH_BYTES,
@@ -323,6 +324,7 @@ class StreamSegment:
             size = self._disk.size(file)
             if size < self.start:
                 raise DamagedFile(self.path, size, "the file is cut off")
+            reserve_standard()
             self._data = mmap.mmap(file, size, access=mmap.ACCESS_READ)
 
     def _copy(self) -> bytes:

@@ -35,6 +35,7 @@ from typing import Any, Final, Protocol
 
 from shmq.api.names import check_name
 from shmq.errors import InvalidName, ShmqError
+from shmq.native.descriptors import open_file, reserve_standard
 
 __all__ = [
     "Control",
@@ -86,7 +87,7 @@ class Source(Protocol):
 @contextlib.contextmanager
 def _address(directory: Path) -> Iterator[str]:
     """A short address of the socket, for a directory path of any length: unix(7), sun_path."""
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened = open_file(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{opened}/{_NAME}"
     finally:
@@ -101,6 +102,7 @@ class Control:
         self._closed = False
         self._path = directory / _NAME
         self._path.unlink(missing_ok=True)  # left by a writer that died: there is only one
+        reserve_standard()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
@@ -125,6 +127,7 @@ class Control:
     def _serve(self) -> None:
         while True:
             try:
+                reserve_standard()
                 way, _ = self._listening.accept()
             except OSError as error:
                 if self._closed:
@@ -252,7 +255,8 @@ def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int |
     """
     rest = b""
     while True:
-        raw, descriptors, *_ = socket.recv_fds(way, 4096, 1)
+        reserve_standard()
+        raw, descriptors, *_ = socket.recv_fds(way, 4096, 1, socket.MSG_CMSG_CLOEXEC)
         if not raw:
             return
         *lines, rest = (rest + raw).split(b"\n")
@@ -268,6 +272,7 @@ def _asked(
     streams: Sequence[str] = (),
     timeout: float | None = None,
 ) -> Iterator[socket.socket]:
+    reserve_standard()
     way = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     way.settimeout(timeout)
     with way:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from shmq.native.descriptors import open_file
+
 __all__ = [
     "ACKED",
     "ACKING",
@@ -62,7 +64,7 @@ class Journal:
 
     def __init__(self, directory: Path, worker: int, kept: int = 0) -> None:
         path = directory / f"{worker}.journal"
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._fd = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._kept = kept
         self._waiting = bytearray()
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from shmq import api
 from shmq.errors import Empty, Full, LeaseExpired
+from shmq.native.descriptors import reserve_standard
 from shmq.stress.body import Bodies, opened
 from shmq.stress.counters import SharedCounters, bucket_of
 from shmq.stress.journal import ACKED, ACKING, GOT, Journal
@@ -53,6 +54,7 @@ class WorkerProcesses:
     def start(self, work: Callable[..., None]) -> int:
         """Start another worker and return its number."""
         self.started += 1
+        reserve_standard()
         process = _FORK.Process(target=work, args=(*self._arguments, self.started), daemon=True)
         process.start()
         self._alive[self.started] = (process, work)
@@ -253,6 +255,7 @@ def _at_work(job: Job, worker: int) -> Iterator[api.Queue]:
         with job.reach() as broker, broker.queue(job.queue) as queue:
             yield queue
     except BaseException:  # noqa: BLE001 - the parent reports it
+        reserve_standard()
         (job.directory / f"{worker}.failure").write_text(traceback.format_exc())
         os._exit(1)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import InvalidOption, ShmqError
+from shmq.native.descriptors import open_file
 from shmq.protocol.status import Refusal, status_of
 
 __all__ = [
@@ -193,7 +194,7 @@ class AuditFile(logging.Handler):
         flags = (
             os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         )
-        opened = os.open(self._path, flags, 0o600)
+        opened = open_file(self._path, flags, 0o600)
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             os.close(opened)
             raise OSError("it is no regular file")

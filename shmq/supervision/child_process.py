@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
+from shmq.native.descriptors import fill_standard, reserve_standard
 from shmq.supervision.heartbeat import Heartbeat, is_stopped
 from shmq.supervision.signals import blocked_signals
 from shmq.supervision.stderr import SHOW_STACK
@@ -89,7 +90,10 @@ class ChildProcess:
         multiprocessing.resource_tracker.ensure_running()  # its start unblocks signals
         self._started_at = time.monotonic()
         try:
-            process = _SPAWN.Process(target=self._target, args=self._arguments(), name=self.who)
+            reserve_standard()
+            process = _SPAWN.Process(
+                target=_run_child, args=(self._target, *self._arguments()), name=self.who
+            )
             with blocked_signals():
                 process.start()
         except OSError as error:  # out of processes, memory or descriptors
@@ -213,6 +217,12 @@ class ChildProcess:
             self.process = None
 
 
+def _run_child(target: Callable[..., None], *arguments: Any) -> None:
+    """Call the ``target`` in the child, which has a parent that may have closed 0, 1 and 2."""
+    fill_standard()
+    target(*arguments)
+
+
 class PipedChildProcess(ChildProcess):
     """A child process with a pipe, of which ``target`` gets one end.
 
@@ -234,6 +244,7 @@ class PipedChildProcess(ChildProcess):
         self._other_end: Connection | None = None
 
         def with_pipe() -> tuple[Any, ...]:
+            reserve_standard()
             self.pipe, self._other_end = multiprocessing.Pipe(duplex)
             return arguments(self._other_end)
 
@@ -288,6 +299,7 @@ class WakeupPipe:
     """A pipe to wait on. Signal handlers and other threads may write to it."""
 
     def __init__(self) -> None:
+        reserve_standard()
         self._read_end, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._writing = threading.RLock()  # a signal may arrive during `give`
 

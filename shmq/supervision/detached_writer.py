@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import InvalidOption, ShmqError
+from shmq.native.descriptors import open_file, reserve_standard
 from shmq.storage.disk import Disk
 
 __all__ = [
@@ -65,6 +66,7 @@ def launch(namespace: str, directory: Path, timeout: float) -> None:
             f"data_dir={str(directory)!r} cannot be used: {error.strerror or error}"
         ) from error
     try:
+        reserve_standard()
         done = subprocess.run(
             command,
             cwd="/",
@@ -133,6 +135,7 @@ def detach(log: Path) -> Parent:
     :class:`~shmq.ShmqError` with the problem. Raises OSError.
     """
     file = _opened(log)
+    reserve_standard()
     reading, writing = os.pipe2(os.O_CLOEXEC)
     if os.fork():
         os.close(writing)
@@ -140,7 +143,7 @@ def detach(log: Path) -> Parent:
         _await(reading, log)
     os.close(reading)
     os.setsid()
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    nothing = open_file(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for standard, source in ((0, nothing), (1, nothing), (2, file)):
         os.dup2(source, standard)
     os.close(nothing)
@@ -156,11 +159,11 @@ def detach(log: Path) -> Parent:
 
 def _opened(log: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    file = os.open(log, flags, 0o600)
+    file = open_file(log, flags, 0o600)
     if os.fstat(file).st_size > _LONG:
         os.close(file)
         log.rename(f"{log}.old")
-        file = os.open(log, flags, 0o600)
+        file = open_file(log, flags, 0o600)
     return file
 
 

@@ -10,6 +10,8 @@ from multiprocessing import reduction
 from pathlib import Path
 from typing import Any, Final
 
+from shmq.native.descriptors import reserve_standard
+
 __all__ = ["BEAT", "Heartbeat", "SharedNumbers", "is_stopped"]
 
 #: How often a process beats, in seconds: several times within the shortest limit.
@@ -27,6 +29,7 @@ class SharedNumbers:
     NAME = "shmq-numbers"
 
     def __init__(self, count: int = 1, fd: int | None = None) -> None:
+        reserve_standard()
         self._fd = os.memfd_create(self.NAME, os.MFD_CLOEXEC) if fd is None else fd
         if fd is None:
             os.ftruncate(self._fd, count * _WORD)

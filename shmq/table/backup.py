@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import DamagedFile
+from shmq.native.descriptors import open_file
 from shmq.storage.disk import Disk
 from shmq.table.database import connected, remove_files
 from shmq.table.files import TableFile
@@ -27,7 +28,7 @@ def copied(table: TableFile, target: Path) -> int:
     """
     unfinished = target.with_name(f".{target.stem}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    os.close(os.open(unfinished, flags, 0o600))
+    os.close(open_file(unfinished, flags, 0o600))
     try:
         _copy(table, unfinished)
         size = unfinished.stat().st_size

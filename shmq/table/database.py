@@ -46,6 +46,7 @@ from shmq.errors import (
     TableDeleted,
     no_descriptor,
 )
+from shmq.native.descriptors import open_file, reserve_standard
 from shmq.native.lock_holder import locker_of, take_file_lock
 
 __all__ = [
@@ -100,6 +101,7 @@ _open: weakref.WeakSet[Database] = weakref.WeakSet()
 
 def connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
     """A connection to an existing file, which makes no transactions of its own."""
+    reserve_standard()
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
         uri=True,
@@ -250,7 +252,7 @@ class Database:
             self.check_there()
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             try:
-                self._lock_file = os.open(f"{self.path}{LOCK}", flags, 0o600)
+                self._lock_file = open_file(f"{self.path}{LOCK}", flags, 0o600)
             except OSError as error:
                 raise self._no_file(error) from error
         take_file_lock(self._try_lock, f"table {self.name!r}", lambda: locker_of(self._lock_file))
@@ -422,7 +424,7 @@ class Database:
 
 def _lacks_descriptors() -> bool:
     try:
-        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        os.close(open_file(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError:
         return True
     return False

@@ -25,6 +25,7 @@ from shmq.api.table import TableDurability
 from shmq.errors import InvalidOption, NoSpace, NoSuchTable, ShmqError
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace, as_foreign, as_no_file, new_identity
+from shmq.native.descriptors import open_file
 from shmq.storage.disk import Disk
 from shmq.storage.paths import TABLES
 from shmq.table.database import AUXILIARY, Database, check_private, initialize, remove_files
@@ -173,7 +174,7 @@ def _directory(namespace: Namespace, durability: TableDurability) -> Path:
 def _make_file(path: Path, max_bytes: int | None, *, durable: bool) -> None:
     unfinished = path.with_name(f".{path.stem}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    os.close(os.open(unfinished, flags, 0o600))
+    os.close(open_file(unfinished, flags, 0o600))
     try:
         initialize(unfinished, max_bytes)
         unfinished.rename(path)

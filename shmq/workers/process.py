@@ -27,6 +27,7 @@ from shmq.errors import (
     SegmentError,
     ShuttingDown,
 )
+from shmq.native.descriptors import reserve_standard
 from shmq.supervision.signals import end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr
 from shmq.workers.plan import Handler, Plan, load
@@ -278,6 +279,7 @@ def _awaiting(handler: Handler, stack: contextlib.ExitStack) -> Handler:
             if not loop:
                 import asyncio  # noqa: PLC0415 - only coroutine functions need it
 
+                reserve_standard()
                 loop.append(stack.enter_context(asyncio.Runner()))
             loop[0].run(result)
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 from rich.console import Console
 
+from shmq.native.descriptors import reserve_standard
 from shmq.supervision.signals import Stop
 
 __all__ = ["LEAST_INTERVAL", "Keyboard", "can_be_redrawn", "until_left"]
@@ -75,6 +76,7 @@ class Keyboard:
         return pressed.decode("latin-1")
 
     def __enter__(self) -> Self:
+        reserve_standard()
         self._signalled, self._signal = os.pipe()
         os.set_blocking(self._signal, False)
         self._wakeup_before = signal.set_wakeup_fd(self._signal, warn_on_full_buffer=False)

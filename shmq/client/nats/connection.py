@@ -40,6 +40,7 @@ from shmq.errors import (
     Unauthorized,
     Unsupported,
 )
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["ApiError", "CheckThere", "ClusterConnection", "passes", "refused"]
 
@@ -514,6 +515,7 @@ async def _greeting(host: str, port: int) -> dict[str, Any] | None:
     writer = None
     try:
         async with asyncio.timeout(_GREETING):
+            reserve_standard()
             reader, writer = await asyncio.open_connection(host, port, limit=_MOST_GREETING)
             line = await reader.readline()
         kind, _, text = line.partition(b" ")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar
 
 from shmq.errors import ShmqError
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["Begun", "LoopThread"]
 
@@ -132,6 +133,7 @@ class LoopThread:
     _lock = threading.Lock()
 
     def __init__(self) -> None:
+        reserve_standard()
         self.loop = asyncio.new_event_loop()
         self.process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="shmq-cluster", daemon=True)

@@ -13,6 +13,7 @@ from typing import Any
 from shmq import errors
 from shmq.client.remote.address import Address, Target, tls_context
 from shmq.native import _core
+from shmq.native.descriptors import reserve_standard
 from shmq.protocol.messages.queue import Greeting, Hello
 from shmq.protocol.opcodes import Feature, Status, Type
 from shmq.protocol.status import error_of, error_of_status
@@ -62,6 +63,7 @@ def dial(
 
 
 def _socket_to(address: Address, timeout: float) -> socket.socket:
+    reserve_standard()
     if not address.path:
         return socket.create_connection((address.host, address.port), timeout)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

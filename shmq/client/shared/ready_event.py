@@ -13,6 +13,7 @@ from typing import Any
 from shmq import api
 from shmq.api.contract import Closing, unwrapped
 from shmq.errors import InvalidOption, ShmqError, no_descriptor
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["Descriptor", "ReadyEvent", "ReadyWatch", "descriptor_of", "look", "watchable"]
 
@@ -149,6 +150,7 @@ class Descriptor:
 
     def __init__(self) -> None:
         try:
+            reserve_standard()
             self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError as error:
             raise no_descriptor(error) from None

@@ -30,6 +30,7 @@ from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import DamagedSegment
 from shmq.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
 from shmq.native import _core
+from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import locker_of, take_file_lock
 
 __all__ = [
@@ -90,7 +91,7 @@ def read_transactions(path: Path) -> tuple[dict[str, Any] | None, bool]:
 
     Raises FileNotFoundError, SegmentError.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    fd = open_file(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         refuse_foreign(fd, path)
         state = os.pread(fd, 1, _STATE_AT)
@@ -209,7 +210,7 @@ def _take(path: Path, make: bool, until: float | None) -> int:
     how = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if make else 0)
     while True:
         try:
-            fd = os.open(path, how, 0o600)
+            fd = open_file(path, how, 0o600)
         except FileNotFoundError:
             return -1
         except OSError as error:

@@ -28,6 +28,7 @@ from shmq.console.server.connection import Connection
 from shmq.console.sessions import Sessions
 from shmq.console.settings import Address, ConsoleSettings
 from shmq.errors import InvalidOption, ShmqError
+from shmq.native.descriptors import reserve_standard
 from shmq.server.config.settings import Source
 from shmq.server.config.tokens import Token
 from shmq.supervision.audit import to_file
@@ -107,6 +108,7 @@ class ConsoleProcess:
             self.console.observer.start()
             stack.callback(self.console.leases.close)
             stack.callback(self.console.observer.stop)
+            reserve_standard()
             asyncio.run(self._serve(places, tls))
         if self._signal:
             log.info("the console has ended")
@@ -207,6 +209,7 @@ def _opened(
         if address.path is not None:
             return _unix(Path(address.path), stack), str(address)
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        reserve_standard()
         sock = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Connections have it from here: without it an answer waits 40 ms for the reader's ACK.
@@ -225,6 +228,7 @@ def _opened(
 
 def _unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
     """A Unix socket of mode 0600; one that an ended process left is replaced."""
+    reserve_standard()
     sock = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     _remove_left(path)
     before = os.umask(0o177)
@@ -257,6 +261,7 @@ def _remove_left(path: Path) -> None:
         return
     if not stat.S_ISSOCK(found.st_mode):
         raise FileExistsError(17, "there is a file of that name")
+    reserve_standard()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

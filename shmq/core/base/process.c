@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
+
 /* Whether the namespace's file has given out the number. */
 static bool is_of_this_file(const struct shmq_process *self, int fd, uint64_t number)
 {
@@ -60,6 +62,7 @@ static char state_of(uint32_t pid, const char *thread)
     int fd;
 
     snprintf(path, sizeof path, "/proc/%u/task/%.16s/stat", pid, thread);
+    shmq_reserve_standard();
     if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
         return 0;
     size = read(fd, text, sizeof text - 1);
@@ -82,6 +85,7 @@ bool shmq_is_at_work(const struct shmq_process *self, uint64_t number)
     if (!pid || pid == (uint32_t)getpid())
         return number && !shmq_has_died(self, number);
     snprintf(path, sizeof path, "/proc/%u/task", pid);
+    shmq_reserve_standard();
     if (!(threads = opendir(path)))
         return false;
     while (!found && (thread = readdir(threads))) {

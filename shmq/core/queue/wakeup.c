@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/descriptor.h"
 #include "queue/index.h"
 
 static void set_armed(struct shmq_header *h, enum shmq_event event, uint64_t armed)
@@ -263,6 +264,7 @@ static sem_t *open_wakeup(const char *name, uint64_t process, uint32_t n)
 
     if (cached->semaphore && !strcmp(cached->name, name))
         return cached->semaphore;
+    shmq_reserve_standard();
     semaphore = sem_open(name, 0);
     if (semaphore == SEM_FAILED)
         return NULL;

@@ -6,6 +6,7 @@ import os
 from typing import Any, Final, Protocol
 
 import shmq
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["Deliverer", "LoopDelivery"]
 
@@ -36,6 +37,7 @@ class LoopDelivery:
         self._loop = loop
         self._queues: set[shmq.Queue] = set()
         self._event: shmq.ReadyEvent | None = None
+        reserve_standard()
         self._again = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         loop.add_reader(self._again, os.eventfd_read, self._again)
         loop.on_tick.add(self._turn)

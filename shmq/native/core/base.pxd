@@ -84,6 +84,10 @@ cdef extern from "base/status.h" nogil:
     enum: SHMQ_UNREGISTERED, SHMQ_FENCED, SHMQ_UNCLAIMED
 
 
+cdef extern from "base/descriptor.h" nogil:
+    void shmq_reserve_standard()
+
+
 cdef extern from "base/process.h" nogil:
     struct shmq_process:
         uint64_t number, first

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.errors import ConnectionLost, ShmqError
+from shmq.native.descriptors import reserve_standard
 from shmq.spark.jobs.config import Base, StreamBase
 from shmq.spark.jobs.failure import end_of_java, failure_of
 from shmq.spark.jobs.filesystem import Folder
@@ -97,6 +98,7 @@ def _reach(master: str | None) -> None:
     for place in master.removeprefix("spark://").split(","):
         host, _, port = place.rpartition(":")
         try:
+            reserve_standard()
             with contextlib.closing(socket.create_connection((host, int(port)), _PATIENCE)):
                 return
         except (OSError, OverflowError) as error:

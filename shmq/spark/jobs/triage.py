@@ -23,6 +23,7 @@ from shmq.errors import InvalidOption, ShmqError
 from shmq.expression.fingerprint import shape_of
 from shmq.expression.parse import quoted
 from shmq.native._core import codec_number
+from shmq.native.descriptors import reserve_standard
 from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import BatchSource
 from shmq.spark.jobs.job import Batch, Progress
@@ -239,6 +240,7 @@ def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> No
     text = json.dumps(told, indent=1, default=_iso, ensure_ascii=False)
     with completed(path) as aside:
         aside.touch(mode=0o600, exist_ok=False)
+        reserve_standard()
         aside.write_text(text + "\n", encoding="utf-8")
 
 
