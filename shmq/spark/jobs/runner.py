@@ -127,6 +127,7 @@ def run(
         if isinstance(job, Stream):
             assert isinstance(config, StreamBase)
             with tempfile.TemporaryDirectory(prefix="shmq-pipeline-") as folder:
+                Path(folder).chmod(0o700)  # whatever the umask
                 _stream(job, config, session, tell, stopping, Path(folder, "stop"))
         else:
             assert isinstance(job, Batch)

@@ -11,7 +11,9 @@ from shmq.api.names import MAX_NAME, check_name, given_name, shown_name
 
 #: Any text whose name is not too long: three characters stand for a byte.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
-NAMES = st.text("ABCabc019._:-", min_size=1, max_size=12)
+NAMES = st.text("ABCabc019._:-", min_size=1, max_size=12).filter(
+    lambda name: name.strip(".") or len(name) > 2
+)
 
 
 @given(TEXTS)
@@ -102,3 +104,11 @@ def test_what_no_name_can_be_made_of_is_refused(text: str) -> None:
 def test_what_is_no_text_is_a_wrong_type() -> None:
     with pytest.raises(TypeError, match="must be a str, not bytes"):
         shmq.escape_name(b"x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", [".", ".."])
+def test_a_text_that_is_a_directory_everywhere_is_escaped(text: str) -> None:
+    name = shmq.escape_name(text)
+    assert name not in (".", "..")
+    assert shmq.unescape_name(name) == text
+    assert shmq.escape_name(name) != name
