@@ -74,10 +74,11 @@ def test_a_program_and_its_writer_make_private_files(
     report, data, backup = tmp_path / "report", tmp_path / "new" / "data", tmp_path / "backup"
     report.touch(mode=0o600)
     shared = environment(SHMQ_NAMESPACE=namespace, BACKUP=backup)
-    for command in (
+    commands: list[list[str | Path]] = [
         ["shmq.cli", "persist", "--detach", "--data-dir", data],
         ["tests.system.processes.closed_descriptors", report, namespace, url, "--", *STEPS],
-    ):
+    ]
+    for command in commands:
         subprocess.run(
             [*with_umask(umask), sys.executable, "-m", *command],
             cwd=ROOT,
@@ -105,9 +106,14 @@ def end_writer(namespace: str) -> None:
 @pytest.mark.parametrize("umask", UMASKS)
 def test_a_server_makes_private_files(namespace: str, tmp_path: Path, umask: str) -> None:
     socket, log, data = tmp_path / "socket", tmp_path / "audit", tmp_path / "data"
-    settings = {"bind": f"unix:{socket}", "audit_log": str(log), "data_dir": str(data)}
     with (
-        serve(namespace, before=with_umask(umask), **settings) as server,
+        serve(
+            namespace,
+            before=with_umask(umask),
+            bind=f"unix:{socket}",
+            audit_log=str(log),
+            data_dir=str(data),
+        ) as server,
         shmq.connect(server.url) as broker,
     ):
         broker.create_queue("q", durability="journal").put(b"x", confirm="disk", timeout=PATIENCE)
