@@ -38,10 +38,11 @@ __all__ = [
 #: The directory of all segments: shm_overview(7).
 SHM: Final = Path("/dev/shm")
 
-_ALLOWED = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME}}}\Z", re.ASCII)
+#: Not "." and "..", which as the name of a file or in a URL are a directory and the one above it.
+_ALLOWED = re.compile(rf"(?!\.\.?\Z)[A-Za-z0-9._:-]{{1,{MAX_NAME}}}\Z", re.ASCII)
 
 #: The bytes that an escaped text does not have as they are; a colon begins an escape.
-_ESCAPED = re.compile(rb"[^A-Za-z0-9._-]")
+_ESCAPED = re.compile(rb"[^A-Za-z0-9._-]|\A\.(?=\.?\Z)")  # the first dot of "." and ".."
 
 _ESCAPE = re.compile(rb":([0-9A-F]{2})")
 
@@ -82,7 +83,7 @@ def check_name(name: str, what: str = "queue") -> str:
     if not _ALLOWED.match(name):
         raise InvalidName(
             f"{name[:120]!r} cannot name {whose}: use 1 to {MAX_NAME} characters "
-            f"out of A-Z a-z 0-9 . _ : - (this has {len(name)})"
+            f"out of A-Z a-z 0-9 . _ : - (this has {len(name)}), and not '.' or '..'"
         )
     return name
 

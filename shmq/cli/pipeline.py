@@ -161,6 +161,7 @@ def _logging(level: str) -> Iterator[None]:
         logging.getLogger().addHandler(_SILENT)
     reserve_standard()
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
+        os.fchmod(file.fileno(), 0o600)  # whatever the umask
         file.write(_LOGGING.format(level=level))
         file.flush()
         os.environ.setdefault("LOG4J_CONFIGURATION_FILE", file.name)

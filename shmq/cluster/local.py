@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import random
 import re
 import socket
@@ -16,7 +17,7 @@ from shmq.cluster import monitor
 from shmq.cluster.binary import find_binary
 from shmq.cluster.node import Node, Ports, quoted
 from shmq.errors import InvalidOption, ShmqError
-from shmq.native.descriptors import reserve_standard
+from shmq.native.descriptors import open_file, reserve_standard
 
 __all__ = ["LocalCluster"]
 
@@ -88,8 +89,9 @@ class LocalCluster:
             "sync": sync,
             "nodes": [{"name": n.name, "ports": dataclasses.asdict(n.ports)} for n in made],
         }
-        reserve_standard()
-        (directory / _STATE).write_text(json.dumps(state, indent=2) + "\n")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(open_file(directory / _STATE, flags), "w") as file:
+            file.write(json.dumps(state, indent=2) + "\n")
         return cluster
 
     @classmethod

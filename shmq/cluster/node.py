@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from shmq.errors import ShmqError
 from shmq.native.descriptors import open_file, reserve_standard
+from shmq.native.directories import make_directory
 
 __all__ = ["Node", "Ports", "quoted"]
 
@@ -67,7 +68,7 @@ class Node:
 
     def configure(self, text: str) -> None:
         """Write its configuration."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(self.folder)
         with open(self._config, "w", opener=_private) as file:
             file.write(text)
 

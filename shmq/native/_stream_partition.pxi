@@ -590,8 +590,8 @@ cdef class Partition(Segment):
 
     @property
     def disk_error(self) -> int:
-        """The errno with which the disk fails; 0: it works."""
-        return self.c.h.error
+        """The errno with which a living writer's disk fails; 0: it works, or no writer lives."""
+        return shmq_log_error(&self.c)
 
     def wait_synced(self, int64_t offset, timeout: float | None = None) -> bool:
         """Wait until the records before ``offset`` are on disk; False at the timeout or a failure."""

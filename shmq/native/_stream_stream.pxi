@@ -44,7 +44,7 @@ cdef class StreamHandle:
         """Why the ring's records are not on disk, as text for an error; None if they are."""
         raise NotImplementedError
 
-    def _why_unconfirmed(self, partition: int) -> str:
+    def why_unconfirmed(self, partition: int) -> str:
         """Why appended records are not on disk, as text for an error."""
         raise NotImplementedError
 
@@ -438,7 +438,7 @@ cdef class StreamHandle:
             raise _errors.NotConfirmed(
                 f"what was appended to partition {log.number} of stream {self.name!r} is in "
                 f"memory, up to offset {offset - 1}, but is not known to be on disk: "
-                f"{self._why_unconfirmed(log.number)}", offset - 1)
+                f"{self.why_unconfirmed(log.number)}", offset - 1)
 
     def wait_written(self, Partition log, int64_t offset, timeout: float | None = None) -> bool:
         """Call ``log.wait_synced``, and start a writer if there is none."""

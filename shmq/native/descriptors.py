@@ -18,15 +18,36 @@ _FIRST_OF_OURS: Final = 3
 
 
 def open_file(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
-    """Open a file like `os.open`, as a descriptor above 2 that executed programs do not inherit."""
+    """Open a file like `os.open`, as a descriptor above 2 that executed programs do not inherit.
+
+    A file that it creates has exactly the ``mode``, whatever the umask; an existing one keeps its
+    own.
+    """
     reserve_standard()
-    fd = os.open(path, flags | os.O_CLOEXEC, mode)
+    flags |= os.O_CLOEXEC
+    fd = _create_file(path, flags, mode) if flags & os.O_CREAT else os.open(path, flags)
     if fd >= _FIRST_OF_OURS:
         return fd
     try:  # another thread has just closed a standard descriptor, or there is no /dev/null
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_OF_OURS)
     finally:
         os.close(fd)
+
+
+def _create_file(path: str | os.PathLike[str], flags: int, mode: int) -> int:
+    """Open the file; if it is new, set its mode."""
+    try:
+        fd = os.open(path, flags | os.O_EXCL, mode)
+    except FileExistsError:
+        if flags & os.O_EXCL:
+            raise
+        return os.open(path, flags, mode)
+    try:
+        os.fchmod(fd, mode)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def fill_standard() -> None:

@@ -44,14 +44,14 @@ cdef class Inspection:
             "waiting_put": h.asleep[1] + int(shmq_armed(&h, SHMQ_NOT_FULL)).bit_count(),
             "rate_in": (h.last_seq - h.samples[0].inflow) / span if span > 0 else 0.0,
             "rate_out": (h.acked - h.samples[0].outflow) / span if span > 0 else 0.0,
-            **_journal_numbers(&h),
+            **_journal_numbers(&h, shmq_journal_error(&self.handle.q)),
         }
 
     def journal_numbers(self) -> dict[str, Any]:
         """The counters of the queue's journal alone. Takes no lock and does no maintenance."""
         if self.handle.q.h.state == SHMQ_GONE:
             raise self.handle._error(SHMQ_DELETED)
-        return _journal_numbers(self.handle.q.h)
+        return _journal_numbers(self.handle.q.h, shmq_journal_error(&self.handle.q))
 
     def scan(self, uint32_t start,
              uint32_t count) -> tuple[list[tuple[int, int, int, int, int, int, int, int]], int | None]:
@@ -166,7 +166,7 @@ cdef class Inspection:
         return status
 
 
-cdef dict _journal_numbers(const shmq_header *h):
+cdef dict _journal_numbers(const shmq_header *h, uint32_t error):
     cdef shmq_journal j = h.journal
     cdef bint journaled = _DURABILITY[h.options.durability % 3] == "journal"
     return {
@@ -174,7 +174,7 @@ cdef dict _journal_numbers(const shmq_header *h):
         "journal_lag": max(0, <int64_t>(h.fresh_tail - j.synced)) if journaled else 0,
         "journal_waiting": h.spent,
         "journal_synced": j.synced,
-        "journal_error": _os.strerror(j.error) if j.error else None,
+        "journal_error": _os.strerror(error) if error else None,
         "journal_bytes": j.bytes,
         "snapshot_age": max(0.0, (shmq_wall() - j.snapshot_at) / 1e9) if j.snapshot_at else None,
     }

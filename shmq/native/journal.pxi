@@ -39,8 +39,8 @@ cdef class JournalProgress:
 
     @property
     def error(self) -> int:
-        """The errno of the journal's last attempt to write; 0 if it succeeded."""
-        return self.handle.q.h.journal.error
+        """The errno with which a living writer's last attempt to write failed; 0 if none did."""
+        return shmq_journal_error(&self.handle.q)
 
     @property
     def writer(self) -> int:
@@ -336,6 +336,7 @@ cdef class Follower:
         self.handle = handle
         self.pages = _Pages(0)
         shmq_scan_begin(&self.f, &handle.q)
+        shmq_fail(&handle.q, 0)  # it was the writer's before this one
         handle.q.h.journal.writer = handle.number
 
     def __dealloc__(self):

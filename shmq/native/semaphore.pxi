@@ -20,6 +20,7 @@ def make_semaphore(name: str) -> bool:
     semaphore = sem_open(raw, O_CREAT | O_EXCL, <mode_t>0o600, <unsigned>0)
     if semaphore != SEM_FAILED:
         sem_close(semaphore)
+        _os.chmod(f"/dev/shm/sem.{name.removeprefix('/')}", 0o600)  # whatever the umask
         return True
     if errno == EEXIST:
         return False

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import Unsupported
-from shmq.native.descriptors import reserve_standard
+from shmq.native.descriptors import open_file, reserve_standard
+from shmq.native.directories import make_directory
 
 __all__ = ["OLDEST", "Java", "find_java"]
 
@@ -125,13 +126,12 @@ def _launcher(home: Path) -> Path:
     with contextlib.suppress(OSError, ValueError):
         if program.read_text() == script and os.access(program, os.X_OK):
             return made
-    made.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    program.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(program.parent)
     aside = program.with_name(f"java.{secrets.token_hex(8)}")
     try:
-        reserve_standard()
-        aside.write_text(script)
-        aside.chmod(0o700)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(open_file(aside, flags, 0o700), "w") as file:
+            file.write(script)
         aside.replace(program)
     finally:
         aside.unlink(missing_ok=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.native.descriptors import open_file
+from shmq.native.directories import make_directory
 
 __all__ = [
     "Disk",
@@ -50,14 +51,10 @@ class Disk:
         one that others may enter.
         """
         path = self.directory.absolute()
-        missing = [at for at in (path, *path.parents) if not at.exists()]
-        for at in reversed(missing):
-            at.mkdir(mode=0o700, exist_ok=True)
+        missing = make_directory(path)
         for at in reversed(missing or [path]):
             _sync_directory(at.parent)
         status = self.directory.stat()
-        if not stat.S_ISDIR(status.st_mode):
-            raise NotADirectoryError(f"{self.directory} is no directory: name another one")
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise PermissionError(
                 f"{self.directory} belongs to user {status.st_uid} and has mode "

@@ -52,6 +52,7 @@ def run(
             queue = stack.enter_context(broker.queue(name))
             _refuse_unfit(queue, plan)
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shmq-stress-")))
+        directory.chmod(0o700)  # whatever the umask
         counters = SharedCounters(plan.producers + plan.consumers)
         job = Job(reach, queue.name, plan, counters, directory, os.getpid())
         return _Run(job, queue, watch).carry_out(stopped)

@@ -26,6 +26,7 @@ from shmq.errors import InvalidOption, NoSpace, NoSuchTable, ShmqError
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace, as_foreign, as_no_file, new_identity
 from shmq.native.descriptors import open_file
+from shmq.native.directories import make_directory
 from shmq.storage.disk import Disk
 from shmq.storage.paths import TABLES
 from shmq.table.database import AUXILIARY, Database, check_private, initialize, remove_files
@@ -155,7 +156,7 @@ def _directory(namespace: Namespace, durability: TableDurability) -> Path:
     """The directory, which is made if it does not exist. Raises ShmqError."""
     if durability == "memory":
         try:
-            namespace.tables_path.mkdir(mode=0o700, exist_ok=True)
+            make_directory(namespace.tables_path)
         except OSError as error:
             raise as_no_file(error, namespace.tables_path) from error
         check_private(namespace.tables_path, directory=True)

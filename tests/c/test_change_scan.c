@@ -1,6 +1,7 @@
 /* The journal's two sides: what a follower collects of a queue, when slots of settled messages
  * are set free, and what a restorer makes of the records. */
 #include "fixture.h"
+#include "registered.h"
 #include "file/change_scan.h"
 #include "queue/lock.h"
 #include "queue/recover.h"
@@ -564,8 +565,11 @@ TEST("the writer waits for what it is woken for")
     CHECK_EQ(shmq_await_changes(&f, 1000000, SECOND, 0, 0), SHMQ_TIMED_OUT);
     shmq_wake_scan(&f);
     CHECK_EQ(shmq_await_changes(&f, SECOND, SECOND, 0, 0), SHMQ_OK);
+    q->h->journal.writer = q->self->number;
     shmq_fail(q, 28);
     CHECK_EQ(shmq_wait_synced(q, 2, SECOND), SHMQ_NO_SPACE);
+    q->h->journal.writer = dead_number(); /* its disk may have room again */
+    CHECK_EQ(shmq_wait_synced(q, 2, 1000000), SHMQ_TIMED_OUT);
     shmq_scan_end(&f);
 }
 

@@ -1,5 +1,6 @@
 /* A partition of a stream, by one thread: what is appended, read, lost, kept and mended. */
 #include "log_fixture.h"
+#include "registered.h"
 
 #include <string.h>
 
@@ -532,6 +533,10 @@ TEST("a deleted partition says so to all")
     shmq_log_delete(another_log(log));
     CHECK_EQ(shmq_log_lock(log, 0), SHMQ_DELETED);
     CHECK_EQ(shmq_log_find(log, 0, UINT64_MAX, 1, 1, UINT64_MAX, &x), SHMQ_DELETED);
+    shmq_log_fail(log, 28);
+    CHECK_EQ(shmq_log_error(log), 28);
+    log->h->writer = dead_number(); /* its disk may have room again */
+    CHECK_EQ(shmq_log_error(log), 0);
     CHECK_EQ(shmq_log_wait_synced(log, 1, 1000), SHMQ_DELETED);
     end_logs();
 }

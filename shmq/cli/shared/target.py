@@ -21,6 +21,7 @@ from shmq.api.names import check_name, default_namespace, is_cluster_url
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import ShmqError
 from shmq.native.descriptors import open_file, reserve_standard
+from shmq.native.directories import make_directory
 from shmq.native.lock_holder import locker_of, take_file_lock
 
 __all__ = [
@@ -121,7 +122,7 @@ def rewriting_contexts() -> Iterator[Contexts]:
     errors of :func:`read_contexts`.
     """
     file = contexts_path()
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(file.parent)
     folder = open_file(file.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _check_folder(file.parent)
@@ -145,8 +146,9 @@ def _try_lock(folder: int) -> bool:
 def _replace(file: Path, text: str) -> None:
     """Write the file anew, mode 0600, in one step."""
     reserve_standard()
-    written, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # mode 0600
+    written, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
+        os.fchmod(written, 0o600)
         with os.fdopen(written, "w") as opened:
             opened.write(text)
             opened.flush()

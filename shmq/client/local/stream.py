@@ -387,7 +387,8 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
             return f"as {log.bounds()[1] - log.synced} records are not on disk; {missing}"
         return None
 
-    def _why_unconfirmed(self, partition: int) -> str:
+    def why_unconfirmed(self, partition: int) -> str:
+        """The reason why records of the partition are not known to be on disk, as text."""
         log = self.logs[partition]
         if log.disk_error:
             return f"the disk fails: {os.strerror(log.disk_error)}"

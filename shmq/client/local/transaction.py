@@ -278,7 +278,7 @@ class LocalTransaction(api.Transaction):
             log, end = stream.logs[partition], min(offset, stream.latest(partition))
             if not self._namespace.is_alive(log.writer):
                 continue
-            if not log.wait_synced(end, max(0.0, until - time.monotonic())):
+            if not stream.wait_written(log, end, max(0.0, until - time.monotonic())):
                 raise NotConfirmed(
                     f"partition {partition} of stream {stream.name!r} is not known to be on disk "
                     f"up to offset {end}, which a transaction is to commit: nothing has "

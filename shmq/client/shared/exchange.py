@@ -263,10 +263,11 @@ class StreamCopy(QueueDelivery):
     def confirm(self, until: float | None) -> None:
         """See :class:`QueueDelivery`."""
         left = None if until is None else max(0.0, until - time.monotonic())
-        if not self.queue.logs[self.partition].wait_synced(self.sequence, left):
+        if not self.queue.wait_written(self.queue.logs[self.partition], self.sequence, left):
             raise NotConfirmed(
-                f"what was appended to stream {self.queue.name!r} is there, but not known to be "
-                f"on disk",
+                f"what was appended to partition {self.partition} of stream {self.queue.name!r} is "
+                f"in memory, but not known to be on disk: "
+                f"{self.queue.why_unconfirmed(self.partition)}",
                 self.sequence - 1,
                 self.taken,
             )

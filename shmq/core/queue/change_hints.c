@@ -193,6 +193,14 @@ static void spin_for_the_disk(struct shmq_queue *q, uint64_t seq, int64_t start)
     __atomic_store_n(&q->patience, GET_ATOMIC(q->patience) / 2, __ATOMIC_RELAXED);
 }
 
+uint32_t shmq_journal_error(const struct shmq_queue *q)
+{
+    const struct shmq_journal *j = &q->h->journal;
+    uint32_t error = GET_RELAXED(j->error);
+
+    return error && !shmq_has_died(q->self, j->writer) ? error : 0;
+}
+
 int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
 {
     struct shmq_journal *j = &q->h->journal;
@@ -216,7 +224,7 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
         }
         if (GET_RELAXED(q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
-        if (GET_RELAXED(j->error))
+        if (shmq_journal_error(q))
             return SHMQ_NO_SPACE;
         if (now >= end)
             return SHMQ_TIMED_OUT;

@@ -91,9 +91,12 @@ static inline void shmq_wake_idle_writer(struct shmq_queue *q);
  * lock. */
 void shmq_request_sync(struct shmq_queue *q, uint64_t seq);
 
+/* The errno with which the disk of the journal fails; 0: it works, or the writer that it failed has
+ * died, so that nothing is known of the disk. Without the lock. */
+uint32_t shmq_journal_error(const struct shmq_queue *q);
+
 /* Waits at most `ns` until that sequence number is on disk: SHMQ_OK, SHMQ_TIMED_OUT,
- * SHMQ_INTERRUPTED, SHMQ_DELETED; SHMQ_NO_SPACE if the disk failed, with whatever errno in
- * journal.error. Without the lock; call it without the GIL. */
+ * SHMQ_INTERRUPTED, SHMQ_DELETED; SHMQ_NO_SPACE if shmq_journal_error has any errno. Without the lock; call it without the GIL. */
 int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns);
 
 /* Wakes all threads in shmq_wait_synced. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "queue/change_hints.h"
 #include "server/server.h"
 
 /* ---- reading ---- */
@@ -33,7 +34,7 @@ static bool refuse_item(struct shmq_item *item, uint16_t status, const char *why
 /* Whether its journal takes what is to be on disk; what is in the queue already waits. */
 static bool admit_durable(const struct shmq_queue *q, struct shmq_item *item)
 {
-    uint32_t error = GET_RELAXED(q->h->journal.error);
+    uint32_t error = shmq_journal_error(q);
 
     if (!q->journaled)
         return refuse_item(item, SHMQ_S_UNSUPPORTED, SHMQ_WHY_NO_JOURNAL);

@@ -336,6 +336,10 @@ void shmq_log_wake_room(struct shmq_log *log);
 void shmq_log_mark_synced(struct shmq_log *log, uint64_t offset);
 void shmq_log_fail(struct shmq_log *log, uint32_t error);
 
+/* The errno with which its disk fails; 0: it works, or the writer that it failed has died, so that
+ * nothing is known of the disk. */
+uint32_t shmq_log_error(const struct shmq_log *log);
+
 /* Waits at most `ns` until everything before `offset` is on disk: SHMQ_OK, TIMED_OUT, INTERRUPTED,
  * DELETED; BUSY: the disk failed. */
 int shmq_log_wait_synced(struct shmq_log *log, uint64_t offset, int64_t ns);

@@ -157,10 +157,20 @@ void shmq_log_mark_synced(struct shmq_log *log, uint64_t offset)
     shmq_log_wake_room(log);
 }
 
+/* The failure counts while this process lives: it may not have signed the partition yet. */
 void shmq_log_fail(struct shmq_log *log, uint32_t error)
 {
     SET_RELAXED(log->h->error, error);
+    if (error)
+        SET_RELAXED(log->h->writer, atomic_load(&log->self->number));
     wake_disk(log);
+}
+
+uint32_t shmq_log_error(const struct shmq_log *log)
+{
+    uint32_t error = GET_RELAXED(log->h->error);
+
+    return error && !shmq_has_died(log->self, GET_RELAXED(log->h->writer)) ? error : 0;
 }
 
 /* The result of the wait, if it is over; else SHMQ_EMPTY. */
@@ -172,7 +182,7 @@ static int look_at_disk(struct shmq_log *log, uint64_t offset)
         return SHMQ_OK;
     if (GET_RELAXED(h->state) != SHMQ_OPEN)
         return SHMQ_DELETED;
-    return GET_RELAXED(h->error) ? SHMQ_BUSY : SHMQ_EMPTY;
+    return shmq_log_error(log) ? SHMQ_BUSY : SHMQ_EMPTY;
 }
 
 int shmq_log_wait_synced(struct shmq_log *log, uint64_t offset, int64_t ns)

@@ -148,6 +148,7 @@ cdef extern from "queue/segment.h" nogil:
 cdef extern from "queue/change_hints.h" nogil:
     uint64_t shmq_synced(const shmq_queue *q)
     void shmq_request_sync(shmq_queue *q, uint64_t seq)
+    uint32_t shmq_journal_error(const shmq_queue *q)
     int shmq_wait_synced(shmq_queue *q, uint64_t seq, int64_t ns)
     void shmq_wake_writer(shmq_queue *q)
     void shmq_wake_synced(shmq_queue *q)

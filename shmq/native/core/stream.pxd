@@ -174,6 +174,7 @@ cdef extern from "stream/log.h" nogil:
     void shmq_log_wake_all(shmq_log *log)
     void shmq_log_mark_synced(shmq_log *log, uint64_t offset)
     void shmq_log_fail(shmq_log *log, uint32_t error)
+    uint32_t shmq_log_error(const shmq_log *log)
     int shmq_log_wait_synced(shmq_log *log, uint64_t offset, int64_t ns)
 
 

@@ -134,6 +134,7 @@ def run(
 
     try:
         with tempfile.TemporaryDirectory(prefix="shmq-pipeline-") as folder:
+            Path(folder).chmod(0o700)  # whatever the umask
             wait_file = Path(folder, "waiting")
             session.conf.set(WAIT_FILE, str(wait_file))
             with _watched(wait_file, tell_wait):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from shmq.errors import InvalidOption, ShmqError
 from shmq.expression.fingerprint import shape_of
 from shmq.expression.parse import quoted
 from shmq.native._core import codec_number
-from shmq.native.descriptors import reserve_standard
+from shmq.native.descriptors import open_file
 from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import BatchSource
 from shmq.spark.jobs.job import Batch, Progress
@@ -239,9 +240,9 @@ def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> No
     told = {"triaged_at": _iso(at), "rows": report}
     text = json.dumps(told, indent=1, default=_iso, ensure_ascii=False)
     with completed(path) as aside:
-        aside.touch(mode=0o600, exist_ok=False)
-        reserve_standard()
-        aside.write_text(text + "\n", encoding="utf-8")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(open_file(aside, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(text + "\n")
 
 
 JOB: Final = Batch(name="triage", config=TriageFile, run=run)

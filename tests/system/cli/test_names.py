@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +98,19 @@ def test_a_text_that_is_too_long_is_refused_with_its_length(quick: Quick) -> Non
 
     assert "1024 bytes" in error
     assert "1025" in error
+
+
+@pytest.mark.parametrize("namespace", [".", ".."])
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize(
+    "command",
+    ["list", "persist", "serve", "doctor", "fsck", "top --once", "create q", "backup /b -q q"],
+)
+def test_no_command_works_on_the_directory_of_all_namespaces(
+    namespace: str, flag: bool, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHMQ_DATA_DIR", str(tmp_path / "of" / "all"))
+    run = Quick("default" if flag else namespace)
+    ran = run(*(["-n", namespace] if flag else []), *command.split(), code=Code.USAGE)
+    assert "cannot name a namespace" in ran.error
+    assert list(tmp_path.iterdir()) == []

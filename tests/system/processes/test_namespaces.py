@@ -11,6 +11,7 @@ import pytest
 import shmq
 from shmq import Broker
 from shmq.namespace.namespace import Namespace
+from shmq.server.config.settings import Settings
 from tests.support.processes import HOUR, SHM, Start, attached, drain, files_of, is_empty
 
 
@@ -64,6 +65,30 @@ def test_a_name_in_the_environment_that_is_not_allowed_says_where_it_stands(
 
     with pytest.raises(shmq.InvalidName, match=r"no spaces.*SHMQ_NAMESPACE"):
         shmq.connect()
+
+
+#: Names that as a directory are another one than a namespace's own.
+ELSEWHERE = [".", "..", "/", "../other", "a/b", ""]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_name_that_is_a_path_names_no_namespace(name: str) -> None:
+    with pytest.raises(shmq.InvalidName, match="cannot name a namespace"):
+        shmq.connect(name)
+    with pytest.raises(shmq.InvalidName, match="cannot name a namespace"):
+        Settings(namespace=name)
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_nothing_else_has_such_a_name(broker: Broker, name: str) -> None:
+    stream = broker.create_stream("s", partitions=1, ring_bytes=65536)
+    for make in (
+        broker.create_queue, broker.create_stream, broker.create_exchange, broker.ensure_table,
+        stream.group, lambda name: broker.create_queue("q", dead_letter=name),
+    ):  # fmt: skip
+        with pytest.raises(shmq.InvalidName):
+            make(name)
+    broker.delete_stream("s")
 
 
 @pytest.mark.parametrize("name", [5, b"default", ["a"]])
@@ -243,7 +268,7 @@ def test_namespaces_do_not_see_each_other(namespace: str) -> None:
     assert files_of(namespace) == []
 
 
-@pytest.mark.parametrize("name", ["a", "a.b_c:d-e", "A" * 100, "0", ".", ".."])
+@pytest.mark.parametrize("name", ["a", "a.b_c:d-e", "A" * 100, "0", "...", ".a"])
 def test_every_name_that_is_allowed_names_a_file_of_its_own(namespace: str, name: str) -> None:
     with shmq.connect(namespace) as broker:
         queue = broker.create_queue(name, dead_letter=None)
