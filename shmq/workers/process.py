@@ -27,6 +27,7 @@ from shmq.errors import (
     SegmentError,
     ShuttingDown,
 )
+from shmq.lazy_imports import late_imports
 from shmq.supervision.signals import end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr
 from shmq.workers.plan import Handler, Plan, load
@@ -276,7 +277,8 @@ def _awaiting(handler: Handler, stack: contextlib.ExitStack) -> Handler:
         result = handler(message)
         if inspect.iscoroutine(result):
             if not loop:
-                import asyncio  # noqa: PLC0415 - only coroutine functions need it
+                with late_imports:
+                    import asyncio  # noqa: PLC0415 - only coroutine functions need it
 
                 loop.append(stack.enter_context(asyncio.Runner()))
             loop[0].run(result)

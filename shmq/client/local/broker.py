@@ -39,9 +39,9 @@ from shmq.errors import (
     QueueExists,
     SegmentError,
     ShmqError,
-    descriptors,
     no_descriptor,
 )
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import sweep_wakeups
 from shmq.native import _core
@@ -78,7 +78,7 @@ def _remove_all_owned(namespace: str, owned: dict[str, int]) -> None:
 def _attach(kind: str, namespace: Namespace, name: str) -> LocalQueue | LocalStream:
     if kind == "queue":
         return attach(namespace, name)
-    with descriptors:
+    with late_imports:
         from shmq.client.local import stream  # noqa: PLC0415
 
     return stream.attach(namespace, name)
@@ -177,7 +177,7 @@ class LocalBroker(BaseBroker):
         """Own an exclusive queue, until the broker is closed or this process ends."""
         self._namespace.claim(segment.queue_id)
         if not self._owned:
-            with descriptors:
+            with late_imports:
                 from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
             own = (self._namespace.name, self._owned)
@@ -325,7 +325,7 @@ class LocalBroker(BaseBroker):
         queue = self.create_own_queue(reply_name(), **REPLY_OPTIONS)
         own = (self._namespace.name, queue.name, queue.segment.queue_id)
         # An ended loop, and a process that ends without closing, leave nothing behind.
-        with descriptors:
+        with late_imports:
             from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
         util.Finalize(queue, remove_dropped, args=own, exitpriority=3)
@@ -379,7 +379,7 @@ class LocalBroker(BaseBroker):
 
     @property
     def _streams(self) -> LocalStreams:
-        with descriptors:
+        with late_imports:
             from shmq.client.local.stream import LocalStreams  # noqa: PLC0415
 
         return LocalStreams(self._namespace)
@@ -442,7 +442,7 @@ class LocalBroker(BaseBroker):
         self._check_open()
         _core.check_timeout(timeout)
         look(self._namespace)
-        with descriptors:
+        with late_imports:
             from shmq.client.local.transaction import LocalTransaction  # noqa: PLC0415
 
         return LocalTransaction(self._namespace, self._find, timeout)
@@ -460,7 +460,7 @@ class LocalBroker(BaseBroker):
 
     @property
     def _exchanges(self) -> Exchanges:
-        with descriptors:
+        with late_imports:
             from shmq.client.local.exchange import Exchanges  # noqa: PLC0415
 
         return Exchanges(self._namespace)
@@ -506,7 +506,7 @@ class LocalBroker(BaseBroker):
 
     @property
     def _tables(self) -> Tables:
-        with descriptors:
+        with late_imports:
             from shmq.client.local.table import Tables  # noqa: PLC0415 - it loads SQLite
 
         return Tables(self._namespace)

@@ -23,7 +23,8 @@ from shmq.client.shared.exchange import (
     finish,
     no_target,
 )
-from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError, descriptors
+from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.routing.book import Book
@@ -328,7 +329,7 @@ def _attach(namespace: Namespace, name: str) -> Any:
     queue, _, stream = name.partition("/")
     if not stream:
         return attach(namespace, queue)
-    with descriptors:  # most exchanges have no streams
+    with late_imports:  # most exchanges have no streams
         from shmq.client.local import stream as streams  # noqa: PLC0415
 
     return streams.attach(namespace, stream)
