@@ -6,7 +6,7 @@ import contextlib
 import logging
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from shmq import api
 from shmq.api.contract import document
@@ -60,6 +60,10 @@ if TYPE_CHECKING:
 __all__ = ["LocalBroker"]
 
 log = logging.getLogger("shmq")
+
+#: When a process that exits deletes its exclusive queues: once `at_the_end` has ended the thread that
+#: waits for them, since a daemon thread that finds one deleted sleeps from then on.
+_EXIT_PRIORITY: Final = 0
 
 _Handle = TypeVar("_Handle", bound="LocalQueue | LocalStream | LocalExchange | LocalTable")
 
@@ -181,7 +185,7 @@ class LocalBroker(BaseBroker):
                 from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
             own = (self._namespace.name, self._owned)
-            util.Finalize(None, _remove_all_owned, args=own, exitpriority=3)
+            util.Finalize(None, _remove_all_owned, args=own, exitpriority=_EXIT_PRIORITY)
         self._owned[name] = segment.queue_id
 
     def queue(self, name: str) -> LocalQueue:
@@ -328,7 +332,7 @@ class LocalBroker(BaseBroker):
         with late_imports:
             from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
-        util.Finalize(queue, remove_dropped, args=own, exitpriority=3)
+        util.Finalize(queue, remove_dropped, args=own, exitpriority=_EXIT_PRIORITY)
         return queue
 
     def _remove_reply_queue(self, queue: api.Queue) -> None:
