@@ -61,8 +61,8 @@ __all__ = ["LocalBroker"]
 
 log = logging.getLogger("shmq")
 
-#: When a process that exits deletes its exclusive queues: once `at_the_end` has ended the thread that
-#: waits for them, since a daemon thread that finds one deleted sleeps from then on.
+#: When a process that exits deletes its exclusive queues: after `at_the_end` has ended the thread
+#: that waits for them, since a daemon thread that finds one deleted sleeps from then on.
 _EXIT_PRIORITY: Final = 0
 
 _Handle = TypeVar("_Handle", bound="LocalQueue | LocalStream | LocalExchange | LocalTable")
