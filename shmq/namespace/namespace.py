@@ -41,7 +41,6 @@ import os
 import stat
 import struct
 import threading
-import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -61,6 +60,7 @@ from shmq.errors import (
 )
 from shmq.namespace.name_book import NameBook
 from shmq.namespace.semaphores import make_semaphores, remove_semaphores
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.lock_holder import take_file_lock
 from shmq.storage.disk import Disk

@@ -10,7 +10,6 @@ import logging
 import os
 import random
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from shmq.errors import (
     ShuttingDown,
 )
 from shmq.lazy_imports import late_imports
+from shmq.native import _clock as time
 from shmq.supervision.signals import end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr
 from shmq.workers.plan import Handler, Plan, load

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -43,3 +46,16 @@ async def until(condition: Callable[[], bool]) -> None:
     """Return once the condition holds; the test's watchdog ends an endless wait."""
     while not condition():  # noqa: ASYNC110 - it waits for a change in shared memory
         await asyncio.sleep(0.002)
+
+
+@contextlib.asynccontextmanager
+async def occupied_pool() -> AsyncIterator[None]:
+    """The running loop's default pool has one thread, which is occupied within the block."""
+    loop, release = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    occupied = loop.run_in_executor(None, release.wait)
+    try:
+        yield
+    finally:
+        release.set()
+        await occupied

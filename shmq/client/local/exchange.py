@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from shmq.client.shared.exchange import (
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.routing.book import Book
 from shmq.routing.table import Operation, Route, Table, check_binding, check_exchange

@@ -8,7 +8,6 @@ import heapq
 import itertools
 import logging
 import os
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,6 +35,7 @@ from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_prefix
+from shmq.native import _clock as time
 from shmq.native import _core
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,6 +39,7 @@ from shmq.lazy_imports import late_imports
 from shmq.namespace import group_files as files
 from shmq.namespace import repartition, streams
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.native import _stream
 from shmq.routing.book import Book
 

@@ -7,7 +7,6 @@ timeout or a cancellation has taken nothing.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from shmq.client.nats.jetstream import NO_STREAM
 from shmq.client.nats.lease import parse_reply
 from shmq.client.nats.queue_layout import QueueLayout
 from shmq.errors import ConnectionLost, QueueDeleted
+from shmq.native import _clock as time
 
 __all__ = ["Pulls"]
 

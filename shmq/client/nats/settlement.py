@@ -6,7 +6,6 @@ import asyncio
 import base64
 import logging
 import random
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -25,6 +24,7 @@ from shmq.client.nats.message import NatsMessage, packed, priority_of, unpacked
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
 from shmq.errors import Full, QueueDeleted, ServerError, ShmqError
+from shmq.native import _clock as time
 from shmq.native import _core
 
 __all__ = ["Leases", "Settlements", "as_receipt", "ensure_queue"]

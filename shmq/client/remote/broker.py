@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
@@ -23,6 +22,7 @@ from shmq.client.remote.table import RemoteTable
 from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.shared.table import check_table
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.exchange import Shown
 from shmq.protocol.messages.payload import pack_name

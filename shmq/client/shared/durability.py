@@ -17,7 +17,6 @@ import logging
 import os
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from shmq.api.names import default_namespace
 from shmq.errors import DurabilityWarning, LockTimeout, NotConfirmed, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.storage.erase import erase_stored
 from shmq.storage.inventory import LOCK, Kind, refusal_of, stored_names
 from shmq.storage.paths import EXCHANGES, SCHEMAS

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import abc
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from shmq import api
 from shmq.api.options import check_one_of, check_whole
 from shmq.api.table import MIN_BYTES, TableDurability
+from shmq.native import _clock as time
 from shmq.native._core import check_timeout
 from shmq.table.entry import (
     Bounds,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,7 @@ from shmq.client.transaction.transaction_log import (
 from shmq.errors import ShmqError, no_descriptor
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 
 __all__ = [
     "attach_by",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -16,6 +15,7 @@ from kombu.utils.url import url_to_parts
 
 import shmq
 from shmq.integrations.celery.address import Address
+from shmq.native import _clock as time
 
 __all__ = ["Backend"]
 
