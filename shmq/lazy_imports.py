@@ -27,6 +27,9 @@ __all__ = ["late_imports", "on_demand"]
 _LONGEST_WAIT = 10.0
 
 
+_register_at_fork = os.register_at_fork
+
+
 class _LateImports:
     """A block that loads modules: no other thread forks the process in the meantime.
 
@@ -44,6 +47,9 @@ class _LateImports:
         self._block_left = threading.Condition(self._forking)
         #: How many blocks each thread is inside of.
         self._depths = depths
+        #: The handlers that were registered while a thread waits to fork, by the thread.
+        self._missed: dict[int, list[Callable[[], object]]] = {}
+        vars(os)["register_at_fork"] = _register_at_fork
 
     def __enter__(self) -> None:
         self._add(1)
@@ -67,11 +73,33 @@ class _LateImports:
                 lock.release()
 
     def before_fork(self) -> None:
-        """Wait until no other thread is inside a block, and keep them out."""
+        """Wait until no other thread is inside a block, and keep them out.
+
+        Python listed the handlers to run before the fork when it began. Modules that are loaded
+        during the wait, such as logging, register more, which run here: after the fork, their
+        counterparts will release locks.
+        """
         self._forking.acquire()
-        while self._depths.keys() - {threading.get_ident()}:
-            if not self._block_left.wait(_LONGEST_WAIT):
-                return
+        thread = threading.get_ident()
+        if not self._depths.keys() - {thread}:
+            return
+        missed = self._missed[thread] = []
+        vars(os)["register_at_fork"] = self._register
+        while self._depths.keys() - {thread} and self._block_left.wait(_LONGEST_WAIT):
+            pass
+        del self._missed[thread]
+        if not self._missed:
+            vars(os)["register_at_fork"] = _register_at_fork
+        for before in reversed(missed):
+            before()
+
+    def _register(self, **handlers: Callable[[], object]) -> None:
+        """``os.register_at_fork`` while a thread waits to fork."""
+        with self._forking:
+            _register_at_fork(**handlers)
+            if "before" in handlers:
+                for missed in self._missed.values():
+                    missed.append(handlers["before"])
 
     def after_in_parent(self) -> None:
         """Let other threads load modules again."""
@@ -89,7 +117,7 @@ late_imports = _LateImports()
 
 # Handlers run before a fork in the reverse order of their registration. This one runs after all
 # others of shmq: a thread that loads a module may hold a lock that one of those waits for.
-os.register_at_fork(
+_register_at_fork(
     before=late_imports.before_fork,
     after_in_parent=late_imports.after_in_parent,
     after_in_child=late_imports.after_in_child,

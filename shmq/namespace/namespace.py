@@ -1022,7 +1022,6 @@ def as_no_space(error: OSError, wanted: int) -> Exception:
 
 
 def _after_fork() -> None:
-    _core.forked()
     for namespace in _known.values():
         namespace.after_fork()
 
