@@ -28,7 +28,7 @@ from setuptools.modified import newer_group
 
 CORE = Path("shmq/core")
 NATIVE = Path("shmq/native")
-MODULES = ("_core", "_stream", "_group", "_file", "_arrow")
+MODULES = ("_clock", "_core", "_stream", "_group", "_file", "_arrow")
 C_FLAGS = [
     "-std=gnu11",
     "-O2",

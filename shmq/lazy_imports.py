@@ -1,9 +1,17 @@
-"""Packages that load their names on first use (PEP 562)."""
+"""Modules that are loaded on first use, by a package's names (PEP 562) or inside a function.
+
+A module has a lock of its own while it is loaded. A child that is forked at that moment inherits
+the lock, held by a thread that it does not have, and waits for it forever once it imports the
+module. So each import inside a function is in a ``with late_imports:`` block, and a fork waits
+until no other thread is inside such a block.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import threading
 
 from shmq.errors import descriptors
 
@@ -12,7 +20,108 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["on_demand"]
+__all__ = ["late_imports", "on_demand"]
+
+#: How long a fork waits for one import, and an import for a fork, in seconds. Both end earlier,
+#: unless the two threads wait for each other: a module that forks while it is loaded, for example.
+_LONGEST_WAIT = 10.0
+
+
+_register_at_fork = os.register_at_fork
+
+
+class _LateImports:
+    """A block that loads modules: no other thread forks the process in the meantime.
+
+    Threads in such blocks do not exclude each other, since one may wait for a module that another
+    one is loading. A lack of file descriptors is reported as of `shmq.errors.descriptors`.
+    """
+
+    def __init__(self) -> None:
+        self._reset({})
+
+    def _reset(self, depths: dict[int, int]) -> None:
+        #: Held by a thread from right before its fork until right after it. A signal handler may
+        #: interrupt its owner, so that it is reentrant.
+        self._forking = threading.RLock()
+        self._block_left = threading.Condition(self._forking)
+        #: How many blocks each thread is inside of.
+        self._depths = depths
+        #: The handlers that were registered while a thread waits to fork, by the thread.
+        self._missed: dict[int, list[Callable[[], object]]] = {}
+        vars(os)["register_at_fork"] = _register_at_fork
+
+    def __enter__(self) -> None:
+        self._add(1)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._add(-1)
+        descriptors.__exit__(kind, error, trace)
+
+    def _add(self, blocks: int) -> None:
+        lock = self._forking
+        held = lock.acquire(timeout=_LONGEST_WAIT)
+        try:
+            thread = threading.get_ident()
+            depth = self._depths.pop(thread, 0) + blocks
+            if depth:
+                self._depths[thread] = depth
+            elif held:
+                self._block_left.notify_all()
+        finally:
+            if held:
+                lock.release()
+
+    def before_fork(self) -> None:
+        """Wait until no other thread is inside a block, and keep them out.
+
+        Python listed the handlers to run before the fork when it began. Modules that are loaded
+        during the wait, such as logging, register more, which run here: after the fork, their
+        counterparts will release locks.
+        """
+        self._forking.acquire()
+        thread = threading.get_ident()
+        if not self._depths.keys() - {thread}:
+            return
+        missed = self._missed[thread] = []
+        vars(os)["register_at_fork"] = self._register
+        while self._depths.keys() - {thread} and self._block_left.wait(_LONGEST_WAIT):
+            pass
+        del self._missed[thread]
+        if not self._missed:
+            vars(os)["register_at_fork"] = _register_at_fork
+        for before in reversed(missed):
+            before()
+
+    def _register(self, **handlers: Callable[[], object]) -> None:
+        """``os.register_at_fork`` while a thread waits to fork."""
+        with self._forking:
+            _register_at_fork(**handlers)
+            if "before" in handlers:
+                for missed in self._missed.values():
+                    missed.append(handlers["before"])
+
+    def after_in_parent(self) -> None:
+        """Let other threads load modules again."""
+        self._forking.release()
+
+    def after_in_child(self) -> None:
+        """Forget the parent's other threads."""
+        thread = threading.get_ident()
+        depth = self._depths.get(thread, 0)
+        self._reset({thread: depth} if depth else {})
+
+
+#: See `_LateImports`.
+late_imports = _LateImports()
+
+# Handlers run before a fork in the reverse order of their registration. This one runs after all
+# others of shmq: a thread that loads a module may hold a lock that one of those waits for.
+_register_at_fork(
+    before=late_imports.before_fork,
+    after_in_parent=late_imports.after_in_parent,
+    after_in_child=late_imports.after_in_child,
+)
 
 
 def on_demand(
@@ -27,7 +136,7 @@ def on_demand(
     def find(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        with descriptors:
+        with late_imports:
             found = own[name] = getattr(importlib.import_module(places[name]), name)
         return found
 

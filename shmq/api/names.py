@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import InvalidName, InvalidOption, descriptors
+from shmq.lazy_imports import late_imports
 from shmq.native._core import MAX_NAME
 
 __all__ = [
@@ -240,7 +241,7 @@ def staging_name(target: str, publisher: str) -> str:
     It is ``TARGET.staged.`` and eight hexadecimal digits. Raises :class:`InvalidOption` if the
     target's name is over 84 characters.
     """
-    with descriptors:
+    with late_imports:
         import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few stage
 
     name = f"{target}.staged.{hashlib.blake2s(publisher.encode(), digest_size=4).hexdigest()}"

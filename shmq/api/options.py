@@ -19,6 +19,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, g
 
 from shmq.api.names import check_name, dead_letter_name
 from shmq.errors import InvalidName, InvalidOption
+from shmq.lazy_imports import late_imports
 from shmq.native._core import (
     MAX_CAPACITY,
     MAX_PRIORITIES,
@@ -462,7 +463,8 @@ def hint_at(key: str, known: list[str]) -> str:
     """A hint at the option that an unknown name may have meant."""
     near: list[str] = []
     with contextlib.suppress(ImportError, OSError):  # there may be no file descriptor left
-        import difflib  # noqa: PLC0415 - for the hint alone
+        with late_imports:
+            import difflib  # noqa: PLC0415 - for the hint alone
 
         near = difflib.get_close_matches(str(key), known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"

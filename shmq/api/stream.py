@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from shmq.api.contract import Closing
 from shmq.api.options import Confirm, check_seconds
 from shmq.errors import Unsupported
+from shmq.native import _clock as time
 
 if TYPE_CHECKING:
     from shmq.api.group import Assignment, Group, GroupStart, GroupSummary

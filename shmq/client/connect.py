@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from shmq.errors import InvalidOption, descriptors
+from shmq.errors import InvalidOption
+from shmq.lazy_imports import late_imports
 
 TYPE_CHECKING = False  # that of typing, whose import would cost as much as the interpreter's start
 if TYPE_CHECKING:
@@ -48,18 +49,20 @@ def connect(
 
     With ``SHMQ_OTEL=1`` in the environment the broker is as of ``shmq.otel.instrument``.
     """
-    with descriptors:
+    with late_imports:
         from shmq.api.names import is_cluster_url, is_url  # noqa: PLC0415
 
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_cluster_url(target):
-        from shmq.client.nats.broker import NatsBroker  # noqa: PLC0415 - of the extra "cluster"
+        with late_imports:
+            from shmq.client.nats.broker import NatsBroker  # noqa: PLC0415 - of the extra "cluster"
 
         how = token, tls, connect_timeout, request_timeout, wait_for_acks
         return traced(NatsBroker.connect(target, *how))
     if isinstance(target, str) and is_url(target):
-        from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
+        with late_imports:
+            from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
 
         how = token, tls, connect_timeout, request_timeout, wait_for_acks
         return traced(RemoteBroker.connect(target, *how))
@@ -68,7 +71,7 @@ def connect(
             f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "
             f"give the URL of a server, shmq://HOST:PORT"
         )
-    with descriptors:
+    with late_imports:
         from shmq.client.local.broker import LocalBroker  # noqa: PLC0415
 
     return traced(LocalBroker(target))
@@ -82,7 +85,8 @@ def traced(broker: api.Broker) -> api.Broker:
     try:
         if asked != "1":
             raise InvalidOption(f"SHMQ_OTEL={asked!r} must be 1 for traces and metrics, or 0")
-        from shmq.otel import instrument  # noqa: PLC0415 - when it is asked for alone
+        with late_imports:
+            from shmq.otel import instrument  # noqa: PLC0415 - when it is asked for alone
 
         return instrument(broker)
     except BaseException:

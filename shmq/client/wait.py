@@ -6,7 +6,6 @@ import contextlib
 import functools
 import math
 import select
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.client.local.waiting.watcher import Watcher
 from shmq.client.shared.ready_event import ReadyEvent, look, watchable
 from shmq.errors import LockTimeout, ShmqError
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shmq.api.options import check_one_of
-from shmq.errors import ShmqError, Unsupported, descriptors
+from shmq.errors import ShmqError, Unsupported
+from shmq.lazy_imports import late_imports
 
 __all__ = ["COMPRESSIONS", "LARGEST", "compressor", "expand"]
 
@@ -68,7 +69,7 @@ def _expand_zstd(packed: bytes, size: int) -> bytes:
 
 def _lz4() -> Any:
     try:
-        with descriptors:
+        with late_imports:
             import lz4.frame  # noqa: PLC0415 - of the extra "compression"
     except ImportError as error:
         raise _not_installed("lz4", "lz4") from error
@@ -77,7 +78,7 @@ def _lz4() -> Any:
 
 def _zstandard() -> Any:
     try:
-        with descriptors:
+        with late_imports:
             import zstandard  # noqa: PLC0415 - of the extra "compression"
     except ImportError as error:
         raise _not_installed("zstd", "zstandard") from error

@@ -32,6 +32,7 @@ from shmq.errors import (
     StreamDeleted,
     Unsupported,
 )
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 
 __all__ = [
@@ -484,7 +485,8 @@ class Observer:
 
 def _of_remote(queue: Queue) -> QueueActivity:
     """The same of a server's queue, by one request."""
-    from shmq.client.remote.queue import RemoteQueue  # noqa: PLC0415 - with a server alone
+    with late_imports:
+        from shmq.client.remote.queue import RemoteQueue  # noqa: PLC0415 - with a server alone
 
     assert isinstance(queue, RemoteQueue)
     state = queue.puts.state()

@@ -33,6 +33,7 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
 )
+from shmq.lazy_imports import late_imports
 from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names, wakeup_owner
@@ -166,7 +167,8 @@ def _tables(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
 
 def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     """Queues of :mod:`shmq.mp` that killed processes have left."""
-    from shmq.mp import store  # noqa: PLC0415 - it loads multiprocessing
+    with late_imports:
+        from shmq.mp import store  # noqa: PLC0415 - it loads multiprocessing
 
     for name in store.abandoned(registry):
         if fix:

@@ -11,13 +11,13 @@ import difflib
 import functools
 import operator
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
 from shmq.api import Message
 from shmq.errors import InvalidOption, ShmqError
 from shmq.expression.fingerprint import shape_of
+from shmq.native import _clock as time
 from shmq.units import fraction_of, moment_of, seconds_of
 
 __all__ = [

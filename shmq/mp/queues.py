@@ -14,7 +14,6 @@ import pickle
 import queue
 import sys
 import threading
-import time
 import types
 from collections.abc import Iterable, Iterator
 from multiprocessing import context, reduction, util
@@ -24,6 +23,7 @@ from typing import Any, Final, cast
 from shmq import errors
 from shmq.mp import codec
 from shmq.mp.store import DRAINING, IDLE, IMMEDIATE, JOINING, SHUT, Store
+from shmq.native import _clock as time
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "ShutDown", "SimpleQueue"]
 

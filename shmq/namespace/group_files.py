@@ -13,7 +13,6 @@ import logging
 import mmap
 import os
 import re
-import time
 from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +33,7 @@ from shmq.namespace.namespace import (
     new_identity,
     refuse_foreign,
 )
+from shmq.native import _clock as time
 from shmq.native import _group
 from shmq.native.descriptors import open_file
 

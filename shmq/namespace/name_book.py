@@ -29,13 +29,13 @@ import contextlib
 import os
 import re
 import struct
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from shmq.api.names import SHM, listed
 from shmq.errors import SegmentError
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 

@@ -41,7 +41,6 @@ import os
 import stat
 import struct
 import threading
-import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -61,6 +60,7 @@ from shmq.errors import (
 )
 from shmq.namespace.name_book import NameBook
 from shmq.namespace.semaphores import make_semaphores, remove_semaphores
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import take_file_lock
@@ -1023,7 +1023,6 @@ def as_no_space(error: OSError, wanted: int) -> Exception:
 
 
 def _after_fork() -> None:
-    _core.forked()
     for namespace in _known.values():
         namespace.after_fork()
 

@@ -40,6 +40,8 @@ from core.server cimport *
 import array as _array
 import numbers as _numbers
 import os as _os
+import sys as _sys
+import threading as _threading
 import time as _time
 import typing as _typing
 import warnings as _warnings

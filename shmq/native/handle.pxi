@@ -161,6 +161,7 @@ cdef class Handle:
 
     cdef object _error(self, int status):
         if status == SHMQ_DELETED:
+            _sleep_at_exit()
             return _errors.QueueDeleted(f"queue {self.name!r} was deleted")
         if status == SHMQ_DAMAGED:
             return _errors.DamagedSegment(

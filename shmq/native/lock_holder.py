@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
 from shmq.errors import LockTimeout
+from shmq.native import _clock as time
 
 __all__ = ["Holder", "lock_timeout", "locker_of", "take_file_lock", "until_locked"]
 

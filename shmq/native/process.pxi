@@ -31,3 +31,12 @@ cdef class Process:
         """The process has no number any more. To be called before its descriptor is closed."""
         self.c.number = 0
         self.c.fd = -1
+
+
+# A process that exits deletes its exclusive queues. A daemon thread that uses one of them must not
+# print an error then: it sleeps until the interpreter ends it, as in any other call.
+cdef int _sleep_at_exit() except -1:
+    util = _sys.modules.get("multiprocessing.util")  # an exclusive queue has loaded it
+    if util is not None and util.is_exiting() and _threading.current_thread().daemon:
+        while True:
+            _time.sleep(60)

@@ -15,6 +15,10 @@ def forked():
     shmq_wakeups_forked()
 
 
+# Before the handlers of all modules that import this one: what they close belongs to the parent.
+_os.register_at_fork(after_in_child=forked)
+
+
 def generation() -> int:
     """The number of forks that led to this process, counted from 1.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shmq.errors import ShmqError
+from shmq.lazy_imports import late_imports
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -32,13 +33,15 @@ def instrument(
     :class:`~shmq.ShmqError` if ``shmq[otel]`` is not installed.
     """
     try:
-        import opentelemetry.metrics  # noqa: PLC0415 - of the extra "otel"
-        import opentelemetry.trace  # noqa: F401, PLC0415
+        with late_imports:
+            import opentelemetry.metrics  # noqa: PLC0415 - of the extra "otel"
+            import opentelemetry.trace  # noqa: F401, PLC0415
     except ImportError as error:
         raise ShmqError(
             "tracing takes opentelemetry-api, which is not installed: "
             "pip install 'shmq[otel]', or unset SHMQ_OTEL"
         ) from error
-    from shmq.otel.broker import traced_broker  # noqa: PLC0415 - it takes what was just checked
+    with late_imports:
+        from shmq.otel.broker import traced_broker  # noqa: PLC0415 - it takes what was just checked
 
     return traced_broker(broker, tracer_provider, meter_provider)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shmq.api.broker import Broker
 from shmq.api.contract import unwrapped
+from shmq.lazy_imports import late_imports
 from shmq.otel.context import link_of
 from shmq.otel.exchange import TracedExchange
 from shmq.otel.operation import Operation
@@ -67,7 +68,8 @@ class TracedBroker(Traced):
         return self._exchange(self.__wrapped__.ensure_exchange(name, *how, **options))
 
     def _stream(self, stream: Any) -> TracedStream:
-        from shmq.otel.stream import TracedStream  # noqa: PLC0415 - of streams alone
+        with late_imports:
+            from shmq.otel.stream import TracedStream  # noqa: PLC0415 - of streams alone
 
         return TracedStream(stream, self._telemetry, self._place.at(stream.name))
 
@@ -93,7 +95,8 @@ class TracedBroker(Traced):
 
     def transaction(self, **how: Any) -> TracedTransaction:
         """See :class:`shmq.api.Broker`."""
-        from shmq.otel.transaction import TracedTransaction  # noqa: PLC0415 - of streams, too
+        with late_imports:
+            from shmq.otel.transaction import TracedTransaction  # noqa: PLC0415 - of streams, too
 
         begun = self.__wrapped__.transaction(**how)
         return TracedTransaction(begun, self._telemetry, self._place)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -19,6 +18,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 
 from shmq.api.message import Retry
 from shmq.errors import Empty
+from shmq.native import _clock as time
 from shmq.otel.context import carrier_of, carries_context
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Operation:
         self._measure = measure
         self._span: Span | None = None
         self._token: Any = None
-        self._clock = time.perf_counter()
+        self._clock = time.monotonic()
         self.began = time.time_ns()
         self.place = place
         self.name = name
@@ -209,7 +209,7 @@ class Operation:
         self.subject = None
         with harmless():
             if not self._is_nothing(error):
-                self._record(time.perf_counter() - self._clock, error)
+                self._record(time.monotonic() - self._clock, error)
 
     def _is_nothing(self, error: BaseException | None) -> bool:
         """Whether it was a receive to which nothing came."""

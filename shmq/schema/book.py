@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +27,7 @@ import msgpack
 from shmq import api
 from shmq.errors import DamagedSegment, IncompatibleSegment, InvalidOption, SchemaError
 from shmq.namespace.namespace import Namespace, as_foreign, as_no_file, as_no_space, refuse_foreign
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 from shmq.schema.compare import problem_between

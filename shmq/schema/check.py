@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgpack
 
 from shmq.errors import InvalidOption, SchemaError, ShmqError
+from shmq.lazy_imports import late_imports
 from shmq.schema.compare import look_up
 from shmq.schema.cycles import check_cycles
 
@@ -42,7 +43,8 @@ def as_json_schema(schema: Any) -> dict[str, Any]:
 
 def _of_type(kind: type) -> dict[str, Any]:
     try:
-        import msgspec  # noqa: PLC0415 - of the extra "schemas"
+        with late_imports:
+            import msgspec  # noqa: PLC0415 - of the extra "schemas"
     except ImportError as error:
         raise _not_installed("msgspec") from error
     try:
@@ -137,7 +139,8 @@ def _joined(steps: list[Any]) -> str:
 
 def _jsonschema() -> Any:
     try:
-        import jsonschema  # noqa: PLC0415 - of the extra "schemas"
+        with late_imports:
+            import jsonschema  # noqa: PLC0415 - of the extra "schemas"
     except ImportError as error:
         raise _not_installed("jsonschema") from error
     return jsonschema
@@ -148,7 +151,8 @@ def _draft() -> Any:
 
 
 def _no_registry() -> Any:
-    import referencing  # noqa: PLC0415 - of the extra "schemas": jsonschema's own
+    with late_imports:
+        import referencing  # noqa: PLC0415 - of the extra "schemas": jsonschema's own
 
     return referencing.Registry()
 

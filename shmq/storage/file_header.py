@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import struct
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -19,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from shmq.errors import DamagedFile, IncompatibleFile
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native._core import pack_batch, pack_record, read_record, seal_records
 from shmq.storage.disk import Disk, opened

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import mmap
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +20,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from shmq.api import Columns
 from shmq.errors import DamagedFile, FileError
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 from shmq.storage.file_header import HEADER_BYTES, SNAPSHOT, FileHeader, read_header

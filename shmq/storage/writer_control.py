@@ -27,7 +27,6 @@ import logging
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +34,7 @@ from typing import Any, Final, Protocol
 
 from shmq.api.names import check_name
 from shmq.errors import InvalidName, ShmqError
+from shmq.native import _clock as time
 from shmq.native.descriptors import open_file, reserve_standard
 
 __all__ = [

@@ -9,12 +9,12 @@ import multiprocessing.resource_tracker
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Collection
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
+from shmq.native import _clock as time
 from shmq.native.descriptors import fill_standard, reserve_standard
 from shmq.supervision.heartbeat import Heartbeat, is_stopped
 from shmq.supervision.signals import blocked_signals

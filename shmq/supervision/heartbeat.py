@@ -5,11 +5,11 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-import time
 from multiprocessing import reduction
 from pathlib import Path
 from typing import Any, Final
 
+from shmq.native import _clock as time
 from shmq.native.descriptors import reserve_standard
 
 __all__ = ["BEAT", "Heartbeat", "SharedNumbers", "is_stopped"]

@@ -7,12 +7,12 @@ machine's end and never jumps, and on the wall clock on disk, which outlives tha
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from shmq.codec.codecs import CODECS
 from shmq.errors import NoSpace
+from shmq.native import _clock as time
 from shmq.table.database import Database
 from shmq.table.entry import Bounds, Stored, check_sum, encoded, integer_of
 

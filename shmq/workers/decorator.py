@@ -11,6 +11,7 @@ from typing import Any
 from shmq.api import Message
 from shmq.api.names import chosen_namespace
 from shmq.errors import InvalidOption
+from shmq.lazy_imports import late_imports
 from shmq.workers.plan import Handler, Mode, Plan, load, name_of
 
 __all__ = ["Worker", "run", "worker"]
@@ -44,7 +45,8 @@ class Worker:
             )
         url = os.environ.get("SHMQ_URL")
         if url and self.namespace is None:
-            from shmq.client.remote.address import Target  # noqa: PLC0415 - with a server alone
+            with late_imports:
+                from shmq.client.remote.address import Target  # noqa: PLC0415 - with a server alone
 
             return dataclasses.replace(self._plan, server=Target.of(url, None, None, 5.0, 30.0))
         return dataclasses.replace(self._plan, namespace=chosen_namespace(self.namespace))
@@ -112,8 +114,9 @@ def run(*workers: Worker, drain_timeout: float | None = None) -> None:
     :class:`~shmq.InvalidOption`, and :class:`~shmq.ShmqError` after the drain timeout.
     """
     # Only programs that run workers should load multiprocessing.
-    from shmq.supervision.stderr import show_on_stderr  # noqa: PLC0415
-    from shmq.workers.supervisor import Supervisor  # noqa: PLC0415
+    with late_imports:
+        from shmq.supervision.stderr import show_on_stderr  # noqa: PLC0415
+        from shmq.workers.supervisor import Supervisor  # noqa: PLC0415
 
     plans = [worker.plan for worker in workers]
     show_on_stderr("shmq.workers")

@@ -17,6 +17,7 @@ from shmq.api.options import MIN_LEASE, check_one_of, check_seconds, check_whole
 from shmq.client.connect import traced
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import InvalidOption
+from shmq.lazy_imports import late_imports
 
 __all__ = [
     "MODES",
@@ -161,7 +162,8 @@ class Plan:
     def reach(self) -> api.Broker:
         """The broker of the queue. Raises what :func:`shmq.connect` does."""
         if self.server is not None:
-            from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
+            with late_imports:
+                from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
 
             return traced(RemoteBroker(self.server))
         return traced(LocalBroker(self.namespace))

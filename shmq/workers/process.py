@@ -10,7 +10,6 @@ import logging
 import os
 import random
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -27,6 +26,8 @@ from shmq.errors import (
     SegmentError,
     ShuttingDown,
 )
+from shmq.lazy_imports import late_imports
+from shmq.native import _clock as time
 from shmq.native.descriptors import reserve_standard
 from shmq.supervision.signals import end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr
@@ -277,7 +278,8 @@ def _awaiting(handler: Handler, stack: contextlib.ExitStack) -> Handler:
         result = handler(message)
         if inspect.iscoroutine(result):
             if not loop:
-                import asyncio  # noqa: PLC0415 - only coroutine functions need it
+                with late_imports:
+                    import asyncio  # noqa: PLC0415 - only coroutine functions need it
 
                 reserve_standard()
                 loop.append(stack.enter_context(asyncio.Runner()))

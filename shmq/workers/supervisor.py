@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
 
 from shmq.api.options import check_seconds
 from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
+from shmq.native import _clock as time
 from shmq.supervision.child_process import ChildProcess, WakeupPipe
 from shmq.supervision.signals import caught, ended_by
 from shmq.workers.plan import Plan

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from shmq import api
 from shmq.api.contract import document
@@ -40,9 +40,9 @@ from shmq.errors import (
     QueueExists,
     SegmentError,
     ShmqError,
-    descriptors,
     no_descriptor,
 )
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import sweep_wakeups
 from shmq.native import _core
@@ -62,6 +62,10 @@ __all__ = ["LocalBroker"]
 
 log = logging.getLogger("shmq")
 
+#: When a process that exits deletes its exclusive queues: after `at_the_end` has ended the thread
+#: that waits for them, since a daemon thread that finds one deleted sleeps from then on.
+_EXIT_PRIORITY: Final = 0
+
 _Handle = TypeVar("_Handle", bound="LocalQueue | LocalStream | LocalExchange | LocalTable")
 
 
@@ -79,7 +83,7 @@ def _remove_all_owned(namespace: str, owned: dict[str, int]) -> None:
 def _attach(kind: str, namespace: Namespace, name: str) -> LocalQueue | LocalStream:
     if kind == "queue":
         return attach(namespace, name)
-    with descriptors:
+    with late_imports:
         from shmq.client.local import stream  # noqa: PLC0415
 
     return stream.attach(namespace, name)
@@ -178,11 +182,11 @@ class LocalBroker(BaseBroker):
         """Own an exclusive queue, until the broker is closed or this process ends."""
         self._namespace.claim(segment.queue_id)
         if not self._owned:
-            with descriptors:
+            with late_imports:
                 from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
             own = (self._namespace.name, self._owned)
-            util.Finalize(None, _remove_all_owned, args=own, exitpriority=3)
+            util.Finalize(None, _remove_all_owned, args=own, exitpriority=_EXIT_PRIORITY)
         self._owned[name] = segment.queue_id
 
     def queue(self, name: str) -> LocalQueue:
@@ -326,10 +330,10 @@ class LocalBroker(BaseBroker):
         queue = self.create_own_queue(reply_name(), **REPLY_OPTIONS)
         own = (self._namespace.name, queue.name, queue.segment.queue_id)
         # An ended loop, and a process that ends without closing, leave nothing behind.
-        with descriptors:
+        with late_imports:
             from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
-        util.Finalize(queue, remove_dropped, args=own, exitpriority=3)
+        util.Finalize(queue, remove_dropped, args=own, exitpriority=_EXIT_PRIORITY)
         return queue
 
     def _remove_reply_queue(self, queue: api.Queue) -> None:
@@ -382,7 +386,7 @@ class LocalBroker(BaseBroker):
 
     @property
     def _streams(self) -> LocalStreams:
-        with descriptors:
+        with late_imports:
             from shmq.client.local.stream import LocalStreams  # noqa: PLC0415
 
         return LocalStreams(self._namespace)
@@ -445,7 +449,7 @@ class LocalBroker(BaseBroker):
         self._check_open()
         _core.check_timeout(timeout)
         look(self._namespace)
-        with descriptors:
+        with late_imports:
             from shmq.client.local.transaction import LocalTransaction  # noqa: PLC0415
 
         return LocalTransaction(self._namespace, self._find, timeout)
@@ -463,7 +467,7 @@ class LocalBroker(BaseBroker):
 
     @property
     def _exchanges(self) -> Exchanges:
-        with descriptors:
+        with late_imports:
             from shmq.client.local.exchange import Exchanges  # noqa: PLC0415
 
         return Exchanges(self._namespace)
@@ -509,7 +513,7 @@ class LocalBroker(BaseBroker):
 
     @property
     def _tables(self) -> Tables:
-        with descriptors:
+        with late_imports:
             from shmq.client.local.table import Tables  # noqa: PLC0415 - it loads SQLite
 
         return Tables(self._namespace)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -21,6 +20,7 @@ from shmq.client.transaction.recover import is_transaction, settle_copy
 from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.native import _core
 
 if TYPE_CHECKING:

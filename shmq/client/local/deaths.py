@@ -9,6 +9,7 @@ from typing import Any
 
 from shmq.client.local.temporary_queue import looks_over
 from shmq.errors import LockTimeout, ShmqError
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 
 __all__ = ["are_noticed", "return_all"]
@@ -23,7 +24,8 @@ def are_noticed(namespace: Namespace, attach: _Attach) -> bool:
     To be asked by a thread that has slept for a slice: see shmq/core/queue/wait.h. ``attach``
     opens a queue of the namespace.
     """
-    from shmq.client.local.waiting import guardian  # noqa: PLC0415 - few processes sleep long
+    with late_imports:
+        from shmq.client.local.waiting import guardian  # noqa: PLC0415 - few processes sleep long
 
     return guardian.is_kept(namespace, functools.partial(return_all, attach=attach))
 
@@ -51,7 +53,8 @@ def return_all(namespace: Namespace, attach: _Attach) -> bool:
                 done = done and not _has_dead(namespace, segment.processes(), asked)
     names = namespace.stream_names()
     if names:
-        from shmq.client.transaction.recover import look  # noqa: PLC0415 - few have streams
+        with late_imports:
+            from shmq.client.transaction.recover import look  # noqa: PLC0415 - few have streams
 
         done = _is_done(look, namespace) and done
     for name in names:
@@ -72,8 +75,9 @@ def _is_done(deed: Callable[..., None], *given: object) -> bool:
 
 def _wake_all(namespace: Namespace, name: str) -> None:
     """Drop the holds of the dead, and wake all who wait for the stream."""
-    from shmq.client.local.retention_hold import drop_dead  # noqa: PLC0415 - few have streams
-    from shmq.namespace import streams  # noqa: PLC0415
+    with late_imports:
+        from shmq.client.local.retention_hold import drop_dead  # noqa: PLC0415 - few have streams
+        from shmq.namespace import streams  # noqa: PLC0415
 
     for partition in streams.open_stream(namespace, name)[1]:
         drop_dead(namespace, partition)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -23,8 +22,10 @@ from shmq.client.shared.exchange import (
     finish,
     no_target,
 )
-from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError, descriptors
+from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.routing.book import Book
 from shmq.routing.table import Operation, Route, Table, check_binding, check_exchange
@@ -328,7 +329,7 @@ def _attach(namespace: Namespace, name: str) -> Any:
     queue, _, stream = name.partition("/")
     if not stream:
         return attach(namespace, queue)
-    with descriptors:  # most exchanges have no streams
+    with late_imports:  # most exchanges have no streams
         from shmq.client.local import stream as streams  # noqa: PLC0415
 
     return streams.attach(namespace, stream)

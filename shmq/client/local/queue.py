@@ -8,7 +8,6 @@ import heapq
 import itertools
 import logging
 import os
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,9 +31,11 @@ from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.ready_event import descriptor_of
 from shmq.client.transaction.recover import settle
-from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError, descriptors
+from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_prefix
+from shmq.native import _clock as time
 from shmq.native import _core
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ _T = TypeVar("_T")
 
 
 def _meant(where: str) -> Where:
-    with descriptors:
+    with late_imports:
         from shmq.expression.parse import Where  # noqa: PLC0415
 
     return Where(where)
@@ -454,7 +455,7 @@ class LocalQueue(_core.Handle, api.Queue):
     def _run_store(self) -> RunStore | None:
         """Which messages its runs in a name have, on disk; None: the queue is in memory only."""
         if self._runs is None and self.segment.options["durability"] != "memory":
-            with descriptors:
+            with late_imports:
                 from shmq.client.local.run_store import RunStore  # noqa: PLC0415 - it loads SQLite
 
             self._runs = RunStore(self._namespace, self.identity)

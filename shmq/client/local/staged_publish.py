@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +23,7 @@ from shmq.client.shared import durable_wait
 from shmq.codec.codecs import CODECS, unpack_properties
 from shmq.errors import Full, InvalidOption, NoSuchQueue, NotConfirmed, QueueDeleted
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.native import _core
 
 __all__ = ["LocalStagedPublisher"]

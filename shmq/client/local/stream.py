@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,9 +35,11 @@ from shmq.errors import (
     StreamExists,
 )
 from shmq.expression.record_fields import RecordWhere
+from shmq.lazy_imports import late_imports
 from shmq.namespace import group_files as files
 from shmq.namespace import repartition, streams
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.native import _stream
 from shmq.routing.book import Book
 
@@ -191,7 +192,8 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         found = any(self._partition(p).reaches(offset) for p, offset in position.items())
         if not found and timeout != 0:
             if self._wait_thread is None or not self._wait_thread.is_ours:
-                from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it imports asyncio
+                with late_imports:
+                    from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it imports asyncio
 
                 self._wait_thread = StreamWaitThread(
                     self.logs, functools.partial(_look_and_guard, self._namespace)

@@ -20,7 +20,6 @@ import itertools
 import logging
 import math
 import secrets
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -45,6 +44,7 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.native import _core, _stream
 
 __all__ = ["LocalTransaction"]

@@ -9,10 +9,11 @@ import logging
 import os
 import re
 import ssl
-import time
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
+
+from shmq.native import _clock as time
 
 try:
     import nats

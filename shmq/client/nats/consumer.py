@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import time
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -15,6 +14,7 @@ from shmq.client.nats.flight import Flight
 from shmq.client.nats.lease import Lease
 from shmq.client.nats.message import NatsMessage
 from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
+from shmq.native import _clock as time
 
 __all__ = ["NatsAsyncConsumer", "NatsBodies", "NatsConsumer"]
 

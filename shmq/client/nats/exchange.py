@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -18,6 +17,7 @@ from shmq.client.nats.stream import NatsStream
 from shmq.client.nats.streams import StreamCopies, copies_for
 from shmq.client.nats.watch import Watch
 from shmq.client.shared.exchange import ExchangeHandle, check_headers, no_target, published
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.routing.table import Operation, Table, check_binding, operation_of
 from shmq.routing.topic import check_key

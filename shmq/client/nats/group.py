@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from shmq.client.nats.watch import STALE, Watch
 from shmq.client.shared.group import Group, group_options, summary_of
 from shmq.client.shared.group_store import GroupStore, PartitionSeat
 from shmq.errors import Full, InvalidOption, NoSuchGroup, ShmqError, StreamDeleted
+from shmq.native import _clock as time
 
 __all__ = ["delete_group", "groups_of", "open_group"]
 

@@ -7,7 +7,6 @@ import datetime as dt
 import json
 import math
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +14,7 @@ import nats.errors
 
 from shmq.client.nats.connection import ApiError, CheckThere, ClusterConnection, passes, refused
 from shmq.errors import ConnectionLost, NoSpace, Unsupported
+from shmq.native import _clock as time
 
 __all__ = [
     "FULL",

@@ -6,8 +6,9 @@ not wait as if nothing were there. So a get asks again after a put of its own pr
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar, Final
+
+from shmq.native import _clock as time
 
 __all__ = ["LastPuts"]
 

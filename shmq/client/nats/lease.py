@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from typing import Final, NamedTuple
 
 from shmq.client.nats.connection import CheckThere, ClusterConnection
 from shmq.errors import ConnectionLost, LeaseExpired
+from shmq.native import _clock as time
 
 __all__ = ["Delivery", "Lease", "lease_of", "parse_reply"]
 

@@ -8,7 +8,6 @@ import datetime as dt
 import json
 import secrets
 import struct
-import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +29,7 @@ from shmq.client.nats.message import packed, unpacked
 from shmq.codec import codecs
 from shmq.codec.codecs import pack_properties
 from shmq.errors import ConnectionLost, MessageTooLarge, OffsetOutOfRange
+from shmq.native import _clock as time
 from shmq.native import _stream
 
 __all__ = ["Partition", "Row", "StreamGone", "compressed_block", "row_of", "rows_of"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -20,6 +19,7 @@ from shmq.client.nats.jetstream import NO_STREAM
 from shmq.client.nats.lease import parse_reply
 from shmq.client.nats.queue_layout import QueueLayout
 from shmq.errors import ConnectionLost, QueueDeleted
+from shmq.native import _clock as time
 
 __all__ = ["Pulls"]
 

@@ -7,7 +7,6 @@ import datetime as dt
 import json
 import math
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -28,6 +27,7 @@ from shmq.client.nats.queue_layout import QueueLayout, check_synced
 from shmq.client.remote.put import encode, is_full, never_fits, waiting_put
 from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import Full, InvalidOption, MessageTooLarge, QueueDeleted
+from shmq.native import _clock as time
 from shmq.native import _core
 
 __all__ = ["Item", "Puts"]

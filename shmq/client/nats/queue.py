@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
@@ -33,6 +32,7 @@ from shmq.client.remote.put import check_many
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.expression.parse import Where
+from shmq.native import _clock as time
 from shmq.native import _core
 
 __all__ = ["NatsQueue", "attach"]

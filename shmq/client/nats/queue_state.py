@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
@@ -14,6 +13,7 @@ from shmq.client.nats.message import NatsMessage, priority_of, unpacked
 from shmq.client.remote.put import waiting_puts
 from shmq.errors import QueueDeleted
 from shmq.expression.parse import Where
+from shmq.native import _clock as time
 
 if TYPE_CHECKING:
     from shmq.client.nats.pull import Pulls

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import time
 from typing import Any
 
 import nats.errors
@@ -17,6 +16,7 @@ from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.message import NatsMessage, packed, unpacked
 from shmq.client.remote.put import encode
 from shmq.codec.codecs import unpack_properties
+from shmq.native import _clock as time
 from shmq.native import _core
 
 __all__ = ["NatsReplyQueue", "NatsReplyTarget"]

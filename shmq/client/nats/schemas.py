@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from shmq import api, errors
 from shmq.client.nats.definitions import Definitions
 from shmq.client.nats.names import kv_key
+from shmq.native import _clock as time
 from shmq.schema.book import check_versions, versions_of
 
 __all__ = ["Schemas"]

@@ -7,7 +7,6 @@ import base64
 import contextlib
 import logging
 import random
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -27,6 +26,7 @@ from shmq.client.nats.message import NatsMessage, packed, priority_of, unpacked
 from shmq.client.nats.put import Item, Puts
 from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
 from shmq.errors import Full, LeaseExpired, QueueDeleted, ServerError, ShmqError
+from shmq.native import _clock as time
 from shmq.native import _core
 
 __all__ = ["Leases", "Settlements", "as_receipt", "ensure_queue"]

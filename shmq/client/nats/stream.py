@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import random
 import struct
-import time
 import zlib
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn, TypeVar
@@ -29,6 +28,7 @@ from shmq.client.shared.reader import AsyncReader, Reader
 from shmq.client.shared.subscription import BaseStream, RetentionFloors
 from shmq.errors import InvalidOption, NoSuchStream, StreamDeleted, Unsupported
 from shmq.expression.record_fields import RecordWhere
+from shmq.native import _clock as time
 from shmq.native import _stream
 
 __all__ = ["MOST_PARTITIONS", "NatsStream", "attach_stream"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from shmq.client.nats.names import escape, kv_key
 from shmq.client.nats.partition import Partition, Row, StreamGone
 from shmq.client.nats.stream import NatsStream
 from shmq.codec import codecs
+from shmq.native import _clock as time
 
 __all__ = ["StreamCopies", "Streams", "copies_for", "summary_of"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 import weakref
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from nats.aio.msg import Msg
 
 from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.definitions import EXPECTED
+from shmq.native import _clock as time
 
 __all__ = ["STALE", "Watch"]
 

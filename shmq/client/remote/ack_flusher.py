@@ -6,11 +6,11 @@ import atexit
 import contextlib
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable
 
 from shmq.errors import ShmqError
+from shmq.native import _clock as time
 from shmq.native import _core
 
 __all__ = ["new_acks"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import time
 from types import TracebackType
 from typing import Any
 
@@ -12,6 +11,7 @@ from shmq.api.options import Confirm
 from shmq.client.local.batch_window import refused
 from shmq.client.remote.durable_wait import is_durable
 from shmq.client.remote.put import encode, with_id
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import Status
 

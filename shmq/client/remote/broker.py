@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
@@ -24,6 +23,7 @@ from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, 
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.shared.table import check_table
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.exchange import Shown
 from shmq.protocol.messages.payload import pack_name

@@ -6,12 +6,12 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from shmq import errors
 from shmq.client.remote.address import Address, Target, tls_context
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import reserve_standard
 from shmq.protocol.messages.queue import Greeting, Hello

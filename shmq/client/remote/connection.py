@@ -11,7 +11,6 @@ import math
 import os
 import random
 import threading
-import time
 import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -19,6 +18,9 @@ from typing import Any, NamedTuple
 from shmq import errors
 from shmq.client.remote.address import Target
 from shmq.client.remote.connect import dial
+from shmq.client.shared import loop_timer
+from shmq.client.shared.blocking_calls import run_blocking
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import Greeting
 from shmq.protocol.opcodes import Status
@@ -106,7 +108,11 @@ class LoopDriver:
                 self.loop.call_soon_threadsafe(_settle, future, True)
 
         answer.notify = come
-        timer = None if timeout is None else self.loop.call_later(timeout, _settle, future, False)
+        timer = (
+            None
+            if timeout is None
+            else loop_timer.call_later(self.loop, timeout, _settle, future, False)
+        )
         try:
             return await future or answer.is_ready
         finally:
@@ -427,14 +433,14 @@ class Connection:
             pause = backoff.pause()
             if time.monotonic() + pause + _LEAST >= until:
                 return self._last(wire, answer)
-            await asyncio.sleep(pause)
+            await loop_timer.sleep(pause)
 
     async def aready(self, until: float) -> _core.Wire:
         """``ready`` for asyncio."""
         wire = self.wire
         if wire is not None and wire.is_usable:
             return wire
-        return await asyncio.to_thread(self.ready, until)
+        return await run_blocking(self.ready, until)
 
     async def aawait(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> None:
         """``await_`` for asyncio."""

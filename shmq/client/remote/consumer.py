@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import Any
 
 from shmq import api, errors
 from shmq.client.remote.ack_flusher import new_acks
 from shmq.client.remote.connection import Backoff
+from shmq.client.shared import loop_timer
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import Status, Type
 
@@ -332,7 +333,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
                 return await self._astop_streaming(wire)
             backoff = backoff or Backoff()
             left = None if until is None else until - time.monotonic()
-            await asyncio.sleep(backoff.pause(left))
+            await loop_timer.sleep(backoff.pause(left))
         return False
 
     async def _atake(self) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from shmq import errors
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import QueueState
 from shmq.protocol.messages.stream import StreamInfo

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from shmq import api, errors
 from shmq.client.remote.connection import Connection, RoomBackoff
 from shmq.client.remote.put import encode
 from shmq.client.shared.exchange import ExchangeHandle, check_headers, no_target, published
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.exchange import (
     EXCHANGES,

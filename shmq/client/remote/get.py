@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from array import array
 from collections.abc import Iterator
 from itertools import accumulate
@@ -11,7 +9,9 @@ from typing import Any
 
 from shmq import api
 from shmq.client.remote.connection import Attempt, Backoff
+from shmq.client.shared import loop_timer
 from shmq.display import sample
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Status, Type
 
@@ -173,7 +173,7 @@ class RemoteGet:
                 break
             backoff = backoff or Backoff()
             left = None if until is None else until - time.monotonic()
-            await asyncio.sleep(backoff.pause(left))
+            await loop_timer.sleep(backoff.pause(left))
         if not messages:
             self._queue.found_nothing()
         return messages

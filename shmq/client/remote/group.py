@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from shmq.client.shared.group_store import GroupStore, PartitionSeat
 from shmq.client.shared.member import member_name
 from shmq.client.shared.share import Lender, Lent, Share, share_options
 from shmq.errors import MemberFenced, Unsupported
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.group import (
     GROUPS,

@@ -8,7 +8,6 @@ import itertools
 import os
 import secrets
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from shmq.client.remote.connection import Connection, RoomBackoff
 from shmq.client.remote.durable_wait import confirmed
 from shmq.codec import codecs
 from shmq.errors import MessageTooLarge
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import QueueState
 from shmq.protocol.opcodes import Status, Type

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import functools
 import logging
-import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
@@ -34,11 +32,13 @@ from shmq.client.remote.put import (
 )
 from shmq.client.remote.ready_watch import RemoteReadyWatch
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
+from shmq.client.shared import loop_timer
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
 from shmq.expression.parse import Where
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import Create, Leases, LeasesState, QueueState, Select
 from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
@@ -576,7 +576,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
             if not waits or (left is not None and left <= 0):
                 raise self.puts.full(await self.puts.awhy_unwritten())
             with waiting_put(self.puts.key):
-                await asyncio.sleep(backoff.pause(left))
+                await loop_timer.sleep(backoff.pause(left))
 
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None

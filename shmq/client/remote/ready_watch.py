@@ -7,7 +7,6 @@ import logging
 import os
 import select
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from shmq.client.remote.address import Target
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.shared.ready_event import Descriptor, ReadyWatch
 from shmq.errors import ShmqError
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.payload import pack_name
 from shmq.protocol.opcodes import FOREVER, HEADS, Feature, Status, Type

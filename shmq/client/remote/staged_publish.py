@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from shmq.api.options import STAGING_BYTES
 from shmq.client.remote.connection import RoomBackoff
 from shmq.client.remote.put import encode
 from shmq.codec.codecs import pack_properties, unpack_properties
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.staging import (
     Publish,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -31,6 +30,7 @@ from shmq.client.shared.group import Group
 from shmq.client.shared.share import Share
 from shmq.client.shared.subscription import BaseStream
 from shmq.expression.record_fields import RecordWhere
+from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.protocol.messages.stream import (
     Fetch,

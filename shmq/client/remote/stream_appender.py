@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,6 +11,7 @@ from shmq import api, errors
 from shmq.api.options import Confirm, check_whole
 from shmq.client.remote.connection import Await, RoomBackoff
 from shmq.client.remote.durable_wait import confirmed, is_durable
+from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.protocol.messages.stream import Append, Appended
 from shmq.protocol.opcodes import Status, Type

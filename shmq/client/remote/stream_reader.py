@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -14,6 +13,7 @@ from shmq.api.stream_options import MAX_PARTITIONS
 from shmq.client.shared.reader import behind_damage, checked_position
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError, Unsupported
 from shmq.expression.record_fields import RecordWhere
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.stream import Hold
 from shmq.protocol.opcodes import Feature, Type

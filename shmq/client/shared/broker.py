@@ -9,7 +9,8 @@ from typing import Any, TypeVar, get_args, overload
 from shmq import api
 from shmq.api.options import IfDifferent, check_one_of
 from shmq.client.shared.rpc_client import RpcClient
-from shmq.errors import InvalidOption, descriptors
+from shmq.errors import InvalidOption
+from shmq.lazy_imports import late_imports
 from shmq.schema.check import as_json_schema
 from shmq.schema.compare import Compatibility
 
@@ -75,7 +76,7 @@ class BaseBroker(RpcClient):
             version = self.set_schema(opened.name, schema, compatibility)
         kind = schema if isinstance(schema, type) else None
         # Loaded with the first typed handle: it imports what streams and their producers import.
-        with descriptors:
+        with late_imports:
             from shmq.client.shared.typed_queue import typed  # noqa: PLC0415
 
         return typed(opened, self.schema(opened.name, version), kind)
@@ -96,7 +97,7 @@ def same(handle: _Handle, given: Mapping[str, Any], if_different: IfDifferent) -
     """The handle; if it must be as given and is not, it is closed, and `check_same` raises."""
     if if_different == "refuse":
         # Loaded when it is asked for: it imports the options of streams and exchanges.
-        with descriptors:
+        with late_imports:
             from shmq.client.shared.differences import check_same  # noqa: PLC0415
 
         try:

@@ -17,7 +17,6 @@ import logging
 import os
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +24,9 @@ from typing import Final
 
 from shmq.api.names import default_namespace
 from shmq.errors import DurabilityWarning, LockTimeout, NotConfirmed, ShmqError
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.storage.erase import erase_stored
 from shmq.storage.inventory import LOCK, Kind, refusal_of, stored_names
 from shmq.storage.paths import EXCHANGES, SCHEMAS
@@ -157,7 +158,8 @@ def _alone(namespace: Namespace, end: float) -> Iterator[None]:
 
 def _launch(namespace: Namespace, end: float) -> str | None:
     """Start a writer; if it does not run then, why. Raises LockTimeout."""
-    from shmq.supervision.detached_writer import launch  # noqa: PLC0415 - it imports subprocess
+    with late_imports:
+        from shmq.supervision.detached_writer import launch  # noqa: PLC0415 - it imports subprocess
 
     directory = None
     try:
@@ -191,7 +193,8 @@ def _is_kept(namespace: Namespace, end: float) -> bool:
 
 def directory_for(namespace: Namespace) -> Path:
     """The data directory of the namespace, whether it exists or not. Raises InvalidOption."""
-    from shmq.namespace.data_directory import chosen_directory  # noqa: PLC0415 - rarely needed
+    with late_imports:
+        from shmq.namespace.data_directory import chosen_directory  # noqa: PLC0415 - rarely needed
 
     return namespace.data_dir or chosen_directory(namespace.name)
 
@@ -440,7 +443,8 @@ def _warn(namespace: Namespace, why: str) -> None:
 
 def _confirm(namespace: Namespace) -> None:
     """Return once the writer has written them. Raises NotConfirmed."""
-    from shmq.storage.writer_control import ask_to_define  # noqa: PLC0415 - rarely needed
+    with late_imports:
+        from shmq.storage.writer_control import ask_to_define  # noqa: PLC0415 - rarely needed
 
     began = time.monotonic()
     end = began + (_WRITTEN if waits() else _WRITTEN_FOR_CLIENTS)

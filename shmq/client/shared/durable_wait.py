@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmq.client.shared import durability
 from shmq.errors import NotConfirmed, QueueDeleted, ShmqError
+from shmq.lazy_imports import late_imports
 
 if TYPE_CHECKING:
     import asyncio
@@ -108,6 +109,9 @@ async def synced(queue: Any, seq: int, timeout: float | None) -> bool:
     """``queue.journal.wait_synced`` for asyncio: other tasks run while it waits."""
     import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
+    with late_imports:
+        from shmq.client.shared import loop_timer  # noqa: PLC0415
+
     queue.journal.request_sync(seq)
     if queue.journal.synced >= seq:
         return True
@@ -117,8 +121,10 @@ async def synced(queue: Any, seq: int, timeout: float | None) -> bool:
         if waiters is None:
             waiters = _waiters[id(queue)] = Waiters(queue)
         waiters.join(seq, future)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(future, timeout)
+    try:
+        await loop_timer.wait(future, timeout)
+    finally:
+        future.cancel()
     return bool(queue.journal.synced >= seq)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import time
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,6 +30,7 @@ from shmq.errors import (
     StreamDeleted,
     Unroutable,
 )
+from shmq.native import _clock as time
 from shmq.native._core import codec_number
 
 __all__ = [

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import abc
-import time
 from typing import Any, Final, Protocol
 
 from shmq import api
+from shmq.native import _clock as time
 
 __all__ = ["SLICE", "GroupState", "GroupStore", "MemberState", "PartitionSeat"]
 

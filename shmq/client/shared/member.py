@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from shmq import api
 from shmq.api.options import check_whole
 from shmq.client.shared.group_store import SLICE, GroupStore
 from shmq.errors import MemberFenced, ShmqError, StreamDeleted
+from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.native.lock_holder import until_locked
 

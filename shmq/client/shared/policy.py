@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from shmq import api
 from shmq.codec import codecs
-from shmq.errors import descriptors
+from shmq.lazy_imports import late_imports
 from shmq.native import _core
 
 __all__ = ["POLICY", "compile_filter", "dead_letter"]
@@ -18,14 +18,14 @@ __all__ = ["POLICY", "compile_filter", "dead_letter"]
 
 def compile_filter(where: str) -> _core.Filter:
     """See :func:`shmq.expression.compiler.compile_filter`."""
-    with descriptors:
+    with late_imports:
         from shmq.expression import compiler  # noqa: PLC0415
 
     return compiler.compile_filter(where)
 
 
 def _expand(name: str, packed: bytes, size: int) -> bytes:
-    with descriptors:
+    with late_imports:
         from shmq.codec import compression  # noqa: PLC0415
 
     return compression.expand(name, packed, size)

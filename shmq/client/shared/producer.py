@@ -7,7 +7,6 @@ import itertools
 import logging
 import secrets
 import threading
-import time
 import zlib
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -31,6 +30,7 @@ from shmq.errors import (
     Unauthorized,
     Unsupported,
 )
+from shmq.native import _clock as time
 from shmq.native import _stream
 
 __all__ = ["Producer", "producer"]

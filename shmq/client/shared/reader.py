@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
@@ -11,6 +10,7 @@ from shmq.api.options import check_one_of, check_whole
 from shmq.client.shared.policy import POLICY
 from shmq.errors import DamagedFile, InvalidOption, OffsetOutOfRange, ShmqError
 from shmq.expression.record_fields import RecordWhere
+from shmq.native import _clock as time
 from shmq.native import _stream
 
 __all__ = [

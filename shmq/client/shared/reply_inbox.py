@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from shmq import api
 from shmq.errors import Empty
+from shmq.lazy_imports import late_imports
+from shmq.native import _clock as time
 
 if TYPE_CHECKING:
     import asyncio
@@ -196,10 +197,13 @@ class LoopReplies(Replies):
     async def _sleep(self, ticket: Ticket, left: float | None) -> None:
         import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
+        with late_imports:
+            from shmq.client.shared import loop_timer  # noqa: PLC0415
+
         ticket.alarm = asyncio.get_running_loop().create_future()
         self._asleep[ticket] = None
         try:
-            await asyncio.wait([ticket.alarm], timeout=left)
+            await loop_timer.wait(ticket.alarm, left)
         finally:
             del self._asleep[ticket]
 

@@ -6,7 +6,6 @@ import abc
 import contextlib
 import os
 import threading
-import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +15,8 @@ from shmq.api.options import check_whole
 from shmq.client.shared.reply_inbox import LoopReplies, Replies, ReplyCounts, ThreadReplies
 from shmq.client.shared.rpc_server import Service, failure_of
 from shmq.errors import ConnectionLost, NoReply, QueueDeleted, ShmqError
+from shmq.lazy_imports import late_imports
+from shmq.native import _clock as time
 from shmq.native import _core
 
 if TYPE_CHECKING:
@@ -195,13 +196,16 @@ class RpcClient(api.Broker):
         # A caller that awaits has asyncio loaded; others do not need it.
         import asyncio  # noqa: PLC0415
 
+        with late_imports:
+            from shmq.client.shared.blocking_calls import run_blocking  # noqa: PLC0415
+
         if self._asker != os.getpid():
             self._forget_replies()
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
-        if found is None or (found.is_stale and not await asyncio.to_thread(_is_there, found)):
+        if found is None or (found.is_stale and not await run_blocking(_is_there, found)):
             self._check_asking()
-            queue = await asyncio.to_thread(self._make_reply_queue)
+            queue = await run_blocking(self._make_reply_queue)
             found = self._loops[loop] = LoopReplies(queue, self._tally)
         return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol, Self
 
@@ -13,6 +12,7 @@ from shmq.api.share import ShareOptions
 from shmq.client.shared.group_store import SLICE
 from shmq.client.shared.reader import behind_damage
 from shmq.errors import DamagedFile, Empty, LeaseExpired, OffsetOutOfRange, ShmqError
+from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.native.lock_holder import until_locked
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
@@ -15,6 +14,7 @@ from shmq.client.shared.buffered_loan import BufferedLoan
 from shmq.client.shared.producer import producer
 from shmq.client.shared.reader import behind_damage
 from shmq.errors import DamagedFile, MessageTooLarge, OffsetOutOfRange, ShmqError
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.routing.topic import Topics, check_pattern
 

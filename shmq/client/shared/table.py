@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from shmq.api.options import check_one_of, check_whole
 from shmq.api.table import MIN_BYTES, TableDurability
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.client.shared.table_waits import FIRST_PAUSE, TableWaits
+from shmq.native import _clock as time
 from shmq.native._core import check_timeout
 from shmq.table.entry import (
     Bounds,

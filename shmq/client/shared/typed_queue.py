@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from shmq import api
 from shmq.client.shared.producer import Producer
 from shmq.errors import SchemaError
+from shmq.lazy_imports import late_imports
 from shmq.native import _stream
 from shmq.schema.check import checker
 
@@ -32,7 +33,8 @@ class _Bodies:
     def plain(self, body: Any) -> Any:
         """The body as a msgpack value, checked."""
         if self._kind is not None and isinstance(body, self._kind):
-            import msgspec  # noqa: PLC0415 - of the extra "schemas"; it made the schema
+            with late_imports:
+                import msgspec  # noqa: PLC0415 - of the extra "schemas"; it made the schema
 
             body = msgspec.to_builtins(body)
         self._check(body)
@@ -43,7 +45,8 @@ class _Bodies:
         self._check(body)
         if self._kind is None:
             return body
-        import msgspec  # noqa: PLC0415 - of the extra "schemas"; it made the schema
+        with late_imports:
+            import msgspec  # noqa: PLC0415 - of the extra "schemas"; it made the schema
 
         try:
             return msgspec.convert(body, self._kind)

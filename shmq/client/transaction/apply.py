@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
@@ -28,6 +27,7 @@ from shmq.errors import (
 )
 from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.native import _group, _stream
 
 __all__ = [

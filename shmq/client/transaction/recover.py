@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +19,9 @@ from shmq.client.transaction.transaction_log import (
     owners,
 )
 from shmq.errors import ShmqError, no_descriptor
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 
 __all__ = [
     "attach_by",
@@ -102,7 +103,8 @@ def _finish(namespace: Namespace, process: int, transaction_log: TransactionLog)
     if not transaction_log.is_committed:
         return True
     # Few processes meet one that died in the middle of a commit: it is loaded on demand.
-    from shmq.client.transaction.apply import happen  # noqa: PLC0415
+    with late_imports:
+        from shmq.client.transaction.apply import happen  # noqa: PLC0415
 
     try:
         done = happen(handles_in(namespace), transaction_log.read(), wait=False)
@@ -116,7 +118,8 @@ def _finish(namespace: Namespace, process: int, transaction_log: TransactionLog)
 
 def handles_in(namespace: Namespace) -> TransactionHandles:
     """The handles of a transaction, none of them open yet."""
-    from shmq.client.transaction.apply import TransactionHandles  # noqa: PLC0415 - as above
+    with late_imports:
+        from shmq.client.transaction.apply import TransactionHandles  # noqa: PLC0415 - as above
 
     return TransactionHandles(namespace, _attach)
 

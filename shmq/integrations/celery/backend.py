@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -18,6 +17,7 @@ from kombu.utils.url import url_to_parts
 
 import shmq
 from shmq.integrations.celery.address import Address
+from shmq.native import _clock as time
 from shmq.table.entry import check_ttl
 
 __all__ = ["Backend", "ResultNotStored"]

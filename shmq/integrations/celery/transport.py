@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from queue import Empty
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from shmq.integrations.celery.address import Address
 from shmq.integrations.celery.channel import Channel
 from shmq.integrations.celery.event_loop import LoopDelivery
 from shmq.integrations.celery.session import Session
+from shmq.native import _clock as time
 
 __all__ = ["TlsTransport", "Transport"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from dramatiq import Broker, Message, Middleware
@@ -13,6 +12,7 @@ import shmq
 from shmq.integrations.connection import Connection
 from shmq.integrations.dramatiq.consumer import ShmqConsumer
 from shmq.integrations.task_queues import TaskQueues
+from shmq.native import _clock as time
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls

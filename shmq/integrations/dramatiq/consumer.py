@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -14,6 +13,7 @@ from dramatiq.logging import get_logger
 
 import shmq
 from shmq.integrations.task_queues import give_back
+from shmq.native import _clock as time
 
 __all__ = ["LeasedMessage", "ShmqConsumer"]
 

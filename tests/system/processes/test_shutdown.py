@@ -249,6 +249,45 @@ def test_an_interpreter_ends_silently_in_development_mode(
     is_given_back(filled)
 
 
+#: What a daemon thread does with a queue that its process deletes at its end, and whether it does.
+WITH_OWN_QUEUE = {
+    "request": ("broker.request('q', 1)", "queue.qsize()"),
+    "arequest": ("asyncio.run(broker.arequest('q', 1))", "queue.qsize()"),
+    "get": ("own.get()", "own.stats().waiting_get"),
+    "consume": ("[*own.consume()]", "own.stats().waiting_get"),
+    "aget": ("asyncio.run(await_own())", "started.is_set()"),
+}
+
+
+@pytest.mark.parametrize("way", WITH_OWN_QUEUE)
+def test_a_daemon_thread_that_uses_a_queue_of_its_process_ends_silently(
+    namespace: str, broker: Broker, way: str
+) -> None:
+    broker.create_queue("q", dead_letter=None)
+    work, works = WITH_OWN_QUEUE[way]
+    code = f"""{BEGIN}
+import asyncio
+started = threading.Event()
+async def await_own():
+    getting = asyncio.create_task(own.aget())
+    await asyncio.sleep(0)  # it waits now
+    started.set()
+    await getting
+def work():
+    {work}
+waiting = threading.Thread(target=work, daemon=True)
+atexit.register(waiting.join, 0.5)  # runs after the handler that deletes the process's queues
+own = broker.create_queue("own", exclusive=True, dead_letter=None)
+waiting.start()
+while not {works}:
+    pass
+"""
+
+    run_script(code, namespace)
+
+    assert [summary.name for summary in broker.list_queues()] == ["q"]
+
+
 def test_what_was_not_settled_at_the_end_is_delivered_again_and_counts(
     namespace: str, filled: Queue
 ) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.client.local.waiting.watcher import Watcher
+from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
 

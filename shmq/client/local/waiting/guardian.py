@@ -22,13 +22,13 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import time
 from collections.abc import Callable
 from threading import Lock, Thread, active_count
 from typing import Final
 
 from shmq.errors import ShmqError
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.native import _core
 
 __all__ = ["is_kept"]

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 
+from shmq.client.shared import loop_timer
 from shmq.native import _core, _stream
 
 __all__ = ["StreamWaitThread"]
@@ -58,12 +59,9 @@ class StreamWaitThread:
         waiting_task = _Waiter(position)
         self.join(waiting_task)
         try:
-            await asyncio.wait_for(waiting_task.future, timeout)
-        except TimeoutError:
-            return False
+            return await loop_timer.wait(waiting_task.future, timeout)
         finally:
             self.leave(waiting_task)
-        return True
 
     def join(self, waiting_task: _Waiter) -> None:
         """Add a task, to be called once there may be a record for it."""

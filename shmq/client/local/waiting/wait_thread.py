@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,7 +12,9 @@ from shmq.client.local.waiting.waiting_tasks import TaskQueue, Waiter, WaitingTa
 from shmq.client.local.waiting.wakeup_pool import WakeupPool, at_the_end
 from shmq.client.local.waiting.watcher import Watcher
 from shmq.errors import LockTimeout
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
+from shmq.native import _clock as time
 from shmq.native import _core
 
 __all__ = ["WaitThread", "join", "rest", "wait_for", "wake_thread"]
@@ -147,10 +148,13 @@ async def wait_for(
     """
     import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
+    with late_imports:
+        from shmq.client.shared import loop_timer  # noqa: PLC0415
+
     loop = asyncio.get_running_loop()
     waiting_task = WaitingTask(loop)
     wait_thread, task_queue = join(namespace, queue, event, waiting_task)
-    timer = None if timeout is None else loop.call_later(timeout, waiting_task.expire)
+    timer = None if timeout is None else loop_timer.call_later(loop, timeout, waiting_task.expire)
     found = None
     try:
         while True:
@@ -160,7 +164,7 @@ async def wait_for(
             except LockTimeout:
                 if waiting_task.expired:
                     raise
-                await asyncio.sleep(_LOCK_PAUSE)
+                await loop_timer.sleep(_LOCK_PAUSE)
                 continue
             if found is not None or waiting_task.expired:
                 return found

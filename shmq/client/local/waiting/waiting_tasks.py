@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from shmq.errors import ShmqError
+from shmq.lazy_imports import late_imports
 from shmq.native import _core
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ def wake(waiters: Iterable[Waiter]) -> list[WaitingTask]:
 def _wake_tasks(
     by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]],
 ) -> list[WaitingTask]:
-    import asyncio  # noqa: PLC0415 - callers that await have it loaded
+    with late_imports:
+        import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
     lost: list[WaitingTask] = []
     here = asyncio._get_running_loop()

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shmq.errors import NoSpace, descriptors
+from shmq.errors import NoSpace
+from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import make_wakeup, remove_wakeup, sweep_wakeups
 from shmq.native import _core
@@ -89,7 +90,7 @@ def at_the_end(deed: Callable[[], object], priority: int) -> util.Finalize:
     The returned object can cancel it. atexit would not do: the children of multiprocessing end
     without it. The child of a fork runs nothing of its parent's.
     """
-    with descriptors:
+    with late_imports:
         from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
 
     return util.Finalize(None, deed, exitpriority=priority)

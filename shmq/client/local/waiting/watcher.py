@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 
 from shmq.errors import LockTimeout, ShmqError
+from shmq.native import _clock as time
 from shmq.native import _core
 
 __all__ = ["Watcher"]

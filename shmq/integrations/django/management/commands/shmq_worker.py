@@ -13,6 +13,7 @@ from shmq.api.names import chosen_namespace, is_url
 from shmq.errors import ShmqError
 from shmq.integrations.django.backend import ShmqBackend
 from shmq.integrations.django.framework import task_backends
+from shmq.lazy_imports import late_imports
 from shmq.supervision.stderr import show_on_stderr
 from shmq.workers.plan import Plan
 from shmq.workers.supervisor import Supervisor
@@ -89,7 +90,8 @@ def _plan(backend: ShmqBackend, name: str, given: dict[str, Any]) -> Plan:
     place: dict[str, Any] = {}
     url = options.target if options.target is not None else os.environ.get("SHMQ_URL") or None
     if url is not None and is_url(url):
-        from shmq.client.remote.address import Target  # noqa: PLC0415 - with a server alone
+        with late_imports:
+            from shmq.client.remote.address import Target  # noqa: PLC0415 - with a server alone
 
         place["server"] = Target.of(url, options.token, options.tls, 5.0, 30.0)
     else:

@@ -1,0 +1,65 @@
+"""Timers of event loops that end although a test has frozen Python's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+__all__ = ["call_later", "sleep", "wait"]
+
+
+class _Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+def call_later(
+    loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[..., object], *args: Any
+) -> _Timer:
+    """Call ``callback`` in the loop after so many seconds of the kernel's clock.
+
+    A loop reads Python's clock. While that is frozen, a thread waits in its place.
+    """
+    if time.monotonic() != time.monotonic():
+        return loop.call_later(seconds, callback, *args)
+
+    def call() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(callback, *args)
+
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+async def wait(future: asyncio.Future[Any], timeout: float | None) -> bool:
+    """Wait until the future is done, for up to ``timeout`` seconds; return whether it is.
+
+    It is not cancelled. A future that was done in time is not awaited: its result is left to the
+    caller.
+    """
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+
+    def end(_: object = None) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    future.add_done_callback(end)
+    timer = None if timeout is None else call_later(loop, timeout, end)
+    try:
+        await ended
+    finally:
+        future.remove_done_callback(end)
+        if timer is not None:
+            timer.cancel()
+    return future.done()
+
+
+async def sleep(seconds: float) -> None:
+    """Sleep, as ``asyncio.sleep`` does."""
+    await wait(asyncio.get_running_loop().create_future(), seconds)

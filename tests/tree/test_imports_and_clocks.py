@@ -1,0 +1,92 @@
+"""Imports inside functions are safe from forks, and deadlines are read from the kernel's clock."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Processes of their own, by reason: their programs neither fork while threads load modules nor run
+#: under tests that freeze the clock.
+PROCESSES = {
+    "advice": "the command `shmq advise`",
+    "bridge": "the process of `shmq bridge`",
+    "cli": "the command `shmq`",
+    "cluster": "commands that manage servers of NATS",
+    "console": "the process of `shmq console`",
+    "diagnose": "the commands `shmq fsck`, `doctor` and `top`",
+    "metrics": "pages of metrics, served by those processes",
+    "persistence": "the persistence writer",
+    "server": "the processes of `shmq serve`",
+    "spark": "jobs and data sources, in processes of Spark",
+    "stress": "the command `shmq stress`",
+}
+
+#: Modules that may read Python's clock, by reason.
+PYTHON_CLOCK = {
+    "client/shared/loop_timer.py": "it finds out whether the clock is frozen",
+    "integrations/celery/envelope.py": "a delay until a time that the caller took from that clock",
+    "integrations/django/backend.py": "a delay until a time that the caller took from that clock",
+    "integrations/taskiq/schedule_source.py": "minutes of taskiq's scheduler, which reads it too",
+    "supervision/audit.py": "the audit log of a server",
+    "supervision/login_failures.py": "a server's or a console's",
+}
+
+MODULES = {
+    str(path.relative_to(ROOT / "shmq")): ast.parse(path.read_text(), str(path))
+    for path in sorted((ROOT / "shmq").rglob("*.py"))
+    if path.relative_to(ROOT / "shmq").parts[0] not in PROCESSES
+}
+
+
+def unguarded(node: ast.AST, *, inside: bool = False, waits: bool = False) -> Iterator[str]:
+    """The imports inside functions that are in no ``with late_imports:``.
+
+    An ``async def`` may import asyncio, which its caller has loaded.
+    """
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from unguarded(child, inside=True, waits=isinstance(child, ast.AsyncFunctionDef))
+        elif isinstance(child, ast.With) and "late_imports" in map(_text, child.items):
+            assert all(
+                isinstance(each, ast.Import | ast.ImportFrom | ast.Assign) for each in child.body
+            )
+        elif isinstance(child, ast.Import | ast.ImportFrom) and inside:
+            if not (waits and ast.unparse(child) == "import asyncio"):
+                yield f"{child.lineno}: {ast.unparse(child)}"
+        else:
+            yield from unguarded(child, inside=inside, waits=waits)
+
+
+def _text(item: ast.withitem) -> str:
+    return ast.unparse(item.context_expr)
+
+
+def clocks(module: ast.Module) -> list[str]:
+    """The imports of Python's ``time``."""
+    return [
+        f"{node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(module)
+        if (isinstance(node, ast.Import) and any(alias.name == "time" for alias in node.names))
+        or (isinstance(node, ast.ImportFrom) and node.module == "time")
+    ]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_import_inside_a_function_is_safe_from_forks(module: str) -> None:
+    assert list(unguarded(MODULES[module])) == [], "import it in a `with late_imports:` block"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_deadlines_are_read_from_the_clock_of_the_kernel(module: str) -> None:
+    found = clocks(MODULES[module])
+    assert bool(found) == (module in PYTHON_CLOCK), f"{found}: use shmq.native._clock"
+
+
+def test_what_may_differ_exists() -> None:
+    assert PYTHON_CLOCK.keys() <= MODULES.keys()
+    assert all((ROOT / "shmq" / name).is_dir() for name in PROCESSES)
