@@ -340,7 +340,8 @@ class NatsQueue(api.Queue):
                 took = self.begin(partial(self._begin_take, handoff, most, until, waits))
                 if all(map(_is_current, took)):
                     return took
-                if current := self.run(self.settlements.current(took)):
+                current: list[NatsMessage] = self.run(self.settlements.current(took))
+                if current:
                     return current
         except BaseException:
             handoff.drop()
