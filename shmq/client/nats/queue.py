@@ -337,11 +337,12 @@ class NatsQueue(api.Queue):
         most = min(most, self.options.capacity)
         try:
             while True:
-                took = self.begin(partial(self._begin_take, handoff, most, until, waits))
+                took: list[NatsMessage] = self.begin(
+                    partial(self._begin_take, handoff, most, until, waits)
+                )
                 if all(map(_is_current, took)):
                     return took
-                current: list[NatsMessage] = self.run(self.settlements.current(took))
-                if current:
+                if current := self.run(self.settlements.current(took)):
                     return current
         except BaseException:
             handoff.drop()
