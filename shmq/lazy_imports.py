@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["late_imports", "on_demand"]
+__all__ = ["before_fork", "late_imports", "on_demand"]
 
 #: How long a fork waits for one import, and an import for a fork, in seconds. Both end earlier,
 #: unless the two threads wait for each other: a module that forks while it is loaded, for example.
@@ -28,6 +28,9 @@ _LONGEST_WAIT = 10.0
 
 
 _register_at_fork = os.register_at_fork
+
+#: What modules of shmq do before a fork, in the order of their registration.
+_before_fork: list[Callable[[], object]] = []
 
 
 class _LateImports:
@@ -76,17 +79,24 @@ class _LateImports:
         """Wait until no other thread is inside a block, and keep them out.
 
         Python listed the handlers to run before the fork when it began. Modules that are loaded
-        during the wait, such as logging, register more, which run here: after the fork, their
-        counterparts will release locks.
+        since then register more, whose counterparts will release locks after the fork: those of
+        shmq, and those that others register from now on, as logging does, run here.
         """
-        self._forking.acquire()
         thread = threading.get_ident()
-        if not self._depths.keys() - {thread}:
-            return
         missed = self._missed[thread] = []
         vars(os)["register_at_fork"] = self._register
-        while self._depths.keys() - {thread} and self._block_left.wait(_LONGEST_WAIT):
-            pass
+        done = 0
+        while True:
+            # Without the lock: a thread that the handlers wait for may be about to load a module.
+            for before in reversed(_before_fork[done:]):
+                before()
+                done += 1
+            self._forking.acquire()
+            while self._depths.keys() - {thread} and self._block_left.wait(_LONGEST_WAIT):
+                pass
+            if done == len(_before_fork):
+                break
+            self._forking.release()
         del self._missed[thread]
         if not self._missed:
             vars(os)["register_at_fork"] = _register_at_fork
@@ -115,13 +125,19 @@ class _LateImports:
 #: See `_LateImports`.
 late_imports = _LateImports()
 
-# Handlers run before a fork in the reverse order of their registration. This one runs after all
-# others of shmq: a thread that loads a module may hold a lock that one of those waits for.
 _register_at_fork(
     before=late_imports.before_fork,
     after_in_parent=late_imports.after_in_parent,
     after_in_child=late_imports.after_in_child,
 )
+
+
+def before_fork(handler: Callable[[], object]) -> None:
+    """Call the handler before each fork, also before one that has begun.
+
+    With ``os.register_at_fork``, the counterparts alone would run if a fork has begun.
+    """
+    _before_fork.append(handler)
 
 
 def on_demand(

@@ -46,6 +46,7 @@ from shmq.errors import (
     TableDeleted,
     no_descriptor,
 )
+from shmq.lazy_imports import before_fork
 from shmq.native.descriptors import open_file, reserve_standard
 from shmq.native.lock_holder import locker_of, take_file_lock
 
@@ -463,6 +464,5 @@ def _after_in_child() -> None:
 
 
 _renew()
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child
-)
+before_fork(_before_fork)
+os.register_at_fork(after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -41,7 +41,7 @@ def run(namespace: str, transport: str, method: str, seed: int) -> None:
             timeout=4 * LIMIT,
             check=False,
         )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])

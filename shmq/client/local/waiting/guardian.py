@@ -27,6 +27,7 @@ from threading import Lock, Thread, active_count
 from typing import Final
 
 from shmq.errors import ShmqError
+from shmq.lazy_imports import before_fork
 from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -176,4 +177,5 @@ def _in_child() -> None:
 _ended: list[_Guardian] = []
 
 atexit.register(_end_all)
-os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
+before_fork(_before_fork)
+os.register_at_fork(after_in_parent=_in_parent, after_in_child=_in_child)
