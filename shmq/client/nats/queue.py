@@ -337,7 +337,8 @@ class NatsQueue(api.Queue):
         most = min(most, self.options.capacity)
         try:
             while True:
-                took = self.begin(partial(self._begin_take, handoff, most, until, waits))
+                take = partial(self._begin_take, handoff, most, until, waits)
+                took: list[NatsMessage] = self.begin(take)
                 if all(map(_is_current, took)):
                     return took
                 if current := self.run(self.settlements.current(took)):
