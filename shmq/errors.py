@@ -236,15 +236,40 @@ class OffsetOutOfRange(ShmqError, LookupError):
     #: Those that there were then: the oldest record's, and that of the next one to come.
     earliest: int
     latest: int
+    #: The partition; None if it is not known.
+    partition: int | None
 
-    def __init__(self, message: str, asked: int = 0, earliest: int = 0, latest: int = 0) -> None:
+    def __init__(
+        self,
+        message: str,
+        asked: int = 0,
+        earliest: int = 0,
+        latest: int = 0,
+        partition: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.asked = asked
         self.earliest = earliest
         self.latest = latest
+        self.partition = partition
 
-    def __reduce__(self) -> tuple[type[OffsetOutOfRange], tuple[str, int, int, int]]:
-        return type(self), (str(self), self.asked, self.earliest, self.latest)
+    @classmethod
+    def of(
+        cls, stream: str, partition: int, asked: int, earliest: int, latest: int
+    ) -> OffsetOutOfRange:
+        """The error for an offset of a partition that has those from earliest to latest."""
+        what = f"partition {partition} of stream {stream!r}"
+        has = f"the oldest is {earliest}, and the next one is {latest}"
+        message = (
+            f"{what} has no offset {asked} yet: {has}; seek to one of these"
+            if asked > latest
+            else f"offset {asked} of {what} is gone: {has}; seek to {earliest} to continue, read "
+            f"sooner, or give the stream more ring_bytes"
+        )
+        return cls(message, asked, earliest, latest, partition)
+
+    def __reduce__(self) -> tuple[type[OffsetOutOfRange], tuple[str, int, int, int, int | None]]:
+        return type(self), (str(self), self.asked, self.earliest, self.latest, self.partition)
 
 
 class OutOfSequence(ShmqError):

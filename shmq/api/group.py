@@ -178,7 +178,8 @@ class Member(Closing):
         :class:`~shmq.OffsetOutOfRange` if records were gone before they were read, unless it joined
         with ``lapped="skip"``, and :class:`~shmq.DamagedFile` if a file is damaged, unless it
         joined with ``on_damage="skip"``: once the records of its other partitions were returned,
-        and again at each later call.
+        and again while that lasts. Later calls return the records of the other partitions; `seek`
+        continues the partition.
         """
 
     @abc.abstractmethod

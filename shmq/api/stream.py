@@ -436,8 +436,9 @@ class Stream(Closing):
 
         It reads up to ``limit`` ahead, and ends if no record came for ``timeout`` seconds; None:
         never. If records were gone before it reached them, it raises
-        :class:`~shmq.OffsetOutOfRange`, or with ``lapped="skip"`` continues with the oldest and
-        counts them in ``lost``. If a file is damaged, it raises :class:`~shmq.DamagedFile`, again
+        :class:`~shmq.OffsetOutOfRange`, again at each later attempt until `seek`, while the other
+        partitions continue, or with ``lapped="skip"`` continues with the oldest and counts them in
+        ``lost``. If a file is damaged, it raises :class:`~shmq.DamagedFile`, again
         at each later attempt, while the other partitions continue; with ``on_damage="skip"`` it
         continues after the records that cannot be read, and counts them in ``damaged``.
         """

@@ -102,14 +102,8 @@ cdef class Partition(Segment):
         if self.c.h.state == SHMQ_GONE:
             return _deleted_error(self.control.name)
         shmq_log_bounds(&self.c, &b)
-        what = f"partition {self.number} of stream {self.control.name!r}"
-        if offset > <int64_t>b.latest:
-            return _errors.OffsetOutOfRange(
-                f"{what} has no offset {offset} yet: the next one is {b.latest}",
-                offset, b.earliest, b.latest)
-        return _errors.OffsetOutOfRange(
-            f"offset {offset} of {what} is gone: the oldest there is {b.earliest}; go on there, "
-            f"read sooner, or give the stream more ring_bytes", offset, b.earliest, b.latest)
+        return _errors.OffsetOutOfRange.of(
+            self.control.name, self.number, offset, b.earliest, b.latest)
 
     cdef object _full(self, handle):
         why = handle._why_unwritten(self.number) if self.c.durable else None

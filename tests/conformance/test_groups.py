@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -288,6 +289,82 @@ def test_records_that_are_gone_raise_or_are_passed_over(broker: Broker) -> None:
     with stream.group("g").join(lapped="skip") as member:
         assert member.poll(1)
         assert member.lost == stream.earliest(0)
+
+
+def lap(broker: Broker) -> Stream:
+    """A stream of three partitions, of which the second has lost its first records."""
+    stream = broker.create_stream("small", 3, ring_bytes=64 << 10)
+    stream.append_many([b"x" * 1000] * 200, partition=1)
+    for partition in (0, 2):
+        stream.append_many([b"a", b"b"], partition=partition)
+    return stream
+
+
+def lapped(stream: Stream, error: shmq.OffsetOutOfRange) -> bool:
+    """Whether the error names the partition, the offset, the bounds and the remedy."""
+    earliest = stream.earliest(1)
+    bounds = f"the oldest is {earliest}, and the next one is 200; seek to {earliest}"
+    assert f"offset 0 of partition 1 of stream 'small' is gone: {bounds}" in str(error)
+    return (error.partition, error.asked, error.earliest, error.latest) == (1, 0, earliest, 200)
+
+
+def test_a_partition_whose_records_are_gone_does_not_stop_the_others(broker: Broker) -> None:
+    stream = lap(broker)
+    stream.group("g").reset(dict.fromkeys(range(3), 0))
+    with stream.group("g").join() as member:
+        for text in (b"c", b"d", b"e"):
+            values: list[bytes] = []
+            problems = 0
+            while text not in values or not problems:
+                try:
+                    found = member.poll()
+                except shmq.OffsetOutOfRange as error:
+                    assert lapped(stream, error)
+                    problems += 1
+                    stream.append(text, partition=2)
+                else:
+                    assert {each.partition for each in found} <= {0, 2}
+                    values += [record.value for each in found for record in each]
+        assert member.position[0] == 2
+        member.seek(1, stream.earliest(1))
+        while member.position[1] < 200:
+            member.poll(timeout=PATIENCE)
+
+
+def test_a_reader_reads_its_other_partitions_on_and_names_the_lapped_one(broker: Broker) -> None:
+    stream = lap(broker)
+    reader = stream.reader(dict.fromkeys(range(3), 0), timeout=0.0)
+    values = [next(reader).value for _ in range(4)]
+    assert sorted(values) == [b"a", b"a", b"b", b"b"]
+    for _ in range(2):
+        with pytest.raises(shmq.OffsetOutOfRange) as caught:
+            next(reader)
+        assert lapped(stream, caught.value)
+    stream.append(b"c", partition=0)
+    assert [each.partition for each in reader.poll()] == [0]
+    reader.seek({1: 190})
+    assert [next(reader).offset for _ in range(10)] == list(range(190, 200))
+    with pytest.raises(shmq.OffsetOutOfRange) as caught:
+        stream.read(1, 0)
+    assert lapped(stream, caught.value)
+
+
+def test_a_reader_of_a_task_reads_its_other_partitions_on(broker: Broker) -> None:
+    stream = lap(broker)
+
+    async def read() -> list[bytes]:
+        reader = stream.areader(dict.fromkeys(range(3), 0), timeout=0.0)
+        values = [(await anext(reader)).value for _ in range(4)]
+        with pytest.raises(shmq.OffsetOutOfRange) as caught:
+            await anext(reader)
+        assert lapped(stream, caught.value)
+        with pytest.raises(shmq.OffsetOutOfRange) as caught:
+            await stream.aread(1, 0, timeout=0.0)
+        assert lapped(stream, caught.value)
+        stream.append(b"c", partition=0)
+        return [*values, (await anext(reader)).value]
+
+    assert sorted(asyncio.run(read())) == [b"a", b"a", b"b", b"b", b"c"]
 
 
 def test_what_a_group_has_not_done_is_kept_where_appends_wait(broker: Broker) -> None:

@@ -126,11 +126,12 @@ class ArchivedRecords:
         if earliest is not None and offset < earliest:
             raise OffsetOutOfRange(
                 f"offset {offset} of partition {log.number} of stream {self._name!r} is gone: "
-                f"the oldest on disk is {earliest}; go on there, or keep more "
+                f"the oldest on disk is {earliest}; seek to it to continue, or retain more "
                 f"(retention_bytes, retention_seconds)",
                 offset,
                 earliest,
                 log.bounds()[1],
+                log.number,
             )
 
     def _of(self, partition: int) -> StreamFiles | None:

@@ -119,13 +119,7 @@ class RetentionHold:
         earliest = self.stream.earliest(partition)
         if earliest <= offset <= latest:
             return None
-        return OffsetOutOfRange(
-            f"stream {self.stream.name!r} has no offset {offset} in partition {partition}: it has "
-            f"those from {earliest} to {latest}",
-            offset,
-            earliest,
-            latest,
-        )
+        return OffsetOutOfRange.of(self.stream.name, partition, offset, earliest, latest)
 
     def _hold_of(self, log: _stream.Partition, offset: int) -> int:
         owner = self.stream.namespace.process_number()

@@ -250,12 +250,8 @@ class Partition:
             if entries is None or not entries:
                 bounds = await self.bounds()
                 if not bounds.earliest <= offset <= bounds.latest:
-                    raise OffsetOutOfRange(
-                        f"partition {self.number} of stream {self._name!r} has no offset {offset}: "
-                        f"the oldest is {bounds.earliest}, and the next one is {bounds.latest}",
-                        offset,
-                        bounds.earliest,
-                        bounds.latest,
+                    raise OffsetOutOfRange.of(
+                        self._name, self.number, offset, bounds.earliest, bounds.latest
                     )
                 if offset < bounds.latest and time.monotonic() < patience:
                     await asyncio.sleep(_PAUSE / 10)  # the replica that answered is behind

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from shmq import api, errors
@@ -291,12 +292,13 @@ class RemoteStream(RemoteHandle, BaseStream):
         to before reading.
         """
         fetch = self._fetch(places, limit, max_bytes, wait, where)
-        if hold is None:
-            answer = self.ask(Type.FETCH, fetch.pack(), wait=wait)
-        else:
-            number, position = hold
-            held = Hold(self._identity, number, list(position.items()), fetch)
-            answer = self.ask(Type.HOLD, held.pack(), wait=wait)
+        with self._naming(places):
+            if hold is None:
+                answer = self.ask(Type.FETCH, fetch.pack(), wait=wait)
+            else:
+                number, position = hold
+                held = Hold(self._identity, number, list(position.items()), fetch)
+                answer = self.ask(Type.HOLD, held.pack(), wait=wait)
         return self._records(answer, places, limit)
 
     async def afetched(
@@ -309,8 +311,22 @@ class RemoteStream(RemoteHandle, BaseStream):
     ) -> list[api.Records]:
         """``fetched`` for asyncio."""
         fetch = self._fetch(places, limit, max_bytes, wait, where)
-        answer = await self.aask(Type.FETCH, fetch.pack(), wait=wait)
+        with self._naming(places):
+            answer = await self.aask(Type.FETCH, fetch.pack(), wait=wait)
         return self._records(answer, places, limit)
+
+    @contextlib.contextmanager
+    def _naming(self, places: Mapping[int, int]) -> Iterator[None]:
+        """Have OffsetOutOfRange name the partition, if it is only one: the server does not."""
+        try:
+            yield
+        except errors.OffsetOutOfRange as error:
+            if len(places) != 1:
+                raise
+            (partition,) = places
+            raise errors.OffsetOutOfRange.of(
+                self._name, partition, error.asked, error.earliest, error.latest
+            ) from None
 
     def _fetch(
         self, places: Mapping[int, int], limit: int, max_bytes: int, wait: float, where: str | None

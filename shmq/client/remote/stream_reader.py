@@ -54,12 +54,14 @@ class _Place:
             RecordWhere(where)
         self.where = where
         self.limit = check_whole("limit", limit, 1)
+        self._stream = stream
         self.position = position
         self.lost = 0
         self.damaged = 0
         self._lapped = lapped
         self._on_damage = on_damage
-        self._damage: dict[int, DamagedFile] = {}
+        #: The partitions that cannot be read on, which are reported once others were read.
+        self._problems: dict[int, DamagedFile | OffsetOutOfRange] = {}
         self._follows = follows
         self._looked_at = time.monotonic()
         self._behind: dict[int, int] = {}
@@ -69,17 +71,17 @@ class _Place:
 
     def wait(self, until: float | None) -> float:
         """How long a FETCH waits, in seconds; a following reader also checks for partitions."""
-        left = 0.0 if self._damage else left_of(until)
+        left = 0.0 if self._problems else left_of(until)
         return min(left, _SLICE) if self._follows else left
 
     def now(self) -> dict[int, int]:
-        """The positions that may be read now, without partitions known to be damaged."""
+        """The positions that may be read now, without partitions that cannot be read on."""
         unread = [p for p, end in self._ends.items() if self.position[p] < end]
         first = min(unread, default=MAX_PARTITIONS)
         return {
             p: at
             for p, at in self.position.items()
-            if self._behind.get(p, 0) <= first and p not in self._damage
+            if self._behind.get(p, 0) <= first and p not in self._problems
         }
 
     def looks(self, waited: float) -> bool:
@@ -101,7 +103,7 @@ class _Place:
 
     def seek(self, position: Mapping[int, int]) -> None:
         self.position.update(checked_position(position, self.position))
-        self._damage.clear()
+        self._problems.clear()
 
     def move(self, found: list[api.Records]) -> list[api.Records]:
         """Move past these; returns the non-empty ones. Partitions without records go first."""
@@ -110,18 +112,27 @@ class _Place:
             self.position[records.partition] = records.next_offset
         return [records for records in found if len(records)]
 
-    def check_skips(self, error: OffsetOutOfRange) -> None:
-        """Raise the error unless the gap may be skipped."""
-        if self._lapped == "raise" or error.asked >= error.earliest:
-            raise error
+    def pass_gap(self, error: OffsetOutOfRange, offsets: list[api.PartitionOffsets]) -> None:
+        """Skip records that are gone, or read other partitions first.
 
-    def skip(self, offsets: list[api.PartitionOffsets]) -> None:
-        """Continue with the oldest records of all lapped partitions: the error names none."""
-        for found in offsets:
-            behind = found.earliest - self.position.get(found.partition, found.earliest)
-            if behind > 0:
-                self.lost += behind
+        The server's error does not name the partition: ``offsets`` do. Raises it if there are no
+        others.
+        """
+        now = self.now()
+        gaps = [found for found in offsets if not _has(found, now.get(found.partition))]
+        if not gaps:
+            raise error
+        for found in gaps:
+            at = now[found.partition]
+            if self._lapped == "skip" and at < found.earliest:
+                self.lost += found.earliest - at
                 self.position[found.partition] = found.earliest
+            else:
+                self._problems[found.partition] = OffsetOutOfRange.of(
+                    self._stream.name, found.partition, at, found.earliest, found.latest
+                )
+        if not self.now():
+            self.raise_problem()
 
     def pass_damage(self, error: DamagedFile) -> None:
         """Continue after the damage, or read others first. Raises it if there are no others."""
@@ -133,14 +144,19 @@ class _Place:
             self.position[partition] = behind_damage(error, offset)
             self.damaged += self.position[partition] - offset
             return
-        self._damage[partition] = error
+        self._problems[partition] = error
         if not self.now():
-            self.raise_damage()
+            self.raise_problem()
 
-    def raise_damage(self) -> None:
+    def raise_problem(self) -> None:
         """Raise the error that was met before the other partitions were read, if there is one."""
-        if self._damage:
-            raise self._damage.pop(next(iter(self._damage)))
+        if self._problems:
+            raise self._problems.pop(next(iter(self._problems)))
+
+
+def _has(found: api.PartitionOffsets, offset: int | None) -> bool:
+    """Whether the partition has the offset, or is not read."""
+    return offset is None or found.earliest <= offset <= found.latest
 
 
 class _RemoteReading:
@@ -213,21 +229,20 @@ class RemoteReader(_RemoteReading, api.Reader):
 
     def _poll(self, timeout: float | None) -> list[api.Records]:
         until = deadline(timeout)
-        self._place.raise_damage()
+        self._place.raise_problem()
         while True:
             wait = self._place.wait(until)
             try:
                 found = self._place.move(self._fetched(wait))
             except OffsetOutOfRange as error:
-                self._place.check_skips(error)
-                self._place.skip(self._stream.offsets())
+                self._place.pass_gap(error, self._stream.offsets())
                 continue
             except DamagedFile as error:
                 self._place.pass_damage(error)
                 continue
             if found:
                 return found
-            self._place.raise_damage()
+            self._place.raise_problem()
             over = until is not None and time.monotonic() >= until
             came = self._place.looks(wait) and self._place.take_up(self._stream.offsets())
             if over and not came:
@@ -271,7 +286,7 @@ class RemoteAsyncReader(_RemoteReading, api.AsyncReader):
 
     async def _fill(self, until: float | None) -> None:
         place = self._place
-        place.raise_damage()
+        place.raise_problem()
         while not self._ready:
             wait = place.wait(until)
             try:
@@ -279,8 +294,7 @@ class RemoteAsyncReader(_RemoteReading, api.AsyncReader):
                     place.now(), place.limit, _BYTES, wait, place.where
                 )
             except OffsetOutOfRange as error:
-                place.check_skips(error)
-                place.skip(await self._stream.aoffsets())
+                place.pass_gap(error, await self._stream.aoffsets())
                 continue
             except DamagedFile as error:
                 place.pass_damage(error)
@@ -288,7 +302,7 @@ class RemoteAsyncReader(_RemoteReading, api.AsyncReader):
             for records in place.move(found):
                 self._ready.extend(records)
             if not self._ready:
-                place.raise_damage()
+                place.raise_problem()
             over = until is not None and time.monotonic() >= until
             looks = not self._ready and place.looks(wait)
             came = looks and place.take_up(await self._stream.aoffsets())

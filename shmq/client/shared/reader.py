@@ -57,7 +57,7 @@ class Position:
         self.offsets = where_from(stream, start, partitions)
         self.lost = 0
         self.damaged = 0
-        self._damage: DamagedFile | None = None
+        self._problem: DamagedFile | OffsetOutOfRange | None = None
         self._turn = 0
         self._all = partitions is None
         self._behind: dict[int, int] = {}
@@ -67,16 +67,17 @@ class Position:
         """Continue at other offsets of these partitions."""
         self.offsets.update(checked_position(position, self.offsets))
         self._known = 0
-        self._damage = None
+        self._problem = None
 
     def take(self) -> list[api.Records]:
         """The records available now; the partitions take turns.
 
-        Raises DamagedFile if a partition cannot be read on, once the others' records were returned.
+        Raises DamagedFile or OffsetOutOfRange if a partition cannot be read on, once the others'
+        records were returned.
         """
-        damage, self._damage = self._damage, None
-        if damage is not None:
-            raise damage
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
         found = []
         self._take_up()
         order = sorted(self.offsets)
@@ -86,14 +87,14 @@ class Position:
         for partition in order[self._turn :] + order[: self._turn]:
             try:
                 records = self._read(partition)
-            except DamagedFile as error:
-                damage = damage or error
+            except (DamagedFile, OffsetOutOfRange) as error:
+                problem = problem or error
                 continue
             if len(records):
                 found.append(records)
-        if damage is not None and not found:
-            raise damage
-        self._damage = damage
+        if problem is not None and not found:
+            raise problem
+        self._problem = problem
         return found
 
     def slice(self, left: float | None) -> float | None:

@@ -104,7 +104,11 @@ def test_a_batch_that_does_not_fit_is_put_as_far_as_it_fits(broker: shmq.Broker)
     assert [got(queue).body for _ in range(5)] == ["a", "b", "c", "d", "e"]
 
 
-@pytest.mark.cluster("a lease of `visibility_timeout`", "exact", "AckWait")
+@pytest.mark.cluster(
+    "a lease of `visibility_timeout`",
+    "exact",
+    "AckWait; renewed on delivery if the message has waited, as servers replicate its age",
+)
 def test_an_expired_lease_redelivers(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q", visibility_timeout=1.0)
     queue.put("a")
