@@ -39,7 +39,7 @@ def application(order: dict[str, Any]) -> Any:
     """Carry out one order on queue ``q`` and stream ``s``."""
     broker = shmq.connect("week")
     queue = broker.ensure_queue("q", durability="journal", dead_letter=None)
-    stream = broker.ensure_stream("s", 1, durability="journal")
+    stream = broker.ensure_stream("s", partitions=1, durability="journal")
     if order["do"] == "write":
         how = {"confirm": order["confirm"], "timeout": CONFIRMED_WITHIN}
         (queue.put if order["to"] == "q" else stream.append)(order["value"], **how)
