@@ -22,11 +22,15 @@ from typing import Any, Final
 import psutil
 
 import shmq
+from tests.support.processes import eventually
 
+_MOUNTS: Final = (
+    "mount -t tmpfs -o size=96m tmpfs /dev/shm && "
+    "mount -t tmpfs -o size=48m,mode=755 tmpfs /var/lib"
+)
 HOST: Final = (
     "unshare", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-    "sh", "-c", "mount -t tmpfs -o size=96m tmpfs /dev/shm && "
-    'mount -t tmpfs -o size=48m,mode=755 tmpfs /var/lib && exec "$0" "$@"',
+    "sh", "-c", f'{_MOUNTS} && exec "$0" "$@"',
 )  # fmt: skip
 NAMED, OTHER, SAVED, FILLER = (Path("/var/lib", name) for name in ("named", "other", "saved", "x"))
 CONFIRMED_WITHIN: Final = 10.0
@@ -90,6 +94,27 @@ class Application:
 # ---- the host ----
 
 
+def others() -> list[psutil.Process]:
+    """The other processes of the host that have not ended."""
+    found = [one for one in psutil.process_iter(["status"]) if one.pid != os.getpid()]
+    return [one for one in found if one.info["status"] != psutil.STATUS_ZOMBIE]
+
+
+def end(processes: list[psutil.Process]) -> None:
+    """Kill them. The host's first process is this one: orphans are its zombies."""
+    for process in processes:
+        process.kill()
+    gone = {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    eventually(lambda: all(status_of(one) in gone for one in processes), "they are dead")
+
+
+def status_of(process: psutil.Process) -> str:
+    try:
+        return process.status()
+    except psutil.NoSuchProcess:
+        return psutil.STATUS_DEAD
+
+
 class Week:
     """A host with one namespace, what was confirmed there, and the log of what happened."""
 
@@ -147,9 +172,7 @@ class Week:
             self.service.wait()
 
     def kill_writer(self) -> None:
-        for process in psutil.process_iter():
-            if process.pid != os.getpid() and "persist" in process.cmdline():
-                process.kill()
+        end([one for one in others() if "persist" in one.cmdline()])
 
     def new_application(self) -> None:
         if self.application is not None:
@@ -158,10 +181,7 @@ class Week:
             self.application = None
 
     def reboot(self) -> None:
-        for process in psutil.process_iter():
-            if process.pid != os.getpid():
-                process.kill()
-        psutil.wait_procs([one for one in psutil.process_iter() if one.pid != os.getpid()], 30)
+        end(others())
         self.application = self.service = None
         self.remove_memory()
 
