@@ -20,8 +20,8 @@ CHILDREN = 10
 
 @pytest.fixture
 def namespace() -> Iterator[str]:
-    """A namespace that a server may still know at the end."""
-    with own_namespace(inhabited=True) as name:
+    """A namespace in which the threads of a forkserver end in the middle of their work."""
+    with own_namespace(debris=True) as name:
         yield name
 
 
