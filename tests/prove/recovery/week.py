@@ -47,14 +47,21 @@ def application(order: dict[str, Any]) -> Any:
     if order["do"] == "write":
         how = {"confirm": order["confirm"], "timeout": CONFIRMED_WITHIN}
         (queue.put if order["to"] == "q" else stream.append)(order["value"], **how)
+    elif order["do"] == "drop":
+        broker.delete_stream("s")
     elif order["do"] == "ack":
         taken = queue.get_many(order["count"], block=False)
         queue.ack_many(taken)
         return [message.body for message in taken]
     else:
-        bodies = [message.body for message in queue.peek(100_000)]
-        records = [record.body for record in stream.reader("earliest", timeout=0)]
-        return bodies + records
+        found: list[Any] = []
+        for each in broker.list_queues() if order["all"] else [queue]:
+            found += [message.body for message in broker.queue(each.name).peek(100_000)]
+        for one in broker.list_streams() if order["all"] else [stream]:
+            found += [
+                record.body for record in broker.stream(one.name).reader("earliest", timeout=0)
+            ]
+        return found
     return None
 
 
@@ -123,6 +130,8 @@ class Week:
         self.number = 0
         #: What must be readable: confirmed by the disk, and never taken.
         self.confirmed: set[str] = set()
+        #: What a restored backup has set aside: it must be restorable by name.
+        self.aside: set[str] = set()
         self.log: list[str] = []
         self.application: Application | None = None
         self.service: subprocess.Popen[bytes] | None = None
@@ -150,15 +159,35 @@ class Week:
 
     def ack(self) -> None:
         said = self.ask(do="ack", count=self.chance.randint(1, 5))
-        self.confirmed.difference_update(said.get("result") or [])
+        for values in (self.confirmed, self.aside):
+            values.difference_update(said.get("result") or [])
 
     def read(self) -> None:
-        said = self.ask(do="read")
+        said = self.ask(do="read", all=False)
         if "error" in said:
             assert "/" in said["error"], f"an error that names no directory: {said['error']}"
-            return
-        missing = self.confirmed.difference(said["result"])
-        assert not missing, f"{len(missing)} that were confirmed are missing: {sorted(missing)[:5]}"
+        else:
+            self.check(self.confirmed, said["result"])
+
+    def check(self, values: set[str], found: list[str]) -> None:
+        missing = sorted(values.difference(found))
+        assert not missing, f"{len(missing)} that were confirmed are missing: {missing[:5]}"
+
+    def restore_aside(self) -> None:
+        """Restore everything that is set aside, by the names that `shmq doctor` lists."""
+        doctor = [sys.executable, "-m", "shmq.cli", "-n", "week", "doctor", "--json"]
+        done = subprocess.run(doctor, stdout=subprocess.PIPE, check=False)
+        found = self.ask(do="read", all=True)["result"]
+        for number, one in enumerate(json.loads(done.stdout)["aside"]):
+            if not one["restore"]:
+                continue
+            if one["kind"] == "stream":  # it has no other name
+                assert "error" not in self.ask(do="drop")
+            named = [] if one["kind"] == "stream" else ["--as", f"aside{number}"]
+            assert not self.run("restore", "--aside", one["file"], *named).returncode
+            self.new_application()
+            found += self.ask(do="read", all=True)["result"]
+        self.check(self.confirmed | self.aside, found)
 
     def start_service(self) -> None:
         if self.service is None or self.service.poll() is not None:
@@ -193,20 +222,23 @@ class Week:
     def backup(self) -> None:
         target = SAVED / str(len(self.backups))
         SAVED.mkdir(mode=0o700, exist_ok=True)
-        if self.run("backup", str(target)):
+        if not self.run("backup", str(target)).returncode:
             self.backups.append(target)
 
     def restore(self) -> None:
         if self.backups:
-            self.run("restore", str(self.chance.choice(self.backups)))
+            done = self.run("restore", str(self.chance.choice(self.backups)))
+            if "renamed to" in done.stderr:  # as the operator wanted it
+                self.aside |= self.confirmed
+                self.confirmed = set()
 
-    def run(self, *command: str) -> bool:
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, "-m", "shmq.cli", "-n", "week", *command],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
         self.log.append(f"{command} -> {done.returncode} {done.stderr[-300:]}")
-        return done.returncode == 0
+        return done
 
     def fill_disk(self) -> None:
         try:
@@ -238,6 +270,8 @@ def live(seed: int, steps: int) -> None:
             week.step()
         week.reboot()
         week.read()
+        if week.aside:
+            week.restore_aside()
     except BaseException as error:
         error.add_note(f"seed {seed}:\n" + "\n".join(week.log))
         raise
