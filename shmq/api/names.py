@@ -39,11 +39,13 @@ __all__ = [
 #: The directory of all segments: shm_overview(7).
 SHM: Final = Path("/dev/shm")
 
-#: Not "." and "..", which as the name of a file or in a URL are a directory and the one above it.
-_ALLOWED = re.compile(rf"(?!\.\.?\Z)[A-Za-z0-9._:-]{{1,{MAX_NAME}}}\Z", re.ASCII)
+_ALLOWED = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME}}}\Z", re.ASCII)
+
+#: What a namespace, whose name is that of a directory, cannot be named.
+_DIRECTORIES: Final = frozenset({".", ".."})
 
 #: The bytes that an escaped text does not have as they are; a colon begins an escape.
-_ESCAPED = re.compile(rb"[^A-Za-z0-9._-]|\A\.(?=\.?\Z)")  # the first dot of "." and ".."
+_ESCAPED = re.compile(rb"[^A-Za-z0-9._-]")
 
 _ESCAPE = re.compile(rb":([0-9A-F]{2})")
 
@@ -84,8 +86,10 @@ def check_name(name: str, what: str = "queue") -> str:
     if not _ALLOWED.match(name):
         raise InvalidName(
             f"{name[:120]!r} cannot name {whose}: use 1 to {MAX_NAME} characters "
-            f"out of A-Z a-z 0-9 . _ : - (this has {len(name)}), and not '.' or '..'"
+            f"out of A-Z a-z 0-9 . _ : - (this has {len(name)})"
         )
+    if name in _DIRECTORIES and what.startswith("namespace"):
+        raise InvalidName(f"{name!r} cannot name a namespace: it is a directory in every directory")
     return name
 
 
@@ -119,7 +123,7 @@ def escape_name(text: str) -> str:
 
 def _hashed(text: str, escaped: str) -> str:
     """The name of a text whose escape is too long; this process remembers it."""
-    with descriptors:
+    with late_imports:
         import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few names are long
 
     readable = _CUT_ESCAPE.sub("", escaped[:_READABLE])

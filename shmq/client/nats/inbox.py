@@ -6,7 +6,6 @@ import asyncio
 import collections
 import contextlib
 import json
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +14,7 @@ from nats.aio.msg import Msg
 
 from shmq.client.nats.client import Client
 from shmq.client.nats.connection import ClusterConnection
+from shmq.native import _clock as time
 
 __all__ = ["Arrival", "Inbox"]
 

@@ -6,12 +6,13 @@ import contextlib
 import logging
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, TypeVar
 
 from shmq.errors import Full
+from shmq.native import _clock as time
+from shmq.native.descriptors import reserve_standard
 
 __all__ = ["INTERVAL", "WaitReport"]
 
@@ -72,6 +73,7 @@ class WaitReport:
         if self._path is None:
             return
         aside = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}")
+        reserve_standard()
         with contextlib.suppress(OSError):
             aside.write_text(text)
             os.replace(aside, self._path)  # noqa: PTH105 - at once

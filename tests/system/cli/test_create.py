@@ -100,7 +100,7 @@ def test_making_it_again_with_other_options_is_refused_and_says_which(quick: Qui
     ("arguments", "said"),
     [
         (["-q", ""], "cannot name a queue"),
-        (["-q", "x" * 101], "101"),
+        (["-q", "x" * 1025], "1025"),
         (["-q", b"\xff"], "cannot name a queue"),
         (["-q", "x" * 98], "dead_letter"),
         (["-q", "jobs", "--capacity", "0"], "capacity=0"),

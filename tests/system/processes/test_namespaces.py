@@ -79,18 +79,6 @@ def test_a_name_that_is_a_path_names_no_namespace(name: str) -> None:
         Settings(namespace=name)
 
 
-@pytest.mark.parametrize("name", [".", ".."])
-def test_nothing_else_has_such_a_name(broker: Broker, name: str) -> None:
-    stream = broker.create_stream("s", partitions=1, ring_bytes=65536)
-    for make in (
-        broker.create_queue, broker.create_stream, broker.create_exchange, broker.ensure_table,
-        stream.group, lambda name: broker.create_queue("q", dead_letter=name),
-    ):  # fmt: skip
-        with pytest.raises(shmq.InvalidName):
-            make(name)
-    broker.delete_stream("s")
-
-
 @pytest.mark.parametrize("name", [5, b"default", ["a"]])
 def test_a_namespace_that_is_no_str_is_a_type_error(name: Any) -> None:
     with pytest.raises(TypeError, match=type(name).__name__):

@@ -21,13 +21,11 @@ from shmq.api.names import (
     staging_name,
 )
 
-#: Texts that are paths, and not names.
-PATHS = (".", "..")
 #: Any text whose name is not too long: three characters stand for a byte.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 #: Texts that are too long to be escaped in full.
 LONG_TEXTS = st.text("@ü订", min_size=33, max_size=40)
-NAMES = st.text("ABCabc019._:-", min_size=1, max_size=12).filter(lambda name: name not in PATHS)
+NAMES = st.text("ABCabc019._:-", min_size=1, max_size=12)
 
 
 @given(TEXTS)
@@ -157,11 +155,3 @@ def test_what_no_name_can_be_made_of_is_refused(text: str) -> None:
 def test_what_is_no_text_is_a_wrong_type() -> None:
     with pytest.raises(TypeError, match="must be a str, not bytes"):
         shmq.escape_name(b"x")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("text", PATHS)
-def test_a_text_that_is_a_directory_everywhere_is_escaped(text: str) -> None:
-    name = shmq.escape_name(text)
-    assert name not in (".", "..")
-    assert shmq.unescape_name(name) == text
-    assert shmq.escape_name(name) != name
