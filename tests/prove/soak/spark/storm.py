@@ -202,7 +202,7 @@ class _Stage:
         def further() -> bool:
             for job in self.jobs:
                 job.keep()
-            batches = {path.name for path in archive.glob("v=*/shmq_batch=*")}
+            batches = {path.name for path in archive.glob("v=*/shmq_batch=[!e]*")}
             if batches <= self._batches:
                 return False
             self._batches |= batches
