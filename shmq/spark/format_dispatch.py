@@ -6,7 +6,7 @@ there is neither, the kind to which the options belong alone decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import shmq
@@ -16,6 +16,7 @@ from shmq.spark.shared import address, options
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.kind import KIND, NAMES, Kind
 from shmq.spark.shared.options import BATCH, STREAM, Option, Use
+from shmq.spark.shared.subscription import Thing, names_of
 from shmq.spark.stream.kind import STREAM_KIND
 
 __all__ = ["check", "default_kind", "find_kind"]
@@ -108,14 +109,13 @@ def _chosen(given: Mapping[str, str], table: tuple[Option, ...]) -> dict[str, An
 
 def _there(broker: shmq.Broker) -> tuple[set[str], set[str]]:
     """The names of queues and of streams."""
-    queues = _list_names(broker.queue_names)
-    return queues, _list_names(lambda: [summary.name for summary in broker.list_streams()])
+    return _list_names("queue", broker), _list_names("stream", broker)
 
 
-def _list_names(list_them: Callable[[], Iterable[str]]) -> set[str]:
+def _list_names(thing: Thing, broker: shmq.Broker) -> set[str]:
     """The names; none without the right to list them, or from a broker without streams."""
     try:
-        return set(list_them())
+        return names_of(thing, broker)
     except (Unsupported, Unauthorized):
         return set()
 

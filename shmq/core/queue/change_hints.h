@@ -96,7 +96,8 @@ void shmq_request_sync(struct shmq_queue *q, uint64_t seq);
 uint32_t shmq_journal_error(const struct shmq_queue *q);
 
 /* Waits at most `ns` until that sequence number is on disk: SHMQ_OK, SHMQ_TIMED_OUT,
- * SHMQ_INTERRUPTED, SHMQ_DELETED; SHMQ_NO_SPACE if shmq_journal_error has any errno. Without the lock; call it without the GIL. */
+ * SHMQ_INTERRUPTED, SHMQ_DELETED; SHMQ_NO_SPACE if shmq_journal_error has any errno. Without the
+ * lock; call it without the GIL. */
 int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns);
 
 /* Wakes all threads in shmq_wait_synced. */

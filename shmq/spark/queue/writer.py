@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import itertools
@@ -207,15 +206,14 @@ def _put_alike(
     report: WaitReport,
 ) -> None:
     """Put bodies with the same properties, as many at a time as fit."""
-    rest = collections.deque(_as_put(body, properties) for body in bodies)
+    rest = [_as_put(body, properties) for body in bodies]
 
     def attempt(seconds: float | None) -> None:
-        for _ in range(queue.put_many(list(rest), True, seconds, **properties)):
-            rest.popleft()
-        if rest:
-            queue.put(rest[0], False, **properties)
-            rest.popleft()
-            attempt(0)
+        del rest[: queue.put_many(rest, True, seconds, **properties)]
+        while rest:
+            queue.put(rest[0], False, **properties)  # its Full says what is full
+            del rest[0]
+            del rest[: queue.put_many(rest, False, **properties)]
 
     try:
         report.until_room(attempt, timeout)

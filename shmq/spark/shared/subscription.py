@@ -14,7 +14,7 @@ import shmq
 from shmq.api.names import check_name
 from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream, ShmqError
 
-__all__ = ["Assigned", "Subscription", "assigned"]
+__all__ = ["Assigned", "Subscription", "Thing", "assigned", "names_of"]
 
 #: The partitions of each stream, by its name.
 Assigned = Mapping[str, tuple[int, ...]]
@@ -76,7 +76,7 @@ class Subscription:
         If ``strict``, raises NoSuchQueue or NoSuchStream for a name that does not exist; a
         pattern may match none.
         """
-        there = _names_of(self.thing, broker)
+        there = names_of(self.thing, broker)
         if self.pattern is not None:
             return tuple(sorted(name for name in there if self.pattern.fullmatch(name)))
         missing = [name for name in self._wanted() if name not in there]
@@ -103,7 +103,8 @@ class Subscription:
         return tuple(self.names or self.assigned or ())
 
 
-def _names_of(thing: Thing, broker: shmq.Broker) -> set[str]:
+def names_of(thing: Thing, broker: shmq.Broker) -> set[str]:
+    """The names of all queues or streams."""
     if thing == "queue":
         return set(broker.queue_names())
     return {summary.name for summary in broker.list_streams()}
@@ -118,7 +119,7 @@ def _no_such(thing: Thing, name: str, broker: shmq.Broker) -> ShmqError:
     kind: type[ShmqError]
     kind, other = (NoSuchQueue, "stream") if thing == "queue" else (NoSuchStream, "queue")
     with contextlib.suppress(ShmqError):  # no right to list them, or a broker without streams
-        if name in _names_of(other, broker):
+        if name in names_of(other, broker):
             return kind(
                 f"there is no {thing} {name!r} in the namespace {broker.namespace!r}, but a "
                 f"{other} of that name: to read it, set .option('kind', {other!r})"

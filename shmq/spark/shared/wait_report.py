@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, TypeVar
@@ -13,6 +11,7 @@ from typing import Final, TypeVar
 from shmq.errors import Full
 from shmq.native import _clock as time
 from shmq.native.descriptors import reserve_standard
+from shmq.storage.disk import completed
 
 __all__ = ["INTERVAL", "WaitReport"]
 
@@ -72,8 +71,6 @@ class WaitReport:
         """Replace the file at once. A task of another host has no folder for it."""
         if self._path is None:
             return
-        aside = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}")
         reserve_standard()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), completed(self._path) as aside:
             aside.write_text(text)
-            os.replace(aside, self._path)  # noqa: PTH105 - at once
