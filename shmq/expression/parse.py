@@ -54,6 +54,22 @@ Test = Callable[[Any], bool]
 T = TypeVar("T")
 
 
+class _Part(Generic[T]):
+    """A part that is read at its first use, as by ``functools.cached_property``.
+
+    That has a lock of the whole class until Python 3.11: another thread of a process may hold it at
+    a fork, and the child would wait for it forever.
+    """
+
+    def __init__(self, read: Callable[[Any], T]) -> None:
+        self._read = read
+        self._name = read.__name__
+
+    def __get__(self, asked: Any, kind: type) -> T:
+        found = vars(asked)[self._name] = self._read(asked)
+        return found
+
+
 class Asked:
     """The message or record that an expression is evaluated on; each part is read lazily, once."""
 
@@ -61,18 +77,18 @@ class Asked:
         self.what = what
         self.now = now
 
-    @functools.cached_property
+    @_Part
     def raw(self) -> bytes:
         """The bytes of its body."""
         with self.what.view as view:
             return bytes(view)
 
-    @functools.cached_property
+    @_Part
     def shape(self) -> str:
         """The shape of its body."""
         return shape_of(self.what.codec, self.raw)
 
-    @functools.cached_property
+    @_Part
     def body(self) -> Any:
         """Its body; None if its codec cannot decode it."""
         try:
@@ -80,7 +96,7 @@ class Asked:
         except (ShmqError, ValueError, TypeError, RecursionError):
             return None
 
-    @functools.cached_property
+    @_Part
     def headers(self) -> Mapping[str, Any]:
         """Its headers; none if they are damaged."""
         try:
@@ -102,7 +118,7 @@ class _Letter(Asked):
 
     what: Message
 
-    @functools.cached_property
+    @_Part
     def dead(self) -> Any:
         return self.what.dead
 

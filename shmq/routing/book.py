@@ -24,7 +24,6 @@ import contextlib
 import mmap
 import os
 import struct
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +31,7 @@ from typing import Any, Final
 import msgpack
 
 from shmq.errors import DamagedSegment, IncompatibleSegment, ShmqError
+from shmq.fork_safe import new_lock
 from shmq.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
 from shmq.native import _core
 from shmq.native.descriptors import open_file, reserve_standard
@@ -66,7 +66,7 @@ class Book:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._path = namespace.exchanges_path
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._table = Table()
         self._file: _File | None = None
         #: How many times this process has found it changed.
@@ -203,7 +203,6 @@ class Book:
 
     def after_fork(self) -> None:
         """Reset the child: another thread may have been changing the table at the fork."""
-        self._lock = threading.RLock()
         self._forget_file()
 
 

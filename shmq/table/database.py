@@ -46,6 +46,7 @@ from shmq.errors import (
     TableDeleted,
     no_descriptor,
 )
+from shmq.fork_safe import new_lock
 from shmq.lazy_imports import before_fork
 from shmq.native.descriptors import open_file, reserve_standard
 from shmq.native.lock_holder import locker_of, take_file_lock
@@ -171,7 +172,7 @@ class Database:
         #: The most bytes of the database, as of the last time it was opened.
         self.max_bytes: int | None = None
         self._connection: sqlite3.Connection | None = None
-        self._writers = threading.RLock()
+        self._writers = new_lock()
         self._lock_file = -1
         #: The thread that uses the connection now; 0: none.
         self._user = 0
@@ -222,8 +223,7 @@ class Database:
 
         An error in the block undoes it all. Raises LockTimeout, NoSpace and TableDeleted.
         """
-        writers = self._writers  # another one after a fork
-        if not writers.acquire(timeout=_PATIENCE):
+        if not self._writers.acquire(timeout=_PATIENCE):
             raise LockTimeout(
                 f"another thread of this process has written to table {self.name!r} for more than "
                 f"{_PATIENCE:g} s: try again",
@@ -236,7 +236,7 @@ class Database:
                 yield connection
                 connection.execute("COMMIT")
         finally:
-            writers.release()
+            self._writers.release()
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -349,7 +349,6 @@ class Database:
 
     def forked(self) -> None:
         """Renew what the child of a fork must not share with its parent."""
-        self._writers = threading.RLock()
         self._user = 0
         self._close_lock_file()  # a lock on it stays: the parent has the same open file
 

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from shmq.api.names import check_name
 from shmq.api.table import TableDurability
 from shmq.errors import InvalidOption, NoSpace, NoSuchTable, ShmqError
-from shmq.namespace.data_directory import chosen_directory
+from shmq.namespace.data_directory import adopt_directory, directory_of
 from shmq.namespace.namespace import Namespace, as_foreign, as_no_file, new_identity
 from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
@@ -75,9 +75,12 @@ class TableFile(NamedTuple):
 
 
 def disk_directory(namespace: Namespace) -> Path | None:
-    """The directory of the tables on disk, which need not exist; None: this user has none."""
+    """The directory of the tables on disk, which need not exist; None: this user has none.
+
+    Raises :class:`~shmq.WrongDirectory`.
+    """
     try:
-        return (namespace.data_dir or chosen_directory(namespace.name)) / TABLES
+        return directory_of(namespace) / TABLES
     except InvalidOption:
         return None
 
@@ -161,7 +164,7 @@ def _directory(namespace: Namespace, durability: TableDurability) -> Path:
             raise as_no_file(error, namespace.tables_path) from error
         check_private(namespace.tables_path, directory=True)
         return namespace.tables_path
-    disk = Disk(namespace.adopt_data_dir(chosen_directory(namespace.name)))
+    disk = Disk(adopt_directory(namespace))
     try:
         disk.make()
         disk.under(TABLES).make()

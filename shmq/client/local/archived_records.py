@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+from pathlib import Path
 from typing import Final
 
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
+from shmq.fork_safe import new_lock
 from shmq.namespace.namespace import Namespace
 from shmq.native import _file, _stream
 from shmq.storage.disk import Disk
@@ -32,7 +33,8 @@ class ArchivedRecords:
         self._namespace = namespace
         self._name = name
         self._identity = identity
-        self._lock = threading.Lock()
+        self._lock = new_lock()
+        self._directory: Path | None = None
         self._files: dict[int, StreamFiles] = {}
 
     def records(
@@ -110,6 +112,8 @@ class ArchivedRecords:
         except DamagedFile as error:
             raise _of_partition(error, log, files, offset) from error
         if block is None:
+            if self._namespace.data_dir != self._directory:  # the files were moved
+                return self._block(log, offset, limit, most_bytes, end)
             self._refuse(log, files, offset)
         return block
 
@@ -136,12 +140,14 @@ class ArchivedRecords:
 
     def _of(self, partition: int) -> StreamFiles | None:
         """The partition's files; None if none were written."""
+        directory = self._namespace.data_dir
+        if directory is None:
+            return None
         with self._lock:
+            if directory != self._directory:  # the files were moved
+                self._files, self._directory = {}, directory
             found = self._files.get(partition)
             if found is None:
-                directory = self._namespace.data_dir
-                if directory is None:
-                    return None
                 below = partition_directory(self._name, self._identity, partition)
                 found = self._files[partition] = StreamFiles(Disk(directory / below))
         return found

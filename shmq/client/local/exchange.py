@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from shmq.client.shared.exchange import (
     no_target,
 )
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
+from shmq.fork_safe import new_lock
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
@@ -43,7 +43,7 @@ class Targets:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._open: dict[str, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._changes = 0
         self.closed = False
 

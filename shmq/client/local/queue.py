@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import shmq.api.stats  # noqa: F401
 from shmq import api
 from shmq.api.contract import document
-from shmq.api.names import check_name
+from shmq.api.names import SHM, check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.local import dead_letters, deaths, temporary_queue
 from shmq.client.local.batch_window import LocalPipeline
@@ -31,7 +31,7 @@ from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.ready_event import descriptor_of
 from shmq.client.transaction.recover import settle
-from shmq.errors import Full, LockTimeout, QueueDeleted, ShmqError
+from shmq.errors import Full, LockTimeout, QueueDeleted, SegmentError, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_prefix
@@ -353,9 +353,26 @@ class LocalQueue(_core.Handle, api.Queue):
         return self._namespace.process_number(self.segment)
 
     def await_writer(self) -> None:
-        """Start a persistence writer, without waiting, if the queue is there and has none."""
-        if not self.is_gone:
-            durability.see_to_it(self._namespace)
+        """Start a persistence writer, without waiting, if the queue is there and has none.
+
+        Raises QueueDeleted if its memory was removed by hand: no writer can write it any more.
+        """
+        if self.is_gone:
+            return
+        self.check_memory()
+        durability.see_to_it(self._namespace)
+
+    def check_memory(self) -> None:
+        """Raises QueueDeleted if the segment has lost its name, or another has it."""
+        try:
+            there = self._namespace.queue_id_of(self.name)
+        except (OSError, SegmentError):
+            return  # unknown
+        if there != self.segment.queue_id and not self.is_gone:
+            raise QueueDeleted(
+                f"the memory of queue {self.name!r} was removed from {SHM}: whether what was put "
+                f"there last is on disk is not known; open the queue again"
+            )
 
     @property
     def unwritten(self) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from shmq import api
 from shmq.api.contract import document
-from shmq.api.names import check_name
+from shmq.api.names import SHM, check_name
 from shmq.api.options import Confirm, check_whole
 from shmq.api.stream_options import StreamOptions
 from shmq.client.local import deaths
@@ -376,9 +376,18 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         return self._namespace.process_number(self.control)
 
     def await_writer(self) -> None:
-        """Start a persistence writer, without waiting, if the stream is there and has none."""
-        if not self.is_gone:
-            durability.see_to_it(self._namespace)
+        """Start a persistence writer, without waiting, if the stream is there and has none.
+
+        Raises StreamDeleted if its memory was removed by hand: no writer can write it any more.
+        """
+        if self.is_gone:
+            return
+        if streams.is_removed(self._namespace, self.control):
+            raise StreamDeleted(
+                f"the memory of stream {self.name!r} was removed from {SHM}: whether what was "
+                f"appended there last is on disk is not known; open the stream again"
+            )
+        durability.see_to_it(self._namespace)
 
     def _why_unwritten(self, partition: int) -> str | None:
         log = self.logs[partition]
@@ -392,8 +401,8 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
     def why_unconfirmed(self, partition: int) -> str:
         """The reason why records of the partition are not known to be on disk, as text."""
         log = self.logs[partition]
-        if log.disk_error:
-            return f"the disk fails: {os.strerror(log.disk_error)}"
+        if error := log.disk_error or log.last_error:  # the disk may work again by now
+            return f"the disk fails: {os.strerror(error)}"
         if self._namespace.writer_pid is None:
             return f"{durability.missing(self._namespace)}; it is written then"
         return f"all before offset {log.synced} is; wait longer"

@@ -15,9 +15,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from shmq.api.names import dead_letter_name
+from shmq.api.names import own_dead_letters
 from shmq.client.local.queue_segments import remove_ended, remove_queue, remove_staged
-from shmq.errors import Forbidden, InvalidOption, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
+from shmq.errors import Forbidden, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.native.lock_holder import Holder
@@ -94,8 +94,8 @@ def _remove_empty_dead_letters(
     namespace: Namespace, name: str, dead_letter: str | None, open_queue: _OpenQueue
 ) -> None:
     """Delete ``NAME.dlq`` if it is the queue's dead-letter queue, and empty."""
-    with contextlib.suppress(NoSuchQueue, QueueDeleted, SegmentError, InvalidOption):
-        if dead_letter is None or dead_letter != dead_letter_name(name):
+    with contextlib.suppress(NoSuchQueue, QueueDeleted, SegmentError):
+        if dead_letter is None or dead_letter != own_dead_letters(name):
             return
         segment = namespace.open_segment(dead_letter)
         with open_queue(namespace, dead_letter, segment) as queue:

@@ -79,6 +79,7 @@ class LocalTransaction(api.Transaction):
         self._timeout = timeout
         self._handles = handles_in(namespace)
         self._over: str | None = None
+        self._generation = _core.generation()
         self._blocks: dict[tuple[Any, int], list[bytes]] = {}
         self._puts: dict[Any, list[tuple[Any, ...]]] = {}
         self._members: dict[Member, dict[int, int]] = {}
@@ -195,6 +196,8 @@ class LocalTransaction(api.Transaction):
     def _check_open(self) -> None:
         if self._over is not None:
             raise ShmqError(f"this transaction was {self._over} already: begin another")
+        if _core.generation() != self._generation:
+            raise ShmqError("a transaction does not survive a fork: begin another")
 
     def abort(self) -> None:
         """See :class:`shmq.api.Transaction`."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from shmq.client.nats import names
 from shmq.client.nats.connection import ApiError, ClusterConnection
 from shmq.client.nats.jetstream import NO_MESSAGE, NO_STREAM, WRONG_LAST, create_stream
-from shmq.codec.strict_json import decode_json
+from shmq.codec.strict_json import decode_json, encode_json
 from shmq.errors import ServerError
 
 __all__ = ["EXPECTED", "Definition", "Definitions", "subjects_of"]
@@ -80,7 +79,7 @@ class Definitions:
         try:
             answer = await self._connection.publish(
                 self.subject(key),
-                json.dumps(value).encode(),
+                encode_json(value),
                 headers,
                 what=f"definition {key!r}",
                 check_there=self._make_anew,

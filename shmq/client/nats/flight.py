@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shmq.client.nats.loop_thread import Begun, LoopThread
+from shmq.native import _core
 
 __all__ = ["Flight"]
 
@@ -35,6 +36,17 @@ class Flight:
         self._awaited = 0
         self._reached = threading.Event()
         self._drained: asyncio.Future[None] | None = None
+        self._generation = _core.generation()
+
+    def _forget_parents(self) -> None:
+        """In the child of a fork, leave what is under way to the parent, which has the loop."""
+        if _core.generation() != self._generation:
+            self._generation = _core.generation()
+            self._waiting.clear()
+            self._is_told = False
+            self._given = self.ended
+            self._reached = threading.Event()
+            self._drained = None
 
     @property
     def open(self) -> int:
@@ -43,6 +55,7 @@ class Flight:
 
     def begin(self, begin: Callable[[Begun[Any]], None]) -> int:
         """Have the loop begin an operation; returns its number."""
+        self._forget_parents()
         number = self._given
         self._given += 1
         self._waiting.append((begin, _Operation(self, number)))
@@ -69,6 +82,7 @@ class Flight:
 
     def wait(self, left: int = 0) -> None:
         """Return once no more than `left` are under way; not in the loop."""
+        self._forget_parents()
         awaited = self._given - left
         if self.ended < awaited:
             self._awaited = awaited

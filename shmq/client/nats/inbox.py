@@ -118,8 +118,8 @@ class Inbox:
             self._asked_at = time.monotonic()
         self._open += 1
 
-    def watch(self, wanted: int, patience: float, told: Callable[[bool], None]) -> None:
-        """Tell, once, whether as many messages have come, and nothing else did in that time."""
+    def watch(self, wanted: int, patience: float, callback: Callable[[bool], None]) -> None:
+        """Report once whether as many messages have arrived, and nothing else in that time."""
 
         def look() -> None:
             if len(self._came) >= wanted or not self._came[-1].message.reply:
@@ -128,7 +128,7 @@ class Inbox:
         def end() -> None:
             self._watcher = None
             timer.cancel()
-            told(len(self._came) == wanted and all(one.message.reply for one in self._came))
+            callback(len(self._came) == wanted and all(one.message.reply for one in self._came))
 
         timer = asyncio.get_running_loop().call_later(patience, end)
         self._watcher = look

@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar
 
 from shmq.errors import ShmqError
+from shmq.fork_safe import new_lock
+from shmq.native import _clock as time
 from shmq.native.descriptors import reserve_standard
 
 __all__ = ["Begun", "LoopThread"]
@@ -130,11 +132,12 @@ class LoopThread:
     """One loop in one daemon thread of this process; the child of a fork makes its own."""
 
     _made: LoopThread | None = None
-    _lock = threading.Lock()
+    _lock = new_lock()
 
     def __init__(self) -> None:
         reserve_standard()
         self.loop = asyncio.new_event_loop()
+        vars(self.loop)["time"] = time.monotonic  # that of the kernel, which no test has frozen
         self.process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="shmq-cluster", daemon=True)
         self._thread.start()
@@ -152,7 +155,7 @@ class LoopThread:
 
     @classmethod
     def _forget(cls) -> None:
-        cls._made, cls._lock = None, threading.Lock()
+        cls._made = None
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

@@ -40,7 +40,7 @@ _MOST_PULLED: Final = 256
 #: How long a consumer is waited for that has not seen a put of this process, in seconds.
 _UNSEEN: Final = 0.5
 #: How long a queue without groups is taken to have none, in seconds, by a get that does not wait;
-#: one that waits is told of the first group, and the puts of this process are known.
+#: one that waits is notified of the first group, and the puts of this process are known.
 _WITHOUT_GROUPS: Final = 1.0
 
 _T = TypeVar("_T")
@@ -61,28 +61,28 @@ class Pulls:
         #: Until when it is taken to have none, without asking again (monotonic).
         self._without_groups_until = 0.0
 
-    def begin(self, most: int, told: Callable[[Inbox | list[Arrival] | None], None]) -> None:
+    def begin(self, most: int, callback: Callable[[Inbox | list[Arrival] | None], None]) -> None:
         """Begin `take` with the first pull, without a task.
 
-        If that brings all that is wanted, `told` gets it; otherwise what `take` goes on with.
+        If that brings all that is wanted, the callback gets it; otherwise what `take` goes on with.
         """
         inbox = Inbox.spare(self._connection, self._orphan)
         consumer, wanted = self._layout.priority_consumers[0], min(most, _MOST_PULLED)
         if inbox is None or not inbox.ask_at_once(
             self._layout.stream, consumer, **self._pulled(consumer, wanted)
         ):
-            told(inbox)
+            callback(inbox)
             return
 
         def answered(is_complete: bool) -> None:
             if not is_complete or wanted < most:
-                told(inbox)
+                callback(inbox)
                 return
             came = inbox.take_all()
             self._note_seen(consumer, came[-1].message)
             if not inbox.keep():
                 inbox.close_soon()
-            told(came)
+            callback(came)
 
         inbox.watch(wanted, _ANSWER, answered)
 
@@ -92,14 +92,14 @@ class Pulls:
         until: float | None,
         *,
         waits: bool,
-        begun: Inbox | list[Arrival] | None = None,
+        started: Inbox | list[Arrival] | None = None,
     ) -> list[Arrival]:
         """Up to ``most`` messages; without any it waits until then (monotonic; None: no limit)."""
-        if isinstance(begun, list):
-            return begun
+        if isinstance(started, list):
+            return started
         taken: list[Arrival] = []
         try:
-            await self._sweep(most, taken, begun)
+            await self._sweep(most, taken, started)
             while not taken and waits and (until is None or time.monotonic() < until):
                 await self._wait(most, until, taken)
                 if len(taken) < most:
@@ -110,11 +110,11 @@ class Pulls:
             raise
         return taken
 
-    async def give_up(self, begun: Inbox | list[Arrival] | None) -> None:
-        """Return what was begun for a caller who is gone."""
-        if isinstance(begun, Inbox):
-            await begun.close()
-        for arrival in begun if isinstance(begun, list) else ():
+    async def give_up(self, started: Inbox | list[Arrival] | None) -> None:
+        """Return what was started for a caller who is gone."""
+        if isinstance(started, Inbox):
+            await started.close()
+        for arrival in started if isinstance(started, list) else ():
             await self._give_back(arrival)
 
     async def _orphan(self, arrival: Arrival) -> None:
@@ -138,18 +138,18 @@ class Pulls:
 
     # ---- what is there ----
 
-    async def _sweep(self, most: int, taken: list[Arrival], begun: Inbox | None = None) -> None:
-        """Take what is visible now; ``begun`` has the first pull."""
+    async def _sweep(self, most: int, taken: list[Arrival], started: Inbox | None = None) -> None:
+        """Take what is visible now; ``started`` has the first pull."""
         for consumer in self._layout.priority_consumers:
             if len(taken) >= most or self._left(taken) <= 0:
                 return
-            await self._take_now(consumer, most, taken, begun)
-            begun = None
+            await self._take_now(consumer, most, taken, started)
+            started = None
         if len(taken) < most:
             await self._sweep_groups(most, taken)
 
     async def _take_now(
-        self, consumer: str, most: int, taken: list[Arrival], begun: Inbox | None
+        self, consumer: str, most: int, taken: list[Arrival], started: Inbox | None
     ) -> None:
         """Take what a consumer has; the answer to a pull ends with a status, or is complete."""
         give_up = time.monotonic() + self._connection.target.request_timeout
@@ -157,8 +157,8 @@ class Pulls:
         while len(taken) < most and self._left(taken) > 0:
             wanted = min(most - len(taken), _MOST_PULLED)
             pull = self._pulled(consumer, wanted, patience)
-            came, end = await self._pull(consumer, pull, taken, patience + _ANSWER, begun)
-            begun = None
+            came, end = await self._pull(consumer, pull, taken, patience + _ANSWER, started)
+            started = None
             if came < wanted and end in {"503", "409", ""}:
                 # A leader that changes may leave a pull unanswered; what has arrived counts.
                 if taken:
@@ -180,14 +180,14 @@ class Pulls:
         pull: dict[str, Any],
         taken: list[Arrival],
         patience: float,
-        begun: Inbox | None = None,
+        started: Inbox | None = None,
     ) -> tuple[int, str]:
         """Pull once: how many messages arrived, and the status at the end.
 
-        Each pull has an inbox of its own, so that what arrives is counted from this pull. ``begun``
-        is the inbox of one that may be sent already.
+        Each pull has an inbox of its own, so that what arrives is counted from this pull.
+        ``started`` is the inbox of one that may be sent already.
         """
-        inbox = begun or await Inbox.of(self._connection, self._orphan)
+        inbox = started or await Inbox.of(self._connection, self._orphan)
         try:
             if not inbox.is_asked:
                 await inbox.ask(self._layout.stream, consumer, **pull)

@@ -278,14 +278,14 @@ class NatsQueue(api.Queue):
         until: float | None,
         *,
         waits: bool,
-        begun: Inbox | list[Arrival] | None = None,
+        started: Inbox | list[Arrival] | None = None,
     ) -> list[NatsMessage]:
-        """Up to ``most`` messages, in the process's loop. ``begun``: see `Pulls.begin`."""
+        """Up to ``most`` messages, in the process's loop. ``started``: see `Pulls.begin`."""
         while True:
-            came = await self.pulls.take(most, until, waits=waits, begun=begun)
+            came = await self.pulls.take(most, until, waits=waits, started=started)
             if not came:
                 return []
-            begun = None
+            started = None
             messages = await self.settlements.sift(came)
             self._hold(messages)
             if messages:
@@ -306,19 +306,19 @@ class NatsQueue(api.Queue):
     ) -> None:
         """Begin `take`: without a task, if all that is wanted is there and new."""
 
-        def told(begun: Inbox | list[Arrival] | None) -> None:
+        def go_on(started: Inbox | list[Arrival] | None) -> None:
             if call.is_over:  # the caller was interrupted
-                LoopThread.get().start(self.pulls.give_up(begun))
+                LoopThread.get().start(self.pulls.give_up(started))
                 return
-            messages = self.settlements.fresh(begun) if isinstance(begun, list) else None
+            messages = self.settlements.fresh(started) if isinstance(started, list) else None
             if messages is None:
-                take = self.take(most, until, waits=waits, begun=begun)
+                take = self.take(most, until, waits=waits, started=started)
                 call.go_on(handoff.run(take))
             else:
                 self._hold(messages)
                 call.end(handoff.give(messages))
 
-        self.pulls.begin(most, partial(call.then, told))
+        self.pulls.begin(most, partial(call.then, go_on))
 
     async def return_all(self, messages: Iterable[NatsMessage]) -> None:
         """Return messages uncounted, in the process's loop."""

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 
 from shmq.errors import ShmqError
+from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
 from shmq.native import _core
 
@@ -31,11 +32,11 @@ class _AckFlusher(_core.AckFlusher):
 
     def __init__(self) -> None:
         self._all: weakref.WeakSet[_core.Acks] = weakref.WeakSet()
+        self._lock = new_lock()
         self.renew()
 
     def renew(self) -> None:
         """Start anew, also in the child of a fork, which lacks the thread."""
-        self._lock = threading.Lock()
         self._wakeup = threading.Event()
         self._thread: threading.Thread | None = None
         self.awake = False

@@ -47,6 +47,7 @@ class RemotePipeline(api.Pipeline):
 
     def put(self, body: api.Body, **properties: Any) -> int:
         """See :class:`shmq.api.Pipeline`."""
+        self._forget_parents()
         if self._failures or self._unknown or self._unconfirmed:
             self.flush()
         queue = self._queue
@@ -74,6 +75,12 @@ class RemotePipeline(api.Pipeline):
         if self._unsent * 2 >= self._window:
             self._send(wire)
         return number
+
+    def _forget_parents(self) -> None:
+        """In the child of a fork, leave the puts in flight to the parent, which has sent them."""
+        if self._flight and not self._flight[0][2].is_of_this_process:
+            self._flight.clear()
+            self._unsent = 0
 
     def _wire(self) -> _core.Wire:
         wire: _core.Wire | None = self._connection.wire
@@ -126,6 +133,7 @@ class RemotePipeline(api.Pipeline):
 
     def flush(self) -> None:
         """See :class:`shmq.api.Pipeline`."""
+        self._forget_parents()
         self._settle(0)
         if self._failures or self._unknown or self._unconfirmed:
             failures, self._failures = self._failures, {}

@@ -20,6 +20,7 @@ from shmq.client.remote.address import Target
 from shmq.client.remote.connect import dial
 from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
+from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import Greeting
@@ -187,7 +188,7 @@ class Connection:
         self.greeting: Greeting | None = None
         self.closed = False
         self._queue = queue
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._loop_drivers: dict[int, LoopDriver] = {}
         _all.add(self)
 
@@ -283,7 +284,6 @@ class Connection:
 
     def leave(self) -> None:
         """Leave the connection to the parent of this forked child: only the parent may end it."""
-        self._lock = threading.Lock()
         self._loop_drivers = {}
         if self.wire is not None:
             self.wire.close()

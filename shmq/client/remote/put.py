@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import secrets
-import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from shmq.client.remote.connection import Connection, RoomBackoff
 from shmq.client.remote.durable_wait import confirmed
 from shmq.codec import codecs
 from shmq.errors import MessageTooLarge
+from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import QueueState
@@ -119,14 +119,11 @@ def with_id(meta: bytes | None) -> bytes:
     return entry if meta is None else _with_entry(meta, entry[1:])
 
 
-os.register_at_fork(after_in_child=_ids.renew)
-
-
 #: The server's URL, the namespace, and the queue's name.
 QueueKey = tuple[str, str, str]
 
 _waiting_puts: collections.Counter[QueueKey] = collections.Counter()
-_waiting_lock = threading.Lock()
+_waiting_lock = new_lock()
 
 
 @contextlib.contextmanager
@@ -147,6 +144,14 @@ def waiting_puts(key: QueueKey) -> int:
     """How many puts of this process wait for room in the queue."""
     with _waiting_lock:
         return _waiting_puts[key]
+
+
+def _in_child() -> None:
+    _ids.renew()
+    _waiting_puts.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def check_many(bodies: object) -> None:

@@ -15,6 +15,7 @@ from shmq.client.remote.address import Target
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.shared.ready_event import Descriptor, ReadyWatch
 from shmq.errors import ShmqError
+from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.payload import pack_name
@@ -118,7 +119,7 @@ class _ReadyThread:
         self._to_ask: set[RemoteReadyWatch] = set()
         self._asked: dict[RemoteReadyWatch, _core.Answer] = {}
         self._connected = self._ended = False
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._woken = Descriptor()
         self._left_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="shmq ready", daemon=True)
@@ -265,7 +266,7 @@ class _ReadyThread:
 
 
 _threads: dict[int, _ReadyThread] = {}
-_threads_lock = threading.RLock()
+_threads_lock = new_lock()
 
 
 def _thread_for(target: Target, watch: RemoteReadyWatch) -> _ReadyThread:
@@ -284,8 +285,6 @@ def _forget(thread: _ReadyThread) -> None:
 
 
 def _in_child() -> None:
-    global _threads_lock  # noqa: PLW0603 - a lock that a thread held at the fork stays held
-    _threads_lock = threading.RLock()
     for thread in _threads.values():
         thread.forked()
     _threads.clear()

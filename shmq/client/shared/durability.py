@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import Final
 
 from shmq.api.names import default_namespace
-from shmq.errors import DurabilityWarning, LockTimeout, NotConfirmed, ShmqError
+from shmq.errors import (
+    DurabilityWarning,
+    InvalidOption,
+    LockTimeout,
+    NotConfirmed,
+    ShmqError,
+)
+from shmq.fork_safe import new_lock
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
@@ -71,7 +78,7 @@ _LOOK: Final = 0.01
 
 _OFF: Final = ("0", "no", "off", "false")
 
-_starting = threading.Lock()
+_starting = new_lock()
 #: When waiters may try the next start, on the monotonic clock, by namespace.
 _again_at: dict[str, float] = {}
 #: Why the last start failed, by namespace.
@@ -125,8 +132,10 @@ def attend(namespace: Namespace) -> str | None:
     """Ensure that a writer runs; None once one runs and has recovered what was on disk.
 
     Otherwise returns why none runs. The caller must not hold the registry lock. Raises
-    :class:`~shmq.LockTimeout` if it takes too long, and at once if this process never waits.
+    :class:`~shmq.LockTimeout` if it takes too long, and at once if this process never waits, and
+    :class:`~shmq.WrongDirectory`.
     """
+    _refuse_wrong_directory(namespace)
     end = time.monotonic() + PATIENCE
     if _is_kept(namespace, end):
         return None
@@ -192,22 +201,34 @@ def _is_kept(namespace: Namespace, end: float) -> bool:
 
 
 def directory_for(namespace: Namespace) -> Path:
-    """The data directory of the namespace, whether it exists or not. Raises InvalidOption."""
-    with late_imports:
-        from shmq.namespace.data_directory import chosen_directory  # noqa: PLC0415 - rarely needed
+    """The data directory of the namespace, whether it exists or not.
 
-    return namespace.data_dir or chosen_directory(namespace.name)
+    Raises :class:`~shmq.WrongDirectory` if this process names another one, and InvalidOption.
+    """
+    with late_imports:
+        from shmq.namespace.data_directory import directory_of  # noqa: PLC0415 - rarely needed
+
+    return directory_of(namespace)
+
+
+def _refuse_wrong_directory(namespace: Namespace) -> None:
+    """Raises :class:`~shmq.WrongDirectory`; a process that names no directory has the right one."""
+    if os.environ.get("SHMQ_DATA_DIR"):
+        directory_for(namespace)
 
 
 # ---- what is on disk, and not in memory ----
 
 
 def stored(namespace: Namespace, kind: Kind, name: str) -> Path | None:
-    """The directory with files of that name, if there are any. Needs no lock."""
+    """The directory with files of that name, if there are any. Needs no lock.
+
+    Raises :class:`~shmq.WrongDirectory`.
+    """
     try:
         directory = directory_for(namespace)
         return directory if name in stored_names(directory, kind) else None
-    except (OSError, ShmqError):
+    except (OSError, InvalidOption):
         return None
 
 
@@ -270,9 +291,13 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
 
 
 def bring_back_all(namespace: Namespace) -> None:
-    """Recover all names, for lists. Names that cannot be recovered are left out."""
+    """Recover all names, for lists. Names that cannot be recovered are left out.
+
+    Raises :class:`~shmq.WrongDirectory`.
+    """
     if _only_looks():
         return
+    _refuse_wrong_directory(namespace)
     with contextlib.suppress(ShmqError, OSError):
         directory = directory_for(namespace)
         missing = stored_names(directory, "queue").difference(namespace.queue_names())
@@ -285,7 +310,11 @@ def bring_back_all(namespace: Namespace) -> None:
 
 
 def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
-    """Ensure that a writer runs, now that something durable exists; warn if none does."""
+    """Ensure that a writer runs, now that something durable exists; warn if none does.
+
+    Raises :class:`~shmq.WrongDirectory`.
+    """
+    _refuse_wrong_directory(namespace)
     if namespace.writer_pid is not None or _only_looks():
         return
     try:
@@ -410,7 +439,7 @@ def _definitions_directory(namespace: Namespace) -> Path | None:
     try:
         directory = directory_for(namespace)
         there = (directory / LOCK).exists()
-    except (OSError, ShmqError):
+    except (OSError, InvalidOption):
         return None
     return directory if there or namespace.writer_pid is not None else None
 
@@ -487,8 +516,6 @@ def _not_confirmed(namespace: Namespace, why: str) -> NotConfirmed:
 
 
 def _forked() -> None:
-    global _starting  # noqa: PLW0603 - a lock that a thread held at the fork stays held
-    _starting = threading.Lock()
     _again_at.clear()
     _within.depth = 0
 

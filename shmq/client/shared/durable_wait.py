@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmq.client.shared import durability
 from shmq.errors import NotConfirmed, QueueDeleted, ShmqError
+from shmq.fork_safe import new_lock
 from shmq.lazy_imports import late_imports
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _LINGER = 1.0
 
 _numbers = itertools.count()
 _waiters: dict[int, Waiters] = {}
-_lock = threading.Lock()
+_lock = new_lock()
 
 
 class Waiters:
@@ -132,11 +133,12 @@ def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
     """The error of a put of ``taken`` messages, up to ``seq``, that are not known to be on disk."""
     if queue.segment.deleted:
         return QueueDeleted(f"queue {queue.name!r} was deleted before message {seq} was on disk")
+    queue.check_memory()
     what = f"message {seq}" if taken == 1 else f"{taken} messages, the last one {seq},"
-    if queue.journal.error:
+    if error := queue.journal.error or queue.journal.last_error:  # it may work again by now
         why = (
-            f"the disk of its journal fails: {os.strerror(queue.journal.error)}; it is written as "
-            f"soon as that works again"
+            f"the disk of its journal fails: {os.strerror(error)}; it is written as soon as that "
+            f"works again"
         )
     elif queue.closed:
         why = "this handle was closed meanwhile"
@@ -151,10 +153,4 @@ def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
     return NotConfirmed(text, seq, taken)
 
 
-def _forked() -> None:
-    global _lock  # noqa: PLW0603 - a lock that a thread held at the fork stays held
-    _lock = threading.Lock()
-    _waiters.clear()
-
-
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_waiters.clear)

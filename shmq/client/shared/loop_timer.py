@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
-__all__ = ["call_later", "sleep", "wait"]
+__all__ = ["call_later", "limit", "sleep", "wait"]
 
 
 class _Timer(Protocol):
@@ -63,3 +63,23 @@ async def wait(future: asyncio.Future[Any], timeout: float | None) -> bool:
 async def sleep(seconds: float) -> None:
     """Sleep, as ``asyncio.sleep`` does."""
     await wait(asyncio.get_running_loop().create_future(), seconds)
+
+
+@contextlib.asynccontextmanager
+async def limit(seconds: float | None) -> AsyncIterator[None]:
+    """Cancel the block after so many seconds, as ``asyncio.timeout`` does. Raises TimeoutError."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as block:
+        inside = True
+
+        def end() -> None:
+            if inside:
+                block.reschedule(loop.time())
+
+        timer = None if seconds is None else call_later(loop, seconds, end)
+        try:
+            yield
+        finally:
+            inside = False
+            if timer is not None:
+                timer.cancel()

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from shmq.api.names import is_hashed, learn_texts, stem_of, unescape_name
+from shmq.api.names import is_hashed, learn_texts, own_dead_letters, stem_of, unescape_name
 from shmq.errors import ShmqError
 
 if TYPE_CHECKING:
@@ -30,10 +30,13 @@ _Named = TypeVar("_Named", bound=Any)
 
 
 def share_name(broker: api.Broker, name: str) -> None:
-    """Store the text of ``name``, if it is hashed; a process without the text learns it."""
-    if not is_hashed(name):
+    """Store the text of ``name``, if it is hashed; a process without the text learns it.
+
+    The dead letters of a name that is not hashed may have one that is.
+    """
+    stem = stem_of(own_dead_letters(stem_of(name)))
+    if not is_hashed(stem):
         return
-    stem = stem_of(name)
     text = unescape_name(stem)
     if text == stem:
         learn_names(broker, [stem])

@@ -30,8 +30,9 @@ from shmq.errors import (
     Unauthorized,
     Unsupported,
 )
+from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
-from shmq.native import _stream
+from shmq.native import _core, _stream
 
 __all__ = ["Producer", "producer"]
 
@@ -120,48 +121,67 @@ class Producer(api.Producer):
         #: Whether to wait for room: as the stream's overflow says, unless such records are dropped.
         self._waits = False if self._drops else None
         self._confirm: Confirm = "disk" if acks == "disk" else "memory"
-        self._id = secrets.randbits(63) | 1 if idempotent else None
+        self._idempotent = idempotent
         self._codec = codec
         self._compression = compression
-        self._compress = None if compression is None else compressor(compression)
         self._max_record_bytes = stream.options.max_record_bytes
         self._max_block_bytes = stream.max_block_bytes
         #: A batch is appended as one block, so it must not exceed the longest block.
         self._most = min(check_whole("batch_bytes", batch_bytes, 1), self._max_block_bytes)
-        self._batches: dict[int, deque[_Batch]] = {}
-        self._next: dict[int, int] = {}
         #: The open partitions; and the open ones when no record of a sealed one was left last.
         self._opened = self._settled = stream.open_partitions
         self._sticky = itertools.count(secrets.randbelow(1 << 16))
         self._stuck_to = next(self._sticky)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._id = secrets.randbits(63) | 1 if self._idempotent else None
+        self._compress = None if self._compression is None else compressor(self._compression)
+        self._batches: dict[int, deque[_Batch]] = {}
+        self._next: dict[int, int] = {}
         self._stirred = threading.Condition(self._lock)
         self._clock: threading.Thread | None = None
         #: Counters of records sent, appended and failed; the others are in the batches.
         self._sent = self._appended = self._failed = 0
         #: The error of records that are in the stream, but not known to be on disk.
         self._unconfirmed: NotConfirmed | None = None
-        self._closed = False
+        self._generation = _core.generation()
+
+    def _renew_in_child(self) -> None:
+        """In the child of a fork, become another producer: the parent appends what it was sent.
+
+        With the parent's id, the stream would take the records of one of the two for repetitions.
+        """
+        if _core.generation() != self._generation:
+            with self._lock:
+                if _core.generation() != self._generation:
+                    self._start()
 
     @property
     def id(self) -> int | None:
         """See :class:`shmq.api.Producer`."""
+        self._renew_in_child()
         return self._id
 
     @property
     def pending(self) -> int:
         """See :class:`shmq.api.Producer`."""
+        self._renew_in_child()
         over = self._appended + self._failed  # before ``_sent``, which may grow meanwhile
         return self._sent - over
 
     @property
     def appended(self) -> int:
         """See :class:`shmq.api.Producer`."""
+        self._renew_in_child()
         return self._appended
 
     @property
     def failed(self) -> int:
         """See :class:`shmq.api.Producer`."""
+        self._renew_in_child()
         return self._failed
 
     def send(
@@ -173,6 +193,7 @@ class Producer(api.Producer):
         partition: int | None = None,
     ) -> int:
         """See :class:`shmq.api.Producer`."""
+        self._renew_in_child()
         known_as = _bytes_of(key)
         block = self._packed(value, known_as, headers)
         with self._lock:
@@ -378,6 +399,7 @@ class Producer(api.Producer):
 
     def flush(self) -> None:
         """See :class:`shmq.api.Producer`."""
+        self._renew_in_child()
         with self._lock:
             failed = self._append_all()
             if failed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import contextlib
 import os
-import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from shmq import api
 from shmq.api.contract import Closing, unwrapped
 from shmq.errors import InvalidOption, ShmqError, no_descriptor
+from shmq.fork_safe import new_lock
 from shmq.native.descriptors import reserve_standard
 
 __all__ = ["Descriptor", "ReadyEvent", "ReadyWatch", "descriptor_of", "look", "watchable"]
@@ -61,7 +61,7 @@ class ReadyEvent(Closing):
 
     def __init__(self, queues: Iterable[api.Queue]) -> None:
         self._queues = watchable(queues)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._closed = False
         self._begin()
 
@@ -127,7 +127,6 @@ class ReadyEvent(Closing):
 
     def forked(self) -> None:
         """In the child of a fork: leave the parent's descriptor and watches to the parent."""
-        self._lock = threading.RLock()
         self._descriptor.forked()
         self._watches = []
 
@@ -157,7 +156,7 @@ class Descriptor:
         self.is_set = False
         #: How often it was set, and was unset.
         self.unsets = 0
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     @property
     def is_closed(self) -> bool:
@@ -193,7 +192,6 @@ class Descriptor:
 
     def forked(self) -> None:
         """Close it in the child of a fork, in which no other thread is left."""
-        self._lock = threading.RLock()
         self.close()
         self.is_set = False
 
@@ -241,12 +239,10 @@ def descriptor_of(queue: Any) -> int:
 
 
 _all: weakref.WeakSet[ReadyEvent] = weakref.WeakSet()
-_making = threading.RLock()
+_making = new_lock()
 
 
 def _in_child() -> None:
-    global _making  # noqa: PLW0603 - a lock that a thread held at the fork stays held
-    _making = threading.RLock()
     for event in list(_all):
         event.forked()
 

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from shmq.client.shared import loop_timer
+from shmq.fork_safe import new_lock
 from shmq.table.entry import Stored
 
 __all__ = ["FIRST_PAUSE", "TableWaits"]
@@ -58,7 +60,7 @@ class TableWaits:
         self._changed = changed
         self._longest_pause = longest_pause
         self._process = os.getpid()
-        self._condition = threading.Condition()
+        self._condition = threading.Condition(new_lock())
         self._waiters: set[_Waiter] = set()
         self._has_new = False
         self._thread: threading.Thread | None = None
@@ -76,7 +78,7 @@ class TableWaits:
         waiter = _Waiter(key)
         self._join(waiter)
         try:
-            await asyncio.wait([waiter.future], timeout=timeout)
+            await loop_timer.wait(waiter.future, timeout)
             return waiter.future.result() if waiter.future.done() else None
         finally:
             with self._condition:

@@ -202,6 +202,7 @@ def hold(
             path.unlink(missing_ok=True)
             _core.mark()
         _open.discard(fd)
+        fcntl.flock(fd, fcntl.LOCK_UN)  # a child that was just forked has the same open file
         os.close(fd)
 
 

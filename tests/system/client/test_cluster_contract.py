@@ -23,7 +23,7 @@ import shmq
 from shmq.client.nats.address import ClusterTarget
 from shmq.client.nats.broker import NatsBroker
 from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.loop_thread import Begun
+from shmq.client.nats.loop_thread import Begun, LoopThread
 from shmq.client.nats.message import NatsMessage
 from shmq.client.nats.names import kv_stream, queue_stream
 from shmq.client.nats.queue import NatsQueue, _Handoff
@@ -481,6 +481,27 @@ def test_a_child_of_a_fork_uses_the_handle(broker: shmq.Broker) -> None:
     child.join(PATIENCE)
     assert child.exitcode == 0
     assert got(queue).body == "child"
+
+
+def test_a_child_of_a_fork_waits_for_no_put_of_its_parent(broker: shmq.Broker) -> None:
+    queue = broker.create_queue("q")
+    pipeline = queue.pipeline()
+    forked = threading.Event()
+    LoopThread.get().loop.call_soon_threadsafe(forked.wait)
+    pipeline.put("parent")
+
+    def put() -> None:
+        pipeline.put("child")
+        pipeline.flush()
+
+    child = multiprocessing.get_context("fork").Process(target=put)
+    child.start()
+    forked.set()
+    child.join(PATIENCE)
+    child.kill()
+    assert child.exitcode == 0
+    pipeline.flush()
+    assert sorted(got(queue).body for _ in range(2)) == ["child", "parent"]
 
 
 # ---- what is refused ----

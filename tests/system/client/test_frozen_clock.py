@@ -58,6 +58,7 @@ waits = {{
     "aput": lambda: asyncio.run(full.aput(b"", timeout=SOON)),
     "aconsume": lambda: asyncio.run(aconsume()),
     "areader": lambda: asyncio.run(aread()),
+    "await_key": lambda: asyncio.run(table.await_key("key", SOON)),
     "arequest": lambda: asyncio.run(broker.arequest("asked", 1, SOON)),
 }}
 for name, wait in waits.items():
@@ -66,6 +67,45 @@ for name, wait in waits.items():
         wait()
     faulthandler.cancel_dump_traceback_later()
 broker.close()
+"""
+
+#: Waits of the frameworks' brokers.
+FRAMEWORKS = """
+import asyncio, contextlib, faulthandler, logging, sys
+import shmq
+from shmq.integrations import faststream, taskiq
+{freeze}
+faulthandler.dump_traceback_later(30, exit=True)
+logging.disable()
+
+async def request():
+    broker = faststream.ShmqBroker(sys.argv[1])
+
+    @broker.subscriber("slow")
+    async def handle(number: int) -> None:
+        await asyncio.Event().wait()
+
+    async with faststream.TestShmqBroker(broker, connect_only=False):
+        await broker.request(1, "slow", timeout=0.05)
+
+with contextlib.suppress(TimeoutError):
+    asyncio.run(request())
+
+async def listen():
+    broker = taskiq.ShmqBroker(sys.argv[1], queue="tasks")
+    messages = broker.listen()
+    first = asyncio.create_task(anext(messages))
+    admin = shmq.connect(sys.argv[1])
+    while "tasks" not in admin.queue_names():
+        await asyncio.sleep(0)
+    admin.delete_queue("tasks")
+    while "tasks" not in admin.queue_names():
+        await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    await broker.shutdown()
+
+asyncio.run(listen())
 """
 
 
@@ -93,3 +133,19 @@ def test_a_wait_with_a_timeout_ends_while_the_clock_is_frozen(
         run_script(code, target)
         broker.delete_exchange("e")
         broker.delete_table("t")
+
+
+@pytest.mark.parametrize("freezer", FREEZERS)
+def test_a_wait_of_a_framework_ends_while_the_clock_is_frozen(namespace: str, freezer: str) -> None:
+    run_script(FRAMEWORKS.format(freeze=FREEZERS[freezer]), namespace)
+
+
+@pytest.mark.parametrize("freezer", FREEZERS)
+def test_the_loop_of_clusters_has_the_clock_of_the_kernel(freezer: str) -> None:
+    code = """
+import asyncio
+from shmq.client.nats.loop_thread import LoopThread
+{freeze}
+asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), LoopThread.get().loop).result(30)
+"""
+    run_script(code.format(freeze=FREEZERS[freezer]))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
-from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingTask
+from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingDescriptor, WaitingTask
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.native import _core
 
@@ -148,3 +149,22 @@ def test_a_waiter_that_was_not_woken_takes_nothing_with_it(
     queue.put(b"x")
     assert is_woken(theirs)
     theirs.disarm()
+
+
+def test_a_waiter_that_arms_again_calls_those_that_have_missed_the_event(
+    queue: LocalQueue, wakeups: list[_core.Wakeup]
+) -> None:
+    told: list[str] = []
+    armed = TaskQueue(queue, _core.EVENT_ARRIVED, wakeups[0])
+    first, second = (WaitingDescriptor(partial(told.append, name)) for name in ("1st", "2nd"))
+    for waiter in (first, second):
+        armed.join(waiter)
+    armed.arm(first)
+    told.clear()
+    queue.put(b"x")  # nobody checks before the second one arms
+    armed.arm(second)
+    assert told == ["1st"]
+    armed.arm(second)
+    assert told == ["1st"]
+    for waiter in (first, second):
+        armed.leave(waiter, served=False)

@@ -43,7 +43,7 @@ def test_a_reply_queue_may_be_dropped_while_a_namespace_is_first_named(
         gc.collect()
         return real()
 
-    monkeypatch.setattr("shmq.namespace.namespace.threading.RLock", collect)
+    monkeypatch.setattr("shmq.fork_safe.threading.RLock", collect)
 
     assert within(lambda: Namespace.of(f"{namespace}-other"))
     broker.close()

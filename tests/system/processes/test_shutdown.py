@@ -438,3 +438,29 @@ def test_views_outlive_the_deletion_of_their_queue_and_everything_else(
 
     assert view == b"\x01" * LARGE
     assert broker.list_queues() == []
+
+
+def test_a_process_ends_although_a_daemon_thread_holds_what_its_wait_thread_needs(
+    namespace: str, broker: Broker
+) -> None:
+    broker.create_queue("q", dead_letter=None)
+    code = f"""{BEGIN}
+import asyncio, time
+from shmq.client.local.waiting.wait_thread import _wait_threads
+held = threading.Event()
+def hold():
+    while not any(each._task_queues for each in _wait_threads.values()):
+        pass
+    (waits,) = _wait_threads.values()
+    with next(iter(waits._task_queues.values()))._lock:
+        queue.put("x")
+        while sys._current_frames()[waits._thread.ident].f_code.co_name != "call":
+            pass
+        held.set()
+        time.sleep(1000)
+waiting = threading.Thread(target=lambda: asyncio.run(queue.aget()), daemon=True)
+for thread in (waiting, threading.Thread(target=hold, daemon=True)):
+    thread.start()
+held.wait()
+"""
+    run_script(code, namespace)

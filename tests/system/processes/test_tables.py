@@ -322,8 +322,13 @@ def test_all_processes_find_the_tables_where_the_first_one_made_them(
 
     def work(pipe: Connection) -> tuple[Any, list[str]]:
         del pipe
-        os.environ["SHMQ_DATA_DIR"] = str(tmp_path)
         other = shmq.connect(namespace)
+        os.environ["SHMQ_DATA_DIR"] = str(tmp_path)
+        with pytest.raises(shmq.WrongDirectory, match=f"not in {tmp_path}/{namespace}"):
+            other.ensure_table("u", "disk")
+        with pytest.raises(shmq.WrongDirectory, match=f"not in {tmp_path}/{namespace}"):
+            other.table("t")
+        del os.environ["SHMQ_DATA_DIR"]
         other.ensure_table("u", "disk")
         return other.table("t").get("k"), other.list_tables()
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from shmq.client.shared import loop_timer
+from shmq.fork_safe import new_lock
 from shmq.native import _core, _stream
 
 __all__ = ["StreamWaitThread"]
@@ -46,7 +47,7 @@ class StreamWaitThread:
         self._look = look  # checks for dead processes; whether another one does that from now on
         self._process = os.getpid()
         self._waiters: set[_Waiter] = set()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._thread: threading.Thread | None = None
 
     @property

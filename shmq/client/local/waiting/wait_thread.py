@@ -12,6 +12,7 @@ from shmq.client.local.waiting.waiting_tasks import TaskQueue, Waiter, WaitingTa
 from shmq.client.local.waiting.wakeup_pool import WakeupPool, at_the_end
 from shmq.client.local.waiting.watcher import Watcher
 from shmq.errors import LockTimeout
+from shmq.fork_safe import new_lock
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
@@ -26,6 +27,8 @@ _T = TypeVar("_T")
 #: How long the thread keeps watching after the last waiter has left, in seconds: starting it again
 #: costs more than its checks.
 _LINGER = 1.0
+#: How long the end of the process waits for the thread to end, in seconds.
+_END_WAIT = 1.0
 #: How long it waits for the lock of one queue, in seconds: the waiters of others are delayed, too.
 _LOCK_WAIT = 0.005
 #: The pause between two attempts of a task that cannot get a lock, in seconds: each attempt may
@@ -33,7 +36,7 @@ _LOCK_WAIT = 0.005
 _LOCK_PAUSE = 0.1
 
 _wait_threads: dict[str, WaitThread] = {}
-_threads_lock = threading.Lock()
+_threads_lock = new_lock()
 
 
 class WaitThread:
@@ -48,7 +51,7 @@ class WaitThread:
         self._watcher = Watcher(self._wakeups.take())
         self._task_queues: dict[tuple[int, int], TaskQueue] = {}
         self._watched: dict[_core.Watch, TaskQueue] | None = None
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._ended = False
         self._thread = threading.Thread(
             target=self._run, name=f"shmq waits {namespace.name}", daemon=True
@@ -97,7 +100,8 @@ class WaitThread:
         self._end_later.cancel()
         self._watcher.wakeup.wake()
         if self._thread is not threading.current_thread():
-            self._thread.join()
+            # At exit, a daemon thread may sleep forever and hold what the thread waits for.
+            self._thread.join(None if if_idle else _END_WAIT)
         self._wakeups.give_back(self._watcher.wakeup)
         return True
 
@@ -207,10 +211,4 @@ def rest(namespace: Namespace) -> None:
     WakeupPool.of(namespace).remove_idle()
 
 
-def _forked() -> None:
-    global _threads_lock  # noqa: PLW0603 - a lock that a thread held at the fork stays held
-    _threads_lock = threading.Lock()
-    _wait_threads.clear()
-
-
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_wait_threads.clear)

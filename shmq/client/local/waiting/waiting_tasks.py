@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from shmq.errors import ShmqError
+from shmq.fork_safe import new_lock
 from shmq.lazy_imports import late_imports
 from shmq.native import _core
 
@@ -81,7 +81,7 @@ class TaskQueue:
         self._waiters: OrderedDict[Waiter, None] = OrderedDict()
         self._called = 0
         # A task ended by the garbage collector leaves in whatever thread runs the collector.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def join(self, waiter: Waiter) -> None:
         """Append it."""
@@ -95,13 +95,19 @@ class TaskQueue:
     def arm(self, waiter: Waiter) -> None:
         """Arm the queue: an event after the next attempt will wake the waiter.
 
-        Raises what an operation on the queue raises.
+        If all are called at each event, one that came before this is not seen any more, so the
+        others are called here. Raises what an operation on the queue raises.
         """
+        others: list[Waiter] = []
         with self._lock:
             self._answered(waiter)
             waiter.renew()
             if not self.watch.is_armed:
                 self.watch.arm()
+                if self._all:
+                    others = self._call_some(len(self._waiters), other_than=waiter)
+        for lost in wake(others):
+            self.leave(lost, served=False)
 
     def leave(self, waiter: Waiter, *, served: bool) -> None:
         """Remove the waiter, ``served`` or not. May be called again."""
@@ -140,12 +146,12 @@ class TaskQueue:
             return self._call_some(len(self._waiters))  # each gets the error by its own attempt
         return self._call_some(1)
 
-    def _call_some(self, count: int) -> list[Waiter]:
+    def _call_some(self, count: int, other_than: Waiter | None = None) -> list[Waiter]:
         called: list[Waiter] = []
         for waiter in self._waiters:
             if len(called) == count:
                 break
-            if not waiter.called:
+            if not waiter.called and waiter is not other_than:
                 waiter.called = True
                 called.append(waiter)
         self._called += len(called)

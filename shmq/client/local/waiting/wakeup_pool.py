@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shmq.errors import NoSpace
+from shmq.fork_safe import new_lock
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import make_wakeup, remove_wakeup, sweep_wakeups
@@ -35,7 +35,7 @@ class WakeupPool:
         self._numbers = itertools.count()
         self._is_swept = False
         self._idle: list[_core.Wakeup] = []
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @classmethod
     def of(cls, namespace: Namespace) -> WakeupPool:

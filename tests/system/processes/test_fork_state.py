@@ -1,0 +1,194 @@
+"""What the child of a fork must not share with its parent: ids, records that wait, claims."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq.client.remote import put as remote_put
+from shmq.namespace.namespace import Namespace
+from tests.support.processes import PATIENCE, Start, drain, eventually
+from tests.support.tcp_servers import TCP_SERVERS
+
+#: A fork of a process with threads is what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+#: Longer than any test, in seconds.
+FOREVER = 3600.0
+
+
+@pytest.fixture(params=["local", "tcp"])
+def either(request: pytest.FixtureRequest, namespace: str) -> Iterator[shmq.Broker]:
+    """A broker of each transport."""
+    with contextlib.ExitStack() as stack:
+        tcp = request.param == "tcp"
+        target = stack.enter_context(TCP_SERVERS.serve(namespace)) if tcp else namespace
+        yield stack.enter_context(shmq.connect(target))
+
+
+def values(stream: shmq.Stream) -> list[Any]:
+    return [record.body for record in stream.read(0, 0)]
+
+
+def test_records_that_both_processes_send_are_all_appended(
+    either: shmq.Broker, start: Start
+) -> None:
+    stream = either.create_stream("s", 1)
+    with stream.producer() as producer:
+        producer.send("before")
+
+        def work(pipe: Connection) -> tuple[int | None, int, int]:
+            producer.send("child")
+            return producer.id, producer.appended, producer.pending
+
+        found, appended, pending = start(work).ends()
+        producer.send("parent")
+        assert found != producer.id
+        assert (appended, pending) == (1, 0)
+        assert producer.appended == 2
+    assert values(stream) == ["before", "child", "parent"]
+
+
+def test_records_that_wait_in_a_producer_are_appended_by_the_parent_alone(
+    either: shmq.Broker, start: Start
+) -> None:
+    stream = either.create_stream("s", 1)
+    with stream.producer(linger=FOREVER, idempotent=False) as producer:
+        producer.send("before")
+
+        def work(pipe: Connection) -> int:
+            waiting = producer.pending
+            producer.close()
+            return waiting
+
+        assert start(work).ends() == 0
+        assert producer.pending == 1
+        assert values(stream) == []
+    assert values(stream) == ["before"]
+
+
+def test_the_clock_of_a_producer_runs_in_the_child_too(either: shmq.Broker, start: Start) -> None:
+    """The condition on which the parent's clock waits does not take the child's notifications."""
+    stream = either.create_stream("s", 1)
+    with stream.producer(linger=0.001) as producer:
+        producer.send("before")
+        eventually(lambda: not producer.pending, "the clock has appended the record")
+
+        def work(pipe: Connection) -> None:
+            for number in range(3):
+                producer.send(number)
+                eventually(lambda: not producer.pending, "the child's clock has appended it")
+
+        start(work).ends()
+    assert values(stream) == ["before", 0, 1, 2]
+
+
+def test_puts_of_both_processes_with_generated_ids_are_all_taken(
+    either: shmq.Broker, start: Start
+) -> None:
+    queue = either.create_queue("q", dedupe_window=FOREVER)
+    queue.put("before")
+
+    def work(pipe: Connection) -> list[bool]:
+        return [queue.put(f"child {number}").duplicate for number in range(3)]
+
+    child = start(work)
+    assert not any(queue.put(f"parent {number}").duplicate for number in range(3))
+    assert not any(child.ends())
+    assert len(drain(queue)) == 7
+
+
+def test_puts_in_flight_are_those_of_the_parent_alone(either: shmq.Broker, start: Start) -> None:
+    queue = either.create_queue("q")
+    with queue.pipeline(window=100) as pipeline:
+        pipeline.put("before")
+
+        def work(pipe: Connection) -> None:
+            pipeline.put("child")
+            pipeline.flush()
+
+        start(work).ends()
+        pipeline.put("parent")
+    assert sorted(drain(queue)) == ["before", "child", "parent"]
+
+
+def test_a_child_counts_no_put_of_its_parent_that_waits_for_room(
+    namespace: str, start: Start
+) -> None:
+    with TCP_SERVERS.serve(namespace) as url, shmq.connect(url) as broker:
+        queue: Any = broker.create_queue("q", capacity=1)
+        queue.put(0)
+        waiting = threading.Thread(target=queue.put, args=(1,), kwargs={"timeout": PATIENCE})
+        waiting.start()
+        eventually(lambda: remote_put.waiting_puts(queue.puts.key) > 0, "a put waits")
+        assert start(lambda pipe: remote_put.waiting_puts(queue.puts.key)).ends() == 0
+        queue.get().ack()
+        waiting.join()
+
+
+def test_a_child_receives_its_replies_in_a_queue_of_its_own(
+    either: shmq.Broker, start: Start
+) -> None:
+    requests = either.create_queue("q")
+    stop = threading.Event()
+
+    def reply(message: shmq.Message) -> str | None:
+        return message.reply_to
+
+    def ask() -> list[str]:
+        return [either.request("q", None, PATIENCE).body for _ in range(3)]
+
+    server = threading.Thread(target=either.serve, args=(requests, reply), kwargs={"stop": stop})
+    server.start()
+    ours = ask()
+    child = start(lambda pipe: ask())
+    ours += ask()
+    theirs = child.ends()
+    stop.set()
+    server.join()
+    assert len(set(ours)) == len(set(theirs)) == 1
+    assert set(ours).isdisjoint(theirs)
+
+
+def test_a_child_cannot_commit_a_transaction_of_its_parent(
+    broker: shmq.Broker, start: Start
+) -> None:
+    queue = broker.create_queue("q")
+    with broker.transaction() as transaction:
+        transaction.put(queue, "once")
+
+        def work(pipe: Connection) -> None:
+            with pytest.raises(shmq.ShmqError, match="does not survive a fork"):
+                transaction.put(queue, "again")
+            with pytest.raises(shmq.ShmqError, match="does not survive a fork"), transaction:
+                pass
+
+        start(work).ends()
+    assert drain(queue) == ["once"]
+
+
+def test_a_child_has_neither_the_number_nor_the_claims_of_its_parent(
+    broker: shmq.Broker, namespace: str, start: Start
+) -> None:
+    known = Namespace.of(namespace)
+    number = known.process_number()
+    assert known.claim(1)
+
+    def work(pipe: Connection) -> tuple[int, int | None, bool, bool, bool]:
+        own = known.process_number()
+        return own, known.pid_of(number), known.has_claim(1), known.is_claimed(1), known.claim(1)
+
+    child = start(work)
+    own, pid, *claims = child.ends()
+    assert own != number
+    assert pid == os.getpid()
+    assert claims == [False, True, False]
+    assert not known.is_alive(own)
+    known.unclaim(1)
