@@ -23,7 +23,12 @@ VARIABLES: Final = (
     Variable("SHMQ_CREDENTIALS", "The credentials file for a cluster of NATS", "none"),
     Variable("SHMQ_NATS_SERVER", "The program `nats-server`", "a package's, or of `PATH`"),
     Variable("SHMQ_NAMESPACE", "The namespace of this host", "`default-UID`"),
-    Variable("SHMQ_DATA_DIR", "The directory of durable queues", "`~/.local/state/shmq`"),
+    Variable("SHMQ_DATA_DIR", "The directory of all namespaces' durable data", "`SHMQ_STATE_DIR`"),
+    Variable(
+        "SHMQ_STATE_DIR",
+        "Where this host remembers each namespace's directory",
+        "`~/.local/state/shmq`",
+    ),
     Variable("SHMQ_CONFIG", "The settings of `shmq serve`: a file of TOML", "none"),
     Variable(
         "SHMQ_LOG", "The lowest level in the log: `debug`, `info`, `warning`, `error`", "`info`"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from shmq.errors import InvalidName, InvalidOption, descriptors
 from shmq.lazy_imports import late_imports
@@ -28,12 +28,14 @@ __all__ = [
     "is_url",
     "learn_texts",
     "listed",
+    "own_dead_letters",
     "reply_name",
     "shown_name",
     "staging_name",
     "staging_target",
     "stem_of",
     "unescape_name",
+    "with_dead_letter",
 ]
 
 #: The directory of all segments: shm_overview(7).
@@ -44,7 +46,7 @@ _ALLOWED = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME}}}\Z", re.ASCII)
 #: What a namespace, whose name is that of a directory, cannot be named.
 _DIRECTORIES: Final = frozenset({".", ".."})
 
-#: The bytes that an escaped text does not have as they are; a colon begins an escape.
+#: The bytes that an escape does not have as they are; a colon begins one.
 _ESCAPED = re.compile(rb"[^A-Za-z0-9._-]")
 
 _ESCAPE = re.compile(rb":([0-9A-F]{2})")
@@ -57,14 +59,16 @@ _SUFFIX = ".dlq"
 #: The longest text that `escape_name` accepts, in bytes of UTF-8.
 MAX_TEXT: Final = 1024
 
-#: The longest name that `escape_name` returns, without a ``.dlq``, which still fits after it.
-_LONGEST_ESCAPED: Final = MAX_NAME - len(_SUFFIX)
+#: The longest name after which ``.dlq`` fits, and the longest escape, without a ``.dlq``.
+_LONGEST_STEM: Final = MAX_NAME - len(_SUFFIX)
 
 #: How many characters of a long text's escape its name starts with: `staging_name` adds 16 to it.
 _READABLE: Final = 48
 
 #: The name of a long text. No escape has two colons in a row, so no other text has such a name.
-_HASHED = re.compile(r"[A-Za-z0-9._:-]+::[0-9a-f]{32}(?:\.dlq)?\Z", re.ASCII)
+_HASHED = re.compile(
+    rf"[A-Za-z0-9._:-]{{{_READABLE - 2},{_READABLE}}}::[0-9a-f]{{32}}(?:\.dlq)?\Z", re.ASCII
+)
 
 #: The texts of hashed names that this process knows, the newest last.
 _texts: Final[dict[str, str]] = {}
@@ -94,44 +98,90 @@ def check_name(name: str, what: str = "queue") -> str:
 
 
 def escape_name(text: str) -> str:
-    """A name for any text: each byte of its UTF-8 that no name has, and each ``:``, as ``:XX``.
+    """A name for any text: a valid name as it is; of another text, ``:XX`` for each byte and ``:``.
 
     Other systems allow ``@``, ``/`` or spaces in names; `unescape_name` reverses it.
     ``"celery@host"`` becomes ``"celery:40host"``. A text whose name would have over 96 characters
     is named by its beginning, ``::`` and a hash of 128 bits, so that texts that differ have names
     that differ, and each has room for its dead-letter queue's: the name of ``TEXT.dlq`` is that of
-    ``TEXT`` and ``.dlq``. Raises :class:`~shmq.InvalidName` for a text that is empty, over 1,024
-    bytes, or not UTF-8.
+    ``TEXT`` and ``.dlq``. A valid name of over 96 characters stays, too: its queue has to set
+    ``dead_letter``. One that is the name of another text is escaped. Raises
+    :class:`~shmq.InvalidName` for a text that is empty, over 1,024 bytes, or not UTF-8.
     """
     if not isinstance(text, str):
         raise TypeError(f"a text to name something by must be a str, not {type(text).__name__}")
+    if _ALLOWED.match(text) and not _is_escape(text):
+        return text
     stem = stem_of(text)
     try:
-        raw = stem.encode()
+        escaped = _escape(stem)
     except UnicodeEncodeError as error:
         raise InvalidName(f"{text[:120]!r} cannot name a queue: it is not UTF-8: {error}") from None
-    if len(raw) > MAX_TEXT:
+    size = len(stem.encode())
+    if size > MAX_TEXT:
         raise InvalidName(
             f"{text[:120]!r}… cannot name a queue: a text to name something by must have at most "
-            f"{MAX_TEXT} bytes, not {len(raw)}"
+            f"{MAX_TEXT} bytes, not {size}"
         )
-    name = _ESCAPED.sub(lambda found: b":%02X" % found[0][0], raw).decode("ascii")
-    if len(name) > _LONGEST_ESCAPED:
-        name = _hashed(stem, name)
+    name = escaped if len(escaped) <= _LONGEST_STEM else _hashed(stem)
     return check_name(name + text[len(stem) :])
 
 
-def _hashed(text: str, escaped: str) -> str:
+def _escape(text: str) -> str:
+    """The text with ``:XX`` for each byte that no name has, and each ``:``."""
+    return _ESCAPED.sub(lambda found: b":%02X" % found[0][0], text.encode()).decode("ascii")
+
+
+def _unescape(name: str) -> str:
+    """The text that `_escape` made ``name`` of. Raises UnicodeError if it is not UTF-8."""
+    return _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), name.encode()).decode()
+
+
+def _is_escape(name: str) -> bool:
+    """Whether `escape_name` returns ``name`` for another text."""
+    if ":" not in name:
+        return False
+    if is_hashed(name):
+        return True
+    stem = stem_of(name)
+    try:
+        return len(stem) <= _LONGEST_STEM and _escape(_unescape(stem)) == stem
+    except UnicodeError:
+        return False
+
+
+def _hashed(text: str) -> str:
     """The name of a text whose escape is too long; this process remembers it."""
     with late_imports:
         import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few names are long
 
-    readable = _CUT_ESCAPE.sub("", escaped[:_READABLE])
+    readable = _CUT_ESCAPE.sub("", _escape(text)[:_READABLE])
     name = f"{readable}::{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
     _texts[name] = text
     if len(_texts) > _MOST_TEXTS:
         _texts.pop(next(iter(_texts)), None)
     return name
+
+
+def own_dead_letters(name: str) -> str:
+    """The name of the dead-letter queue that comes with the rights to ``name``: ``NAME.dlq``.
+
+    Of a name over 96 characters, after which that does not fit, it is the name that `escape_name`
+    has for ``NAME.dlq``: a beginning of it, ``::``, a hash, and ``.dlq``.
+    """
+    return (name if len(name) <= _LONGEST_STEM else _hashed(name)) + _SUFFIX
+
+
+def with_dead_letter(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a queue that a framework names: of a long name, with `own_dead_letters`.
+
+    Such a queue has to set ``dead_letter``, and the framework's users name queues without knowing
+    that. A queue that ends with its users has no dead letters by default.
+    """
+    ends = options.get("auto_delete") or options.get("exclusive")
+    if len(name) <= _LONGEST_STEM or ends or "dead_letter" in options:
+        return dict(options)
+    return {**options, "dead_letter": own_dead_letters(name)}
 
 
 def is_hashed(name: str) -> bool:
@@ -148,7 +198,7 @@ def learn_texts(texts: Iterable[str]) -> None:
     """Let `unescape_name` reverse the names of these texts, which another process has escaped."""
     for text in texts:
         with contextlib.suppress(InvalidName):
-            escape_name(text)
+            own_dead_letters(escape_name(text))
 
 
 def unescape_name(name: str) -> str:
@@ -164,7 +214,7 @@ def unescape_name(name: str) -> str:
         text = _texts.get(stem)
         return name if text is None else text + name[len(stem) :]
     try:
-        text = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), name.encode()).decode()
+        text = _unescape(name)
         return text if escape_name(text) == name else name
     except (UnicodeError, InvalidName):
         return name
@@ -225,7 +275,7 @@ def dead_letter_name(name: str) -> str:
     Raises :class:`InvalidOption` for a name over 96 characters, which leaves no room
     for the suffix.
     """
-    if len(name) + len(_SUFFIX) > MAX_NAME:
+    if len(name) > _LONGEST_STEM:
         raise InvalidOption(
             f"the name {name!r} has {len(name)} characters, so {_SUFFIX!r} does not fit "
             f"behind it: set dead_letter to a name of your own, or to None"

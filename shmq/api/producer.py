@@ -22,7 +22,8 @@ class Producer(Closing):
 
     A batch is appended when it has ``batch_bytes``, when its oldest record has waited for
     ``linger`` seconds, and by `flush` and `close`. Threads may share a producer. As a context
-    manager it closes itself.
+    manager it closes itself. In the child of a fork it is another producer, with an id of its own
+    and without the records that were sent before the fork: the parent appends those.
     """
 
     @property

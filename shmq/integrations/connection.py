@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import shmq
+from shmq.fork_safe import new_lock
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
@@ -24,7 +24,7 @@ class Connection:
         self._url = url
         self._token = token
         self._tls: Tls = tls
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._broker: shmq.Broker | None = None
 
     @property

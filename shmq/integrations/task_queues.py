@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from array import array
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 import shmq
+from shmq.api.names import with_dead_letter
+from shmq.fork_safe import new_lock
 from shmq.integrations.connection import Connection
 
 __all__ = ["LEASE", "TaskQueues", "give_back"]
@@ -57,7 +58,7 @@ class TaskQueues:
         self._connection = connection
         self._prefix = prefix
         self._options = options
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._handles: dict[str, shmq.Queue] = {}
 
     def shared_name(self, name: str) -> str:
@@ -70,7 +71,7 @@ class TaskQueues:
         Raises :class:`~shmq.QueueExists` if it exists with other options than those given.
         """
         shared = self.shared_name(name)
-        options = DEFAULTS | self._options
+        options = with_dead_letter(shared, DEFAULTS | self._options)
         queue = self._connection.broker.ensure_queue(shared, **options)
         wanted = shmq.QueueOptions.for_queue(shared, options)
         other = [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import shmq
 from shmq.api.names import given_name
 from shmq.api.table import MAX_KEY, TableDurability
+from shmq.fork_safe import new_lock
 from shmq.integrations.connection import Connection
 
 __all__ = ["ResultNotStored", "TaskTable", "shorten_key"]
@@ -52,7 +52,7 @@ class TaskTable:
         self._connection = connection
         self._name = given_name(name)
         self._durability = durability
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._opened: shmq.Table | None = None
 
     @property

@@ -246,8 +246,10 @@ def test_every_allowed_name_names_a_queue(broker: Broker, name: str) -> None:
 def test_a_name_that_leaves_no_room_for_the_suffix_must_set_dead_letter(
     broker: Broker, length: int
 ) -> None:
-    with pytest.raises(shmq.InvalidOption, match="dead_letter"):
-        broker.create_queue("x" * length)
+    for make in (broker.create_queue, broker.ensure_queue):
+        with pytest.raises(shmq.InvalidOption, match="dead_letter"):
+            make("x" * length)
+    assert broker.queue_names() == []
 
     broker.create_queue("x" * length, dead_letter=None).put(b"x")
     assert drain(broker.queue("x" * length)) == [b"x"]

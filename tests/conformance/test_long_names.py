@@ -50,6 +50,17 @@ def test_a_handle_has_the_text_of_a_name_that_another_process_has_made(
     assert shmq.unescape_name(name) == TEXT
 
 
+def test_the_dead_letters_of_a_name_after_which_their_suffix_does_not_fit_have_its_text(
+    broker: Broker, connect: Connect, forget: Any
+) -> None:
+    name = "q" * 98
+    broker.create_queue(name, **names.with_dead_letter(name, {}))
+    forget()
+
+    found = [shmq.unescape_name(each) for each in connect().queue_names()]
+    assert sorted(found) == [name, f"{name}.dlq"]
+
+
 def test_a_stored_text_that_is_not_the_names_own_is_ignored(
     broker: Broker, connect: Connect, forget: Any
 ) -> None:

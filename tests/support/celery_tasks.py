@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from celery.exceptions import Reject
 
 app = Celery("tests.support.celery_tasks", broker=os.environ["TEST_BROKER"])
 app.conf.result_backend = os.environ.get("TEST_BACKEND")
@@ -70,3 +71,26 @@ def fail_at_length(times: int) -> None:
 def unencodable() -> Any:
     """Return what no JSON holds."""
     return {object()}
+
+
+@app.task(acks_late=True)
+def reject(*, requeue: bool) -> None:
+    """Reject the message, or return it to its queue."""
+    raise Reject("no", requeue=requeue)
+
+
+@app.task(acks_late=True, reject_on_worker_lost=True)
+def die_each_time() -> None:
+    """Kill the process of the pool that it runs in."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(ignore_result=True)
+def ignored() -> None:
+    """A task without a result."""
+
+
+@app.task
+def note(request: Any, error: Any, _: Any, key: str) -> None:
+    """Store the type of an error as the result of another task: an errback."""
+    app.backend.store_result(key, type(error).__name__, "SUCCESS")

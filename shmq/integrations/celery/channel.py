@@ -18,6 +18,7 @@ import shmq
 from shmq.client.shared.name_texts import with_texts
 from shmq.integrations.celery.declaration import QueueSettings, wanted
 from shmq.integrations.celery.envelope import Raw, pack, properties_of, unpack
+from shmq.integrations.celery.message import Message
 from shmq.integrations.celery.qos import Lease, QoS
 from shmq.integrations.celery.session import Session
 
@@ -41,6 +42,7 @@ def _in_use(name: str, why: str) -> ChannelError:
 class Channel(virtual.Channel):
     """A channel whose exchanges, bindings and queues are shmq's, shared by all processes."""
 
+    Message = Message
     QoS = QoS
     body_encoding = None
     supports_fanout = True

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import shmq
+from shmq.api.names import with_dead_letter
 
 __all__ = ["QueueSettings", "Wanted", "wanted"]
 
@@ -78,7 +79,8 @@ def wanted(
     if "x-expires" in arguments:
         options["expires"] = arguments["x-expires"] / 1000
     _tell_unknown(name, arguments)
-    return Wanted(options, frozenset(options) - {"capacity", "arena_bytes"} | sized)
+    compared = frozenset(options) - {"capacity", "arena_bytes"} | sized
+    return Wanted(with_dead_letter(shmq.escape_name(name), options), compared)
 
 
 def _apply(arguments: Mapping[str, Any], options: dict[str, Any], *, goes_away: bool) -> set[str]:

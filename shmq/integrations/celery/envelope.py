@@ -82,7 +82,7 @@ def _is_plain(key: Any, value: Any) -> bool:
 
 def _as_json(key: Any, value: Any) -> str:
     try:
-        text: str = json.dumps([key, value])
+        text: str = json.dumps([key, value])  # NaN, too: only `unpack` reads it
     except (TypeError, ValueError) as error:
         raise EncodeError(
             f"the header {key!r} must be a value that JSON or msgpack can hold, "

@@ -10,9 +10,13 @@ from kombu.transport import virtual
 
 import shmq
 
-__all__ = ["Lease", "QoS"]
+__all__ = ["DeliveriesExhausted", "Lease", "QoS"]
 
 log = logging.getLogger("shmq")
+
+
+class DeliveriesExhausted(Exception):
+    """The task came back from each of its ``max_deliveries`` deliveries, and is a dead letter."""
 
 
 class Lease(NamedTuple):
@@ -73,6 +77,7 @@ class QoS(virtual.QoS):
                 lease.give_back()
             elif how == "nack":
                 lease.message.nack(0)
+                self._report_exhausted(delivery_tag, lease)
             else:
                 getattr(lease.message, how)()
         except (shmq.LeaseExpired, shmq.QueueDeleted) as error:
@@ -80,3 +85,11 @@ class QoS(virtual.QoS):
         finally:
             self._dirty.add(delivery_tag)
             self.channel.connection.settled.set()
+
+    def _report_exhausted(self, delivery_tag: int, lease: Lease) -> None:
+        """Report the failure of a returned message whose queue has made it a dead letter."""
+        message, most = self._delivered.get(delivery_tag), lease.queue.options.max_deliveries
+        if message is not None and most is not None and lease.message.delivery_count >= most:
+            self.channel.connection.task_failed(
+                message, DeliveriesExhausted(f"it was delivered {most} times and never finished")
+            )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from queue import Empty
+from types import ModuleType
 from typing import Any, Final
 
 from kombu.transport import base, virtual
@@ -15,6 +17,10 @@ from shmq.integrations.celery.channel import Channel
 from shmq.integrations.celery.event_loop import LoopDelivery
 from shmq.integrations.celery.session import Session
 from shmq.native import _clock as time
+
+_failures: ModuleType | None = None
+if "celery" in sys.modules:  # kombu alone has no tasks
+    from shmq.integrations.celery import failures as _failures
 
 __all__ = ["TlsTransport", "Transport"]
 
@@ -181,6 +187,11 @@ class Transport(virtual.Transport):
     def on_message_ready(self, channel: Any, message: Any, queue: str) -> None:
         """Deliver a message that was read by a loop."""
         self._deliver(message, queue)
+
+    def task_failed(self, message: Any, error: Exception) -> None:
+        """Store the failure of a message that is not delivered again, if it is a task of Celery."""
+        if _failures is not None:
+            _failures.store_failure(message, error)
 
 
 class TlsTransport(Transport):

@@ -24,7 +24,7 @@ from shmq.integrations.django.framework import (
 )
 from shmq.integrations.django.record import Record
 
-__all__ = ["WorkerDied", "run"]
+__all__ = ["WorkerDied", "reject", "run"]
 
 log = logging.getLogger("shmq.workers")
 
@@ -41,7 +41,7 @@ def run(backend: ShmqBackend, message: shmq.Message) -> None:
     try:
         given = Record.of(message.body)
     except shmq.ShmqError as error:
-        raise shmq.Reject(str(error)) from None
+        raise reject(message, error, backend) from None
     record = _known(backend, given)
     if record.status == TaskResultStatus.SUCCESSFUL or (
         record.is_finished and message.delivery_count > 1
@@ -60,6 +60,24 @@ def run(backend: ShmqBackend, message: shmq.Message) -> None:
         _tell(backend, record, task)
         raise shmq.Reject(str(died))
     _execute(backend, record, task)
+
+
+def reject(message: shmq.Message, error: Exception, *backends: ShmqBackend) -> shmq.Reject:
+    """The rejection of a message that none of the backends can read.
+
+    If one of them has the result of its task, the task has failed with the error.
+    """
+    body = message.body
+    task_id = body.get("id") if isinstance(body, dict) else None
+    for backend in backends:
+        if not isinstance(task_id, str):
+            break
+        with contextlib.suppress(TaskResultDoesNotExist, shmq.InvalidOption):
+            record = backend.record(task_id)
+            if not record.is_finished:
+                _fail(backend, record, error)
+            break
+    return shmq.Reject(str(error))
 
 
 def _known(backend: ShmqBackend, given: Record) -> Record:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
 
 import shmq
+from shmq.api.names import with_dead_letter
+from shmq.fork_safe import new_lock
 from shmq.integrations.django.options import BackendOptions
 
 __all__ = ["Place"]
@@ -16,7 +17,7 @@ __all__ = ["Place"]
 _PRIORITIES: Final = 15
 
 _places: dict[str, Place] = {}
-_lock: Final = threading.Lock()
+_lock: Final = new_lock()
 
 
 class Place:
@@ -24,7 +25,7 @@ class Place:
 
     def __init__(self, options: BackendOptions) -> None:
         self._options = options
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._broker: shmq.Broker | None = None
         self._queues: dict[str, shmq.Queue] = {}
         self._results: Any = None
@@ -78,7 +79,8 @@ class Place:
                     **self._options.queue_options,
                     "max_deliveries": None,
                 }
-                found = self.broker.ensure_queue(self.name_of(queue_name), **options)
+                name = self.name_of(queue_name)
+                found = self.broker.ensure_queue(name, **with_dead_letter(name, options))
                 self._check(found)
                 self._queues[queue_name] = found
             return found

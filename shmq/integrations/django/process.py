@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import django
 
 import shmq
 
 django.setup()
 
-from shmq.integrations.django.execution import run  # noqa: E402 - what it imports needs the setup
-from shmq.integrations.django.framework import task_backends  # noqa: E402
+from shmq.integrations.django.backend import ShmqBackend  # noqa: E402 - they import what the
+from shmq.integrations.django.execution import reject, run  # noqa: E402 - setup has prepared
+from shmq.integrations.django.framework import InvalidTaskBackend, task_backends  # noqa: E402
 
 __all__ = ["run_task"]
 
@@ -18,6 +22,21 @@ def run_task(message: shmq.Message) -> None:
     """Run the task of a message. Raises :class:`~shmq.Reject` for one that cannot be run."""
     body = message.body
     alias = body.get("backend") if isinstance(body, dict) else None
-    if alias not in task_backends.settings:
-        raise shmq.Reject(f"the message is of no backend of TASKS: {alias!r:.80}")
-    run(task_backends[alias], message)
+    backend = task_backends[alias] if alias in set(task_backends.settings) else None
+    if not isinstance(backend, ShmqBackend):
+        known = dict(_backends())
+        error = InvalidTaskBackend(
+            f"the worker's TASKS have no backend of shmq with the alias {alias!r:.80}, only "
+            f"{', '.join(sorted(known))}: add it to the worker's settings"
+        )
+        raise reject(message, error, *known.values())
+    run(backend, message)
+
+
+def _backends() -> Iterator[tuple[str, ShmqBackend]]:
+    """The backends of shmq, by alias; one that cannot be made is left out."""
+    for alias in task_backends.settings:
+        with contextlib.suppress(Exception):
+            backend = task_backends[alias]
+            if isinstance(backend, ShmqBackend):
+                yield alias, backend

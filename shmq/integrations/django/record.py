@@ -76,7 +76,8 @@ class Record:
     def text(self) -> str:
         """The values as JSON in ASCII. Raises TypeError, ValueError and RecursionError.
 
-        A table's msgpack holds neither integers over 64 bits nor lone surrogates.
+        A table's msgpack holds neither integers over 64 bits nor lone surrogates. A result may have
+        NaN and infinities, which are not JSON: only `of` reads the text.
         """
         return json.dumps(self.body())
 

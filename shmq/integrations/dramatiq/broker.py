@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from dramatiq import Broker, Message, Middleware
-from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
+from dramatiq.errors import ActorNotFound, ConnectionClosed, QueueJoinTimeout, QueueNotFound
+from dramatiq.results import Results
 
 import shmq
 from shmq.integrations.connection import Connection
@@ -80,7 +83,8 @@ class ShmqBroker(Broker):
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30_000) -> ShmqConsumer:
         """A consumer of the queue. Raises ConnectionClosed."""
         try:
-            return ShmqConsumer(self._shared.open(queue_name), prefetch, timeout)
+            queue = self._shared.open(queue_name)
+            return ShmqConsumer(queue, prefetch, timeout, partial(self._store_failure, queue_name))
         except (shmq.ConnectionLost, shmq.ShuttingDown) as error:
             raise ConnectionClosed(error) from error
 
@@ -105,9 +109,44 @@ class ShmqBroker(Broker):
         return message
 
     def _priority(self, message: Message[Any]) -> int:
+        """The priority of the message, or else of its actor; None is as none given."""
         actor = self.actors.get(message.actor_name)
-        of_actor = LOWEST if actor is None else actor.options.get("broker_priority", LOWEST)
-        return int(message.options.get("broker_priority", of_actor))
+        for options in (message.options, {} if actor is None else actor.options):
+            given = options.get("broker_priority")
+            if given is not None:
+                try:
+                    return operator.index(given)
+                except TypeError:
+                    raise TypeError(
+                        f"broker_priority={given!r} must be a whole number from 0 to 9"
+                    ) from None
+        return LOWEST
+
+    def _store_failure(
+        self, queue_name: str, leased: shmq.Message, error: Exception | None
+    ) -> None:
+        """Store an error as the result of a message that no actor handles: dramatiq only logs it.
+
+        ``error`` is that of its decoding; if it is None, the actor may be unknown.
+        """
+        name, message_id = leased.headers.get("actor"), leased.headers.get("message_id")
+        results = next((each for each in self.middleware if isinstance(each, Results)), None)
+        if results is None or not isinstance(name, str) or not isinstance(message_id, str):
+            return
+        actor = self.actors.get(name)
+        if actor is None:
+            error = error or ActorNotFound(
+                f"the workers of queue {queue_name!r} do not have an actor {name!r}: start them "
+                f"with the module that declares it"
+            )
+        elif not actor.options.get("store_results", results.store_results):
+            return
+        if error is not None:
+            message = Message[Any](queue_name, name, (), {}, {}, message_id=message_id)
+            try:
+                results.backend.store_exception(message, error, results.result_ttl)
+            except Exception:
+                self.logger.exception("The outcome of message %s cannot be stored", message_id)
 
     # ---- whole queues ----
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from dramatiq import Consumer, DecodeError, Message, MessageProxy
+from dramatiq import Consumer, Message, MessageProxy
 from dramatiq.errors import ConnectionClosed
 from dramatiq.logging import get_logger
 
@@ -39,12 +39,20 @@ class LeasedMessage(MessageProxy):
 class ShmqConsumer(Consumer):
     """Leases messages, at most ``prefetch`` that are not settled, and waits up to ``timeout`` ms.
 
-    One thread iterates and closes. Any thread settles what the worker was given.
+    One thread iterates and closes. Any thread settles what the worker was given. ``find_error`` is
+    called with each message, and with the error if it cannot be decoded.
     """
 
-    def __init__(self, queue: shmq.Queue, prefetch: int, timeout: int) -> None:
+    def __init__(
+        self,
+        queue: shmq.Queue,
+        prefetch: int,
+        timeout: int,
+        find_error: Callable[[shmq.Message, Exception | None], None],
+    ) -> None:
         self.logger = get_logger(__name__, type(self))
         self._queue = queue
+        self._find_error = find_error
         self._prefetch = prefetch
         self._timeout = timeout / 1000
         self._ahead: deque[shmq.Message] = deque()
@@ -83,10 +91,12 @@ class ShmqConsumer(Consumer):
             message = Message.decode(leased.body)
         except LEASE_IS_OVER:
             return None
-        except (DecodeError, shmq.ShmqError):
+        except Exception as error:  # of any encoder, or it is no map of a message
             self.logger.exception("Message %d is not of dramatiq: rejected.", leased.sequence)
+            self._find_error(leased, error)
             leased.reject()
             return None
+        self._find_error(leased, None)
         with self._room:
             self._held.add(leased.receipt)
         return LeasedMessage(message, leased)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dramatiq.rate_limits import RateLimiterBackend
 
@@ -34,35 +34,36 @@ class ShmqRateLimiterBackend(RateLimiterBackend):
 
     def add(self, key: str, value: int, ttl: int) -> bool:
         """Set the key if it is absent; whether it was."""
-        return bool(self._table.table.add(key, value, ttl=ttl / 1000))
+        return bool(self._table.run(lambda table: table.add(key, value, ttl=ttl / 1000)))
 
     def incr(self, key: str, amount: int, maximum: int, ttl: int) -> bool:
         """Add to the key unless it would exceed the maximum; whether it did not."""
-        table = self._table.table
-        return table.increment(key, amount, most=maximum, ttl=ttl / 1000) is not None
+        return self._change(key, amount, ttl, most=maximum)
 
     def decr(self, key: str, amount: int, minimum: int, ttl: int) -> bool:
         """Subtract from the key unless it would fall below the minimum; whether it did not."""
-        table = self._table.table
-        return table.increment(key, -amount, least=minimum, ttl=ttl / 1000) is not None
+        return self._change(key, -amount, ttl, least=minimum)
 
     def incr_and_sum(
         self, key: str, keys: Callable[[], list[str]], amount: int, maximum: int, ttl: int
     ) -> bool:
         """Add to the key unless the sum of ``keys()`` would exceed the maximum."""
         others = [each for each in keys() if each != key]
-        changed = self._table.table.increment(
-            key, amount, most=maximum, sum_with=others, ttl=ttl / 1000
-        )
-        return changed is not None
+        return self._change(key, amount, ttl, most=maximum, sum_with=others)
+
+    def _change(self, key: str, amount: int, ttl: int, **limits: Any) -> bool:
+        seconds = ttl / 1000
+        found = self._table.run(lambda table: table.increment(key, amount, ttl=seconds, **limits))
+        return found is not None
 
     def wait(self, key: str, timeout: int | None) -> bool:
         """Wait until the key is notified; whether it was within the timeout."""
-        return self._table.table.wait(key, None if timeout is None else timeout / 1000) is not None
+        seconds = None if timeout is None else timeout / 1000
+        return self._table.run(lambda table: table.wait(key, seconds)) is not None
 
     def wait_notify(self, key: str, ttl: int) -> None:
         """Wake all that wait for the key, and those that will within ``ttl``."""
-        self._table.table.set(key, b"x", ttl=ttl / 1000)
+        self._table.run(lambda table: table.set(key, b"x", ttl=ttl / 1000))
 
     def close(self) -> None:
         """Close the connection."""

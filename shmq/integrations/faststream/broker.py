@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ from faststream.specification.schema.extra import Tag, TagDict
 import shmq
 from shmq.api.names import chosen_namespace, is_url
 from shmq.api.options import QueueOptions
+from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.command import PutOptions, ShmqPublishCommand
 from shmq.integrations.faststream.config import ShmqBrokerConfig, logger_state
@@ -142,7 +142,7 @@ class ShmqBroker(
         if self._connection is None:
             return False
         with contextlib.suppress(shmq.ShmqError, OSError):
-            async with asyncio.timeout(timeout):
+            async with loop_timer.limit(timeout):
                 await run_blocking(self._connection.queue_names)
                 return True
         return False

@@ -26,6 +26,7 @@ from faststream.middlewares import AckPolicy
 
 import shmq
 from shmq.api.contract import unwrapped
+from shmq.api.names import with_dead_letter
 from shmq.client.local.broker import LocalBroker
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.queue import ShmqQueue
@@ -70,10 +71,11 @@ class Queues:
 
     def open(self, queue: ShmqQueue, *, make: bool) -> shmq.Queue:
         """A handle of the queue that is the caller's own."""
-        options = {**self._options, **queue.options}
+        name = queue.shared_name
         if not make:
-            return self._broker.put_target(queue.shared_name)
-        return self._broker.ensure_queue(queue.shared_name, **options)
+            return self._broker.put_target(name)
+        options = with_dead_letter(name, {**self._options, **queue.options})
+        return self._broker.ensure_queue(name, **options)
 
     def forget(self, queue: ShmqQueue) -> None:
         """Open the queue anew the next time: it was deleted."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -14,6 +13,7 @@ from faststream._internal.testing.broker import EnterType, TestBroker, change_pr
 from faststream.exceptions import SubscriberNotFound
 
 import shmq
+from shmq.client.shared import loop_timer
 from shmq.integrations.faststream.broker import ShmqBroker
 from shmq.integrations.faststream.command import ShmqPublishCommand
 from shmq.integrations.faststream.fake_message import FakeMessage
@@ -86,7 +86,7 @@ class FakeProducer(ShmqProducer):
         """Let the subscriber handle the message, and return its reply."""
         message = FakeMessage(**await self._arguments(cmd, cmd.body))
         for subscriber in self._readers(cmd.destination):
-            async with asyncio.timeout(cmd.timeout):
+            async with loop_timer.limit(cmd.timeout):
                 found = await self._handle(subscriber, [message])
             reply = ShmqPublishCommand.from_cmd(found.as_publish_command())
             return FakeMessage(**await self._arguments(reply, reply.body))

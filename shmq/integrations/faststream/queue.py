@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from shmq.api.names import MAX_NAME, dead_letter_name, escape_name, given_name
+from shmq.api.names import given_name, with_dead_letter
 from shmq.api.options import QueueOptions
 
 if TYPE_CHECKING:
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from shmq.api.keywords import QueueKeywords
 
 __all__ = ["ShmqQueue"]
-
-#: The longest name that leaves room for that of its dead-letter queue.
-_LONGEST: Final = MAX_NAME - len(dead_letter_name(""))
 
 
 @dataclasses.dataclass(frozen=True, init=False)
@@ -34,14 +31,15 @@ class ShmqQueue:
     options: Mapping[str, Any]
 
     def __init__(self, name: str, **options: Unpack[QueueKeywords]) -> None:
-        QueueOptions.for_queue(_shared_name(name, options), dict(options))
+        shared = given_name(name)
+        QueueOptions.for_queue(shared, with_dead_letter(shared, options))
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "options", dict(options))
 
     @property
     def shared_name(self) -> str:
         """The queue's name in shmq: a text that is not a name, or too long for one, is escaped."""
-        return _shared_name(self.name, self.options)
+        return given_name(self.name)
 
     @classmethod
     def of(cls, queue: ShmqQueue | str) -> ShmqQueue:
@@ -54,10 +52,3 @@ class ShmqQueue:
 
     def __hash__(self) -> int:
         return hash(self.name)
-
-
-def _shared_name(name: str, options: Mapping[str, Any]) -> str:
-    """The name of the queue in shmq, after which the name of its dead-letter queue fits."""
-    if not isinstance(name, str) or "dead_letter" in options or len(name) <= _LONGEST:
-        return given_name(name)
-    return escape_name(name)

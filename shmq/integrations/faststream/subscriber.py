@@ -18,6 +18,7 @@ from faststream._internal.types import BrokerMiddleware
 from faststream.message import StreamMessage
 
 import shmq
+from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.config import ShmqBrokerConfig, ShmqSubscriberConfig
 from shmq.integrations.faststream.failure_reply import FailureReplies
@@ -128,7 +129,7 @@ class ShmqSubscriber(TasksMixin):
         for task in late:
             task.cancel()
         if late:
-            await asyncio.wait(late, timeout=_PAUSE)
+            await loop_timer.wait(asyncio.gather(*late, return_exceptions=True), _PAUSE)
 
     async def get_one(self, *, timeout: float = 5.0) -> StreamMessage[Any] | None:
         """Take one message, which the caller settles; None if none came in time."""
@@ -185,7 +186,7 @@ class ShmqSubscriber(TasksMixin):
             except (shmq.ShmqError, OSError, StopAsyncIteration) as error:
                 self._log(logging.ERROR, f"the queue cannot be read: {error}")
                 self._handle = None
-                await asyncio.sleep(_PAUSE)
+                await loop_timer.sleep(_PAUSE)
 
     async def _read_queue(self, queue: shmq.Queue) -> None:
         free = asyncio.Semaphore(self._workers)
@@ -233,7 +234,7 @@ class ShmqSubscriber(TasksMixin):
         """Extend the leases of what is being handled."""
         while True:
             seconds = self._lease
-            await asyncio.sleep(seconds / _EXTENSIONS)
+            await loop_timer.sleep(seconds / _EXTENSIONS)
             for key, message in list(self._leased.items()):
                 try:
                     if not message.settled:

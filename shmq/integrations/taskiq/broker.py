@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from logging import getLogger
@@ -12,6 +11,7 @@ from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqResult
 from taskiq.acks import parse_acknowledge_type
 
 import shmq
+from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.connection import Connection
 from shmq.integrations.task_queues import TaskQueues
@@ -111,23 +111,38 @@ class ShmqBroker(AsyncBroker):
                 queue = await run_blocking(self._shared.open, self._queue_name)
                 async with queue.aconsume(self._prefetch) as messages:
                     async for message in messages:
-                        await self._check_known(message)
-                        yield AckableMessage(data=message.body, ack=partial(_ack, message))
+                        data = bytes(message.view)
+                        await self._check_readable(message, data)
+                        yield AckableMessage(data=data, ack=partial(_ack, message))
             except QUEUE_IS_AWAY as error:
                 log.warning("Queue %r is away: %s", self._queue_name, error)
                 if queue is not None:
                     queue.close()
-                await asyncio.sleep(PAUSE)
+                await loop_timer.sleep(PAUSE)
 
-    async def _check_known(self, message: shmq.Message) -> None:
-        """Store an error as the result of a task that is unknown: taskiq only logs it."""
-        name, task_id = message.headers.get("task"), message.headers.get("task_id")
-        if name is None or task_id is None or self.find_task(name) is not None:
-            return
-        error = LookupError(
-            f"the workers of queue {self._queue_name!r} do not have a task {name!r}: start them "
-            f"with the module that declares it"
-        )
+    async def _check_readable(self, message: shmq.Message, data: bytes) -> None:
+        """Store an error as the result of a task that taskiq will not run: it only logs why."""
+        task_id = message.headers.get("task_id")
+        try:
+            read = self.formatter.loads(data)
+            read.parse_labels()
+        except Exception as error:  # noqa: BLE001 - of any formatter and serializer
+            reason: Exception = ValueError(
+                f"the workers of queue {self._queue_name!r} cannot read the task: "
+                f"{type(error).__name__}: {error}"
+            )
+        else:
+            if self.find_task(read.task_name) is not None:
+                return
+            task_id = read.task_id
+            reason = LookupError(
+                f"the workers of queue {self._queue_name!r} do not have a task "
+                f"{read.task_name!r}: start them with the module that declares it"
+            )
+        if isinstance(task_id, str):
+            await self._store_failure(task_id, reason)
+
+    async def _store_failure(self, task_id: str, error: Exception) -> None:
         result = TaskiqResult[Any](is_err=True, return_value=None, execution_time=0.0, error=error)
         try:
             await self.result_backend.set_result(task_id, result)

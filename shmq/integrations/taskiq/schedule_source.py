@@ -62,6 +62,7 @@ class ShmqScheduleSource(ScheduleSource):
 
     async def add_schedule(self, schedule: ScheduledTask) -> None:
         """Add the schedule, or replace that of the same id."""
+        # NaN and infinities, too: only `get_schedules` reads it.
         value = json.dumps(dump_model(schedule, "args", "kwargs"))
         await run_blocking(self._table.store, _key_of(schedule.schedule_id), value, None)
 

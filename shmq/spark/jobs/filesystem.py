@@ -78,7 +78,7 @@ class Folder:
         aside = f".{name.replace('/', '.')}.{secrets.token_hex(8)}"
         stream = self._system.create(self._path(aside), True)
         try:
-            stream.write(json.dumps(value).encode())
+            stream.write(json.dumps(value, allow_nan=False).encode())
         finally:
             stream.close()
         self._system.mkdirs(self._path(name).getParent())

@@ -181,7 +181,7 @@ def _text_of(codec: str, body: bytes) -> str:
     if isinstance(value, bytes):
         return _cut(value[: _SHOWN + 1].decode(errors="backslashreplace"))
     try:
-        return _cut(json.dumps(value, default=str, ensure_ascii=False))
+        return _cut(json.dumps(value, allow_nan=False, default=str, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
         return _cut(str(value))
 
@@ -238,7 +238,7 @@ def _iso(moment: dt.datetime) -> str:
 def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> None:
     """Write the file atomically, readable only by its owner: it contains bodies."""
     told = {"triaged_at": _iso(at), "rows": report}
-    text = json.dumps(told, indent=1, default=_iso, ensure_ascii=False)
+    text = json.dumps(told, allow_nan=False, indent=1, default=_iso, ensure_ascii=False)
     with completed(path) as aside:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(open_file(aside, flags, 0o600), "w", encoding="utf-8") as file:

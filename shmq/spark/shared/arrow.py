@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -138,17 +139,20 @@ def _plain(packed: bytes) -> bytes:
 def _as_bytes(value: Any) -> str | bytes | None:
     if value is None or isinstance(value, str | bytes):
         return value
-    return json.dumps(_keyed(value), ensure_ascii=False, default=_as_json).encode()
+    text = json.dumps(_valid(value), allow_nan=False, ensure_ascii=False, default=_as_json)
+    return text.encode()
 
 
-def _keyed(value: Any) -> Any:
-    """The value, with the keys of its maps made valid for JSON."""
+def _valid(value: Any) -> Any:
+    """The value with keys and numbers that JSON holds: NaN and infinities become text."""
     if isinstance(value, list):
-        return [_keyed(each) for each in value]
+        return [_valid(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
     if not isinstance(value, dict):
         return value
     return {
-        key if isinstance(key, str | int | float | None) else _as_json(key): _keyed(each)
+        _valid(key) if isinstance(key, str | int | float | None) else _as_json(key): _valid(each)
         for key, each in value.items()
     }
 

@@ -89,5 +89,11 @@ def surrogate() -> str:
 
 
 @task
+def not_a_number() -> list[float]:
+    """Numbers that no JSON holds."""
+    return [float("nan"), float("-inf")]
+
+
+@task
 def fail_surrogate() -> None:
     raise ValueError("\ud800")

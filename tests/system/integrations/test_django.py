@@ -39,13 +39,16 @@ with pytest.MonkeyPatch.context() as patch:  # the processes of other tests have
 from shmq.integrations.django import place as places  # noqa: E402
 from shmq.integrations.django.execution import WorkerDied, run  # noqa: E402
 from shmq.integrations.django.framework import (  # noqa: E402
+    BaseTaskBackend,
     InvalidTask,
+    InvalidTaskBackend,
     TaskResultDoesNotExist,
     task_backends,
     task_enqueued,
     task_finished,
     task_started,
 )
+from shmq.integrations.django.process import run_task  # noqa: E402
 from tests.support.django_site import tasks  # noqa: E402
 
 
@@ -183,14 +186,16 @@ def any_queue(options: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("name", ["a/b", "订单处理" * 3, "größe " * 31 + "x" * 7], ids=len)
+@pytest.mark.parametrize(
+    "name", ["a/b", "订单处理" * 3, "größe " * 31 + "x" * 7, "n" * 91], ids=len
+)
 def test_a_queue_may_have_a_name_of_255_bytes_of_any_text(
     any_queue: None, broker: shmq.Broker, name: str
 ) -> None:
     assert len(name.encode()) <= 255
     result = tasks.add.using(queue_name=name).enqueue(1, 2)
 
-    assert shmq.unescape_name(broker.queue_names()[0]) == f"django.{name}"
+    assert f"django.{name}" in map(shmq.unescape_name, broker.queue_names())
     assert work(broker, name) == ["add"]
     assert tasks.add.get_result(result.id).task.queue_name == name
 
@@ -301,6 +306,12 @@ def test_a_result_or_an_error_with_a_lone_surrogate_is_stored(broker: shmq.Broke
         result.refresh()
     assert results[0].return_value == "\ud800"
     assert "\ud800" in results[1].errors[0].traceback
+
+
+def test_a_result_with_nan_and_infinities_is_stored(broker: shmq.Broker) -> None:
+    result = tasks.not_a_number.enqueue()
+    work(broker)
+    assert repr(tasks.not_a_number.get_result(result.id).return_value) == "[nan, -inf]"
 
 
 @pytest.mark.parametrize("name", ["", "x" * 513, "\ud800", "\0"], ids=ascii)
@@ -450,6 +461,45 @@ def test_a_message_that_is_no_task_becomes_a_dead_letter(
     queue.put(body, codec="json")
     assert work(broker) == []
     assert broker.queue("django.default.dlq").qsize() == 1
+
+
+@pytest.mark.parametrize("change", [{"args": 5}, {"task": 5}, {"priority": "high"}], ids=str)
+def test_a_task_that_a_worker_cannot_read_has_failed(
+    broker: shmq.Broker, change: dict[str, Any]
+) -> None:
+    result = tasks.add.enqueue(1, 2)
+    queue = broker.queue("django.default")
+    with queue.get(timeout=0) as message:
+        body = {**message.body, **change}
+    queue.put(body, codec="json")
+    assert work(broker) == []
+    result.refresh()
+    assert (result.status, result.errors[0].exception_class) == ("FAILED", shmq.InvalidOption)
+
+
+@pytest.mark.parametrize("kind", [None, "dummy.DummyBackend"], ids=["unknown", "of another kind"])
+def test_a_task_of_a_backend_that_the_worker_has_not_has_failed(
+    broker: shmq.Broker, kind: str | None
+) -> None:
+    mine = settings.TASKS["default"]
+    with override_settings(TASKS={"default": mine, "reports": mine}):
+        result = tasks.add.using(backend="reports").enqueue(1, 2)
+    worker = {"default": mine, "other": {**mine, "OPTIONS": {**mine["OPTIONS"], "results": "b"}}}
+    if kind is not None:
+        worker["reports"] = {"BACKEND": f"{BaseTaskBackend.__module__.rpartition('.')[0]}.{kind}"}
+    with override_settings(TASKS=worker), broker.queue("django.default").get(timeout=0) as message:
+        with pytest.raises(Reject, match="no backend of shmq with the alias 'reports'"):
+            run_task(message)
+        message.reject()
+    with override_settings(TASKS={"default": mine, "reports": mine}):
+        result.refresh()
+        (error,) = result.errors
+        assert (result.status, error.exception_class) == ("FAILED", InvalidTaskBackend)
+        assert "only default, other: add it to the worker's settings" in error.traceback
+        assert broker.queue("django.default.dlq").redrive() == 1
+        assert work(broker) == ["add"]  # by a worker that has it
+        result.refresh()
+        assert result.status == "SUCCESSFUL"
 
 
 def test_a_result_is_kept_for_its_time(broker: shmq.Broker, options: dict[str, Any]) -> None:

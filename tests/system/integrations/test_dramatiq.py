@@ -261,6 +261,21 @@ def test_a_name_that_shmq_refuses_is_escaped(target: str, namespace: str) -> Non
     broker.close()
 
 
+@pytest.mark.parametrize("length", [96, 97, 100, 101, 255, 256])
+def test_a_queue_has_a_name_of_any_length_and_its_dead_letters(
+    target: str, namespace: str, length: int
+) -> None:
+    name = "q" * length
+    broker = ShmqBroker(target)
+    broker.declare_queue(name)
+    broker.enqueue(Message(name, "run", (), {}, {}))
+    with shmq.connect(namespace) as local:
+        local.queue(name if length <= 100 else shmq.escape_name(name)).get(timeout=0).reject()
+        assert local.queue(shmq.escape_name(f"{name}.dlq")).qsize() == 1
+    assert broker.get_queue_message_counts(name)[0] == 0
+    broker.close()
+
+
 def test_other_options_than_those_of_the_queue_are_refused_and_the_defaults_are_not(
     target: str, broker: ShmqBroker, run: Actor[..., Any]
 ) -> None:

@@ -193,6 +193,39 @@ def test_a_task_that_no_worker_knows_is_an_error_of_the_caller_at_once(target: s
         asyncio.run(main()).raise_for_error()
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [(b"{", "JSONDecodeError"), (b"[1]", "ValidationError"), (b"\x80\x05", "UnicodeDecodeError")],
+    ids=ascii,
+)
+def test_a_task_that_no_worker_can_read_is_an_error_of_the_caller_at_once(
+    target: str, namespace: str, body: bytes, reason: str
+) -> None:
+    async def main() -> TaskiqResult[Any]:
+        async with working(target) as app:
+            assert (await app.call(1)).return_value == 1
+            with shmq.connect(namespace) as local, local.queue("taskiq") as queue:
+                queue.put(body, headers={"task": "echo", "task_id": "unreadable"})
+            return await app.results.wait_result("unreadable", PATIENCE)
+
+    with pytest.raises(ValueError, match=f"'taskiq' cannot read the task: {reason}"):
+        asyncio.run(main()).raise_for_error()
+
+
+@pytest.mark.parametrize("body", [{"task": 1}, "text", 5, None], ids=str)
+def test_a_worker_goes_on_after_a_message_that_is_not_of_taskiq(
+    target: str, namespace: str, body: Any
+) -> None:
+    async def main() -> Any:
+        async with working(target) as app:
+            await app.call(1)
+            with shmq.connect(namespace) as local, local.queue("taskiq") as queue:
+                queue.put(body)
+            return (await app.call(2)).return_value
+
+    assert asyncio.run(main()) == 2
+
+
 def test_a_schedule_keeps_its_values(target: str) -> None:
     values = [math.inf, 2**200, "\ud800", "订单"]
     schedule = ScheduledTask(
@@ -281,6 +314,25 @@ def test_a_task_id_has_any_text_and_length_but_not_none(target: str) -> None:
             assert "at least one character" in str(rejected.value.__cause__)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["订单处理 @/:" * 15 + "x" * 15, "n" * 98, "n" * 255], ids=len)
+def test_queues_and_tasks_have_names_of_up_to_255_bytes_of_any_text(
+    target: str, namespace: str, name: str
+) -> None:
+    assert len(name.encode()) <= 255
+
+    async def main() -> TaskiqResult[Any]:
+        results: ShmqResultBackend[Any] = ShmqResultBackend(target, table=name)
+        broker = ShmqBroker(target, queue=name).with_result_backend(results)
+        task = broker.register_task(lambda: 1, task_name=name)
+        async with worker(broker):
+            sent = await task.kicker().with_labels(queue_name=name, group=name).kiq()
+            return await results.wait_result(sent.task_id, PATIENCE)
+
+    assert asyncio.run(main()).return_value == 1
+    with shmq.connect(namespace) as local:
+        assert shmq.escape_name(name) in local.queue_names()
 
 
 def test_a_wait_without_time_looks_once_and_a_negative_time_is_no_limit(target: str) -> None:

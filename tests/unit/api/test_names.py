@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -17,14 +18,19 @@ from shmq.api.names import (
     given_name,
     is_hashed,
     learn_texts,
+    own_dead_letters,
     shown_name,
     staging_name,
+    with_dead_letter,
 )
+from shmq.api.options import QueueOptions
 
 #: Any text whose name is not too long: three characters stand for a byte.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 #: Texts that are too long to be escaped in full.
 LONG_TEXTS = st.text("@ü订", min_size=33, max_size=40)
+#: Texts that are names, or nearly.
+NEARLY = st.text("a:40@", min_size=1, max_size=8)
 NAMES = st.text("ABCabc019._:-", min_size=1, max_size=12)
 
 
@@ -43,7 +49,7 @@ def test_a_name_that_is_no_escaped_text_is_left_as_it_is(name: str) -> None:
     assert text == name or shmq.escape_name(text) == name
 
 
-@given(TEXTS, TEXTS)
+@given(st.one_of(TEXTS, NEARLY), st.one_of(TEXTS, NEARLY))
 def test_texts_that_differ_have_names_that_differ(one: str, other: str) -> None:
     assume(one != other)
 
@@ -65,7 +71,9 @@ def test_what_is_shown_of_a_name_means_that_name_and_is_harmless(name: str) -> N
         ("orders", "orders"),
         ("celery@host.celery.pidbox", "celery:40host.celery.pidbox"),
         ("a/b c", "a:2Fb:20c"),
-        ("orders:eu", "orders:3Aeu"),
+        ("orders:eu/a", "orders:3Aeu:2Fa"),
+        ("a:40b", "a:3A40b"),  # it is the name of another text
+        ("a:40b.dlq", "a:3A40b.dlq"),
         ("größe", "gr:C3:B6:C3:9Fe"),
         ("\x1b[31m", ":1B:5B31m"),
     ],
@@ -98,7 +106,7 @@ def test_a_text_is_shown_where_it_is_safe_and_means_the_name(name: str, shown: s
     assert shown_name(name) == shown
 
 
-@pytest.mark.parametrize("text", ["a" * 97, "订单处理" * 3, "@" * 33, "é" * 127, "💥" * 256])
+@pytest.mark.parametrize("text", ["a" * 101, "订单处理" * 3, "@" * 33, "é" * 127, "💥" * 256])
 def test_a_long_text_has_a_name_with_room_for_those_of_its_other_queues(text: str) -> None:
     name = shmq.escape_name(text)
 
@@ -107,6 +115,46 @@ def test_a_long_text_has_a_name_with_room_for_those_of_its_other_queues(text: st
     assert dead_letter_name(name) == shmq.escape_name(f"{text}.dlq")
     assert shmq.unescape_name(name) == text
     assert shmq.unescape_name(f"{name}.dlq") == f"{text}.dlq"
+
+
+@given(NAMES)
+def test_a_name_that_no_other_text_has_stays(name: str) -> None:
+    assert shmq.escape_name(name) == name or shmq.unescape_name(name) != name
+
+
+@pytest.mark.parametrize("length", [1, 96, 97, 98, 99, 100, 101, 255, 256, 1024])
+@pytest.mark.parametrize("character", ["a", ":"], ids=["plain", "colons"])
+def test_a_valid_name_of_any_length_is_taken_as_it_is(character: str, length: int) -> None:
+    text = character * length
+    name = shmq.escape_name(text)
+
+    assert name == given_name(text)
+    assert (name == text) == (length <= 100)
+    assert shmq.unescape_name(name) == text
+    dead_letters = own_dead_letters(name)
+    assert dead_letters == shmq.escape_name(f"{text}.dlq")
+    assert (dead_letters == f"{text}.dlq") == (length <= 96)
+    assert shmq.unescape_name(dead_letters) == f"{text}.dlq"
+    assert given_name(shown_name(dead_letters)) == dead_letters
+
+
+@pytest.mark.parametrize("length", [1, 96, 97, 100])
+def test_a_queue_that_a_framework_names_keeps_its_dead_letters(length: int) -> None:
+    name = "q" * length
+    found = QueueOptions.for_queue(name, with_dead_letter(name, {"capacity": 8}))
+
+    assert (found.capacity, found.dead_letter) == (8, shmq.escape_name(f"{name}.dlq"))
+    if length > 96:
+        with pytest.raises(shmq.InvalidOption, match="set dead_letter"):
+            QueueOptions.for_queue(name, {"capacity": 8})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"dead_letter": None}, {"dead_letter": "bad"}, {"auto_delete": True}, {"exclusive": True}],
+)
+def test_the_dead_letters_that_the_options_of_a_queue_name_stay(given: dict[str, Any]) -> None:
+    assert with_dead_letter("q" * 100, given) == given
 
 
 @given(LONG_TEXTS, LONG_TEXTS)
