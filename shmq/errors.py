@@ -62,6 +62,7 @@ __all__ = [
     "Unauthorized",
     "Unroutable",
     "Unsupported",
+    "WrongDirectory",
 ]
 
 
@@ -552,6 +553,25 @@ class Forbidden(ShmqError, PermissionError):
 
 class Unsupported(ShmqError):
     """The server, or the queue, does not know what was asked for."""
+
+
+class WrongDirectory(ShmqError):
+    """A data directory was named, but the namespace's durable data is in another one."""
+
+    def __init__(
+        self, namespace: str, own: str | os.PathLike[str], named: str | os.PathLike[str]
+    ) -> None:
+        super().__init__(
+            f"namespace {namespace!r} keeps its durable data in {own}, not in {named}: leave "
+            f"SHMQ_DATA_DIR and data_dir out, or name {own}; `shmq -n {namespace} persist "
+            f"--data-dir {named}` moves the data there"
+        )
+        self.namespace = namespace
+        #: The path of the namespace's directory, and that of the one that was named.
+        self.own, self.named = os.fspath(own), os.fspath(named)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.namespace, self.own, self.named)
 
 
 class ShuttingDown(ShmqError):

@@ -67,7 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, DESCRIPTORS), hard))
     config.stash[_watchdog] = Watchdog()
     config.stash[_data] = tempfile.TemporaryDirectory(prefix="shmq-data-")
-    os.environ["SHMQ_DATA_DIR"] = config.stash[_data].name
+    os.environ["SHMQ_STATE_DIR"] = config.stash[_data].name
+    os.environ.pop("SHMQ_DATA_DIR", None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ import logging
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -36,8 +37,8 @@ from shmq.diagnose.machine import Condition, conditions
 from shmq.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments
 from shmq.diagnose.streams import examine_files
 from shmq.diagnose.tables import examine_tables
-from shmq.errors import InvalidOption
-from shmq.namespace.data_directory import chosen_directory
+from shmq.errors import InvalidOption, WrongDirectory
+from shmq.namespace.data_directory import directory_of
 from shmq.namespace.namespace import Namespace
 from shmq.server.keeper import Keeper
 from shmq.storage.set_aside import FileSetAside, files_aside
@@ -113,9 +114,17 @@ def _asked_for(context: click.Context) -> tuple[list[str], int]:
 def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
     """The files set aside in the data directory; if it cannot be read, ``found`` gets that."""
     try:
-        directory = Namespace.of(namespace).data_dir or chosen_directory(namespace)
+        directory = directory_of(Namespace.of(namespace))
     except InvalidOption:
         return []  # it has no data directory
+    except WrongDirectory as error:
+        found.append(
+            Finding(
+                namespace=namespace, kind="directory", name=error.named, what=str(error),
+                fixed=False,
+            )
+        )  # fmt: skip
+        directory = Path(error.own)
     try:
         every = files_aside(directory)
     except OSError as error:

@@ -24,7 +24,8 @@ from shmq.cli.shared.output import amount, note, show, show_json
 from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
 from shmq.errors import ShmqError
-from shmq.namespace.data_directory import chosen_directory
+from shmq.namespace.data_directory import writer_directory
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.backup import directory_of, durable_queues
 from shmq.persistence.process import Persistence
 from shmq.server.config.settings import LEVELS
@@ -75,7 +76,7 @@ def persist(
     SIGTERM and Ctrl-C write the last snapshots; a second one ends it at once.
     """
     namespace = target_of(context).namespace
-    directory = chosen_directory(namespace, data_dir)
+    directory = writer_directory(Namespace.of(namespace), data_dir)
     parent = _detached(directory) if detach else None
     log.handlers.clear()
     show_on_stderr("shmq", logging.getLevelNamesMapping()[log_level.upper()])

@@ -1,37 +1,67 @@
-"""The directory of a namespace's durable queues, and the lock of its writer.
+"""The directory of a namespace's durable data, and the locks of its writer.
 
-There is one writer at a time: it holds flock(2) on ``writer.lock``, which the kernel releases
-when it dies. The file names the namespace, so that no other namespace uses the directory.
+A namespace has one directory. The namespace's file names it while the namespace is in memory, and
+the host remembers it across reboots: `shmq.namespace.directory_record`. A process that names
+another one gets :class:`~shmq.WrongDirectory`, unless the namespace's own holds nothing.
+
+There is one writer at a time: it holds flock(2) on ``writer.lock`` in the directory, which names
+the namespace, so that no other namespace uses it, and on the namespace's lock of the host.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
+import logging
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from shmq.errors import InvalidOption, ShmqError
-from shmq.namespace.namespace import Namespace
-from shmq.native.descriptors import open_file
+from shmq.errors import InvalidOption, ShmqError, WrongDirectory
+from shmq.namespace.directory_record import (
+    DirectoryRecord,
+    forget_record,
+    lock_namespace,
+    read_record,
+    state_directory,
+    write_record,
+)
+from shmq.namespace.namespace import Namespace, is_same_directory
 from shmq.storage.disk import Disk
-from shmq.storage.inventory import LOCK, writer_of
+from shmq.storage.file_lock import lock_file
+from shmq.storage.history import History, read_history
+from shmq.storage.inventory import LOCK, holds_data, is_written, writer_of
 
-__all__ = ["DataDirectory", "chosen_directory", "is_named"]
+__all__ = [
+    "DataDirectory",
+    "adopt_directory",
+    "chosen_directory",
+    "directory_of",
+    "is_moved",
+    "other_directory",
+    "refuse_missing",
+    "remember",
+    "writer_directory",
+]
 
-_SYSTEM: Final = Path("/var/lib")
+log = logging.getLogger("shmq")
+
 _FIRST: Final = "the writer of namespace "
+#: How many moves are followed from one directory to the next.
+_MOVES: Final = 16
+
+
+# ---- which directory ----
 
 
 def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None) -> Path:
-    """The directory of the files: ``given``, else NAMESPACE in the directory of all namespaces.
+    """The directory that is named: ``given``, or NAMESPACE in ``SHMQ_DATA_DIR``; else its own.
 
-    That one is ``SHMQ_DATA_DIR``, or else ``/var/lib/shmq`` for root, and for other users
-    ``shmq`` in ``XDG_STATE_HOME``, by default ``~/.local/state``. A ``SHMQ_DATA_DIR`` that itself
-    has the files of this namespace is used as it is. An empty variable counts as not set. Raises
+    A ``SHMQ_DATA_DIR`` that itself has the files of this namespace is used as it is. An empty
+    variable counts as not set. Its own is the one that the host remembers, by default NAMESPACE
+    in the state directory; where it says that its files were moved, that one. Raises
     :class:`~shmq.InvalidOption` for an empty path, and for a user without a home.
     """
     if given is not None:
@@ -42,36 +72,148 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
     if named:
         directory = Path(named).absolute()
         return directory if _is_of(directory, namespace) else directory / namespace
-    return _state_home() / "shmq" / namespace
+    record = read_record(namespace)
+    return _followed(state_directory() / namespace if record is None else record.data_dir)
 
 
-def is_named(given: str | os.PathLike[str] | None) -> bool:
-    """Whether `chosen_directory` returns a named directory, not the default."""
-    return given is not None or bool(os.environ.get("SHMQ_DATA_DIR"))
+def _followed(directory: Path) -> Path:
+    """Where the files are: in the directory, or where moves from it, or to it, have left them."""
+    for _ in range(_MOVES):
+        history = read_history(Disk(directory))
+        former = history.moving_from
+        if former is not None and not is_moved(former, directory) and _holds_data(former):
+            directory = former
+        elif history.moved_to is not None:
+            directory = history.moved_to
+        else:
+            break
+    return directory
+
+
+def _holds_data(directory: Path) -> bool:
+    try:
+        return holds_data(directory)
+    except OSError:
+        return False
+
+
+def is_moved(former: Path, directory: Path) -> bool:
+    """Whether a move of the files from the ``former`` directory to the other is complete."""
+    moved_to = read_history(Disk(former)).moved_to
+    return moved_to is not None and is_same_directory(moved_to, directory)
 
 
 def _is_of(directory: Path, namespace: str) -> bool:
     """Whether a writer of the namespace has its files there."""
     try:
-        told = (directory / LOCK).read_bytes()[:512].partition(b"\n")[0]
+        first = (directory / LOCK).read_bytes()[:512].partition(b"\n")[0]
     except OSError:
         return False
-    return told == f"{_FIRST}{namespace}".encode()
+    return first == f"{_FIRST}{namespace}".encode()
 
 
-def _state_home() -> Path:
-    if os.geteuid() == 0:
-        return _SYSTEM
-    named = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if named.is_absolute():  # the XDG specification says to ignore a relative path
-        return named
+def directory_of(namespace: Namespace) -> Path:
+    """The data directory of the namespace, whether it exists or not.
+
+    Raises :class:`~shmq.WrongDirectory` if the environment names another than the namespace's
+    own, and :class:`~shmq.InvalidOption` as `chosen_directory`.
+    """
+    chosen = chosen_directory(namespace.name)
+    if not os.environ.get("SHMQ_DATA_DIR"):
+        own = namespace.data_dir
+        return chosen if own is None else _followed(own)
+    own = other_directory(namespace, chosen)
+    if own is not None:
+        raise WrongDirectory(namespace.name, own, chosen)
+    return chosen
+
+
+def writer_directory(namespace: Namespace, given: str | os.PathLike[str] | None) -> Path:
+    """The directory of a writer: ``given``, to which it moves the namespace's files, or its own.
+
+    Raises as `directory_of`, and :class:`~shmq.InvalidOption` for an empty path.
+    """
+    return directory_of(namespace) if given is None else chosen_directory(namespace.name, given)
+
+
+def other_directory(namespace: Namespace, directory: Path) -> Path | None:
+    """The namespace's own directory, if that is another one, and in use; else None.
+
+    It is in use while a writer writes there, or it holds durable data. Raises ShmqError if that
+    cannot be read.
+    """
+    own = namespace.data_dir
+    if own is None:
+        record = read_record(namespace.name)
+        own = record.data_dir if record is not None else directory
+    own = _followed(own)
+    if is_same_directory(own, directory):
+        return None
     try:
-        return Path.home() / ".local" / "state"
-    except RuntimeError as error:
-        raise InvalidOption(
-            "this user has no home directory to keep queues in: name a directory with "
-            "data_dir, --data-dir or SHMQ_DATA_DIR"
+        return own if is_written(own) or holds_data(own) else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ShmqError(
+            f"{own}, where namespace {namespace.name!r} keeps its durable data, cannot be read: "
+            f"{error.strerror or error}"
         ) from error
+
+
+def refuse_missing(namespace: Namespace, directory: Path) -> None:
+    """Raises ShmqError if the host remembers files in the directory, and it has none.
+
+    Its disk may not be mounted. What is in memory is not missing. Needs the registry lock.
+    """
+    record = read_record(namespace.name)
+    if (
+        record is not None
+        and any(record.memories)  # a writer has written there, and left a history
+        and is_same_directory(record.data_dir, directory)
+        and namespace.memory not in record.memories
+        and read_history(Disk(directory)) == History()
+        and not _holds_data(directory)
+    ):
+        raise ShmqError(
+            f"{directory}, where namespace {namespace.name!r} keeps its durable data, is missing "
+            f"or empty: mount its disk or restore it; if the data is given up, remove "
+            f"{state_directory() / namespace.name}@directory"
+        )
+
+
+def adopt_directory(namespace: Namespace) -> Path:
+    """The data directory, noted as the namespace's, for a process that writes files there.
+
+    Raises what `directory_of` and `Namespace.locked` raise.
+    """
+    with namespace.locked():
+        directory = namespace.adopt_data_dir(directory_of(namespace))
+        remember(namespace.name, directory)
+        return directory
+
+
+def remember(namespace: str, directory: Path) -> None:
+    """Let the host remember the directory across reboots; a failure is logged."""
+    try:
+        history = read_history(Disk(directory))
+        memories = (*history.earlier, history.memory)
+        write_record(namespace, DirectoryRecord(directory.absolute(), memories))
+    except (OSError, InvalidOption) as error:
+        _warn_of_state(namespace, directory, error)
+
+
+def _warn_of_state(namespace: str, directory: Path, error: Exception) -> None:
+    why = getattr(error, "strerror", None) or error
+    log.warning(
+        "this host cannot remember that namespace %r keeps its durable data in %s: %s; let "
+        "SHMQ_STATE_DIR name a directory for that, or set SHMQ_DATA_DIR for all its processes",
+        namespace,
+        directory,
+        why,
+    )
+
+
+# ---- the writer's hold on it ----
 
 
 class DataDirectory:
@@ -85,8 +227,13 @@ class DataDirectory:
         self.namespace = namespace
         self.disk = disk
         self._guard = threading.Lock()
-        self._lock = -1
+        #: The locks that this object holds: of the directory, and of the namespace.
+        self._locks: list[int] = []
         self._claimed = False
+        #: The directory that counts until its files have been moved here; None: this one counts.
+        self.former: Path | None = None
+        #: The number of the memory for which this object holds the directory.
+        self.memory = 0
         self._taken: list[Callable[[], None]] = []
 
     @property
@@ -97,7 +244,7 @@ class DataDirectory:
     @property
     def held(self) -> bool:
         """Whether this object holds the directory's lock."""
-        return self._lock >= 0
+        return bool(self._locks)
 
     def exists(self) -> bool:
         """Whether the path exists; `ready` refuses one that is no directory."""
@@ -112,7 +259,7 @@ class DataDirectory:
         if make or self.exists():
             self.ready()
         else:
-            Namespace.of(self.namespace).become_writer(self.path)
+            self.memory = Namespace.of(self.namespace).become_writer(self.former or self.path)
             self._claimed = True
 
     def when_taken(self, call: Callable[[], None]) -> None:
@@ -129,64 +276,98 @@ class DataDirectory:
         with self._guard:
             if self.held:
                 return
-            Namespace.of(self.namespace).refuse_second_writer(self.path)
+            namespace = Namespace.of(self.namespace)
+            namespace.refuse_second_writer(self.former or self.path)
+            locks: list[int] = []
             try:
-                self.disk.make()
-                lock = self._take()
-            except OSError as error:
-                raise ShmqError(
-                    f"data_dir={str(self.path)!r} cannot be used: {error.strerror or error}"
-                ) from error
-            try:
-                Namespace.of(self.namespace).become_writer(self.path)
+                self._lock(locks)
+                self.memory = namespace.become_writer(self.former or self.path)
             except BaseException:
-                os.close(lock)
+                for lock in locks:
+                    os.close(lock)
                 raise
-            self._lock = lock
-        for call in self._taken:
-            call()
-
-    def _take(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        lock = open_file(self.path / LOCK, flags, 0o600)
+            self._locks = locks
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._sign(lock)
-        except BlockingIOError:
-            os.close(lock)
-            raise ShmqError(
-                f"data_dir={str(self.path)!r}: {_who_writes(self.path)} writes there already; end "
-                f"it first (fuser {self.path / LOCK} finds it), or name another directory"
-            ) from None
-        except BaseException:
-            os.close(lock)
+            for call in self._taken:
+                call()
+        except BaseException:  # the next call tries again
+            with self._guard:
+                self._claimed = True
+                self._release_locks()
             raise
-        return lock
+
+    def _lock(self, locks: list[int]) -> None:
+        """Append the locks of the namespace and of the directory. Raises ShmqError."""
+        try:
+            locks.append(lock_namespace(self.namespace))
+        except BlockingIOError:
+            if is_written(self.path):
+                raise self._written() from None
+            raise ShmqError(
+                f"another process writes the durable queues of namespace {self.namespace!r} "
+                f"already, and not in {self.path}: end it first "
+                f"(fuser {state_directory()}/{self.namespace}@lock finds it)"
+            ) from None
+        except (PermissionError, InvalidOption) as error:
+            _warn_of_state(self.namespace, self.path, error)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise ShmqError(
+                    f"{error.filename or state_directory()} cannot be locked: "
+                    f"{error.strerror or error}"
+                ) from error
+            _warn_of_state(self.namespace, self.path, error)
+        try:
+            self.disk.make()
+            locks.append(lock_file(self.path / LOCK))
+            self._sign(locks[-1])
+        except BlockingIOError:
+            raise self._written() from None
+        except OSError as error:
+            raise ShmqError(
+                f"data_dir={str(self.path)!r} cannot be used: {error.strerror or error}"
+            ) from error
+
+    def _written(self) -> ShmqError:
+        pid = writer_of(self.path)
+        return ShmqError(
+            f"data_dir={str(self.path)!r}: {f'process {pid}' if pid else 'another process'} writes "
+            f"there already; end it first (fuser {self.path / LOCK} finds it), or name another "
+            f"directory"
+        )
 
     def _sign(self, lock: int) -> None:
         """Write the namespace and the PID. Raises ShmqError if it is another namespace's."""
-        told = os.pread(lock, 512, 0).decode("ascii", "replace").partition("\n")[0]
-        other = told.removeprefix(_FIRST)
-        if told.startswith(_FIRST) and other != self.namespace:
+        first = os.pread(lock, 512, 0).decode("ascii", "replace").partition("\n")[0]
+        other = first.removeprefix(_FIRST)
+        if first.startswith(_FIRST) and other != self.namespace:
             raise ShmqError(
                 f"data_dir={str(self.path)!r} has the files of namespace {other!r}, not of "
                 f"{self.namespace!r}: name another directory; shmq restore takes queues from one "
                 f"namespace to another"
             )
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{_FIRST}{self.namespace}\npid {os.getpid()}\n".encode("ascii"), 0)
+        text = f"{_FIRST}{self.namespace}\npid {os.getpid()}\n".encode("ascii")
+        os.pwrite(lock, text, 0)  # first: on a full disk the room that a cut frees may be taken
+        os.ftruncate(lock, len(text))
 
     def close(self) -> None:
         """Release the directory, so that another writer can lock it."""
-        with self._guard, contextlib.suppress(OSError):
-            if self.held or self._claimed:
-                Namespace.of(self.namespace).release_writer()
-                self._claimed = False
+        namespace = Namespace.of(self.namespace)
+        with self._guard:
+            with contextlib.suppress(OSError):
+                if self.held or self._claimed:
+                    namespace.release_writer()
+                    self._claimed = False
             if self.held:
-                os.close(self._lock)
-                self._lock = -1
+                with contextlib.suppress(OSError, ShmqError), namespace.locked():
+                    if self._is_recorded() and not holds_data(self.path):
+                        forget_record(self.namespace)
+            self._release_locks()
 
+    def _is_recorded(self) -> bool:
+        record = read_record(self.namespace)
+        return record is None or is_same_directory(record.data_dir, self.path)
 
-def _who_writes(path: Path) -> str:
-    pid = writer_of(path)
-    return f"process {pid}" if pid else "another process"
+    def _release_locks(self) -> None:
+        while self._locks:
+            os.close(self._locks.pop())

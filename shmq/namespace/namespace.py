@@ -40,7 +40,6 @@ import fcntl
 import os
 import stat
 import struct
-import threading
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -58,6 +57,7 @@ from shmq.errors import (
     ShmqError,
     no_descriptor,
 )
+from shmq.fork_safe import new_lock
 from shmq.namespace.name_book import NameBook
 from shmq.namespace.semaphores import make_semaphores, remove_semaphores
 from shmq.native import _clock as time
@@ -78,6 +78,7 @@ __all__ = [
     "as_foreign",
     "as_no_file",
     "as_no_space",
+    "is_same_directory",
     "new_identity",
     "refuse_foreign",
 ]
@@ -135,7 +136,7 @@ class Namespace:
         self._number = 0
         #: This process, for the locks of queues and streams.
         self.process = _core.Process(self.process_number)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         #: How many nested sections hold the lock.
         self._held = 0
         #: How many of them hold the registry lock.
@@ -296,6 +297,19 @@ class Namespace:
     # ---- the data directory ----
 
     @property
+    def memory(self) -> int:
+        """The number of this memory. A reboot, or removing its file, changes it.
+
+        Needs the registry lock.
+        """
+        return self._place()[0]
+
+    def is_lost(self, memory: int) -> bool:
+        """Whether that memory's file was removed, maybe replaced, while this process used it."""
+        with self._section():
+            return self._fd < 0 or not self._is_current() or self._place()[0] != memory
+
+    @property
     def data_dir(self) -> Path | None:
         """The directory of its durable queues and tables; None if none was needed yet.
 
@@ -303,16 +317,20 @@ class Namespace:
         the last queue and process are gone.
         """
         most = _DATA_DIR.size + os.pathconf("/", "PC_PATH_MAX")
-        with self._section(), self._file_if_any() as there:
-            raw = os.pread(self._fd, most, _DATA_DIR_AT) if there else b""
+        with self._section():
+            self._leave_if_removed()
+            with self._file_if_any() as there:
+                raw = os.pread(self._fd, most, _DATA_DIR_AT) if there else b""
         if len(raw) < _DATA_DIR.size:
             return None
         size, checksum = _DATA_DIR.unpack_from(raw)
         path = raw[_DATA_DIR.size : _DATA_DIR.size + size]
         return Path(os.fsdecode(path)) if path and zlib.crc32(path) == checksum else None
 
-    def become_writer(self, directory: Path) -> None:
+    def become_writer(self, directory: Path) -> int:
         """Become the writer of the durable queues, until `release_writer` or death.
+
+        Returns the number of the `memory`.
 
         Other processes see from now on that their files are in ``directory``, which need not
         exist yet. Raises AlreadyWritten, with its PID, if another process writes them, there or
@@ -321,10 +339,12 @@ class Namespace:
         with self.locked():
             self.refuse_second_writer(directory)
             self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _WRITER_BYTE)
-            self._note_data_dir(directory)
+            self.note_data_dir(directory)
             self._is_writer = True
+            return self.memory
 
-    def _note_data_dir(self, directory: Path) -> None:
+    def note_data_dir(self, directory: Path) -> None:
+        """Record the directory in the namespace's file. Needs the registry lock."""
         path = os.fsencode(directory.absolute())
         record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
         self._write_at(record, _DATA_DIR_AT)
@@ -338,7 +358,7 @@ class Namespace:
         with self.locked():
             there = self.data_dir
             if there is None:
-                self._note_data_dir(directory)
+                self.note_data_dir(directory)
             return there or directory
 
     def announce_transaction(self) -> None:
@@ -364,8 +384,7 @@ class Namespace:
         It is 0 for a process of another PID namespace. Does not create the namespace's file.
         """
         with self._section():
-            if self._fd >= 0 and not self._depth and not self._is_current():
-                self._leave()  # the file was removed with the last queue
+            self._leave_if_removed()
             if self._is_writer:
                 return os.getpid()
             with self._file_if_any() as there:
@@ -437,7 +456,7 @@ class Namespace:
             pid = self._locker_of(_WRITER_BYTE)
             if pid is None:
                 # A record lock does not exclude the same process; the directory's lock does.
-                if other is None or _is_same(other, directory) or not is_written(other):
+                if other is None or is_same_directory(other, directory) or not is_written(other):
                     return
                 pid = writer_of(other)
         raise AlreadyWritten(
@@ -638,13 +657,13 @@ class Namespace:
                 self._close()
 
     def retire(self) -> None:
-        """Remove the namespace's file if the namespace is empty and no other process uses it.
+        """Remove the namespace's file if the namespace is empty, and no process uses it.
 
         A file of another user is left alone, and so is one that cannot be locked, or cannot be
         opened for want of a descriptor.
         """
         with self._section(), contextlib.suppress(ForeignSegment, LockTimeout, OSError):
-            if self._path.exists() and self.is_empty():
+            if not self._is_writer and self._path.exists() and self.is_empty():
                 with self.locked():
                     self._remove_if_unused()
             if self._fd >= 0 and not self._depth and not self._is_current():
@@ -683,6 +702,11 @@ class Namespace:
         """Whether there is neither a queue nor a stream nor an exchange nor a table in memory."""
         return not (self.has_names() or self.exchanges_path.exists() or self.tables_path.exists())
 
+    def _leave_if_removed(self) -> None:
+        """Leave a file that was removed, with the last queue or by hand. Needs the section."""
+        if self._fd >= 0 and not self._depth and not self._is_current():
+            self._leave()
+
     def _leave(self) -> None:
         """Leave a file that somebody else has removed.
 
@@ -714,7 +738,6 @@ class Namespace:
         """Reset the child of a fork, which has the descriptor, but neither locks nor a number."""
         self.process.leave()
         self._number = 0
-        self._lock = threading.RLock()
         self._held = self._depth = 0
         self._made_file = False
         self._deferred.clear()
@@ -961,11 +984,11 @@ def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
     )
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    """Whether both are the same directory; false if one does not exist."""
+def is_same_directory(one: Path, other: Path) -> bool:
+    """Whether both are one path, or one existing directory."""
     try:
-        return one.samefile(other)
-    except FileNotFoundError:
+        return one == other or one.samefile(other)
+    except OSError:
         return False
 
 

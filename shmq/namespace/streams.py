@@ -45,6 +45,7 @@ __all__ = [
     "Opened",
     "control_path",
     "create_partition_file",
+    "is_removed",
     "look_at",
     "make_stream",
     "open_partition",
@@ -150,6 +151,17 @@ def _is_gone(namespace: Namespace, control: _stream.Control) -> bool:
     except (NoSuchStream, SegmentError):
         return True
     return control.deleted or other is None or other.stream_id != control.stream_id
+
+
+def is_removed(namespace: Namespace, control: _stream.Control) -> bool:
+    """Whether the stream has lost its name without being deleted: its memory was removed."""
+    try:
+        other = look_at(namespace, control.name)
+    except NoSuchStream:
+        return not control.deleted
+    except (SegmentError, OSError):  # unknown
+        return False
+    return other is not None and other.stream_id != control.stream_id and not control.deleted
 
 
 def open_partition(

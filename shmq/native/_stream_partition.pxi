@@ -13,6 +13,7 @@ cdef class Partition(Segment):
     cdef int64_t hint_offset        # where the last read ended, and its position
     cdef uint64_t hint_position
     cdef shmq_spin_rate spins       # for a record, before a sleep
+    cdef readonly int last_error    # the errno for which the latest wait for the disk ended
 
     @staticmethod
     def create(int fd, Control control, uint32_t number, uint64_t first=0, int64_t last_seen=0,
@@ -599,6 +600,7 @@ cdef class Partition(Segment):
                 return True
             if status == SHMQ_DELETED:
                 raise _deleted_error(self.control.name)
-            if status == SHMQ_BUSY or left <= 0:
+            self.last_error = shmq_log_error(&self.c) if status == SHMQ_BUSY else 0
+            if self.last_error or left <= 0:
                 return False
             PyErr_CheckSignals()

@@ -447,7 +447,7 @@ cdef class StreamHandle:
             left = until - _monotonic()
             if log.wait_synced(offset, max(0, min(left, WRITER_SLICE)) / 1e9):
                 return True
-            if left <= WRITER_SLICE or log.disk_error:
+            if left <= WRITER_SLICE or log.last_error:
                 return False
             self.await_writer()
 

@@ -18,6 +18,7 @@ cdef class Handle:
     cdef int64_t guarded_until     # a process watches for deaths until then, at least
     cdef uint32_t views            # pins that this handle's process holds
     cdef uint32_t awake[2]         # by event: awake, but still counted as asleep
+    cdef int disk_error            # for which the latest wait for the journal ended
     #| interrupted: Callable[[], bool] | None
     cdef public object interrupted # whether operations must not wait any more: asked before a sleep
     #| ready_event: Any

@@ -12,13 +12,18 @@ cdef bint _wait_synced(Handle handle, uint64_t seq, int64_t until) except -1:
         if until != FOREVER:
             left = min(SYNC_SLICE, until - _real_now())
         if left <= 0 or not handle.open_:
+            handle.disk_error = 0
             return False
         with nogil:
             status = shmq_wait_synced(&handle.q, seq, left)
         PyErr_CheckSignals()
         if status == SHMQ_TIMED_OUT:
             handle.await_writer()
-        if status != SHMQ_OK and status != SHMQ_TIMED_OUT and status != SHMQ_INTERRUPTED:
+        elif status == SHMQ_NO_SPACE:
+            handle.disk_error = shmq_journal_error(&handle.q)
+            if handle.disk_error:
+                return False
+        elif status != SHMQ_OK and status != SHMQ_INTERRUPTED:
             return False
     return True
 
@@ -41,6 +46,11 @@ cdef class JournalProgress:
     def error(self) -> int:
         """The errno with which a living writer's last attempt to write failed; 0 if none did."""
         return shmq_journal_error(&self.handle.q)
+
+    @property
+    def last_error(self) -> int:
+        """The errno for which the handle's latest wait ended; 0: it ended for another reason."""
+        return self.handle.disk_error
 
     @property
     def writer(self) -> int:
@@ -431,7 +441,7 @@ cdef class Follower:
         """Say that the batch is on disk, and that segment ``segment`` has ``offset`` synced bytes.
 
         This wakes the waiters for it and frees the slots of settled messages. If the lock is not
-        to be had, the rest of the slots are freed with the next batch.
+        to be had, it raises LockTimeout, and the rest of the slots are freed with the next batch.
         """
         cdef bint more
         if not self.collected:

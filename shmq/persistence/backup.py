@@ -14,6 +14,7 @@ from typing import Final
 from shmq.api.names import check_name
 from shmq.errors import (
     InvalidOption,
+    LockTimeout,
     NoSuchQueue,
     NoSuchStream,
     SegmentError,
@@ -82,6 +83,8 @@ def backup(
         finally:
             for file in files:
                 os.close(file.descriptor)
+    except LockTimeout:  # an OSError, too
+        raise
     except OSError as error:
         where = error.filename or target
         raise ShmqError(f"no backup was made: {where}: {error.strerror}") from error

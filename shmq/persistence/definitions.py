@@ -20,13 +20,14 @@ from shmq.errors import DamagedFile, FileError, NoSuchQueue, NoSuchStream, Segme
 from shmq.namespace import streams
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
+from shmq.persistence.conflicts import set_definitions_aside
 from shmq.routing.book import Book
 from shmq.routing.table import Operation, Table, operation_of
 from shmq.schema.book import Rows, Schemas, versions_of
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import DEFINITIONS, FileHeader
 from shmq.storage.map_file import read_map, write_map
-from shmq.storage.paths import EXCHANGES, SCHEMAS, free_name
+from shmq.storage.paths import EXCHANGES, SCHEMAS
 
 __all__ = ["Definitions", "check_definitions", "recover_definitions"]
 
@@ -152,15 +153,7 @@ def _set_aside_if_damaged(disk: Disk, name: str) -> Any:
     try:
         yield
     except FileError as error:
-        there = free_name(f"{name}.aside", disk.names())
-        disk.rename(name, there)
-        disk.sync_directory()
-        log.error(
-            "%s cannot be read, and is renamed to %s: %s",
-            disk.path(name),
-            there,
-            error,
-        )
+        set_definitions_aside(disk, name, "cannot be read", error)
 
 
 def _restore_exchanges(namespace: Namespace, disk: Disk) -> None:

@@ -22,7 +22,14 @@ from typing import Final
 from shmq.errors import FileError
 from shmq.native import _core
 from shmq.storage.disk import Disk, opened, size_of, write_whole
-from shmq.storage.file_header import HEADER_BYTES, JOURNAL, QueueIdentity, Trailer, read_header
+from shmq.storage.file_header import (
+    HEADER_BYTES,
+    JOURNAL,
+    QueueIdentity,
+    Trailer,
+    read_header,
+    read_record,
+)
 from shmq.storage.paths import catalog, segment_name
 
 __all__ = [
@@ -96,8 +103,27 @@ class Journal:
 
     @property
     def whole(self) -> bool:
-        """Whether the position's segment exists and is long enough."""
-        return not self.segment or self._lengths.get(self.segment, -1) >= self.offset
+        """Whether the position's segment exists, and its batches lead to the position.
+
+        An older copy of it may be as long: zeros are written ahead. Raises OSError.
+        """
+        if not self.segment:
+            return True
+        if self._lengths.get(self.segment, -1) < self.offset:
+            return False
+        name = segment_name(self._identity.name, self.segment)
+        with opened(self._disk, name) as file:
+            data = self._disk.read(file, self.offset, 0)
+        try:
+            header, at = read_header(data, name)
+        except FileError:
+            return False
+        while at < len(data):
+            how, kind, size, fields = read_record(data, at, header.salt)
+            if (how, kind) != ("ok", "batch"):
+                return False
+            at += size + fields["bytes"]
+        return at == self.offset
 
     def parts(self, least: int) -> list[tuple[int, int]]:
         """The segments from number ``least`` on, each with its synced bytes."""

@@ -19,7 +19,7 @@ from typing import Final
 
 from shmq.client.local.queue import LocalQueue
 from shmq.codec.codecs import unpack_properties
-from shmq.errors import NoSuchQueue, SegmentError
+from shmq.errors import LockTimeout, NoSuchQueue, SegmentError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.persistence.journal import Journal, WriteSizes
@@ -146,6 +146,8 @@ class JournalWriter(SnapshotWriter):
         self._patience = 0.0
         self._withdrawn = False
         self._more = False
+        #: Why the last commit was put off: a stopped process holds a lock. Not the disk's fault.
+        self.held_up: LockTimeout | None = None
         transfers.enter(self)
         if self.journal.segment:
             transactions.begun(self._part)
@@ -181,13 +183,19 @@ class JournalWriter(SnapshotWriter):
         """Write one commit, if there is anything to write; return whether one was written.
 
         If the disk refuses, the commit is kept, the queue records the error, and the next call
-        tries again.
+        tries again. While a stopped process holds a lock, callers that wait for the disk go on
+        waiting.
         """
         with self._lock:
             if self.closed:
                 return False
             try:
-                return self._commit()
+                written = self._commit()
+                self.held_up = None
+                return written
+            except LockTimeout as error:  # an OSError, too
+                self._put_off(error)
+                return False
             except OSError as error:
                 self._fail(error)
                 return False
@@ -195,6 +203,9 @@ class JournalWriter(SnapshotWriter):
     def refuse(self, error: Exception) -> None:
         """Record that the queue cannot be followed now, for want of memory or because of damage."""
         with self._lock:
+            if isinstance(error, LockTimeout):
+                self._put_off(error)
+                return
             self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
 
     def settle_arrived(self, target: str) -> bool:
@@ -204,9 +215,9 @@ class JournalWriter(SnapshotWriter):
             while slots := self._arrived(target):
                 self.follower.arrived(slots)
                 self.step()
-                if self.error is not None:
+                if self.error is not None or self.held_up is not None:
                     return False
-            return self.error is None
+            return self.error is None and self.held_up is None
 
     def snapshot(self) -> None:
         """Write a snapshot, and remove the segments that it replaces. Raises OSError."""
@@ -353,6 +364,11 @@ class JournalWriter(SnapshotWriter):
             )
             self.follower.fail(error.errno or errno.EIO)
         self.error = error
+
+    def _put_off(self, error: LockTimeout) -> None:
+        if self.held_up is None:
+            log.warning("queue %s is written later: %s", self.name, error)
+        self.held_up, self._more = error, True
 
     def _recover(self) -> None:
         if self.error is not None:

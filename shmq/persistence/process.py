@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from shmq.errors import ShmqError
-from shmq.namespace.data_directory import DataDirectory, chosen_directory, is_named
+from shmq.errors import LockTimeout, ShmqError, WrongDirectory
+from shmq.namespace.data_directory import (
+    DataDirectory,
+    other_directory,
+    refuse_missing,
+    writer_directory,
+)
+from shmq.namespace.directory_record import is_namespace_locked
 from shmq.namespace.namespace import Namespace
+from shmq.persistence.conflicts import join_memory
+from shmq.persistence.move import finish_move, move_files
 from shmq.persistence.recovery import recover
 from shmq.persistence.system_disk import SystemDisk
 from shmq.persistence.writer import Writer
@@ -24,7 +33,8 @@ __all__ = ["Persistence"]
 
 log = logging.getLogger("shmq")
 
-#: How long the previous writer may need for its last snapshots, in seconds.
+#: How long the previous writer may need for its last snapshots, and how long locks that a stopped
+#: process holds are waited for, in seconds.
 ENDING: Final = 60.0
 #: How often it checks whether that writer has ended, in seconds.
 _LOOK: Final = 0.02
@@ -33,20 +43,21 @@ _LOOK: Final = 0.02
 class Persistence:
     """Recovers the durable queues of a namespace, and writes them until `stop`.
 
-    ``data_dir`` is the directory; None: see
-    :func:`~shmq.namespace.data_directory.chosen_directory`, which says what is raised. With
-    ``idle`` it ends by itself once no other process has used anything durable for so many
-    seconds, and gives way to a writer without ``idle``.
+    ``data_dir`` is the directory; a writer without ``idle`` moves the namespace's files there if
+    they are in another one. None: the namespace's own, see
+    :func:`~shmq.namespace.data_directory.directory_of`, which says what is raised. With ``idle``
+    it ends by itself once no other process has used anything durable for so many seconds, and
+    gives way to a writer without ``idle``.
     """
 
     def __init__(
         self, namespace: str, data_dir: Path | None = None, idle: float | None = None
     ) -> None:
-        disk = SystemDisk(chosen_directory(namespace, data_dir))
-        self.directory = DataDirectory(namespace, disk)
         self._registry = Namespace.of(namespace)
+        disk = SystemDisk(writer_directory(self._registry, data_dir))
+        self.directory = DataDirectory(namespace, disk)
         self._idle = idle
-        self._named = is_named(data_dir)
+        self._named = data_dir is not None or bool(os.environ.get("SHMQ_DATA_DIR"))
         self._control: Control | None = None
         self._starting = threading.Lock()
         self._writer = Writer(namespace, self.directory, idle=idle)
@@ -57,8 +68,25 @@ class Persistence:
         From here on no other process writes the namespace's queues, or to a directory that was
         named; no process sees this one as the writer before the recovery is complete. The
         default directory is created when there is something to write. Raises
-        :class:`~shmq.ShmqError` if the directory cannot be used, or another process writes there.
+        :class:`~shmq.ShmqError` if the directory cannot be used, or another process writes there,
+        and :class:`~shmq.LockTimeout` if a lock is still held after `ENDING`.
         """
+        self._until_locked(self._recover)
+
+    def _until_locked(self, deed: Callable[[], None]) -> None:
+        """Repeat ``deed`` while a stopped process has its locks, which is logged once."""
+        end, logged = time.monotonic() + ENDING, False
+        while True:
+            try:
+                return deed()
+            except LockTimeout as error:
+                if time.monotonic() >= end:
+                    raise
+                if not logged:
+                    log.warning("the writer waits for at most %g s: %s", ENDING, error)
+                logged = True
+
+    def _recover(self) -> None:
         if self._idle is not None:  # the process that starts it excludes other writers
             self._begin()
         else:
@@ -70,33 +98,60 @@ class Persistence:
         """Ask a writer that was started automatically to end, so that this one replaces it."""
         where = self._registry.data_dir
         if where is not None and self._registry.writer_pid is not None:
-            with contextlib.suppress(ShmqError):
-                ask_to_end(where)
+            with contextlib.suppress(ShmqError, OSError):
+                ask_to_end(where, ENDING)
                 log.info("the writer that was started automatically ends, this one follows")
 
     def _begin(self) -> None:
+        own = other_directory(self._registry, self.directory.path)
+        if own is not None and self._idle is not None:
+            raise WrongDirectory(self._registry.name, own, self.directory.path)
         end = time.monotonic() + ENDING
         while self._is_ending() and time.monotonic() < end:
             time.sleep(_LOOK)
-        former = self._registry.data_dir
-        if former is not None and former != self.directory.path.absolute():
-            self._writer.follow(former)
         try:
             with self._registry.locked():
-                self.directory.claim(make=self._named)
-                if self.directory.held:
-                    recover(self.directory)
-        except BaseException:
+                self._take_directory()
+            self.directory.when_taken(self._join)
+            self.directory.when_taken(self._listen)
+            if self.directory.held:
+                self._listen()
+        except BaseException as error:
             self.directory.close()
+            if isinstance(error, OSError) and not isinstance(error, ShmqError):
+                raise ShmqError(
+                    f"data_dir={str(self.directory.path)!r} cannot be used: "
+                    f"{error.strerror or error}"
+                ) from error
             raise
-        self.directory.when_taken(self._listen)
+
+    def _take_directory(self) -> None:
+        """Claim the directory, move the namespace's files there if need be, and recover them."""
+        path, disk = self.directory.path, self.directory.disk
+        self._registry.refuse_second_writer(path)
+        refuse_missing(self._registry, path)
+        own = self.directory.former = other_directory(self._registry, path)
+        self.directory.claim(make=self._named)
+        if own is not None:
+            move_files(self._registry, own, disk)
+            self.directory.former = None
         if self.directory.held:
-            self._listen()
+            finish_move(disk)
+            recover(self.directory)
+
+    def _join(self) -> None:
+        def join() -> None:
+            with self._registry.locked():
+                join_memory(self._registry, self.directory.disk)
+
+        self._until_locked(join)  # what has called it is not repeated
 
     def _is_ending(self) -> bool:
         """Whether a writer that has given up the namespace still writes its last snapshots."""
+        if self._registry.writer_pid is not None:
+            return False
         where = self._registry.data_dir
-        return where is not None and self._registry.writer_pid is None and is_written(where)
+        return is_namespace_locked(self._registry.name) or (where is not None and is_written(where))
 
     def _listen(self) -> None:
         with self._starting:

@@ -8,7 +8,6 @@ from the same files.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import mmap
@@ -19,31 +18,33 @@ from typing import Any
 from shmq.api.names import check_name
 from shmq.api.options import DEAD_LETTER_ROOM, DEFAULT_ARENA, MAX_ARENA, QueueOptions
 from shmq.client.local.queue import attach
-from shmq.errors import FileError, NoSuchQueue, SegmentError, ShmqError
-from shmq.namespace import streams as stream_registry
+from shmq.errors import FileError, LockTimeout, ShmqError
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.native.descriptors import reserve_standard
+from shmq.persistence.conflicts import (
+    in_memory,
+    join_memory,
+    live_keys,
+    set_earlier_streams_aside,
+)
 from shmq.persistence.definitions import recover_definitions
 from shmq.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
 from shmq.storage.disk import Disk, opened, sync_file
 from shmq.storage.erase import finish_erasures
-from shmq.storage.file_header import hash_key_of, read_tail
+from shmq.storage.file_header import read_tail
 from shmq.storage.inventory import write_refusals
-from shmq.storage.paths import Files, aside_names, catalog, segment_name, unfinished
+from shmq.storage.paths import Files, catalog, segment_name, unfinished
 from shmq.storage.progress import Report, Step, Told, bytes_of, silent
 from shmq.storage.queue_files import QueueFiles
 from shmq.storage.queue_reader import lineage_of
 
 __all__ = [
     "Decision",
-    "in_memory",
-    "live_keys",
     "plan",
     "rebuild_queue",
     "recover",
-    "set_aside",
     "settle_moves",
     "sync_files",
 ]
@@ -150,20 +151,23 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
         with registry.locked():
             disk.sync_directory()  # the previous writer may have died before its own sync
             finish_erasures(disk)
+            join_memory(registry, disk)
             live = live_keys(registry)
             _sweep(disk)
-            _set_earlier_files_aside(disk, live)
             there = in_memory(registry, live)
             drop_the_lost(registry, there)
             complete_transactions(disk, there)
             streams = recover_streams(registry, disk)
+            set_earlier_streams_aside(registry, disk)
             lost = _recover_queues(registry, disk, live)
             _tell_refusals(disk, lost, streams)
             recover_definitions(registry, disk)
             return lost
+    except LockTimeout:  # an OSError, too
+        raise
     except OSError as error:
         raise ShmqError(
-            f"data_dir={str(directory.path)!r} cannot be read: {error.strerror or error}"
+            f"data_dir={str(directory.path)!r} cannot be recovered: {error.strerror or error}"
         ) from error
 
 
@@ -197,32 +201,6 @@ def _tell_refusals(
         log.error("writer.refused in %s cannot be written: %s", disk.directory, error.strerror)
 
 
-def live_keys(registry: Namespace) -> dict[str, int | None]:
-    """The hash keys of the queues in memory; None for one that cannot be read.
-
-    Half created and half deleted segments are removed. Needs the registry lock.
-    """
-    found: dict[str, int | None] = {}
-    for name in registry.queue_names():
-        try:
-            found[name] = registry.open_segment(name).hash_key
-        except NoSuchQueue:
-            continue
-        except SegmentError as error:
-            log.error("queue %s in memory cannot be used: %s", name, error)
-            found[name] = None
-    return found
-
-
-def in_memory(registry: Namespace, live: Mapping[str, int | None]) -> set[tuple[str, int]]:
-    """Names and identities of the queues and streams in memory."""
-    found = {(name, key) for name, key in live.items() if key is not None}
-    for name in registry.stream_names():
-        with contextlib.suppress(ShmqError):
-            found.add((name, stream_registry.open_stream(registry, name)[0].identity))
-    return found
-
-
 def _sweep(disk: Disk) -> None:
     """Remove snapshots that were never finished."""
     stale = [unfinished(name) for name, files in catalog(disk.names()).items() if files.unfinished]
@@ -233,38 +211,6 @@ def _sweep(disk: Disk) -> None:
             log.error("%s cannot be removed: %s", disk.path(name), error.strerror)
     if stale:
         disk.sync_directory()
-
-
-def _set_earlier_files_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
-    for name, files in catalog(disk.names()).items():
-        if live.get(name) is not None:
-            keys = {file: _hash_key_if_any(disk, file) for file in files.names()}
-            earlier = {file: key for file, key in keys.items() if key not in {live[name], None}}
-            if earlier:
-                set_aside(disk, name, earlier)
-
-
-def _hash_key_if_any(disk: Disk, file: str) -> int | None:
-    try:
-        return hash_key_of(disk, file)
-    except OSError as error:
-        log.error("%s cannot be read: %s", disk.path(file), error.strerror)
-        return None
-
-
-def set_aside(
-    disk: Disk,
-    queue: str,
-    files: Mapping[str, int | None],
-    why: str = "belongs to an earlier queue of that name",
-) -> dict[str, str]:
-    """Rename the queue's ``files``, given with their hash keys, durably; returns the new names."""
-    renamed = aside_names(files, disk.names())
-    for file, there in renamed.items():
-        disk.rename(file, there)
-        log.warning("queue %s: %s %s, and is renamed to %s", queue, disk.path(file), why, there)
-    disk.sync_directory()
-    return renamed
 
 
 def _leave_what_moved(

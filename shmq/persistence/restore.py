@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from shmq.api.names import check_name
-from shmq.errors import FileError, InvalidOption, NoSuchQueue, QueueExists, ShmqError
-from shmq.namespace.data_directory import chosen_directory
+from shmq.errors import FileError, InvalidOption, LockTimeout, NoSuchQueue, QueueExists, ShmqError
+from shmq.namespace.data_directory import DataDirectory, directory_of
 from shmq.namespace.namespace import Namespace
+from shmq.persistence.conflicts import in_memory, join_memory, live_keys, set_aside
 from shmq.persistence.definitions import check_definitions
-from shmq.persistence.recovery import (
-    Decision,
-    in_memory,
-    live_keys,
-    plan,
-    rebuild_queue,
-    set_aside,
-    sync_files,
-)
+from shmq.persistence.move import finish_move
+from shmq.persistence.recovery import Decision, plan, rebuild_queue, sync_files
 from shmq.persistence.stream_restore import (
     DAMAGED,
     RESTORED,
@@ -37,7 +31,7 @@ from shmq.persistence.transaction_recovery import complete_transactions
 from shmq.storage.disk import Disk
 from shmq.storage.erase import finish_erasures
 from shmq.storage.file_header import hash_key_of
-from shmq.storage.inventory import is_written, others, writer_of
+from shmq.storage.inventory import others, writer_of
 from shmq.storage.paths import EXCHANGES, TABLES, catalog
 from shmq.storage.progress import Report, Step, Told, silent
 from shmq.storage.queue_reader import ReadOnly
@@ -124,7 +118,7 @@ def restore(
     files there, :class:`~shmq.InvalidName`, and :class:`~shmq.ShmqError`.
     """
     registry = Namespace.of(namespace)
-    own = registry.data_dir or chosen_directory(namespace)
+    own = directory_of(registry)
     given = own if source is None else source.absolute()
     disk = Disk(own) if given == own else ReadOnly(given)  # a copy may be on a medium for reading
     if not disk.directory.is_dir():
@@ -132,11 +126,11 @@ def restore(
     if new_name is not None:
         check_name(new_name)
     try:
-        with registry.locked():
+        with registry.locked(), _taken(registry, own) as alone:
             # Pending removals of a queue's files must not hit those of the one restored now.
             finish_erasures(Disk(own))
             done: list[Done] = []
-            if disk.directory == own and not is_written(own):
+            if disk.directory == own and alone:
                 done += _settle_transactions(registry, disk, salvage=salvage)
             everything = not queues and not streams
             if queues or everything:
@@ -151,8 +145,30 @@ def restore(
                 Step(report, "restoring tables")
                 done += _restore_tables(registry, disk, Disk(own))
             return done
+    except LockTimeout:  # an OSError, too
+        raise
     except OSError as error:
         raise ShmqError(f"{error.filename or disk.directory}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _taken(registry: Namespace, own: Path) -> Iterator[bool]:
+    """Take the namespace's directory for the block; false: a writer has it. Raises ShmqError.
+
+    So what is restored into memory belongs to the files there, and whoever names another directory
+    gets an error. Needs the registry lock.
+    """
+    if registry.writer_pid is not None:
+        yield False
+        return
+    directory = DataDirectory(registry.name, Disk(own))
+    directory.ready()
+    try:
+        finish_move(directory.disk)
+        join_memory(registry, directory.disk)
+        yield True
+    finally:
+        directory.close()
 
 
 def restore_aside(
@@ -172,14 +188,20 @@ def restore_aside(
     :class:`~shmq.ShmqError`.
     """
     registry = Namespace.of(namespace)
-    own = Disk(registry.data_dir or chosen_directory(namespace))
+    own = Disk(directory_of(registry))
     try:
-        with registry.locked():
+        with registry.locked(), _taken(registry, own.directory) as alone:
             finish_erasures(own)
             found = _named_aside(own, file)
             if new_name is not None and found.kind != "queue":
                 raise InvalidOption(f"{file} is not a queue: restore it without --as")
-            done = _bring_back(registry, own, found, new_name, salvage=salvage, report=report)
+            done: Restored | RestoredStream | RestoredFile
+            if found.kind == "definitions":
+                done = _restore_definitions(registry, own, found, alone=alone)
+            else:
+                done = _bring_back(registry, own, found, new_name, salvage=salvage, report=report)
+    except LockTimeout:  # an OSError, too
+        raise
     except OSError as error:
         raise ShmqError(f"{error.filename or own.directory}: {error.strerror or error}") from error
     if done.state == DAMAGED and found.kind != "definitions" and not salvage:
@@ -211,14 +233,12 @@ def _bring_back(
     *,
     salvage: bool,
     report: Report,
-) -> Restored | RestoredStream | RestoredFile:
+) -> Restored | RestoredStream:
     before = found.before[found.file]
     if found.kind == "stream":
         return restore_stream_aside(
             registry, own, found.file, before, salvage=salvage, report=report
         )
-    if found.kind == "definitions":
-        return _restore_definitions(registry, own, found.file, before)
     name = check_name(new_name or found.name)
     _refuse_another(registry, own, name)
     disk = RenamedDisk(own.directory, found.before)
@@ -243,15 +263,18 @@ def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
         )
 
 
-def _restore_definitions(registry: Namespace, own: Disk, aside: str, before: str) -> RestoredFile:
+def _restore_definitions(
+    registry: Namespace, own: Disk, found: FileSetAside, *, alone: bool
+) -> RestoredFile:
     """Give the file its own name again, if it is intact; the next writer reads it."""
+    aside, before = found.file, found.before[found.file]
     memory = registry.exchanges_path if before == EXCHANGES else registry.schemas_path
     if memory.exists():
         raise ShmqError(
             f"{memory} exists, and a writer would overwrite {before} with it: {aside} can be "
             f"restored only while there is none in memory, after a reboot"
         )
-    if is_written(own.directory):
+    if not alone:
         raise ShmqError(
             f"process {writer_of(own.directory)} writes in {own.directory}, and would "
             f"overwrite {before}: end it first"
@@ -275,7 +298,6 @@ def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
             continue
         there = own.path(name).exists()
         if not there:
-            own.make()
             copy_file(disk, own, name)
             own.sync_directory()
         done.append(RestoredFile(name, THERE if there else RESTORED))
@@ -290,9 +312,7 @@ def _restore_tables(registry: Namespace, disk: Disk, own: Disk) -> list[Restored
         if table.name in there:
             done.append(RestoredTable(table.name, THERE))
             continue
-        own.make()
         own.under(TABLES).make()
-        registry.adopt_data_dir(own.directory)
         try:
             copied(table, new_path(own.path(TABLES), check_name(table.name, "table")))
             done.append(RestoredTable(table.name, RESTORED))

@@ -32,6 +32,7 @@ from shmq.storage.file_header import (
     read_header,
 )
 from shmq.storage.paths import aside_names, catalog, snapshot_name, unfinished
+from shmq.storage.writer_control import WriterEnding
 
 __all__ = [
     "Snapshot",
@@ -276,7 +277,7 @@ class SnapshotThread:
         order = Order(kept)
         with self._lock:
             if self._ended:
-                raise ShmqError("the writer is ending: ask the next one")
+                raise WriterEnding
             self._ordered.add(kept)
             self._orders.put(order)
         return order

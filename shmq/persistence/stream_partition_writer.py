@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from shmq.errors import FileError, OffsetOutOfRange, ShmqError, StreamDeleted
+from shmq.errors import FileError, LockTimeout, OffsetOutOfRange, ShmqError, StreamDeleted
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
@@ -111,8 +111,9 @@ class StreamPartitionWriter:
         self._where = f"partition {partition} of stream {identity.name}"
         self._disk = disk
         begin = ring.synced
-        if _lacks_published(disk, begin):
-            begin = self._rewrite(begin)
+        end = _end_of_files(disk, begin)
+        if end != begin:
+            begin = self._write_again(begin, end)
         self.journal = StreamJournal(disk, identity, partition, begin, sizes)
         self._bytes: int | None = identity.options.get("retention_bytes")
         self._seconds: float | None = identity.options.get("retention_seconds")
@@ -214,14 +215,31 @@ class StreamPartitionWriter:
         before = None if self._seconds is None else time.time_ns() - int(self._seconds * 1e9)
         self.journal.retain(self._bytes, before)
 
-    def _rewrite(self, synced: int) -> int:
-        """The files are missing: write all records of the ring again, from this offset on."""
+    def _write_again(self, synced: int, end: int | None) -> int:
+        """Where to continue, so that files that lack published records have those of the ring.
+
+        Files that end within the ring, at ``end``, are older ones of this stream, and continue
+        there. Others are set aside, and all that the ring holds is written.
+        """
+        earliest = self._earliest(synced)
+        if end is not None and end >= earliest:
+            log.warning(
+                "%s: its files in %s end at offset %d: what follows is written there again",
+                self._where,
+                self._disk.directory,
+                end,
+            )
+            return end
         log.warning(
             "%s: what was written of it is not in %s; all that it holds is written there now",
             self._where,
             self._disk.directory,
         )
         self._set_aside()
+        return earliest
+
+    def _earliest(self, synced: int) -> int:
+        """The first offset that the ring has; ``synced`` if it is empty."""
         try:
             found = self._ring.collect(0, 1)
         except OffsetOutOfRange as error:
@@ -261,17 +279,15 @@ class StreamPartitionWriter:
             self._ring.fail(0)
 
 
-def _lacks_published(disk: Disk, synced: int) -> bool:
-    """Whether the segments do not lead up to the published offset."""
-    if not synced:
-        return False
+def _end_of_files(disk: Disk, synced: int) -> int | None:
+    """The offset up to which the segments lead, ``synced`` at most; None: they lead nowhere."""
     there = [base for base in bases(disk.names()) if base <= synced]
     if not there:
-        return True
+        return None if synced else 0
     try:
-        return StreamSegment(disk, there[-1]).last(synced)[0] != synced
+        return StreamSegment(disk, there[-1]).last(synced)[0]
     except FileError:
-        return True
+        return None
 
 
 class StreamPartitionWriters:
@@ -350,6 +366,8 @@ class StreamPartitionWriters:
                 return
             self._grow(logs)
             refusal = next((one.error for one in self.partitions if one.error), 0)
+        except LockTimeout:
+            return
         except (ShmqError, OSError) as error:
             if self.deleted:
                 return

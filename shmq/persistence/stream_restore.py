@@ -11,11 +11,12 @@ from typing import Final
 from shmq.errors import FileError, NoSuchStream, SegmentError, StreamExists
 from shmq.namespace import streams as stream_registry
 from shmq.namespace.namespace import Namespace
+from shmq.persistence.conflicts import set_stream_aside
 from shmq.persistence.stream_recovery import StoredStream, rebuild_stream, stored_stream
 from shmq.persistence.stream_salvage import salvage_stream
 from shmq.storage.disk import Disk, write_whole
 from shmq.storage.erase import erase_stream, is_carded
-from shmq.storage.paths import CARD, STREAMS, free_name, stream_directory, streams_among
+from shmq.storage.paths import CARD, STREAMS, stream_directory, streams_among
 from shmq.storage.progress import Report, Step, bytes_of, silent
 
 __all__ = [
@@ -186,13 +187,8 @@ def _take_in(disk: Disk, own: Disk, name: str, identity: int, report: Report) ->
     _copy(source, streams.under(unfinished), step)
     for other, key in streams_among(streams.names()):
         if other == name:
-            _set_aside(streams, f"{name}.{key:016x}")
+            set_stream_aside(own, name, stream_directory(name, key), "makes way for a restored one")
     streams.rename(unfinished, f"{name}.{identity:016x}")
-    streams.sync_directory()
-
-
-def _set_aside(streams: Disk, directory: str) -> None:
-    streams.rename(directory, free_name(f"{directory}.aside", streams.names()))
     streams.sync_directory()
 
 

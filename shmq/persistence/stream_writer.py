@@ -9,7 +9,7 @@ import logging
 import time
 
 from shmq.client.local.stream import LocalStream, attach
-from shmq.errors import NoSuchStream, SegmentError, ShmqError, StreamDeleted
+from shmq.errors import LockTimeout, NoSuchStream, SegmentError, ShmqError, StreamDeleted
 from shmq.namespace import streams
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
@@ -167,7 +167,12 @@ class StreamWriter:
 
 
 def _tell(stream: LocalStream, error: ShmqError | OSError) -> None:
-    """Publish the error to all partitions, for the callers that wait for the disk."""
+    """Publish the error to all partitions, for the callers that wait for the disk.
+
+    They go on waiting while a stopped process holds a lock.
+    """
+    if isinstance(error, LockTimeout):
+        return
     for partition in stream.logs:
         partition.fail(getattr(error, "errno", None) or errno.EIO)
 

@@ -8,6 +8,7 @@ queues.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -16,28 +17,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Final
 
 from shmq.api.names import SHM, chosen_namespace
 from shmq.client.local.queue import LocalQueue, attach
-from shmq.errors import NoSuchQueue, QueueDeleted, SegmentError, ShmqError
+from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
+from shmq.native.lock_holder import until_locked
 from shmq.persistence.definitions import Definitions
 from shmq.persistence.journal import WriteSizes
 from shmq.persistence.journal_writer import RETRY, JournalWriter, Transfers
-from shmq.persistence.recovery import set_aside
 from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
 from shmq.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.persistence.stream_writer import StreamWriter
 from shmq.persistence.transactions import Transactions
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import hash_key_of
-from shmq.storage.inventory import is_written, others
-from shmq.storage.paths import catalog
-from shmq.storage.writer_control import CutFile
+from shmq.storage.inventory import others
+from shmq.storage.writer_control import CutFile, WriterEnding
 
 __all__ = ["Writer"]
 
@@ -87,7 +84,6 @@ class Writer:
         self._transactions = Transactions(self._namespace, directory.disk)
         self._streams = StreamWriter(self._namespace, directory, self._sizes, self._transactions)
         self._definitions = Definitions(self._namespace, directory)
-        #: Callers that wait until the current exchanges and schemas are on disk.
         #: What other threads ask the one of `run` to do.
         self._requests: queue.SimpleQueue[_Request] = queue.SimpleQueue()
         self._snapshot_thread = SnapshotThread()
@@ -103,7 +99,6 @@ class Writer:
         self._unused_since, self._look_at = math.inf, 0.0
         self._changed_at = 0
         self._stopped = False
-        self._former: Disk | None = None
         # Not an Event: setting one in a signal handler may deadlock with the wait it should end.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._watch = _watch_files()
@@ -115,15 +110,25 @@ class Writer:
         directory cannot be used.
         """
         try:
-            self._directory.claim(make=False)
+            until_locked(
+                functools.partial(self._directory.claim, make=False), time.monotonic() + FOUND
+            )
+            memory = self._directory.memory
             self._find_queues()
-            self._set_former_aside()
             if begun is not None:
                 begun()
             self._snapshot_thread.start()
             round_at = 0.0
             while not self._stopped:
                 self._sleep()
+                if self._namespace.is_lost(memory):
+                    log.error(
+                        "the files of namespace %r in %s were removed: the writer ends, and the "
+                        "next one recovers what is on disk",
+                        self._namespace.name,
+                        SHM,
+                    )
+                    return
                 self._find_queues()
                 self._answer()
                 self._streams.grow()
@@ -143,40 +148,6 @@ class Writer:
         finally:
             self._stopped = True
             self._end()
-
-    def follow(self, former: Path) -> None:
-        """Set the files of the queues in ``former``, where another writer wrote, aside.
-
-        That is done by `run`, once each queue is written here. A writer that was started there
-        after a loss of memory would bring back what the queues were when this one followed.
-        """
-        self._former = Disk(former)
-
-    def _set_former_aside(self) -> None:
-        if self._former is None:
-            return
-        why = f"is no longer written: the queue is kept in {self._directory.path}"
-        for kept in self._list():
-            try:
-                found = catalog(self._former.names()).get(kept.name)
-                files = (
-                    {name: hash_key_of(self._former, name) for name in found.names()}
-                    if found
-                    else {}
-                )
-                files = {name: key for name, key in files.items() if key == kept.identity.hash_key}
-                if not files or is_written(self._former.directory):
-                    continue
-                if not isinstance(kept, JournalWriter):
-                    kept.snapshot()
-                set_aside(self._former, kept.name, files, why)
-            except (ShmqError, OSError) as error:
-                log.warning(
-                    "queue %s: its files in %s stay as they are: %s",
-                    kept.name,
-                    self._former.directory,
-                    error,
-                )
 
     def _sleep(self) -> None:
         """Sleep until the next look, or until the kernel reports a file: longest while quiet."""
@@ -225,12 +196,15 @@ class Writer:
         self._unused_since = math.inf if self._in_use() else min(self._unused_since, now)
         if now - self._unused_since < idle:
             return False
-        with self._namespace.locked():
-            # The maker of what was made since the last round has seen that there is a writer.
-            if self._in_use() or self._has_new_queues() or self._streams.has_new():
-                self._unused_since = math.inf
-                return False
-            self._namespace.release_writer()
+        try:
+            with self._namespace.locked():
+                # The maker of what was made since the last round has seen that there is a writer.
+                if self._in_use() or self._has_new_queues() or self._streams.has_new():
+                    self._unused_since = math.inf
+                    return False
+                self._namespace.release_writer()
+        except LockTimeout:  # a process is about to make something, and is stopped
+            return False
         log.info("nothing durable was in use for %g s: the writer ends", idle)
         return True
 
@@ -279,7 +253,7 @@ class Writer:
                 return request.result(ROUND)
             if time.monotonic() >= end:
                 raise ShmqError(f"the writer did not answer within {FOUND:g} s: try again")
-        raise ShmqError("the writer is ending: ask the next one")
+        raise WriterEnding
 
     def _answer(self) -> None:
         """Do what was asked, each deed once for all its callers."""
@@ -384,8 +358,12 @@ class Writer:
             except ShmqError as error:  # a deleted one, whose files cannot be removed
                 self._refuse(name, inode, error)
                 continue
-            if durability != "memory":
-                self._directory.ready()
+            try:
+                if durability != "memory":
+                    self._directory.ready()
+            except LockTimeout as error:
+                self._refuse(name, inode, error)
+                continue
             try:
                 if durability != "memory":
                     self._attach(name, durability)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import ShmqError
-from shmq.namespace.data_directory import chosen_directory
+from shmq.namespace.data_directory import other_directory, writer_directory
 from shmq.namespace.namespace import AlreadyWritten, Namespace
 from shmq.persistence.process import Persistence
 from shmq.server.config.settings import Settings
@@ -126,9 +126,10 @@ class PersistenceProcess(PipedChildProcess):
 
     def __init__(self, settings: Callable[[], Settings], log: logging.Logger) -> None:
         first = settings()
-        directory = chosen_directory(first.namespace, first.data_dir)
+        namespace = Namespace.of(first.namespace)
+        directory = writer_directory(namespace, first.data_dir)
         #: Whether the queues have been recovered, or there is nothing to recover.
-        self.recovered = not directory.exists()
+        self.recovered = other_directory(namespace, directory) is None and not directory.exists()
         #: Whether a process has begun to write, or waits for another writer's end.
         self.begun = False
         #: Why the last process could not begin.

@@ -9,23 +9,24 @@ name is free. Each recovery rewrites it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from shmq.errors import DamagedFile, FileError, ShmqError
-from shmq.native.descriptors import open_file
 from shmq.storage.disk import Disk, write_whole
 from shmq.storage.erase import erasure_note, is_carded, is_left
-from shmq.storage.paths import STREAMS, catalog, streams_among
+from shmq.storage.file_lock import is_locked
+from shmq.storage.history import HISTORY
+from shmq.storage.paths import STREAMS, TABLES, catalog, streams_among
 
 __all__ = [
     "LOCK",
+    "OWN",
     "Kind",
+    "holds_data",
     "is_written",
     "others",
     "refusal_of",
@@ -41,7 +42,7 @@ LOCK: Final = "writer.lock"
 _REFUSALS: Final = "writer.refused"
 _UNFINISHED_REFUSALS: Final = ".writer.refused.tmp"
 #: The writer's own files.
-_OWN: Final = frozenset((LOCK, "writer.sock", "writer.log", "writer.log.old", _REFUSALS))
+OWN: Final = frozenset((LOCK, "writer.sock", "writer.log", "writer.log.old", _REFUSALS, HISTORY))
 #: The endings of files that were set aside.
 _ASIDE: Final = re.compile(r"\.(dmsq\.[0-9a-f]{16}|damaged|aside)(\.\d+)?\Z", re.ASCII)
 
@@ -71,7 +72,7 @@ def others(disk: Disk) -> list[str]:
         name
         for name in disk.names()
         if name not in of_queues
-        and name not in _OWN
+        and name not in OWN
         and not name.startswith(".")
         and _ASIDE.search(name) is None
         and disk.path(name).is_file()
@@ -138,17 +139,16 @@ def _read_refusals(directory: Path) -> dict[str, Any]:
 
 def is_written(directory: Path) -> bool:
     """Whether a process writes there now."""
-    try:
-        lock = open_file(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
+    return is_locked(directory / LOCK)
+
+
+def holds_data(directory: Path) -> bool:
+    """Whether it has files of a queue, a stream, a table or definitions. Raises OSError."""
+    disk = Disk(directory)
+    streams, tables = disk.under(STREAMS), disk.under(TABLES)
+    return bool(
+        catalog(disk.names()) or streams_among(streams.names()) or tables.names() or others(disk)
+    )
 
 
 def writer_of(directory: Path) -> int:

@@ -36,7 +36,8 @@ _DEFINITIONS: Final = re.compile(
 )
 _TRANSACTIONS: Final = re.compile(rf"{re.escape(TRANSACTIONS)}\.damaged{_NUMBER}", re.ASCII)
 
-_MADE_WAY: Final = "another queue or stream of its name, or a restored one, replaced it"
+_MADE_WAY: Final = "another queue or stream of its name, or another history of it, replaced it"
+_NOT_USED: Final = "it could not be read at a start, or others were in use"
 _WHY_SEGMENT: Final = {
     "damaged": "it is damaged: the stream has its intact records",
     "astray": "its records do not connect to those with which the stream continued",
@@ -109,7 +110,7 @@ def _queues(disk: Disk) -> Iterator[FileSetAside]:
 def _of_namespace(disk: Disk) -> Iterator[FileSetAside]:
     for name in disk.names():
         if (match := _DEFINITIONS.fullmatch(name)) is not None:
-            why, old = "it could not be read at a start", match["file"]
+            why, old = _NOT_USED, match["file"]
             yield from _told(disk, "definitions", old, [name], why, {name: old})
         elif _TRANSACTIONS.fullmatch(name) is not None:
             why = "it is damaged: its intact transactions were completed"

@@ -9,10 +9,10 @@ from __future__ import annotations
 import bisect
 import contextlib
 import itertools
-import threading
 from typing import Final
 
 from shmq.errors import DamagedFile, FileError
+from shmq.fork_safe import new_lock
 from shmq.storage.disk import Disk
 from shmq.storage.paths import bases, segment_file
 from shmq.storage.stream_segment import Block, StreamSegment
@@ -33,7 +33,7 @@ class StreamFiles:
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._bases: list[int] = []
         self._open: dict[int, StreamSegment] = {}
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import bisect
 import mmap
-import threading
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from shmq.errors import DamagedFile
+from shmq.fork_safe import new_lock
 from shmq.native import _file
 from shmq.native.descriptors import reserve_standard
 from shmq.storage.disk import Disk, opened
@@ -131,7 +131,7 @@ class StreamSegment:
         self.header, self.start = read_stream_header(disk, base)
         self._disk = disk
         self._salts = salts_of(self.header)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._mapped_until = 0
         self._map()
         self.closed = False

@@ -41,6 +41,7 @@ __all__ = [
     "Control",
     "CutFile",
     "Source",
+    "WriterEnding",
     "ask_for_cut",
     "ask_for_snapshots",
     "ask_to_define",
@@ -68,8 +69,15 @@ class CutFile:
     descriptor: int
 
 
+class WriterEnding(ShmqError):
+    """The writer ends before it has done what was asked: the next one must be asked again."""
+
+    def __init__(self) -> None:
+        super().__init__("the writer is ending: ask the next one")
+
+
 class Source(Protocol):
-    """What the control socket needs of the writer."""
+    """What the control socket needs of the writer; each method may raise `WriterEnding`."""
 
     def snapshot(self, name: str, timeout: float | None = None) -> None:
         """Return once a snapshot newer than this call is durable. Raises ShmqError."""
@@ -138,7 +146,7 @@ class Control:
             threading.Thread(target=self._answer, args=(way,), daemon=True).start()
 
     def _answer(self, way: socket.socket) -> None:
-        with way, contextlib.suppress(BrokenPipeError, ConnectionError):
+        with way, contextlib.suppress(BrokenPipeError, ConnectionError, WriterEnding):
             try:
                 asked = json.loads(next(_lines(way)))
                 do: Callable[[socket.socket, list[str], list[str]], None] = {
@@ -182,9 +190,11 @@ class Control:
 
 
 def _outcome(work: Callable[..., object], *arguments: object) -> str | None:
-    """The text of the error; None if there was none."""
+    """The text of the error; None if there was none. Raises WriterEnding."""
     try:
         work(*arguments)
+    except WriterEnding:
+        raise
     except (ShmqError, OSError) as error:
         return str(error)
     return None
@@ -227,9 +237,12 @@ def ask_for_cut(directory: Path, queues: list[str], streams: list[str]) -> list[
         raise
 
 
-def ask_to_end(directory: Path) -> None:
-    """Ask the directory's writer to end, if it was started automatically. Raises ShmqError."""
-    with _asked(directory, "end", []) as way:
+def ask_to_end(directory: Path, timeout: float) -> None:
+    """Ask the directory's writer to end, if it was started automatically.
+
+    Raises ShmqError and OSError if it does not answer within ``timeout`` seconds.
+    """
+    with _asked(directory, "end", [], timeout=timeout) as way:
         for line in _lines(way):
             if (error := json.loads(line)["error"]) is not None:
                 raise ShmqError(error)

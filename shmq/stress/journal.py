@@ -11,11 +11,11 @@ import dataclasses
 import heapq
 import os
 import struct
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from shmq.native import _clock as time
 from shmq.native.descriptors import open_file
 
 __all__ = [

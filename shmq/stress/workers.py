@@ -55,10 +55,14 @@ class WorkerProcesses:
         """Start another worker and return its number."""
         self.started += 1
         reserve_standard()
-        process = _FORK.Process(target=work, args=(*self._arguments, self.started), daemon=True)
+        process = _FORK.Process(target=self.run, args=(work, self.started), daemon=True)
         process.start()
         self._alive[self.started] = (process, work)
         return self.started
+
+    def run(self, work: Callable[..., None], worker: int) -> None:
+        """Do the work of that worker, in its process."""
+        work(*self._arguments, worker)
 
     @property
     def alive(self) -> list[int]:

@@ -129,7 +129,7 @@ def _cut(value: Value) -> Value:
 
 
 def escaped(value: Any) -> str:
-    """The value as JSON of printable ASCII characters alone."""
+    """The value as JSON of printable ASCII characters alone; it has no floats: see `Value`."""
     return json.dumps(value, default=str).replace("\x7f", "\\u007f")
 
 

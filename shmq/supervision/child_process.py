@@ -37,7 +37,8 @@ LONGEST_PAUSE: Final = 30.0
 #: How often the heartbeat is checked, in seconds. A supervisor that was stopped itself missed
 #: beats: so one check counts for at most twice this time.
 LOOK: Final = 1.0
-#: How long a process may take to its first beat, in seconds: it loads its modules first.
+#: How long a process may take to its first beat, in seconds: it loads its modules first. The time
+#: in which it is stopped counts as silence instead.
 _BEGINNING: Final = 60.0
 #: How long a process has to write its stacks, in seconds.
 _LAST_WORDS: Final = 0.5
@@ -70,7 +71,7 @@ class ChildProcess:
         #: The heartbeat of its process.
         self.heartbeat = Heartbeat()
         self._count = self._first = 0
-        self._looked_at = self._silent_for = 0.0
+        self._looked_at = self._silent_for = self._loads_for = 0.0
         self._kill_at: float | None = None
         self._ending = False
         self._target = target
@@ -149,7 +150,7 @@ class ChildProcess:
 
     def _reset_heartbeat(self) -> None:
         self._count = self._first = self.heartbeat.count
-        self._silent_for = 0.0
+        self._silent_for = self._loads_for = 0.0
         self._looked_at = time.monotonic()
         self._kill_at = None
 
@@ -171,11 +172,20 @@ class ChildProcess:
             if now >= self._kill_at:
                 self.process.kill()
             return
-        count = self.heartbeat.count
-        self._silent_for = 0.0 if count != self._count else self._silent_for + passed
-        self._count = count
-        if self._silent_for > (limit if count != self._first else max(limit, _BEGINNING)):
+        self._count_silence(self.process, passed)
+        if self._silent_for > limit or self._loads_for > max(limit, _BEGINNING):
             self._kill_silent(self.process)
+
+    def _count_silence(self, process: SpawnProcess, passed: float) -> None:
+        assert process.pid is not None
+        count = self.heartbeat.count
+        if count != self._count:
+            self._silent_for = self._loads_for = 0.0
+        elif count == self._first and not is_stopped(process.pid):
+            self._loads_for += passed
+        else:
+            self._silent_for += passed
+        self._count = count
 
     def _kill_silent(self, process: SpawnProcess) -> None:
         assert process.pid is not None
@@ -184,7 +194,7 @@ class ChildProcess:
             "%s, pid %s, has missed its heartbeat for %.1f s, and is killed: %s",
             self.who,
             process.pid,
-            self._silent_for,
+            self._silent_for + self._loads_for,
             "it is stopped (SIGSTOP), so it cannot show its stack"
             if stopped
             else "its stack follows",

@@ -120,7 +120,7 @@ class Parent:
         if self._pipe >= 0:
             pipe, self._pipe = self._pipe, -1
             try:
-                os.write(pipe, (problem or "\0").encode()[:_MOST])
+                os.write(pipe, (problem or "\0").encode("utf-8", "surrogateescape")[:_MOST])
             except BrokenPipeError:
                 pass  # the parent has already ended
             finally:
@@ -174,4 +174,4 @@ def _await(pipe: int, log: Path) -> None:
         said += more
     if said == b"\0":
         raise SystemExit(0)
-    raise ShmqError(said.decode("utf-8", "replace") or f"it has ended: {log} says more")
+    raise ShmqError(said.decode("utf-8", "surrogateescape") or f"it has ended: {log} says more")

@@ -75,7 +75,10 @@ class Shell:
         return [sys.executable, "-m", "shmq.cli", *arguments]
 
     def environment(self) -> dict[str, str]:
-        ours = ("SHMQ_AUDIT_LOG", "SHMQ_AUTOSTART", "SHMQ_AUTOSTART_IDLE", "SHMQ_DATA_DIR")
+        ours = (
+            "SHMQ_AUDIT_LOG", "SHMQ_AUTOSTART", "SHMQ_AUTOSTART_IDLE", "SHMQ_DATA_DIR",
+            "SHMQ_STATE_DIR",
+        )  # fmt: skip
         kept = {
             key: value
             for key, value in os.environ.items()

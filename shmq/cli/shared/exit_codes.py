@@ -70,6 +70,7 @@ _CODES: tuple[tuple[type[BaseException], Code], ...] = (
     (shmq.Forbidden, Code.DENIED),
     (shmq.InvalidName, Code.USAGE),
     (shmq.InvalidOption, Code.USAGE),
+    (shmq.WrongDirectory, Code.USAGE),
     (click.UsageError, Code.USAGE),
     (UnicodeDecodeError, Code.USAGE),
     (click.Abort, Code.INTERRUPTED),

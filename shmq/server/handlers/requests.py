@@ -6,7 +6,6 @@ the token has no right at all is answered as if it did not exist.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import logging
@@ -17,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from shmq.api import Message, Rows
-from shmq.api.names import dead_letter_name, staging_name
+from shmq.api.names import own_dead_letters, staging_name
 from shmq.api.options import QueueOptions
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
@@ -563,22 +562,15 @@ class Control:
 
     def _may_dead_letter(self, session: Session, name: str, dead_letter: str | None) -> bool:
         """Whether the session may use, and so create, that dead-letter queue."""
-        if dead_letter is None or dead_letter == _own_dead_letters(name):
+        if dead_letter is None or dead_letter == own_dead_letters(name):
             return True
         return bool(self.rights(session, dead_letter) & Right.ADMIN)
 
     def _may_see(self, session: Session, name: str, dead_letter: str | None) -> bool:
         """Whether the session may know of the queue's dead-letter queue."""
-        if dead_letter is None or dead_letter == _own_dead_letters(name):
+        if dead_letter is None or dead_letter == own_dead_letters(name):
             return True
         return bool(self.rights(session, dead_letter))
-
-
-def _own_dead_letters(name: str) -> str | None:
-    """NAME.dlq, to which the rights to NAME extend; None: NAME can have none."""
-    with contextlib.suppress(ShmqError):
-        return dead_letter_name(name)
-    return None
 
 
 def _some(copies: Iterator[Message]) -> list[Message]:

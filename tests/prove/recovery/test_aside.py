@@ -13,8 +13,8 @@ import shmq
 from shmq.cli.shared.exit_codes import Code
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
+from shmq.persistence.conflicts import set_aside
 from shmq.persistence.definitions import recover_definitions
-from shmq.persistence.recovery import set_aside
 from shmq.persistence.restore import Restored, RestoredFile, restore_aside
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import DEFINITIONS, FileHeader
@@ -196,11 +196,8 @@ def test_definitions_come_back_if_they_can_be_read_and_nothing_would_write_over_
     with pytest.raises(shmq.ShmqError, match=r"writes in .* end it first"):
         restore_aside(namespace, whole)
     own.close()
-    kept = Namespace.of(namespace)
-    kept.become_writer(own.path)
     refused = restore_aside(namespace, damaged)
     assert (refused.state, len(refused.problems)) == ("damaged", 1)
     assert restore_aside(namespace, whole) == RestoredFile(EXCHANGES, "restored")
     with pytest.raises(shmq.ShmqError, match=f"{EXCHANGES} exists"):
         restore_aside(namespace, damaged)
-    kept.release_writer()

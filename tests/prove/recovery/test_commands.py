@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import shmq
+from shmq.api.names import MAX_TEXT
 from shmq.api.options import Durability
 from shmq.cli.shared.exit_codes import Code
 from shmq.persistence.backup import backup
@@ -80,7 +82,7 @@ def test_what_cannot_be_written_is_told(persist: Persist, shell: Shell) -> None:
         broker.create_queue("memory", dead_letter=None)
     assert "has durability='memory'" in shell("snapshot", "-q", "memory", code=Code.USAGE).error
     assert "no queue 'none'" in shell("snapshot", "-q", "none", code=Code.NO_QUEUE).error
-    shell("snapshot", "-q", "a" * 101, code=Code.USAGE)
+    shell("snapshot", "-q", "a" * (MAX_TEXT + 1), code=Code.USAGE)
 
 
 def test_without_a_writer_nothing_is_pretended(persist: Persist, shell: Shell) -> None:
@@ -131,6 +133,10 @@ def test_a_backup_is_a_directory_to_start_in(
     shell("backup", str(tmp_path / "copy"))
     persist.end()
     lose(persist.namespace)
+    refused = shell("persist", "-d", str(tmp_path / "copy"), code=Code.REFUSED).error
+    assert str(persist.directory) in refused
+    assert f"shmq restore {tmp_path / 'copy'}" in refused
+    shutil.rmtree(persist.directory)
     second = Persist(persist.namespace, tmp_path / "copy")
     try:
         second.begin()
@@ -246,7 +252,7 @@ def test_what_cannot_be_restored_is_told(persist: Persist, shell: Shell, tmp_pat
     assert "is no directory" in shell("restore", str(tmp_path / "none"), code=1).error
     assert "no files of queue 'x'" in shell("restore", "-q", "x", code=Code.NO_QUEUE).error
     assert "--as names one queue" in shell("restore", "--as", "b", code=Code.USAGE).error
-    shell("restore", "-q", "x", "--as", "a" * 101, code=Code.USAGE)
+    shell("restore", "-q", "x", "--as", "a" * (MAX_TEXT + 1), code=Code.USAGE)
 
 
 def test_a_damaged_queue_is_salvaged_when_that_is_asked_for(persist: Persist, shell: Shell) -> None:

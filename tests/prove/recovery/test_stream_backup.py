@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,9 +123,12 @@ def test_a_backup_of_streams_in_use_is_one_moment_of_a_transaction(
             stop.set()
             thread.join()
     persist.end()
+    own = persist.directory
     for number in range(3):
         lose(persist.namespace)
-        second = Persist(persist.namespace, tmp_path / f"copy{number}")
+        shutil.rmtree(own)  # the copy is the namespace's directory from now on
+        own = tmp_path / f"copy{number}"
+        second = Persist(persist.namespace, own)
         try:
             second.begin()
             with shmq.connect(persist.namespace) as broker:

@@ -8,6 +8,7 @@ that long, with the seeds from ``--seed`` on.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -33,17 +34,25 @@ HOST: Final = (
     "sh", "-c", f'{_MOUNTS} && exec "$0" "$@"',
 )  # fmt: skip
 NAMED, OTHER, SAVED, FILLER = (Path("/var/lib", name) for name in ("named", "other", "saved", "x"))
-CONFIRMED_WITHIN: Final = 10.0
+COPY, MOVED = Path("/var/lib/copy"), Path("/var/lib/moved")
+SOCKETS: Final = shutil.ignore_patterns("*.sock")
+CONFIRMED_WITHIN: Final = 5.0
 
 
 # ---- an application ----
 
 
-def application(order: dict[str, Any]) -> Any:
-    """Carry out one order on queue ``q`` and stream ``s``."""
+@functools.cache
+def handles() -> tuple[shmq.Broker, shmq.Queue, shmq.Stream]:
+    """The application's handles, which it keeps also when their memory is removed."""
     broker = shmq.connect("week")
     queue = broker.ensure_queue("q", durability="journal", dead_letter=None)
-    stream = broker.ensure_stream("s", partitions=1, durability="journal")
+    return broker, queue, broker.ensure_stream("s", partitions=1, durability="journal")
+
+
+def application(order: dict[str, Any]) -> Any:
+    """Carry out one order on queue ``q`` and stream ``s``."""
+    broker, queue, stream = handles()
     if order["do"] == "write":
         how = {"confirm": order["confirm"], "timeout": CONFIRMED_WITHIN}
         (queue.put if order["to"] == "q" else stream.append)(order["value"], **how)
@@ -134,6 +143,10 @@ class Week:
         self.aside: set[str] = set()
         self.log: list[str] = []
         self.application: Application | None = None
+        #: Whether the application's memory was removed.
+        self.stale = False
+        #: What was confirmed when the data directory was copied.
+        self.copied: set[str] | None = None
         self.service: subprocess.Popen[bytes] | None = None
         self.backups: list[Path] = []
 
@@ -153,6 +166,7 @@ class Week:
             value = f"{to}{self.number}"
             said = self.ask(do="write", to=to, value=value, confirm=confirm)
             if "error" in said:
+                self.new_application()
                 return
             if confirm == "disk":
                 self.confirmed.add(value)
@@ -163,6 +177,8 @@ class Week:
             values.difference_update(said.get("result") or [])
 
     def read(self) -> None:
+        if self.stale:
+            self.new_application()
         said = self.ask(do="read", all=False)
         if "error" in said:
             assert "/" in said["error"], f"an error that names no directory: {said['error']}"
@@ -175,6 +191,8 @@ class Week:
 
     def restore_aside(self) -> None:
         """Restore everything that is set aside, by the names that `shmq doctor` lists."""
+        self.new_application()
+        self.application = Application(other=False)
         doctor = [sys.executable, "-m", "shmq.cli", "-n", "week", "doctor", "--json"]
         done = subprocess.run(doctor, stdout=subprocess.PIPE, check=False)
         found = self.ask(do="read", all=True)["result"]
@@ -186,13 +204,16 @@ class Week:
             named = [] if one["kind"] == "stream" else ["--as", f"aside{number}"]
             assert not self.run("restore", "--aside", one["file"], *named).returncode
             self.new_application()
+            self.application = Application(other=False)
             found += self.ask(do="read", all=True)["result"]
         self.check(self.confirmed | self.aside, found)
 
     def start_service(self) -> None:
         if self.service is None or self.service.poll() is not None:
-            where = self.chance.choice([["-d", str(NAMED)], []])
-            command = [sys.executable, "-m", "shmq.cli", "-n", "week", "persist", *where]
+            where = self.chance.choice([["-d", str(NAMED)], ["-d", str(MOVED)], [], []])
+            what = self.chance.choice([["persist"], ["serve", "--port", "0"]])
+            command = [sys.executable, "-m", "shmq.cli", "-n", "week", *what, *where]
+            self.log.append(" ".join(command[3:]))
             self.service = subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
     def stop_service(self) -> None:
@@ -201,23 +222,68 @@ class Week:
             self.service.wait()
 
     def kill_writer(self) -> None:
-        end([one for one in others() if "persist" in one.cmdline()])
+        end([one for one in others() if {"persist", "serve"}.intersection(one.cmdline())])
 
     def new_application(self) -> None:
         if self.application is not None:
             self.application.process.kill()
             self.application.process.wait()
             self.application = None
+        self.stale = False
 
     def reboot(self) -> None:
         end(others())
-        self.application = self.service = None
-        self.remove_memory()
+        self.application, self.service, self.stale = None, None, False
+        self.clear_memory()
 
-    def remove_memory(self) -> None:
+    def clear_memory(self) -> None:
         for path in Path("/dev/shm").iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        self.new_application()  # what an application has open is not the namespace any more
+
+    def remove_memory(self) -> None:
+        self.clear_memory()
+        if self.chance.random() < 0.5:
+            self.new_application()
+        else:  # it continues with memory that is not the namespace's any more
+            self.stale = self.application is not None
+
+    def directory(self) -> Path:
+        """The namespace's data directory."""
+        record = json.loads(Path("/var/lib/shmq/week@directory").read_text())
+        return Path(record["data_dir"])
+
+    def copy_by_hand(self) -> None:
+        """Copy the data directory while no writer runs, as to another host."""
+        (self.reboot if self.chance.random() < 0.5 else self.kill_writer)()
+        if Path("/var/lib/shmq/week@directory").exists() and self.directory().exists():
+            shutil.rmtree(COPY, ignore_errors=True)
+            shutil.copytree(self.directory(), COPY, ignore=SOCKETS)
+            self.copied = set(self.confirmed)
+
+    def put_back_by_hand(self) -> None:
+        """Replace the data directory by the copy, whether the queues are in memory or not."""
+        if self.copied is None:
+            return
+        if lost := self.chance.random() < 0.5:
+            self.reboot()
+        else:
+            self.kill_writer()
+        self.log.append(f"the memory is {'lost' if lost else 'there'}")
+        shutil.rmtree(self.directory(), ignore_errors=True)
+        shutil.copytree(COPY, self.directory())
+        if not lost and self.application is not None and not self.stale:
+            for to in "qs":  # once that is confirmed, so is all that memory had
+                self.number += 1
+                value = f"{to}{self.number}"
+                said = self.ask(do="write", to=to, value=value, confirm="disk")
+                lost = lost or "error" in said
+                self.confirmed.add(value)
+        else:
+            lost = True
+        if lost:  # the operator has removed what is newer
+            self.reboot()
+            self.confirmed = set(self.copied) & (self.confirmed | self.aside)
+            self.aside = set()
 
     def backup(self) -> None:
         target = SAVED / str(len(self.backups))
@@ -255,7 +321,7 @@ class Week:
             self.write, self.write, self.write, self.ack, self.read, self.start_service,
             self.start_service, self.stop_service, self.kill_writer, self.new_application,
             self.reboot, self.reboot, self.remove_memory, self.backup, self.restore,
-            self.fill_disk,
+            self.fill_disk, self.copy_by_hand, self.put_back_by_hand,
         ]  # fmt: skip
         action = self.chance.choice(actions)
         self.log.append(f"-- {action.__name__}")

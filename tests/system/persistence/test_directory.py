@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -24,10 +25,16 @@ def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture
+def no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHMQ_STATE_DIR")
+
+
 def of(namespace: str, path: str | Path) -> DataDirectory:
     return DataDirectory(namespace, Disk(path))
 
 
+@pytest.mark.usefixtures("no_state")
 def test_what_is_given_goes_over_the_variable_and_that_over_the_usual_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -39,6 +46,9 @@ def test_what_is_given_goes_over_the_variable_and_that_over_the_usual_place(
     assert chosen_directory("shop") == Path("/ada/.local/state/shmq/shop")
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert chosen_directory("shop") == Path("/state/shmq/shop")
+    monkeypatch.setenv("SHMQ_STATE_DIR", "/states")
+    assert chosen_directory("shop") == Path("/states/shop")
+    monkeypatch.setenv("SHMQ_STATE_DIR", "")
     monkeypatch.setenv("SHMQ_DATA_DIR", "")
     assert chosen_directory("shop") == Path("/state/shmq/shop")
     monkeypatch.setenv("SHMQ_DATA_DIR", "/data")
@@ -59,6 +69,7 @@ def test_a_variable_that_names_a_namespaces_own_directory_goes_on_meaning_that(
     assert chosen_directory("shop") == tmp_path / "d" / "shop"
 
 
+@pytest.mark.usefixtures("no_state")
 def test_the_usual_place_of_root_is_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
@@ -231,4 +242,28 @@ def test_a_record_that_was_written_half_is_none(namespace: str, tmp_path: Path) 
         assert registry.data_dir is None
     path.write_bytes(raw)
     assert registry.data_dir == tmp_path
+    registry.release_writer()
     registry.retire()
+
+
+def test_a_full_disk_leaves_the_namespaces_name_in_the_lock(
+    monkeypatch: pytest.MonkeyPatch, namespace: str, tmp_path: Path
+) -> None:
+    directory = of(namespace, tmp_path)
+    directory.ready()
+    directory.close()
+    Namespace.of(namespace).retire()
+
+    write = os.pwrite
+
+    def on_full_disk(fd: int, text: bytes, at: int) -> int:
+        if Path(f"/proc/self/fd/{fd}").readlink().parent == tmp_path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(fd, text, at)
+
+    with monkeypatch.context() as patch, pytest.raises(shmq.ShmqError, match="No space left"):
+        patch.setattr(os, "pwrite", on_full_disk)
+        of(namespace, tmp_path).ready()
+
+    with pytest.raises(shmq.ShmqError, match=f"the files of namespace '{namespace}'"):
+        of("other", tmp_path).ready()

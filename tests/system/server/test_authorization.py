@@ -9,6 +9,7 @@ import msgpack
 import pytest
 
 import shmq
+from shmq.api.names import with_dead_letter
 from shmq.protocol import opcodes
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.support.namespaces import own_namespace
@@ -430,3 +431,42 @@ def test_binding_a_queue_needs_the_right_to_produce_to_it_and_to_administer_the_
         else:
             expected = ["FORBIDDEN", "FORBIDDEN", "missing", "missing"]
         assert list(found.values()) == expected, held
+
+
+# ---- names of long texts ----
+
+
+@pytest.mark.parametrize("text", ["shop/订单处理" * 15, "shop" * 25], ids=len)
+def test_a_token_without_rights_to_the_table_of_texts_uses_a_queue_by_its_long_name(
+    server: Server, text: str
+) -> None:
+    token = next(token for token, held in TOKENS.items() if held == RIGHTS)
+    name = shmq.escape_name(text)
+    with shmq.connect(server.url, token=token) as remote:
+        options = with_dead_letter(name, {})
+        queue = remote.create_queue(name, **options)
+        queue.put(b"1")
+        queue.get(timeout=0).reject()
+        assert queue.redrive() == 1
+        with remote.ensure_queue(name, **options).get(timeout=0) as message:
+            assert message.body == b"1"
+        dead = shmq.escape_name(f"{text}.dlq")
+        assert remote.queue(dead).qsize() == 0
+        assert {name, dead} <= set(remote.queue_names())
+        assert remote.list_tables() == []
+        remote.create_exchange(name).bind(name)
+        assert [one.target for one in remote.exchange(name).bindings()] == [name]
+        remote.create_stream(name, partitions=1, ring_bytes=65536).append(b"1")
+        remote.delete_stream(name)
+
+
+def test_the_right_to_a_long_name_is_that_to_its_own_dead_letters_and_to_no_others(
+    served: Serve,
+) -> None:
+    name = "q" * 98
+    server = served(tokens={ALL: {"admin": [name]}})
+    with shmq.connect(server.url, token=ALL) as remote:
+        with pytest.raises(shmq.Forbidden):
+            remote.create_queue(name, dead_letter=shmq.escape_name("p" * 98 + ".dlq"))
+        queue = remote.create_queue(name, **with_dead_letter(name, {}))
+        assert queue.options.dead_letter == shmq.escape_name(f"{name}.dlq")

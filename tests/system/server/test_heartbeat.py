@@ -12,11 +12,12 @@ import pytest
 
 import shmq
 from shmq.protocol.opcodes import Type
+from shmq.supervision import child_process
 from shmq.supervision.child_process import ChildProcess
 from shmq.supervision.heartbeat import BEAT, Heartbeat
 from shmq.supervision.stderr import show_stack_on_demand
 from tests.support.peer import Peer
-from tests.support.processes import eventually
+from tests.support.processes import HOUR, eventually
 from tests.support.server import Server
 from tests.system.server.conftest import Serve
 
@@ -75,6 +76,28 @@ def test_one_that_hangs_shows_its_stack_and_is_no_longer_well(
     finally:
         child.kill()
     assert f"in {hang.__name__}" in capfd.readouterr().err
+
+
+def stop_early() -> None:
+    """What a process does that is stopped while it loads its modules."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_one_that_is_stopped_before_its_first_beat_is_killed_as_soon_as_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(child_process, "_BEGINNING", HOUR)
+    child = ChildProcess("it", stop_early, tuple, logging.getLogger("test"))
+    assert child.start()
+    try:
+
+        def ended() -> bool:
+            child.look(0.3)
+            return child.reap() == -signal.SIGKILL
+
+        eventually(ended, "it is killed")
+    finally:
+        child.kill()
 
 
 @pytest.mark.prove

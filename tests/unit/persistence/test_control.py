@@ -9,11 +9,19 @@ from pathlib import Path
 
 import pytest
 
+import shmq
 from shmq.errors import ShmqError
 from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.process import Persistence
 from shmq.storage.disk import Disk
-from shmq.storage.writer_control import Control, CutFile
+from shmq.storage.writer_control import (
+    Control,
+    CutFile,
+    WriterEnding,
+    ask_for_snapshots,
+    ask_to_define,
+)
 from tests.support.processes import PATIENCE
 
 
@@ -76,6 +84,53 @@ def test_a_name_that_no_queue_can_have_is_refused(do: str, name: str, answers: P
     assert "cannot name a queue" in str(answer["error"])
 
 
+class Ending(Nothing):
+    """A writer that ends."""
+
+    def snapshot(self, name: str, timeout: float | None = None) -> None:
+        raise WriterEnding
+
+    def define(self) -> None:
+        raise WriterEnding
+
+
+def test_one_that_is_ending_does_not_answer_and_so_the_next_one_is_asked(tmp_path: Path) -> None:
+    control = Control(tmp_path, Ending())
+    try:
+        with pytest.raises(ShmqError, match="ended before it had written them: ask again"):
+            ask_to_define(tmp_path, PATIENCE)
+        with pytest.raises(ShmqError, match="ended before it had written q: ask again"):
+            list(ask_for_snapshots(tmp_path, ["q"]))
+    finally:
+        control.close()
+
+
+class Succeeded(Nothing):
+    """A writer that ends at the first request, and the one that follows it."""
+
+    asked = 0
+
+    def define(self) -> None:
+        self.asked += 1
+        if self.asked == 1:
+            raise WriterEnding
+
+
+def test_a_definition_waits_for_the_writer_that_follows_one_that_is_ending(
+    broker: shmq.Broker, namespace: str, tmp_path: Path
+) -> None:
+    registry, source = Namespace.of(namespace), Succeeded()
+    registry.become_writer(tmp_path)
+    control = Control(tmp_path, source)
+    try:
+        broker.create_exchange("x", "direct")
+        assert source.asked == 2
+        broker.delete_exchange("x")
+    finally:
+        control.close()
+        registry.release_writer()
+
+
 def test_a_socket_that_cannot_be_made_is_a_clear_error(namespace: str, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     (folder / "writer.sock").mkdir(parents=True)
@@ -86,4 +141,6 @@ def test_a_socket_that_cannot_be_made_is_a_clear_error(namespace: str, tmp_path:
         persistence.recover()
 
     persistence.directory.close()
-    DataDirectory(namespace, Disk(folder)).ready()  # it is free again
+    free = DataDirectory(namespace, Disk(folder))
+    free.ready()
+    free.close()

@@ -10,7 +10,8 @@ import pytest
 import shmq
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
-from shmq.persistence.recovery import plan, recover, set_aside
+from shmq.persistence.conflicts import set_aside
+from shmq.persistence.recovery import plan, recover
 from shmq.persistence.restore import Restored, restore
 from shmq.storage.disk import Disk
 from shmq.storage.erase import erase_queue, finish_erasures
