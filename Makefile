@@ -156,7 +156,9 @@ powerloss: $(VENV)/test
 # Over TCP, the server being killed, too: make soak SOAK=--tcp. With a journal, everything
 # being killed and the shared memory lost: make soak SOAK=--durable. Of a stream and a group
 # that reads it: make soak SOAK=--streams. Of transactions: make soak SOAK=--transactions. All
-# of it at once, with processes that are stopped as well as killed: make soak SOAK=--mixed
+# of it at once, with processes that are stopped as well as killed, a disk that fills up, closed
+# descriptors, frozen clocks and other data directories: make soak SOAK=--mixed; an ingredient is
+# left out by SOAK='--mixed --without full-disk'
 soak: $(VENV)/test
 	$(BIN)/python -m tests.prove.soak --seconds $(SECONDS) $(SOAK)
 

@@ -74,7 +74,7 @@ def main() -> None:
     way.add_argument("--durable", action="store_true", help="with a journal; the memory is lost")
     way.add_argument("--streams", action="store_true", help="a stream, and a group that reads it")
     way.add_argument("--transactions", action="store_true", help="from a stream to another")
-    way.add_argument("--mixed", action="store_true", help="all of it at once, with SIGSTOP, too")
+    way.add_argument("--mixed", action="store_true", help="all of it at once, on a bad host")
     parser.add_argument(
         "--stopped",
         type=float,
@@ -86,6 +86,13 @@ def main() -> None:
         action="store_true",
         help="each worker is PID 1 of a namespace of its own (with no way, or --streams)",
     )
+    parser.add_argument(
+        "--without",
+        action="append",
+        choices=mixed.INGREDIENTS,
+        default=[],
+        help="an ingredient that --mixed leaves out",
+    )
     arguments = parser.parse_args()
     workers_of = Contained if arguments.contained else WorkerProcesses
     print(f"seed {arguments.seed}", flush=True)
@@ -93,8 +100,7 @@ def main() -> None:
         _soak_stream(arguments.seconds, arguments.seed, workers_of)
         return
     if arguments.mixed:
-        for part, outcome in mixed.soak(arguments.seconds, arguments.seed).items():
-            print(f"{part}: {outcome}")
+        print(mixed.soak(arguments.seconds, arguments.seed, arguments.without), end="")
         return
     if arguments.transactions:
         _soak_transactions(arguments.seconds, arguments.seed)

@@ -101,8 +101,16 @@ class Host:
         return {int(pid) for pid in self.server.said(r"persistence started, pid (\d+)")}
 
 
-def produce(namespace: str, directory: Path, worker: int) -> None:
-    """Put messages in every way there is, each confirmed by the disk, until killed."""
+def produce(
+    namespace: str,
+    directory: Path,
+    worker: int,
+    excused: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> None:
+    """Put messages in every way there is, each confirmed by the disk, until killed.
+
+    Each put is in a block of ``excused()``; nothing is promised of one whose error ends there.
+    """
     journal, chance = Journal(directory, worker), random.Random(worker)
     queue: Any = shmq.connect(namespace).queue(QUEUE)
     number = worker << 32
@@ -115,8 +123,9 @@ def produce(namespace: str, directory: Path, worker: int) -> None:
         if chance.random() < 0.2:
             put(confirm="memory")  # of which nothing is promised
             continue
-        put(confirm="disk")
-        journal.write(PUT, *numbers)
+        with excused():
+            put(confirm="disk")
+            journal.write(PUT, *numbers)
 
 
 def _way(queue: Any, numbers: range, chance: random.Random) -> Callable[..., Any]:
@@ -127,6 +136,18 @@ def _way(queue: Any, numbers: range, chance: random.Random) -> Callable[..., Any
     if chance.random() < 0.5:
         return functools.partial(queue.put_packed, b"".join(bodies), 8, True)
     return functools.partial(queue.put_many, bodies, True)
+
+
+def is_written(queue: Any) -> bool:
+    """Whether every ack until now is in the journal.
+
+    An ack ends with its slot marked; the next call of its consumer settles it, and only
+    then it waits for the journal.
+    """
+    rows, _ = queue.inspection.scan(0, CAPACITY)
+    if any(state == ACKED_SLOT for _, state, *_ in rows):
+        return False
+    return bool(queue.stats().journal_waiting == 0)
 
 
 class Storm:
@@ -181,16 +202,9 @@ class Storm:
         self.losses.append(Loss(self.crew.started, safe))
 
     def _seen_safe(self, queue: Any, safe: int) -> int:
-        """Now, if every ack until now is in the journal; else what was known before.
-
-        An ack ends with its slot marked; the next call of its consumer settles it, and only
-        then it waits for the journal.
-        """
+        """Now, if every ack until now is in the journal; else what was known before."""
         now = time.monotonic_ns()
-        rows, _ = queue.inspection.scan(0, CAPACITY)
-        if any(state == ACKED_SLOT for _, state, *_ in rows):
-            return safe
-        return now if queue.stats().journal_waiting == 0 else safe
+        return now if is_written(queue) else safe
 
     def _end(self) -> CheckResult:
         with shmq.connect(self.namespace) as broker:

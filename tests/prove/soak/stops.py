@@ -11,9 +11,12 @@ from typing import TypeVar
 
 import shmq
 
-__all__ = ["Stops", "insist"]
+__all__ = ["Stops", "delete", "insist"]
 
 T = TypeVar("T")
+
+#: How soon a full disk is tried again, in seconds.
+PAUSE = 0.05
 
 
 class Stops:
@@ -33,6 +36,10 @@ class Stops:
             self._until[pid] = time.monotonic() + seconds
             self.count += 1
 
+    def leave(self, pid: int) -> None:
+        """Let a process stand still for good, also if it is stopped for a while."""
+        self._until.pop(pid, None)
+
     def resume(self, *, everything: bool = False) -> None:
         """Let processes go on whose time is over, or all of them."""
         now = time.monotonic()
@@ -41,6 +48,21 @@ class Stops:
                 del self._until[pid]
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
+
+
+def delete(operation: Callable[[], object]) -> None:
+    """Delete, again while the disk has no room for a note of that; it may be deleted already."""
+    while True:
+        try:
+            insist(operation)
+        except (shmq.NoSuchQueue, shmq.NoSuchStream):
+            return
+        except shmq.ShmqError as error:
+            if "No space left" not in str(error):
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
 
 
 def insist(operation: Callable[[], T]) -> T:

@@ -9,9 +9,10 @@ import random
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,15 @@ from shmq.stress.journal import GOT, CheckResult, Journal, Record, judge, read_a
 from shmq.stress.workers import WorkerProcesses
 from tests.prove.soak import tcp_workers, workers
 from tests.prove.soak.drain import check, drain
-from tests.prove.soak.stops import Stops, insist
+from tests.prove.soak.stops import Stops, delete, insist
 from tests.support.ended_processes import runs
 from tests.support.processes import eventually
 from tests.support.server import Server, serve
 
 REMOTE = 3
 LOCAL = 1
+#: Below those that the kernel gives to connections: ip(7), ip_local_port_range.
+FIXED_PORTS = range(10_000, 32_000)
 
 #: Of the server's workers, so many are killed for each of the crew; and of its supervisors.
 WORKERS_KILLED = 0.1
@@ -74,12 +77,13 @@ class Front:
         self.server.start()
         self.server.ready()
 
-    def stop_worker(self, chance: random.Random) -> None:
+    def stop_worker(self, chance: random.Random, stops: Stops) -> None:
         """Have one that serves stand still for good; the supervisor kills and replaces it."""
         pid = chance.choice(self.server.workers())
         if pid not in self.killed_at:
             self.killed_at[pid] = time.monotonic_ns()
             self._see(pid)
+            stops.leave(pid)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
 
@@ -91,7 +95,11 @@ class Front:
 
     def is_over(self) -> None:
         """Return once all processes have ended that were killed, or whose supervisor was."""
-        eventually(lambda: not any(map(_lives, self._left)), "none outlives its supervisor")
+        try:
+            eventually(lambda: not any(map(_lives, self._left)), "none outlives its supervisor")
+        except AssertionError as error:
+            alive = [f"{each.status()} {each.cmdline()}" for each in self._left if _lives(each)]
+            raise AssertionError(f"{error}: {alive}, {self.server.log[-4000:]}") from None
 
     def _see(self, pid: int) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -113,6 +121,17 @@ def consume_locally(namespace: str, directory: Path, _: int, worker: int) -> Non
     workers.consume(namespace, directory, worker)
 
 
+def _fixed_port() -> int:
+    """A free port that stays the server's while it is restarted.
+
+    The kernel gives it to no connection, not even to one of the clients that try to reach it.
+    """
+    while True:
+        port = secrets.choice(FIXED_PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 def _create(broker: shmq.Broker, durability: Any) -> shmq.Queue:
     return broker.create_queue(
         "work",
@@ -132,12 +151,14 @@ def soak(
     *,
     stopped: float = 0.0,
     data_dir: Path | None = None,
+    workers_of: Callable[..., WorkerProcesses] = WorkerProcesses,
 ) -> tuple[CheckResult, int, int]:
     """The verdict, and how many clients and how many of the server's processes were killed.
 
     It goes on for at least that long, and until ``least`` of either kind were killed. The share
     ``stopped`` of those who are chosen stands still for a while instead. With ``data_dir`` the
-    queue has a journal there, and the process that writes it is killed, too.
+    queue has a journal there, on a disk that may be full at times, and the process that writes it
+    is killed, too.
     """
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
@@ -146,15 +167,14 @@ def soak(
     settings = {"workers": 2} if data_dir is None else {"workers": 2, "data_dir": str(data_dir)}
     crew, stops = None, Stops()
     try:
-        with serve(namespace, **settings) as server:
+        with serve(namespace, port=_fixed_port(), **settings) as server:
             durability = "memory" if data_dir is None else "journal"
             queue = insist(functools.partial(_create, broker, durability))
             front = Front(server, **settings)
-            crew = WorkerProcesses(namespace, directory, front.port)
-            remote, local = (
-                [tcp_workers.produce, tcp_workers.consume],
-                [produce_locally, consume_locally],
-            )
+            crew = workers_of(namespace, directory, front.port)
+            to_disk = durability == "journal"
+            produce = tcp_workers.produce_to_disk if to_disk else tcp_workers.produce
+            remote, local = [produce, tcp_workers.consume], [produce_locally, consume_locally]
             for work in remote * REMOTE + local * LOCAL:
                 crew.start(work)
             end = time.monotonic() + seconds
@@ -178,7 +198,7 @@ def soak(
         if crew is not None:
             crew.kill_all()
         for name in ("work", "work.dlq"):
-            insist(functools.partial(broker.delete_queue, name))
+            delete(functools.partial(broker.delete_queue, name))
         broker.close()
         shutil.rmtree(directory)
 
@@ -206,7 +226,7 @@ def _strike(
 def _stop_one(crew: WorkerProcesses, front: Front, chance: random.Random, stops: Stops) -> None:
     """Stop a client or a front end, for less than the supervisor waits or for good."""
     if chance.random() < FOR_GOOD:
-        front.stop_worker(chance)
+        front.stop_worker(chance, stops)
         return
     running = [pid for pid in front.server.workers() if pid not in front.killed_at]
     clients = [crew.pid(worker) for worker in crew.alive]

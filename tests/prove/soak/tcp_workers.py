@@ -25,6 +25,8 @@ from tests.system.wire.frames import Delivery, Frame, S, T, frame
 CONNECTION_BITS = 16
 
 WINDOW = 32
+#: The flag of a PRODUCE that is answered once the disk has it.
+TO_DISK = 0x02
 QUEUE = "work"
 
 _PACKED = struct.Struct("<II")
@@ -33,7 +35,7 @@ _PACKED = struct.Struct("<II")
 def connect(port: int) -> Wire:
     """A connection that the server has taken; it waits until there is a server."""
     while True:
-        with contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(ConnectionError, EOFError):
             wire = Wire(("127.0.0.1", port))
             wire.still_answers()
             return wire
@@ -43,19 +45,24 @@ def connect(port: int) -> Wire:
 # --- producers -------------------------------------------------------------------------
 
 
-def produce(_: str, directory: Path, port: int, worker: int) -> None:
+def produce_to_disk(namespace: str, directory: Path, port: int, worker: int) -> None:
+    """The same, each confirmed by the disk."""
+    produce(namespace, directory, port, worker, TO_DISK)
+
+
+def produce(_: str, directory: Path, port: int, worker: int, flags: int = 0) -> None:
     """Put messages until killed, many in flight; what was not answered is sent again."""
     journal, chance = Journal(directory, worker), random.Random(worker)
     waiting: list[bytes] = []
     first = (worker << 32) + 1
     while True:
-        with contextlib.suppress(OSError, EOFError), connect(port) as wire:
+        with contextlib.suppress(ConnectionError, EOFError), connect(port) as wire:
             while True:
                 while len(waiting) < WINDOW:
                     number = first + len(waiting)
                     journal.write(INTENT, number)
                     waiting.append(request(number, chance))
-                done = send_window(wire, waiting, chance)
+                done = send_window(wire, waiting, chance, flags)
                 journal.write(PUT, *range(first, first + done))
                 first += done
                 del waiting[:done]
@@ -71,21 +78,22 @@ def request(number: int, chance: random.Random) -> bytes:
     return frames.message(body_of(number, chance), found)
 
 
-def send_window(wire: Wire, waiting: list[bytes], chance: random.Random) -> int:
+def send_window(wire: Wire, waiting: list[bytes], chance: random.Random, flags: int) -> int:
     """Send what waits, in one of two ways: how many of them were taken, from the front on."""
     name = frames.name(QUEUE)
+    refusals = {S.QUEUE_FULL, S.BUSY} | ({S.NO_SPACE} if flags else set())
     if chance.random() < 0.2:
         items = [split_item(each) for each in waiting[:BATCH]]
-        payload = frames.batch(QUEUE, *items)
-        answer = wire.ask(T.PRODUCE_BATCH, payload)
-        check(answer, S.OK, S.QUEUE_FULL, S.BUSY)
+        answer = wire.ask(T.PRODUCE_BATCH, frames.batch(QUEUE, *items, flags=flags))
+        check(answer, S.OK, *refusals)
         return int.from_bytes(answer.payload[:4], "big")
-    wire.send(*(frame(T.PRODUCE, name + each, n + 1) for n, each in enumerate(waiting)))
+    whole = (bytes([each[0] | flags]) + each[1:] for each in waiting)
+    wire.send(*(frame(T.PRODUCE, name + each, n + 1) for n, each in enumerate(whole)))
     answers = [wire.receive() for _ in waiting]
     for n, answer in enumerate(answers):
         assert answer.id == n + 1
-        check(answer, S.OK, S.DUPLICATE, S.QUEUE_FULL, S.BUSY)
-    taken = [answer.status not in {S.QUEUE_FULL, S.BUSY} for answer in answers]
+        check(answer, S.OK, S.DUPLICATE, *refusals)
+    taken = [answer.status not in refusals for answer in answers]
     done = taken.index(False) if False in taken else len(taken)
     if done < len(taken):
         time.sleep(0.002)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record, judge
-from tests.prove.soak import durable, tcp
+from tests.prove.soak import durable, mixed, tcp
 from tests.prove.soak.__main__ import soak
 from tests.prove.soak.containers import Contained, why_not_contained
 
@@ -51,6 +51,14 @@ def test_what_the_disk_confirmed_comes_out_though_the_memory_is_lost() -> None:
     assert killed > 5
     assert served > 0
     assert verdict.put > 100
+
+
+@pytest.mark.watchdog(900)
+def test_all_soaks_at_once_pass_beside_full_disks_closed_descriptors_and_frozen_clocks() -> None:
+    counts = mixed.soak(seconds=12, seed=20_261_125)
+
+    assert "full disks" in counts or "left out" in counts
+    assert "visitors" in counts
 
 
 def test_an_ack_that_the_lost_memory_alone_knew_does_not_count() -> None:

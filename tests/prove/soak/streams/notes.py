@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from shmq.native.descriptors import open_file
+
 __all__ = ["Kind", "Note", "Notes", "read_all"]
 
 _NOTE = struct.Struct("<IIQQQ")
@@ -47,7 +49,7 @@ class Notes:
     def __init__(self, directory: Path, worker: int) -> None:
         path = directory / f"{worker}.notes"
         self._worker = worker
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._fd = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def write(self, kind: Kind, steps: Iterable[tuple[int, int, int]]) -> None:
         """Note (partition, offset, message) of each of the ``steps``."""

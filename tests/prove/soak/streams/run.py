@@ -9,12 +9,13 @@ import shutil
 import tempfile
 import time
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import shmq
 from shmq.stress.workers import WorkerProcesses
-from tests.prove.soak.stops import Stops, insist
+from tests.prove.soak.stops import Stops, delete, insist
 from tests.prove.soak.streams import workers
 from tests.prove.soak.streams.history import Verdict, judge
 from tests.prove.soak.streams.notes import read_all
@@ -55,7 +56,7 @@ def soak(
     namespace: str | None = None,
     *,
     stopped: float = 0.0,
-    workers_of: type[WorkerProcesses] = WorkerProcesses,
+    workers_of: Callable[..., WorkerProcesses] = WorkerProcesses,
     **options: Any,
 ) -> tuple[Verdict, int]:
     """The verdict, and the number of workers killed.
@@ -93,7 +94,7 @@ def soak(
         return judge(observer.seen, read_all(directory)), crew.killed
     finally:
         crew.kill_all()
-        insist(functools.partial(broker.delete_stream, workers.STREAM))
+        delete(functools.partial(broker.delete_stream, workers.STREAM))
         broker.close()
         shutil.rmtree(directory)
 

@@ -1,0 +1,51 @@
+"""What is kept of a soak that found a fault: stacks, processes, and the logs of the writers."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import shutil
+import time
+from pathlib import Path
+
+import psutil
+
+from shmq.native.descriptors import open_file
+from shmq.supervision.stderr import SHOW_STACK
+
+__all__ = ["keep_evidence", "log_stacks"]
+
+#: How long the processes may take to write their stacks, in seconds.
+PAUSE = 1.0
+
+
+def log_stacks(path: Path) -> None:
+    """Append the stacks of this process's threads to the file whenever it gets `SHOW_STACK`."""
+    log = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    faulthandler.register(SHOW_STACK, file=log, all_threads=True)
+
+
+def keep_evidence(logs: Path) -> None:
+    """Have all processes of the soak write their stacks, and copy what is on its disk."""
+    processes = psutil.Process().children(recursive=True)
+    if Path("/proc/1/comm").read_text() == "sh\n":  # they are alone in their namespace
+        processes = list(psutil.process_iter())
+    lines = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            lines.append(f"{process.pid} {process.ppid()} {process.status()} {process.cmdline()}")
+            if _shows_stacks(process.pid):
+                os.kill(process.pid, SHOW_STACK)
+    with (logs / "processes.log").open("a") as listing:  # the part that failed, then the whole soak
+        listing.write("\n".join([*lines, "", ""]))
+    time.sleep(PAUSE)
+    for log in (logs.parent / "disk").rglob("writer.log*"):
+        shutil.copy(log, logs / f"{log.parent.name}-{log.name}")
+
+
+def _shows_stacks(pid: int) -> bool:
+    """Whether that process catches the signal, which ends any other one."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(status.split("\nSigCgt:")[1].split()[0], 16)
+    return bool(caught >> (SHOW_STACK - 1) & 1)
