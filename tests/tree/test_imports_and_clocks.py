@@ -36,6 +36,10 @@ PYTHON_CLOCK = {
     "supervision/login_failures.py": "a server's or a console's",
 }
 
+#: asyncio's timers, and where they are used in a loop that has the kernel's clock.
+TIMERS = ("sleep", "timeout", "timeout_at", "wait_for", "call_later", "call_at")
+OWN_LOOP = "client/nats/"
+
 MODULES = {
     str(path.relative_to(ROOT / "shmq")): ast.parse(path.read_text(), str(path))
     for path in sorted((ROOT / "shmq").rglob("*.py"))
@@ -85,6 +89,26 @@ def test_an_import_inside_a_function_is_safe_from_forks(module: str) -> None:
 def test_deadlines_are_read_from_the_clock_of_the_kernel(module: str) -> None:
     found = clocks(MODULES[module])
     assert bool(found) == (module in PYTHON_CLOCK), f"{found}: use shmq.native._clock"
+
+
+def timers(module: ast.Module) -> list[str]:
+    """The calls of asyncio's timers, which read the clock of the caller's loop."""
+    return [
+        f"{node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(module)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in TIMERS
+        and ast.unparse(node.func.value) in ("asyncio", "loop", "self.loop")
+        and ast.unparse(node.args[0]) not in ("0", "None")
+    ]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_wait_in_a_loop_of_the_program_reads_the_clock_of_the_kernel(module: str) -> None:
+    if not module.startswith(OWN_LOOP):
+        expected = module == "client/shared/loop_timer.py"
+        assert bool(timers(MODULES[module])) == expected, "use shmq.client.shared.loop_timer"
 
 
 def test_what_may_differ_exists() -> None:

@@ -6,17 +6,23 @@ the delivery was renewed. So what waits for long is what a rolling upgrade endan
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import random
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import shmq
+from shmq.client.nats.inbox import Arrival
+from shmq.client.nats.message import NatsMessage
 from shmq.client.nats.names import queue_stream
+from shmq.client.nats.queue import NatsQueue
+from shmq.client.nats.settlement import Settlements
 from shmq.cluster.local import LocalCluster
 from tests.support.bridge import PATIENCE, wait_until
 
@@ -149,3 +155,166 @@ def test_a_history_of_old_messages_with_one_delivery_allowed(
         consumer.end()
     letters = broker.queue("q.dlq").get_many(MESSAGES, block=False)
     check([hold for one in consumers for hold in one.holds], [one.body for one in letters])
+
+
+# ---- gets that take longer than the lease ----
+
+#: The visibility timeout, in seconds: a get may take longer while a server is stopped.
+SHORT = 2.0
+GROUPS = 8
+#: So many settlements of messages that have another holder are observed while a server is stopped.
+LATE = 40
+
+
+class Deliveries:
+    """The deliveries of a queue to all consumers of this process, in their order.
+
+    They are noted in the one event loop of all cluster connections, right after the check of their
+    leases.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._last: dict[int, int] = {}
+        self.problems: list[str] = []
+        hold = NatsQueue._hold
+
+        def note(queue: NatsQueue, messages: list[NatsMessage]) -> None:
+            for message in messages:
+                number, known = number_of(message), self._last.get(message.sequence, 0)
+                if number < known:
+                    self.problems.append(
+                        f"message {message.sequence}: delivery {number} is returned after {known}"
+                    )
+                self._last[message.sequence] = max(number, known)
+            hold(queue, messages)
+
+        monkeypatch.setattr(NatsQueue, "_hold", note)
+
+    def has_later(self, message: shmq.Message) -> bool:
+        """Whether a consumer got the message after this delivery of it."""
+        return self._last[message.sequence] > number_of(message)
+
+
+def number_of(message: shmq.Message) -> int:
+    """The number of a delivery of its message, from 1 on."""
+    assert isinstance(message, NatsMessage)
+    assert message.lease is not None
+    return message.lease.delivery.deliveries
+
+
+class LateConsumer(threading.Thread):
+    """Settles each message as soon as another delivery of it was returned, and later at once."""
+
+    def __init__(self, url: str, deliveries: Deliveries) -> None:
+        super().__init__(daemon=True)
+        #: The bodies of messages that were acknowledged.
+        self.acked: list[int] = []
+        #: How many settlements of messages with another holder were refused.
+        self.late = 0
+        self.problems: list[BaseException | str] = []
+        self.is_prompt = threading.Event()
+        self.ending = threading.Event()
+        self._url = url
+        self._deliveries = deliveries
+
+    def run(self) -> None:
+        try:
+            with shmq.connect(self._url, request_timeout=PATIENCE) as broker:
+                self._consume(broker.queue("q"))
+        except BaseException as problem:
+            self.problems.append(problem)
+
+    def _consume(self, queue: shmq.Queue) -> None:
+        held: list[shmq.Message] = []
+        while not self.ending.is_set():
+            prompt = self.is_prompt.is_set()
+            held += queue.get_many(AT_ONCE, timeout=0.2)
+            for message in list(held):
+                is_late = self._deliveries.has_later(message)
+                if is_late or prompt:
+                    held.remove(message)
+                    self._settle(message, is_late)
+
+    def _settle(self, message: shmq.Message, is_late: bool) -> None:
+        try:
+            message.ack()
+        except shmq.LeaseExpired:
+            self.late += is_late
+            return
+        self.acked.append(message.body)
+        if is_late:
+            self.problems.append(f"message {message.body} was settled by a former holder")
+
+
+@pytest.mark.watchdog(600)
+@pytest.mark.parametrize("leads", [True, False])
+def test_no_message_of_a_group_has_two_holders_while_a_server_is_stopped(
+    broker: shmq.Broker,
+    cluster: LocalCluster,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    leads: bool,
+) -> None:
+    queue = broker.create_queue(
+        "q", visibility_timeout=SHORT, max_deliveries=None, dead_letter=None, priorities=1
+    )
+    bodies = list(range(4 * GROUPS))
+    for body in bodies:
+        queue.put(body, group=f"g{body % GROUPS}" if body % 2 else None)
+    deliveries = Deliveries(monkeypatch)
+    consumers = [LateConsumer(f"{cluster.url}/{namespace}", deliveries) for _ in range(2)]
+    leader = cluster.leader_of(queue_stream(namespace, "q"))
+    stopped = next(node for node in cluster.nodes if (node is leader) is leads)
+    for consumer in consumers:
+        consumer.start()
+    try:
+        wait_until(lambda: sum(one.late for one in consumers) >= len(bodies))
+        stopped.pause()
+        seen = sum(one.late for one in consumers)
+        wait_until(lambda: sum(one.late for one in consumers) >= seen + LATE)
+    finally:
+        stopped.resume()
+        for consumer in consumers:
+            consumer.is_prompt.set()
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: drained(queue))
+        for consumer in consumers:
+            consumer.ending.set()
+            consumer.join(2 * PATIENCE)
+    assert not any(one.is_alive() for one in consumers)
+    assert [*consumers[0].problems, *consumers[1].problems, *deliveries.problems] == []
+    assert sorted(consumers[0].acked + consumers[1].acked) == bodies
+
+
+@pytest.mark.watchdog(600)
+def test_a_get_that_takes_longer_than_the_lease_does_not_return_what_another_consumer_has(
+    broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow: Any = broker.create_queue(
+        "q", visibility_timeout=SHORT, max_deliveries=None, dead_letter=None
+    )
+    for body in range(3):
+        slow.put(body, group=f"g{body}")
+    deliveries = Deliveries(monkeypatch)
+    arrived, fetched = threading.Event(), threading.Event()
+    sift = Settlements.sift
+
+    async def sift_late(settlements: Settlements, came: list[Arrival]) -> list[NatsMessage]:
+        if settlements is slow.settlements and not arrived.is_set():
+            arrived.set()
+            await asyncio.to_thread(fetched.wait)
+        return await sift(settlements, came)
+
+    monkeypatch.setattr(Settlements, "sift", sift_late)
+    getting = threading.Thread(target=slow.get_many, args=(3,), kwargs={"timeout": PATIENCE})
+    getting.start()
+    assert arrived.wait(PATIENCE)
+    others: dict[int, shmq.Message] = {}
+    with broker.queue("q") as fast:
+        while len(others) < 3:
+            others |= {one.sequence: one for one in fast.get_many(3, timeout=1.0)}
+        fetched.set()
+        fast.put("end")
+    getting.join(PATIENCE)
+    assert not getting.is_alive()
+    assert deliveries.problems == []

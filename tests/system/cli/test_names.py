@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import shmq
+from shmq.api.names import with_dead_letter
 from shmq.cli.shared.exit_codes import Code
 from tests.system.cli.conftest import Quick
 
@@ -91,6 +92,33 @@ def test_a_queue_of_a_long_text_is_made_found_and_deleted_by_it(quick: Quick) ->
     quick("produce", f"{text}.dlq", "-m", "hello")
     assert "1 message removed" in quick("purge", "-y", f"{text}.dlq").text
     assert text in quick("delete", "-y", text).text
+
+
+@pytest.mark.parametrize("length", [96, 97, 100, 101, 255, 256])
+def test_a_name_of_any_length_is_that_of_the_escape(
+    quick: Quick, broker: shmq.Broker, length: int
+) -> None:
+    text = "q" * length
+    name = shmq.escape_name(text)
+    broker.create_queue(name, **with_dead_letter(name, {})).put(b"x")
+    broker.queue(name).get(timeout=0).reject()
+
+    assert "1 dead letter sent back" in quick("redrive", text).text
+    assert "1 message removed" in quick("purge", "-y", text).text
+    assert "0 messages removed" in quick("purge", "-y", f"{text}.dlq").text
+    shown = {one.get("shown", one["name"]) for one in quick("list", "--json").json}
+    assert shown == {text, f"{text}.dlq"}
+
+
+@pytest.mark.parametrize("length", [97, 100])
+def test_a_name_after_which_the_suffix_does_not_fit_is_created_with_dead_letters_of_its_own(
+    quick: Quick, length: int
+) -> None:
+    name = "q" * length
+    assert "dead_letter" in quick("create", name, code=Code.USAGE).error
+
+    quick("create", name, "--dead-letter", "bad")
+    assert {one["name"] for one in quick("list", "--json").json} == {name, "bad"}
 
 
 def test_a_text_that_is_too_long_is_refused_with_its_length(quick: Quick) -> None:
