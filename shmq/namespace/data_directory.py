@@ -24,7 +24,9 @@ from shmq.namespace.directory_record import (
     DirectoryRecord,
     forget_record,
     lock_namespace,
+    lock_path,
     read_record,
+    record_path,
     state_directory,
     write_record,
 )
@@ -40,6 +42,7 @@ __all__ = [
     "chosen_directory",
     "directory_of",
     "is_moved",
+    "is_named",
     "other_directory",
     "refuse_missing",
     "remember",
@@ -74,6 +77,11 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
         return directory if _is_of(directory, namespace) else directory / namespace
     record = read_record(namespace)
     return _followed(state_directory() / namespace if record is None else record.data_dir)
+
+
+def is_named(given: str | os.PathLike[str] | None = None) -> bool:
+    """Whether `chosen_directory` returns a named directory."""
+    return given is not None or bool(os.environ.get("SHMQ_DATA_DIR"))
 
 
 def _followed(directory: Path) -> Path:
@@ -118,10 +126,10 @@ def directory_of(namespace: Namespace) -> Path:
     Raises :class:`~shmq.WrongDirectory` if the environment names another than the namespace's
     own, and :class:`~shmq.InvalidOption` as `chosen_directory`.
     """
-    chosen = chosen_directory(namespace.name)
-    if not os.environ.get("SHMQ_DATA_DIR"):
+    if not is_named():
         own = namespace.data_dir
-        return chosen if own is None else _followed(own)
+        return chosen_directory(namespace.name) if own is None else _followed(own)
+    chosen = chosen_directory(namespace.name)
     own = other_directory(namespace, chosen)
     if own is not None:
         raise WrongDirectory(namespace.name, own, chosen)
@@ -177,7 +185,7 @@ def refuse_missing(namespace: Namespace, directory: Path) -> None:
         raise ShmqError(
             f"{directory}, where namespace {namespace.name!r} keeps its durable data, is missing "
             f"or empty: mount its disk or restore it; if the data is given up, remove "
-            f"{state_directory() / namespace.name}@directory"
+            f"{record_path(namespace.name)}"
         )
 
 
@@ -306,7 +314,7 @@ class DataDirectory:
             raise ShmqError(
                 f"another process writes the durable queues of namespace {self.namespace!r} "
                 f"already, and not in {self.path}: end it first "
-                f"(fuser {state_directory()}/{self.namespace}@lock finds it)"
+                f"(fuser {lock_path(self.namespace)} finds it)"
             ) from None
         except (PermissionError, InvalidOption) as error:
             _warn_of_state(self.namespace, self.path, error)

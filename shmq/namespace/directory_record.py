@@ -30,7 +30,9 @@ __all__ = [
     "forget_record",
     "is_namespace_locked",
     "lock_namespace",
+    "lock_path",
     "read_record",
+    "record_path",
     "state_directory",
     "write_record",
 ]
@@ -74,7 +76,8 @@ def _state_home() -> Path:
 def read_record(namespace: str) -> DirectoryRecord | None:
     """What is remembered; None: nothing, or it cannot be read."""
     try:
-        members: dict[str, Any] = json.loads(read_whole(Disk(state_directory()), _file(namespace)))
+        path = record_path(namespace)
+        members: dict[str, Any] = json.loads(read_whole(Disk(path.parent), path.name))
         return DirectoryRecord(
             Path(members["data_dir"]), tuple(int(number) for number in members["memories"])
         )
@@ -86,23 +89,23 @@ def write_record(namespace: str, record: DirectoryRecord) -> None:
     """Remember that, durably. Raises OSError and :class:`~shmq.InvalidOption`."""
     if read_record(namespace) == record:
         return
-    disk = Disk(state_directory())
-    make_directory(disk.directory)
+    path = record_path(namespace)
+    make_directory(path.parent)
     members = {"data_dir": os.fspath(record.data_dir), "memories": record.memories}
-    file = _file(namespace)
-    replace_file(disk, file, f".{file}.tmp", [json.dumps(members).encode() + b"\n"])
+    content = json.dumps(members).encode() + b"\n"
+    replace_file(Disk(path.parent), path.name, f".{path.name}.tmp", [content])
 
 
 def forget_record(namespace: str) -> None:
     """Remove what the host remembers, for the writer of a namespace without durable data."""
     with contextlib.suppress(OSError, InvalidOption):
-        directory = state_directory()
-        (directory / _file(namespace)).unlink(missing_ok=True)
-        (directory / _lock(namespace)).unlink(missing_ok=True)
+        record_path(namespace).unlink(missing_ok=True)
+        lock_path(namespace).unlink(missing_ok=True)
 
 
-def _file(namespace: str) -> str:
-    return f"{namespace}@directory"
+def record_path(namespace: str) -> Path:
+    """The file of what is remembered. Raises as `state_directory`."""
+    return state_directory() / f"{namespace}@directory"
 
 
 def lock_namespace(namespace: str) -> int:
@@ -110,18 +113,19 @@ def lock_namespace(namespace: str) -> int:
 
     Raises BlockingIOError if there is another, OSError and :class:`~shmq.InvalidOption`.
     """
-    directory = state_directory()
-    make_directory(directory)
-    return lock_file(directory / _lock(namespace))
+    path = lock_path(namespace)
+    make_directory(path.parent)
+    return lock_file(path)
 
 
 def is_namespace_locked(namespace: str) -> bool:
     """Whether a process is the namespace's writer, as far as can be seen."""
     try:
-        return is_locked(state_directory() / _lock(namespace))
+        return is_locked(lock_path(namespace))
     except InvalidOption:
         return False
 
 
-def _lock(namespace: str) -> str:
-    return f"{namespace}@lock"
+def lock_path(namespace: str) -> Path:
+    """The file that the namespace's writer holds locked. Raises as `state_directory`."""
+    return state_directory() / f"{namespace}@lock"

@@ -121,18 +121,26 @@ def take_file_lock(
         pause = min(2 * pause, _MOST_PAUSE)
 
 
-def until_locked(deed: Callable[[], _T], until: float | None) -> _T:
+def until_locked(
+    deed: Callable[[], _T],
+    until: float | None,
+    waiting: Callable[[LockTimeout], object] | None = None,
+) -> _T:
     """Return what ``deed()``, an operation without a timeout, returns, waiting for its locks.
 
     It is repeated while it raises :class:`~shmq.LockTimeout`, after which nothing has changed;
-    ``until`` is the deadline by time.monotonic(); None: no limit.
+    ``until`` is the deadline by time.monotonic(); None: no limit. ``waiting`` is called with the
+    error once it is repeated, a single time.
     """
     while True:
         try:
             return deed()
-        except LockTimeout:
+        except LockTimeout as error:
             if until is not None and time.monotonic() >= until:
                 raise
+            if waiting is not None:
+                waiting(error)
+                waiting = None
 
 
 def locker_of(fd: int) -> int:

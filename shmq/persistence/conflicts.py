@@ -82,12 +82,10 @@ def _set_conflicts_aside(registry: Namespace, disk: Disk, live: Mapping[str, int
     for path, name in ((registry.exchanges_path, EXCHANGES), (registry.schemas_path, SCHEMAS)):
         if path.exists() and name in disk.names():
             set_definitions_aside(disk, name, _CONFLICT)
-    there = set(disk.under(STREAMS).names())
-    for name in registry.stream_names():
-        with contextlib.suppress(ShmqError):
-            identity = streams.open_stream(registry, name)[0].identity
-            if (own := stream_directory(name, identity)).removeprefix(f"{STREAMS}/") in there:
-                set_stream_aside(disk, name, own, _CONFLICT)
+    live_streams = _stream_identities(registry).items()
+    for name, identity in streams_among(disk.under(STREAMS).names()):
+        if (name, identity) in live_streams:
+            set_stream_aside(disk, name, stream_directory(name, identity), _CONFLICT)
 
 
 def set_earlier_streams_aside(registry: Namespace, disk: Disk) -> None:
@@ -95,10 +93,7 @@ def set_earlier_streams_aside(registry: Namespace, disk: Disk) -> None:
 
     To be called once pending deletions are complete. Needs the registry lock. Raises OSError.
     """
-    live = {}
-    for name in registry.stream_names():
-        with contextlib.suppress(ShmqError):
-            live[name] = streams.open_stream(registry, name)[0].identity
+    live = _stream_identities(registry)
     for name, identity in streams_among(disk.under(STREAMS).names()):
         if live.get(name, identity) != identity and is_carded(disk, name, identity):
             directory = stream_directory(name, identity)
@@ -128,9 +123,15 @@ def live_keys(registry: Namespace) -> dict[str, int | None]:
 def in_memory(registry: Namespace, live: Mapping[str, int | None]) -> set[tuple[str, int]]:
     """Names and identities of the queues and streams in memory."""
     found = {(name, key) for name, key in live.items() if key is not None}
+    return found.union(_stream_identities(registry).items())
+
+
+def _stream_identities(registry: Namespace) -> dict[str, int]:
+    """The identities of the streams in memory that can be opened."""
+    found = {}
     for name in registry.stream_names():
         with contextlib.suppress(ShmqError):
-            found.add((name, streams.open_stream(registry, name)[0].identity))
+            found[name] = streams.open_stream(registry, name)[0].identity
     return found
 
 

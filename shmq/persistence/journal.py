@@ -101,8 +101,7 @@ class Journal:
         """Whether the open segment has reached its full length."""
         return self._file >= 0 and self._end >= self._sizes.segment
 
-    @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether the position's segment exists, and its batches lead to the position.
 
         An older copy of it may be as long: zeros are written ahead. Raises OSError.

@@ -170,7 +170,7 @@ class JournalWriter(SnapshotWriter):
         It was written elsewhere, or its files were removed. A segment that a snapshot replaced
         is not missing.
         """
-        return not self.journal.whole and self.number <= self.journal.segment
+        return self.number <= self.journal.segment and not self.journal.is_whole()
 
     def attend(self) -> None:
         """Sleep until there is something to do, or the disk has to be tried again."""

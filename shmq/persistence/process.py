@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from shmq.errors import LockTimeout, ShmqError, WrongDirectory
+from shmq.errors import ShmqError, WrongDirectory
 from shmq.namespace.data_directory import (
     DataDirectory,
+    is_named,
     other_directory,
     refuse_missing,
     writer_directory,
 )
 from shmq.namespace.directory_record import is_namespace_locked
 from shmq.namespace.namespace import Namespace
+from shmq.native.lock_holder import until_locked
 from shmq.persistence.conflicts import join_memory
 from shmq.persistence.move import finish_move, move_files
 from shmq.persistence.recovery import recover
@@ -57,7 +58,7 @@ class Persistence:
         disk = SystemDisk(writer_directory(self._registry, data_dir))
         self.directory = DataDirectory(namespace, disk)
         self._idle = idle
-        self._named = data_dir is not None or bool(os.environ.get("SHMQ_DATA_DIR"))
+        self._named = is_named(data_dir)
         self._control: Control | None = None
         self._starting = threading.Lock()
         self._writer = Writer(namespace, self.directory, idle=idle)
@@ -75,16 +76,11 @@ class Persistence:
 
     def _until_locked(self, deed: Callable[[], None]) -> None:
         """Repeat ``deed`` while a stopped process has its locks, which is logged once."""
-        end, logged = time.monotonic() + ENDING, False
-        while True:
-            try:
-                return deed()
-            except LockTimeout as error:
-                if time.monotonic() >= end:
-                    raise
-                if not logged:
-                    log.warning("the writer waits for at most %g s: %s", ENDING, error)
-                logged = True
+        until_locked(
+            deed,
+            time.monotonic() + ENDING,
+            lambda error: log.warning("the writer waits for at most %g s: %s", ENDING, error),
+        )
 
     def _recover(self) -> None:
         if self._idle is not None:  # the process that starts it excludes other writers

@@ -155,8 +155,8 @@ def restore(
 def _taken(registry: Namespace, own: Path) -> Iterator[bool]:
     """Take the namespace's directory for the block; false: a writer has it. Raises ShmqError.
 
-    So what is restored into memory belongs to the files there, and whoever names another directory
-    gets an error. Needs the registry lock.
+    What is restored into memory then belongs to the files there, and a process that names another
+    directory gets an error. Needs the registry lock.
     """
     if registry.writer_pid is not None:
         yield False

@@ -36,16 +36,21 @@ def own_namespace(*, debris: bool = False, inhabited: bool = False) -> Iterator[
 
 def _left_after_deletion(namespace: str) -> list[str]:
     with shmq.connect(namespace) as broker:
-        for summary in broker.list_queues():
-            with contextlib.suppress(shmq.NoSuchQueue):  # staging queues go with their target
-                broker.delete_queue(summary.name)
-        for exchange in broker.list_exchanges():
-            broker.delete_exchange(exchange.name)
-        for stream in broker.list_streams():
-            broker.delete_stream(stream.name)
-        for table in broker.list_tables():
-            broker.delete_table(table)
+        delete_all(broker)
     return [path.name for path in _in_shared_memory(namespace)]
+
+
+def delete_all(broker: shmq.Broker) -> None:
+    """Delete the queues, exchanges, streams and tables of the broker's namespace."""
+    for summary in broker.list_queues():
+        with contextlib.suppress(shmq.NoSuchQueue):  # staging queues go with their target
+            broker.delete_queue(summary.name)
+    for exchange in broker.list_exchanges():
+        broker.delete_exchange(exchange.name)
+    for stream in broker.list_streams():
+        broker.delete_stream(stream.name)
+    for table in broker.list_tables():
+        broker.delete_table(table)
 
 
 def _in_shared_memory(namespace: str) -> list[Path]:

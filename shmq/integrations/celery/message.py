@@ -14,8 +14,8 @@ __all__ = ["Message"]
 class Message(virtual.Message):
     """A delivered message.
 
-    Celery's worker acknowledges a body that it cannot decode, and tells no one but its log: the
-    failure of the task is reported then.
+    Celery's worker acknowledges a body that it cannot decode, and reports it only in its log:
+    the failure of the task is reported then.
     """
 
     def _decode(self) -> Any:

@@ -237,8 +237,8 @@ def _iso(moment: dt.datetime) -> str:
 
 def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> None:
     """Write the file atomically, readable only by its owner: it contains bodies."""
-    told = {"triaged_at": _iso(at), "rows": report}
-    text = json.dumps(told, allow_nan=False, indent=1, default=_iso, ensure_ascii=False)
+    content = {"triaged_at": _iso(at), "rows": report}
+    text = json.dumps(content, allow_nan=False, indent=1, default=_iso, ensure_ascii=False)
     with completed(path) as aside:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(open_file(aside, flags, 0o600), "w", encoding="utf-8") as file:

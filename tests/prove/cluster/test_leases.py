@@ -78,16 +78,13 @@ class Hold:
     acked: int | None
 
 
-class Consumer(threading.Thread):
-    """Takes messages, holds them for a while, acknowledges them, and writes that down."""
+class ConsumerThread(threading.Thread):
+    """Consumes queue ``q`` with a connection of its own, and keeps what goes wrong."""
 
-    def __init__(self, url: str, seed: int) -> None:
+    def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
-        self.holds: list[Hold] = []
-        self.problems: list[BaseException] = []
+        self.problems: list[BaseException | str] = []
         self._url = url
-        self._chance = random.Random(seed)
-        self._ending = threading.Event()
 
     def run(self) -> None:
         try:
@@ -95,6 +92,19 @@ class Consumer(threading.Thread):
                 self._consume(broker.queue("q"))
         except BaseException as problem:
             self.problems.append(problem)
+
+    def _consume(self, queue: shmq.Queue) -> None:
+        raise NotImplementedError
+
+
+class Consumer(ConsumerThread):
+    """Takes messages, holds them for a while, acknowledges them, and writes that down."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        super().__init__(url)
+        self.holds: list[Hold] = []
+        self._chance = random.Random(seed)
+        self._ending = threading.Event()
 
     def _consume(self, queue: shmq.Queue) -> None:
         while not self._ending.is_set():
@@ -202,27 +212,18 @@ def number_of(message: shmq.Message) -> int:
     return message.lease.delivery.deliveries
 
 
-class LateConsumer(threading.Thread):
+class LateConsumer(ConsumerThread):
     """Settles each message as soon as another delivery of it was returned, and later at once."""
 
     def __init__(self, url: str, deliveries: Deliveries) -> None:
-        super().__init__(daemon=True)
+        super().__init__(url)
         #: The bodies of messages that were acknowledged.
         self.acked: list[int] = []
         #: How many settlements of messages with another holder were refused.
         self.late = 0
-        self.problems: list[BaseException | str] = []
         self.is_prompt = threading.Event()
         self.ending = threading.Event()
-        self._url = url
         self._deliveries = deliveries
-
-    def run(self) -> None:
-        try:
-            with shmq.connect(self._url, request_timeout=PATIENCE) as broker:
-                self._consume(broker.queue("q"))
-        except BaseException as problem:
-            self.problems.append(problem)
 
     def _consume(self, queue: shmq.Queue) -> None:
         held: list[shmq.Message] = []

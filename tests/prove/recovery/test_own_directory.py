@@ -244,9 +244,9 @@ def test_an_automatic_writer_and_a_server_with_another_directory_are_refused(
         assert done.returncode != 0
         assert str(chosen_directory(namespace)) in done.stderr
         assert other in done.stderr
-    told = shell(namespace, "doctor", "--json", SHMQ_DATA_DIR=other)
-    assert other in told.stdout
-    assert str(chosen_directory(namespace)) in told.stdout
+    doctor = shell(namespace, "doctor", "--json", SHMQ_DATA_DIR=other)
+    assert other in doctor.stdout
+    assert str(chosen_directory(namespace)) in doctor.stdout
     assert program(namespace, READ) == [[0, 1], [0, 1]]
 
 
@@ -348,16 +348,26 @@ def copied(source: Path, target: Path) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.sock"))
 
 
+def written_by_one(namespace: str, first: int, last: int) -> Path:
+    """Write these numbers, and end the writer; the namespace's directory."""
+    program(namespace, MAKE.format(first=first, last=last))
+    end_writer(namespace)
+    return chosen_directory(namespace)
+
+
+def files_in_doctor(namespace: str) -> list[dict[str, Any]]:
+    """What `shmq doctor` lists as set aside."""
+    found: list[dict[str, Any]] = json.loads(shell(namespace, "doctor", "--json").stdout)["aside"]
+    return found
+
+
 def test_an_older_copy_of_the_directory_is_completed_from_memory(
     namespace: str, tmp_path: Path
 ) -> None:
-    program(namespace, MAKE.format(first=0, last=5))
-    end_writer(namespace)
-    own = chosen_directory(namespace)
+    own = written_by_one(namespace, 0, 5)
     copied(own, tmp_path / "older")
     lose(namespace)
-    program(namespace, MAKE.format(first=5, last=COUNT))
-    end_writer(namespace)
+    written_by_one(namespace, 5, COUNT)
     copied(tmp_path / "older", own)
     with writer(namespace):
         program(namespace, MAKE.format(first=COUNT, last=COUNT + 1))
@@ -385,24 +395,20 @@ def test_an_older_copy_of_the_same_memory_is_completed_from_memory(
 def test_a_directory_with_another_history_is_set_aside_and_can_be_restored(
     namespace: str, tmp_path: Path
 ) -> None:
-    program(namespace, MAKE.format(first=0, last=5))
-    end_writer(namespace)
-    own = chosen_directory(namespace)
+    own = written_by_one(namespace, 0, 5)
     copied(own, tmp_path / "older")
     lose(namespace)
-    program(namespace, MAKE.format(first=5, last=COUNT))
-    end_writer(namespace)
+    written_by_one(namespace, 5, COUNT)
     copied(own, tmp_path / "newer")
     lose(namespace)
     copied(tmp_path / "older", own)
-    program(namespace, MAKE.format(first=100, last=105))
-    end_writer(namespace)
+    written_by_one(namespace, 100, 105)
     copied(tmp_path / "newer", own)
     branch = [*range(5), *range(100, 105)]
     assert program(namespace, READ)[0] == branch
     with writer(namespace):
         program(namespace, MAKE.format(first=105, last=106))
-        aside = json.loads(shell(namespace, "doctor", "--json").stdout)["aside"]
+        aside = files_in_doctor(namespace)
         assert {one["kind"] for one in aside} == {"queue", "stream"}
         (queue,) = [one for one in aside if one["kind"] == "queue"]
         assert shell(namespace, "restore", "--aside", queue["file"], "--as", "old").returncode == 0
@@ -469,18 +475,15 @@ def test_a_directory_whose_tables_were_deleted_is_not_missing(namespace: str) ->
 def test_an_earlier_stream_of_a_name_is_set_aside_and_can_be_restored(
     namespace: str, tmp_path: Path
 ) -> None:
-    program(namespace, MAKE.format(first=0, last=3))
-    end_writer(namespace)
-    own = chosen_directory(namespace)
+    own = written_by_one(namespace, 0, 3)
     lose(namespace)
     copied(own / "streams", tmp_path / "streams")
     shutil.rmtree(own / "streams")
-    program(namespace, MAKE.format(first=3, last=5))
-    end_writer(namespace)
+    written_by_one(namespace, 3, 5)
     shutil.copytree(tmp_path / "streams", own / "streams", dirs_exist_ok=True)
     with writer(namespace):
         assert program(namespace, READ)[1] == [3, 4]
-        aside = json.loads(shell(namespace, "doctor", "--json").stdout)["aside"]
+        aside = files_in_doctor(namespace)
         assert [(one["kind"], one["name"]) for one in aside] == [("stream", "s")]
         program(namespace, 'broker.delete_stream("s"); print("null")')
         assert shell(namespace, "restore", "--aside", aside[0]["file"]).returncode == 0

@@ -154,17 +154,17 @@ def test_a_waiter_that_was_not_woken_takes_nothing_with_it(
 def test_a_waiter_that_arms_again_calls_those_that_have_missed_the_event(
     queue: LocalQueue, wakeups: list[_core.Wakeup]
 ) -> None:
-    told: list[str] = []
+    heard: list[str] = []
     armed = TaskQueue(queue, _core.EVENT_ARRIVED, wakeups[0])
-    first, second = (WaitingDescriptor(partial(told.append, name)) for name in ("1st", "2nd"))
+    first, second = (WaitingDescriptor(partial(heard.append, name)) for name in ("1st", "2nd"))
     for waiter in (first, second):
         armed.join(waiter)
     armed.arm(first)
-    told.clear()
+    heard.clear()
     queue.put(b"x")  # nobody checks before the second one arms
     armed.arm(second)
-    assert told == ["1st"]
+    assert heard == ["1st"]
     armed.arm(second)
-    assert told == ["1st"]
+    assert heard == ["1st"]
     for waiter in (first, second):
         armed.leave(waiter, served=False)

@@ -84,9 +84,9 @@ def test_what_json_does_not_hold_is_an_error_of_the_sender(app: App, value: Any)
 def test_a_result_that_cannot_be_stored_is_an_error_of_the_caller(
     app: App, work: Callable[[], Any], reason: str
 ) -> None:
-    told = app.failure(app.actor(work).send())
+    failure = app.failure(app.actor(work).send())
     expected = f"the task has run, but its result cannot be stored: {reason}"
-    assert told.startswith(f"ResultNotStored: {expected}")
+    assert failure.startswith(f"ResultNotStored: {expected}")
 
 
 def test_an_error_that_is_too_large_and_a_time_that_is_none_are_errors_of_the_caller(

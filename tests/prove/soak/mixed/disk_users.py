@@ -30,6 +30,7 @@ from tests.prove.soak.mixed.crew import Hindered, Hindrance
 from tests.prove.soak.mixed.rounds import until
 from tests.prove.soak.mixed.small_disk import Filler
 from tests.prove.soak.stops import insist
+from tests.support.namespaces import delete_all
 from tests.support.processes import SHM, eventually
 
 __all__ = ["namespace_of", "soak"]
@@ -255,7 +256,7 @@ class Storm:
         """Leave nothing behind."""
         self.crew.kill_all()
         with shmq.connect(self.namespace) as broker:
-            insist(functools.partial(_delete, broker))
+            insist(functools.partial(delete_all, broker))
         shutil.rmtree(self.folder)
 
 
@@ -279,17 +280,6 @@ def _create(broker: shmq.Broker) -> None:
     )
     broker.create_stream(STREAM, partitions=1, durability="journal", segment_bytes=1 << 20)
     broker.ensure_table(TABLE, durability="disk")
-
-
-def _delete(broker: shmq.Broker) -> None:
-    for queue in broker.list_queues():
-        broker.delete_queue(queue.name)
-    for stream in broker.list_streams():
-        broker.delete_stream(stream.name)
-    for exchange in broker.list_exchanges():
-        broker.delete_exchange(exchange.name)
-    for table in broker.list_tables():
-        broker.delete_table(table)
 
 
 def soak(
