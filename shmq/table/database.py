@@ -96,13 +96,36 @@ _ERRORS: Final = {
 }
 
 #: A thread uses SQLite with the lock of its kind of table: a slow disk delays no table in memory.
-#: Holding both, a fork meets no thread within SQLite.
+#: Holding both, a fork meets no thread within SQLite, which releases the GIL and holds mutexes.
 _locks: dict[str, threading.RLock] = {}
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
+@contextlib.contextmanager
+def _without_forks(durability: TableDurability, name: str) -> Iterator[None]:
+    """Use SQLite in the block, alone among the threads that use tables of this kind.
+
+    No thread forks in the meantime: its child would inherit SQLite's own mutexes as they are held,
+    and wait for them forever. Raises LockTimeout.
+    """
+    lock = _locks[durability]
+    if not lock.acquire(timeout=_PATIENCE):
+        raise LockTimeout(
+            f"another thread of this process has used a table for more than {_PATIENCE:g} s, so "
+            f"table {name!r} cannot be used: try again",
+            os.getpid(),
+        )
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    """A connection to an existing file, which makes no transactions of its own."""
+    """A connection to an existing file, which makes no transactions of its own.
+
+    Needs the process's lock, for as long as the connection is open.
+    """
     reserve_standard()
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
@@ -113,9 +136,12 @@ def connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
     )
 
 
-def initialize(path: Path, max_bytes: int | None) -> None:
-    """Make an empty file of a directory of this user's own a table. Raises sqlite3.Error."""
-    with contextlib.closing(connected(path)) as connection:
+def initialize(path: Path, name: str, durability: TableDurability, max_bytes: int | None) -> None:
+    """Make an empty file of a directory of this user's own the table ``name``.
+
+    Raises sqlite3.Error and LockTimeout.
+    """
+    with _without_forks(durability, name), contextlib.closing(connected(path)) as connection:
         for pragma in (
             "auto_vacuum = INCREMENTAL",
             f"application_id = {APPLICATION_ID}",
@@ -183,14 +209,7 @@ class Database:
     @contextlib.contextmanager
     def using(self) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone, and SQLite's errors as those of shmq."""
-        lock = _locks[self.durability]
-        if not lock.acquire(timeout=_PATIENCE):
-            raise LockTimeout(
-                f"another thread of this process has used a table for more than {_PATIENCE:g} s, "
-                f"so table {self.name!r} cannot be used: try again",
-                os.getpid(),
-            )
-        try:
+        with _without_forks(self.durability, self.name):
             self._refuse_reentry()
             self._user = threading.get_ident()
             try:
@@ -199,8 +218,6 @@ class Database:
                 raise self._refusal(error) from error
             finally:
                 self._leave()
-        finally:
-            lock.release()
 
     def _refuse_reentry(self) -> None:
         if self._user == threading.get_ident():

@@ -145,7 +145,7 @@ def make(
         _clear(directory)
         path = new_path(directory, name)
         try:
-            _make_file(path, max_bytes, durable=durability == "disk")
+            _make_file(path, name, durability, max_bytes)
         except OSError as error:
             raise as_no_file(error, path) from error
         except sqlite3.Error as error:
@@ -175,17 +175,17 @@ def _directory(namespace: Namespace, durability: TableDurability) -> Path:
     return disk.directory / TABLES
 
 
-def _make_file(path: Path, max_bytes: int | None, *, durable: bool) -> None:
+def _make_file(path: Path, name: str, durability: TableDurability, max_bytes: int | None) -> None:
     unfinished = path.with_name(f".{path.stem}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     os.close(open_file(unfinished, flags, 0o600))
     try:
-        initialize(unfinished, max_bytes)
+        initialize(unfinished, name, durability, max_bytes)
         unfinished.rename(path)
     except BaseException:
         remove_files(unfinished)
         raise
-    if durable:
+    if durability == "disk":
         Disk(path.parent).sync_directory()
 
 

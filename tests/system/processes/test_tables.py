@@ -18,6 +18,9 @@ import shmq
 from shmq import Broker, Table
 from shmq.api.names import SHM
 from shmq.client.local.table import LocalTable
+from shmq.namespace.namespace import Namespace
+from shmq.table.backup import copied
+from shmq.table.files import find
 from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import Start, eventually, run_script
 
@@ -228,6 +231,49 @@ def test_forks_while_threads_write_leave_both_sides_working(start: Start, table:
         for thread in threads:
             thread.join()
     assert table.get("children") == 40
+
+
+@with_threads
+@pytest.mark.parametrize("use", ["create", "read", "copy"])
+def test_no_thread_forks_while_another_is_in_sqlite(
+    use: str,
+    broker: Broker,
+    table: Table,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A child would wait forever for a mutex of SQLite that another thread of its parent held."""
+    forked = threading.Event()
+    forking: list[threading.Thread] = []
+
+    def fork() -> None:
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        forked.set()
+        os.waitpid(child, 0)
+
+    def connect(*args: Any, **kwargs: Any) -> Any:
+        if not forking:
+            forking.append(threading.Thread(target=fork))
+            forking[0].start()
+            assert not forked.wait(0.2)
+        return open_database(*args, **kwargs)
+
+    table.set("k", 1)
+    table.close()
+    open_database = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    if use == "create":
+        broker.ensure_table("new")
+    elif use == "read":
+        assert broker.table("t").get("k") == 1
+    else:
+        copied(find(Namespace.of(namespace), "t"), tmp_path / "t.dmst")
+    assert forking
+    forking[0].join()
+    assert forked.is_set()
 
 
 # ---- memory ----
