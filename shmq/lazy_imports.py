@@ -20,17 +20,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["before_fork", "late_imports", "on_demand"]
+__all__ = ["before_fork", "hold_at_fork", "late_imports", "on_demand"]
 
 #: How long a fork waits for one import, and an import for a fork, in seconds. Both end earlier,
 #: unless the two threads wait for each other: a module that forks while it is loaded, for example.
 _LONGEST_WAIT = 10.0
+#: How long a fork waits at a time for a lock of `hold_at_fork`, and for other threads to load
+#: modules between two tries, in seconds: the lock's owner may be about to load one.
+_LOCK_WAIT = 0.05
 
 
 _register_at_fork = os.register_at_fork
 
 #: What modules of shmq do before a fork, in the order of their registration.
 _before_fork: list[Callable[[], object]] = []
+#: The locks that a fork holds: see `hold_at_fork`.
+_holds: list[tuple[Callable[[float], bool], Callable[[], object]]] = []
 
 
 class _LateImports:
@@ -52,6 +57,8 @@ class _LateImports:
         self._depths = depths
         #: The handlers that were registered while a thread waits to fork, by the thread.
         self._missed: dict[int, list[Callable[[], object]]] = {}
+        #: What releases the locks that the forking thread holds.
+        self._held: list[Callable[[], object]] = []
         vars(os)["register_at_fork"] = _register_at_fork
 
     def __enter__(self) -> None:
@@ -95,13 +102,28 @@ class _LateImports:
             while self._depths.keys() - {thread} and self._block_left.wait(_LONGEST_WAIT):
                 pass
             if done == len(_before_fork):
-                break
+                if self._hold_locks():
+                    break
+                self._block_left.wait(_LOCK_WAIT)  # lets other threads in
             self._forking.release()
         del self._missed[thread]
         if not self._missed:
             vars(os)["register_at_fork"] = _register_at_fork
         for before in reversed(missed):
             before()
+
+    def _hold_locks(self) -> bool:
+        """Acquire all locks of `hold_at_fork`, or none; return whether they were acquired."""
+        for acquire, release in _holds:
+            if not acquire(_LOCK_WAIT):
+                self._release_locks()
+                return False
+            self._held.append(release)
+        return True
+
+    def _release_locks(self) -> None:
+        while self._held:
+            self._held.pop()()
 
     def _register(self, **handlers: Callable[[], object]) -> None:
         """``os.register_at_fork`` while a thread waits to fork."""
@@ -112,7 +134,8 @@ class _LateImports:
                     missed.append(handlers["before"])
 
     def after_in_parent(self) -> None:
-        """Let other threads load modules again."""
+        """Let other threads go on, before any handler waits for one of them."""
+        self._release_locks()
         self._forking.release()
 
     def after_in_child(self) -> None:
@@ -138,6 +161,16 @@ def before_fork(handler: Callable[[], object]) -> None:
     With ``os.register_at_fork``, the counterparts alone would run if a fork has begun.
     """
     _before_fork.append(handler)
+
+
+def hold_at_fork(acquire: Callable[[float], bool], release: Callable[[], object]) -> None:
+    """Hold a lock during each fork, so that it meets no thread in what the lock guards.
+
+    ``acquire`` waits for at most as many seconds as its argument says, and returns whether the lock
+    was acquired. It is called again until it was, and last of all: an owner of the lock may wait
+    for another thread that a handler of `before_fork` waits for. The child has to renew the lock.
+    """
+    _holds.append((acquire, release))
 
 
 def on_demand(

@@ -76,9 +76,9 @@ class Mutex:
 
     def close(self) -> None:
         """Close the file. The next use opens it again."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1  # before it is closed: another thread may fork now
+        if fd >= 0:
+            os.close(fd)
 
     def after_fork(self) -> None:
         """Give the child a lock of its own, which no thread of the child holds."""

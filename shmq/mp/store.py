@@ -220,8 +220,9 @@ class Store:
         if self._wakeups is not None:
             self._wakeups.close()
         self.mutex.close()
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
         self.words.release()
         self._map.close()
         return True

@@ -81,10 +81,14 @@ class NameBook:
         self._fd = -1
         self._forget()
 
+    def _keep(self, fd: int) -> None:
+        """Use that descriptor from now on, and close the present one."""
+        old, self._fd = self._fd, fd  # before it is closed: another thread may fork now
+        if old >= 0:
+            os.close(old)
+
     def _forget(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = -1
+        self._keep(-1)
         self._read_to = _BEGIN
         self._changes = 0
         #: By stem, the rest of the files' names; sorted.
@@ -335,9 +339,7 @@ class NameBook:
             os.close(fd)
             aside.unlink(missing_ok=True)
             raise
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = fd
+        self._keep(fd)
         self._read_to = _BEGIN + len(log)
         self._changes = log.count(b"\n")
 

@@ -130,10 +130,10 @@ class Book:
             self._forget_file()
 
     def _forget_file(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        file, self._file, self._table = self._file, None, Table()
+        if file is not None:
+            file.close()
             self.changes += 1
-        self._file, self._table = None, Table()
 
     # ---- changing ----
 
@@ -287,9 +287,9 @@ class _File:
         """Close it. May be called again."""
         self._words.release()
         self._map.close()
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = -1
+        fd, self._fd = self._fd, -1  # before it is closed: another thread may fork now
+        if fd >= 0:
+            os.close(fd)
 
 
 def _check_head(path: Path, raw: bytes) -> None:

@@ -47,7 +47,7 @@ from shmq.errors import (
     no_descriptor,
 )
 from shmq.fork_safe import new_lock
-from shmq.lazy_imports import before_fork
+from shmq.lazy_imports import hold_at_fork
 from shmq.native.descriptors import open_file, reserve_standard
 from shmq.native.lock_holder import locker_of, take_file_lock
 
@@ -460,15 +460,21 @@ def _renew() -> None:
         _locks[durability] = threading.RLock()
 
 
-def _before_fork() -> None:
-    """Close all connections. It waits for the threads that use SQLite now."""
+def _hold_locks(timeout: float) -> bool:
+    """Keep all threads out of SQLite, and close all connections; return whether that was done."""
+    held: list[threading.RLock] = []
     for lock in _locks.values():
-        lock.acquire()
+        if not lock.acquire(timeout=timeout):
+            for each in held:
+                each.release()
+            return False
+        held.append(lock)
     for database in list(_open):
         database.disconnect()
+    return True
 
 
-def _after_in_parent() -> None:
+def _release_locks() -> None:
     for lock in _locks.values():
         lock.release()
 
@@ -480,5 +486,5 @@ def _after_in_child() -> None:
 
 
 _renew()
-before_fork(_before_fork)
-os.register_at_fork(after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+hold_at_fork(_hold_locks, _release_locks)
+os.register_at_fork(after_in_child=_after_in_child)

@@ -77,5 +77,5 @@ class LoopDelivery:
         self._forget()
         if self._again >= 0:
             self._leave(self._again)
-            os.close(self._again)
-            self._again = -1
+            again, self._again = self._again, -1
+            os.close(again)

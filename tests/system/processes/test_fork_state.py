@@ -7,14 +7,17 @@ import os
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shmq
 from shmq.client.remote import put as remote_put
+from shmq.mp.mutex import Mutex
 from shmq.namespace.namespace import Namespace
-from tests.support.processes import PATIENCE, Start, drain, eventually
+from shmq.routing.book import Book
+from tests.support.processes import PATIENCE, Child, Start, drain, eventually
 from tests.support.tcp_servers import TCP_SERVERS
 
 #: A fork of a process with threads is what these tests are about.
@@ -192,3 +195,38 @@ def test_a_child_has_neither_the_number_nor_the_claims_of_its_parent(
     assert claims == [False, True, False]
     assert not known.is_alive(own)
     known.unclaim(1)
+
+
+@pytest.mark.parametrize("holder", ["exchanges", "names", "mutex"])
+def test_a_child_forked_right_after_a_file_was_closed_closes_no_other_file(
+    holder: str, namespace: str, tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number may be that of another file already."""
+    (tmp_path / "lock").touch(0o600)
+    mutex = Mutex(tmp_path / "lock")
+    broker = shmq.connect(namespace)
+    broker.create_exchange("x")
+    broker.create_queue("q")
+    with mutex:
+        Book.of(Namespace.of(namespace)).look()
+    release = {
+        "exchanges": Book.of(Namespace.of(namespace)).release,
+        "names": Namespace.of(namespace)._names.release,
+        "mutex": mutex.close,
+    }[holder]
+    close, closed = os.close, list[int]()
+    children: list[Child] = []
+
+    def close_and_fork(fd: int) -> None:
+        close(fd)
+        closed.append(fd)
+        if len(closed) == 1:
+            assert os.open(tmp_path, os.O_RDONLY | os.O_CLOEXEC) == fd
+            children.append(start(lambda pipe: (os.fstat(fd).st_ino, broker.queue_names())))
+
+    monkeypatch.setattr(os, "close", close_and_fork)
+    release()
+    monkeypatch.undo()
+    assert children[0].ends() == (tmp_path.stat().st_ino, ["q", "q.dlq"])
+    os.close(closed[0])
+    broker.close()

@@ -276,6 +276,40 @@ def test_no_thread_forks_while_another_is_in_sqlite(
     assert forked.is_set()
 
 
+def test_a_fork_keeps_no_thread_from_a_table_while_it_waits_for_that_thread(namespace: str) -> None:
+    """A fork ends this process's guardian, which needs the section that a thread is in."""
+    code = f"""
+import os, threading, time, shmq
+from shmq.namespace.namespace import Namespace
+broker, here = shmq.connect({namespace!r}), Namespace.of({namespace!r})
+try:
+    broker.create_queue("q", dead_letter=None).get(timeout=0.2)
+except shmq.Empty:
+    assert here.is_guardian
+broker.ensure_table("t").set("k", 1)
+children = []
+
+def fork():
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    children.append(child)
+
+forking = threading.Thread(target=fork)
+with here.locked():
+    forking.start()
+    time.sleep(0.2)
+    assert not children, "the fork does not wait for the section"
+    broker.ensure_table("new")
+forking.join()
+assert os.waitpid(children[0], 0)[1] == 0
+broker.delete_queue("q")
+broker.delete_table("t")
+broker.delete_table("new")
+"""
+    assert run_script(code) == ""
+
+
 # ---- memory ----
 
 
