@@ -8,8 +8,6 @@ from typing import Any, Final
 from bench.record import Entry, Record, RowRecord
 from bench.row import Role
 
-__all__ = ["figure"]
-
 _COLOURS: Final[dict[Role, str]] = {
     "shmq": "#0b62c4",
     "peer": "#b2520a",

@@ -74,9 +74,15 @@ def title_of(module: str, name: str) -> str:
 
 
 def names_of(module: types.ModuleType) -> list[str]:
-    """The public names of a module; of ``shmq``, which loads them on demand, those of its dir()."""
-    names: list[str] = getattr(module, "__all__", None) or dir(module)
-    return names
+    """The public names of a module: those it lists, or offers on demand, or defines."""
+    if hasattr(module, "__all__") or hasattr(module, "__getattr__"):
+        return list(getattr(module, "__all__", None) or dir(module))
+    own = (name for name, value in vars(module).items() if _defines(module, value))
+    return [name for name in own if not name.startswith("_")]
+
+
+def _defines(module: types.ModuleType, value: object) -> bool:
+    return getattr(value, "__module__", None) == module.__name__
 
 
 def _own(module: str) -> list[tuple[str, Any]]:

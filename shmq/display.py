@@ -6,8 +6,6 @@ import html
 import itertools
 from collections.abc import Iterable, Iterator
 
-__all__ = ["Displayed", "as_html", "sample"]
-
 #: The longest value that is shown, in characters, and the most of a sequence.
 _LONGEST = 120
 _MOST = 10

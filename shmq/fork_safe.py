@@ -11,8 +11,6 @@ import threading
 import weakref
 from typing import Any
 
-__all__ = ["new_lock"]
-
 #: Renewed in the child of a fork.
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["before_fork", "hold_at_fork", "late_imports", "on_demand"]
-
 #: How long a fork waits for one import, and an import for a fork, in seconds. Both end earlier,
 #: unless the two threads wait for each other: a module that forks while it is loaded, for example.
 _LONGEST_WAIT = 10.0

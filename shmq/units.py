@@ -8,8 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["brief", "fraction_of", "moment_of", "rate", "seconds_of", "size", "size_of", "span"]
-
 _QUANTITY: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)", re.ASCII)
 
 _SIZES: Final[Mapping[str, int]] = {

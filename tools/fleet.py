@@ -20,8 +20,6 @@ from typing import Final
 
 import click
 
-__all__ = ["Fleet", "Result", "simulate"]
-
 _YEAR: Final = 365.0 * 24 * 3600
 #: Servers of a cluster: one of them may be away.
 _OF_CLUSTER: Final = 3

@@ -68,7 +68,6 @@ def python(table: Table) -> str:
             "from __future__ import annotations\n\n",
             "import enum\nimport struct\nfrom typing import Final\n\n",
             "from shmq import errors\n\n",
-            *_python_names(table),
             *_python_limits(table),
             _enum("Type", "IntEnum", "What a frame is.", _numbers(table["operation"])),
             _enum(
@@ -101,17 +100,6 @@ def python(table: Table) -> str:
             *_python_errors(table),
         )
     )
-
-
-def _python_names(table: Table) -> Iterator[str]:
-    names = sorted(
-        [
-            *("DEFAULT_PORT", "HEADER", "MAGIC", "PROTOCOL_VERSION", "UNUSED_TYPE"),
-            *("ASIDE", "AUDIT", "ERRORS", "HEADS", "RIGHTS", "TEXTS", *table["limits"]),
-        ]
-    )
-    names += sorted(["Feature", "Flag", "Right", "Status", "Type"])
-    yield "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n\n"
 
 
 def _python_limits(table: Table) -> Iterator[str]:

@@ -19,8 +19,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["NATIVE", "modules", "stub_of"]
-
 NATIVE: Final = Path(__file__).resolve().parent.parent / "shmq" / "native"
 
 #: C types by what Python has for them. A class of the module is called as it is.

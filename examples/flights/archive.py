@@ -27,8 +27,6 @@ from examples.flights.workers import interrupts_blocked
 from shmq.errors import ShmqError
 from shmq.supervision.signals import end_with_parent
 
-__all__ = ["Archived", "archive", "missing"]
-
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
 #: The file of the job ``shmq pipeline archive``.

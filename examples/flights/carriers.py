@@ -10,8 +10,6 @@ import shmq
 from examples.flights.flights import Flight, read_flights
 from examples.flights.queues import PATIENCE
 
-__all__ = ["CARRIERS", "OPTIONS", "append_flights"]
-
 #: One record per flight, in the order of the file within each carrier.
 CARRIERS: Final = "carriers"
 #: An append waits for the groups: a flight stays until all groups have read it.

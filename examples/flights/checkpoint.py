@@ -7,8 +7,6 @@ import struct
 from pathlib import Path
 from typing import Final, Self
 
-__all__ = ["Checkpoint"]
-
 # Fits one sector: after a power cut the file has either the old number or the new one.
 _NUMBER: Final = struct.Struct("<Q")
 

@@ -23,8 +23,6 @@ from examples.flights.tally import Sums
 from shmq.client.nats.names import queue_stream
 from shmq.cluster.local import LocalCluster
 
-__all__ = ["Clustered", "over_cluster"]
-
 #: The queue on this host, and the one of the cluster.
 DEPARTURES: Final = "departures"
 #: Flights of one message.

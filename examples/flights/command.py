@@ -24,8 +24,6 @@ from examples.flights.plot import draw
 from examples.flights.screen import screen_for
 from examples.flights.tally import Sums
 
-__all__ = ["conclude", "main"]
-
 _COUNT = click.IntRange(1, 64)
 
 

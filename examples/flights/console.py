@@ -17,8 +17,6 @@ from examples.flights.queues import PATIENCE
 from examples.flights.workers import interrupts_blocked
 from shmq.supervision.signals import end_with_parent
 
-__all__ = ["FlightsConsole"]
-
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
 #: Where the console listens if nothing else does, and where it listens otherwise.

@@ -12,8 +12,6 @@ from examples.flights.producer import PUT_AGAIN
 from examples.flights.queues import FLIGHTS, PATIENCE, RESULTS
 from examples.flights.tally import Tally
 
-__all__ = ["OVER_TCP", "Batch", "consume", "consume_over_tcp", "is_wanted", "spell"]
-
 #: Messages leased ahead of the current one.
 PREFETCH: Final = 256
 #: A batch is settled after this long without a new message, in seconds.

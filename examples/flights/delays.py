@@ -10,8 +10,6 @@ from examples.flights.tally import Sums
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["add_up"]
-
 #: What the body of a counted flight holds, as JSON.
 _RESULT: Final = "flight INT, carrier STRING, hour INT, departure INT, arrival INT"
 

@@ -19,8 +19,6 @@ from typing import Final, NamedTuple
 
 from examples.flights.errors import DemoError
 
-__all__ = ["LATE_MINUTES", "Flight", "airline_names", "packaged", "read_flights"]
-
 #: From this many minutes on a flight counts as late, as for the US Department of
 #: Transportation.
 LATE_MINUTES: Final = 15

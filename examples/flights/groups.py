@@ -19,8 +19,6 @@ from examples.flights.reading import Reading
 from examples.flights.screen import Screen
 from examples.flights.workers import interrupts_blocked, start
 
-__all__ = ["GROUPS", "Grouped", "read_in_groups"]
-
 #: The groups, each with the function that makes its key from a carrier and an hour.
 GROUPS: Final[dict[str, Callable[[str, int], object]]] = {
     "by-carrier": lambda carrier, _: carrier,

@@ -19,8 +19,6 @@ from examples.flights.queues import PATIENCE
 from examples.flights.screen import Progress, Screen
 from examples.flights.tally import Tally
 
-__all__ = ["Job", "Outcome", "run"]
-
 #: How often the screen is updated, in seconds.
 REFRESH: Final = 0.1
 #: The shares of counted flights at which a consumer is killed, the memory is lost, a front end

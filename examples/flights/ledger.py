@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from examples.flights.tally import Sums, Tally
 
-__all__ = ["Ledger"]
-
 
 class Ledger:
     """The sums per carrier over tallies, with each flight counted at most once.

@@ -18,8 +18,6 @@ from examples.flights.queues import Queues
 from examples.flights.server import Server
 from examples.flights.workers import Workers
 
-__all__ = ["Loss", "Machine", "waiting"]
-
 #: Temporary files on disk, by the Filesystem Hierarchy Standard; /tmp may be in memory.
 _ON_DISK: Final = Path("/var/tmp")
 

@@ -9,8 +9,6 @@ from examples.flights.carriers import CARRIERS
 from examples.flights.consumer import is_wanted
 from examples.flights.queues import PATIENCE
 
-__all__ = ["READINGS", "take_part"]
-
 #: The queue of the members' readings, for the process that adds them up.
 READINGS: Final = "readings"
 #: Records read at a time.

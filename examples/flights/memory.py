@@ -7,8 +7,6 @@ from pathlib import Path
 
 from shmq.api.names import SHM
 
-__all__ = ["files", "lose"]
-
 
 def files(namespace: str) -> list[Path]:
     """All files of the namespace in shared memory: segments, semaphores, its own file."""

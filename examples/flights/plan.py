@@ -6,8 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Plan"]
-
 #: Flights acknowledged at a time, unless the run is short.
 BATCH: Final = 256
 #: How many batches of this size a producer puts before it waits for the disk.

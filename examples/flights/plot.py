@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from examples.flights.tally import Sums
 
-__all__ = ["draw"]
-
 #: From this mean delay in minutes on, a cell has the darkest color.
 _DARKEST: Final = 40
 

@@ -14,8 +14,6 @@ from examples.flights.plan import Plan
 from examples.flights.queues import FLIGHTS, PATIENCE
 from shmq.api.options import Confirm
 
-__all__ = ["PUT_AGAIN", "produce", "put_flights", "put_safely"]
-
 #: The header of a flight that may have been put before.
 PUT_AGAIN: Final = "put again"
 

@@ -8,8 +8,6 @@ from typing import Any, Final, Self
 import shmq
 from examples.flights.errors import DemoError
 
-__all__ = ["COUNTED", "FLIGHTS", "PATIENCE", "RESULTS", "Queues"]
-
 #: One message per flight, from the producers to the consumers.
 FLIGHTS: Final = "flights"
 #: One message per batch of tallies, from the consumers to the ledger.

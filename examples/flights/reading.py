@@ -7,8 +7,6 @@ from typing import Any
 
 from examples.flights.tally import Sums
 
-__all__ = ["Reading"]
-
 
 class Reading:
     """The sums of a group's readings by a flight's carrier or hour.

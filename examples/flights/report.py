@@ -18,17 +18,6 @@ from examples.flights.ledger import Ledger
 from examples.flights.machine import Loss, waiting
 from examples.flights.tally import Sums
 
-__all__ = [
-    "archive_faults",
-    "cluster_faults",
-    "direct_delays",
-    "direct_sums",
-    "faults",
-    "group_faults",
-    "table",
-    "verdict",
-]
-
 _CAPTION: Final = (
     f"Mean delays are in minutes. Late: {LATE_MINUTES} minutes or more behind, at either end."
 )

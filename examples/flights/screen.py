@@ -16,8 +16,6 @@ from rich.text import Text
 import shmq
 from shmq.cli.shared.progress import PAUSE, Pace
 
-__all__ = ["LiveScreen", "PlainScreen", "Progress", "QuietScreen", "Screen", "screen_for"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:

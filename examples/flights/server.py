@@ -25,8 +25,6 @@ from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
 from shmq.supervision.signals import end_with_parent
 
-__all__ = ["Server"]
-
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
 #: The number of front ends: if one is killed, another serves.

@@ -7,8 +7,6 @@ from array import array
 from collections.abc import Iterator
 from typing import Any, Final, Self
 
-__all__ = ["RESULT", "Sums", "Tally"]
-
 #: The fields of a flight's result.
 RESULT: Final = ("flight", "carrier", "hour", "departure", "arrival")
 

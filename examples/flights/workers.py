@@ -19,8 +19,6 @@ from examples.flights.plan import Plan
 from examples.flights.producer import produce
 from examples.flights.queues import PATIENCE
 
-__all__ = ["Workers", "interrupts_blocked", "start"]
-
 # Spawned, not forked: each attaches by name, as a separate program would.
 _SPAWN = multiprocessing.get_context("spawn")
 #: The errors that mean the job is over.

@@ -9,8 +9,6 @@ from shmq.advice.plan import ORDINARY, Plan
 from shmq.advice.workload import DAY
 from shmq.units import rate, size, span
 
-__all__ = ["Alternative", "alternatives"]
-
 _TERABYTE: Final = 1e12
 _MANY_READERS: Final = 3
 #: Peaks of so many times the mean are better paid by the message.

@@ -11,8 +11,6 @@ from shmq.advice.load import TARGET
 from shmq.advice.plan import Plan
 from shmq.units import brief, rate
 
-__all__ = ["consumers", "order", "prefetch"]
-
 #: A round trip to a queue: in shared memory with a process to be woken, and between two hosts of a
 #: network. Assumed; the second is what a server's ping says.
 ROUND_TRIP: Final = 40e-6

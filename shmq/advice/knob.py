@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-__all__ = ["Knob", "Rule"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:

@@ -11,8 +11,6 @@ import dataclasses
 import math
 from typing import Final
 
-__all__ = ["ASSUMPTIONS", "Load", "consumers_for", "erlang_c", "mean_of", "spread_of"]
-
 #: The 99th percentile of the normal distribution.
 _Z99: Final = 2.3263478740408408
 #: The part of the consumers' time that is planned to be work.

@@ -11,8 +11,6 @@ from typing import Any, Final
 from shmq.api.queue import Queue
 from shmq.api.stats import QueueStats
 
-__all__ = ["Measurement", "measure"]
-
 #: How often the queue is looked at, in seconds.
 EVERY: Final = 0.1
 #: Over how many seconds a peak is taken.

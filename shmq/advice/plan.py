@@ -9,8 +9,6 @@ from typing import Final, Literal
 from shmq.advice.load import Load, consumers_for, mean_of, spread_of
 from shmq.advice.workload import DAY, Workload
 
-__all__ = ["Plan"]
-
 #: So many groups still have a queue each; more read one stream.
 MOST_QUEUES: Final = 8
 #: The rate above which a message costs too much for the ordinary brokers.

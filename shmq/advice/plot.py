@@ -10,8 +10,6 @@ from typing import Final
 from shmq.advice.load import Load
 from shmq.units import brief, rate
 
-__all__ = ["figure", "points", "text"]
-
 #: Loads that text shows, as parts of the most.
 _SHOWN: Final = (0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 

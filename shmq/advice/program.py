@@ -13,8 +13,6 @@ from shmq.advice.text import written
 from shmq.api.options import Options, QueueOptions, options_of
 from shmq.api.stream_options import StreamOptions
 
-__all__ = ["command_line", "python"]
-
 _CONSUMER: Final = """\
 import shmq
 

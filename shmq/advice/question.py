@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["QUESTIONS", "Question"]
-
 
 class Question(NamedTuple):
     """A question, why it is asked, and the answers that it takes."""

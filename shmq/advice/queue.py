@@ -8,13 +8,9 @@ from typing import Final
 
 from shmq.advice.knob import Knob, Rule
 from shmq.advice.plan import Plan
-from shmq.api.options import DEFAULT_ARENA, MAX_ARENA, MAX_CAPACITY
+from shmq.api.options import DEFAULT_ARENA, MAX_ARENA
+from shmq.native._core import MAX_CAPACITY
 from shmq.units import brief, rate, size
-
-__all__ = [
-    "capacity", "class_of", "deliveries", "durability", "overflow", "retry", "ttl", "visibility",
-    "window",
-]  # fmt: skip
 
 #: The lease of a worker that renews it; and the work above which it should.
 RENEWED: Final = 30.0

@@ -18,8 +18,6 @@ from shmq.advice.program import command_line, python
 from shmq.advice.workload import Workload
 from shmq.units import brief, rate
 
-__all__ = ["Advice", "advise"]
-
 _OF_CONSUMERS: Final = (consumer.consumers, consumer.prefetch, consumer.order)
 _OF_QUEUES: Final[tuple[Callable[[Plan], Iterator[Rule]], ...]] = (
     queue.visibility,

@@ -9,10 +9,9 @@ from typing import Final
 from shmq.advice.knob import Knob, Rule
 from shmq.advice.plan import Plan
 from shmq.advice.queue import OVERHEAD
-from shmq.api.stream_options import DEFAULT_RING, MAX_PARTITIONS, MAX_RING
+from shmq.api.stream_options import DEFAULT_RING, MAX_RING
+from shmq.native._stream import MAX_PARTITIONS
 from shmq.units import brief, rate, size
-
-__all__ = ["durability", "partitions", "retention"]
 
 #: What a stream in memory may take by this advice; more is kept on disk.
 MOST_MEMORY: Final = 4 << 30

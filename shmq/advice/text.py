@@ -12,8 +12,6 @@ from shmq.advice.workload import ANSWERS, Workload, checked
 from shmq.errors import InvalidOption
 from shmq.units import seconds_of, size_of
 
-__all__ = ["default_of", "read_text", "read_workload", "template", "written"]
-
 #: No file of answers is longer, in bytes.
 _LONGEST_FILE: Final = 1 << 16
 

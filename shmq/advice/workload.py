@@ -14,8 +14,6 @@ from typing import Any, Final, Literal
 
 from shmq.errors import InvalidOption
 
-__all__ = ["ANSWERS", "DAY", "Answer", "Workload", "checked"]
-
 Kind = Literal["rate", "seconds", "bytes", "count", "share", "choice", "words", "flag"]
 
 DAY: Final = 86_400.0

@@ -9,8 +9,6 @@ from typing import Any
 from shmq.api.contract import Settling
 from shmq.display import Displayed
 
-__all__ = ["Batch", "LeasedRun", "Packed"]
-
 
 class LeasedRun(Settling):
     """Messages leased in one step, without an object for each.

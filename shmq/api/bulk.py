@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from shmq.api.columns import Claim, Columns, Run, Takeover
     from shmq.api.message import Row, Rows
 
-__all__ = [
-    "BulkQueue",
-    "StagedPublisher",
-    "check_batch",
-    "check_epoch",
-    "check_holder",
-    "check_part",
-    "check_publisher",
-]
-
 #: The longest name of a publisher, a part or a holder of leases, in bytes of UTF-8.
 _LONGEST_NAME = 200
 

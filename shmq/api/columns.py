@@ -9,8 +9,6 @@ from typing import Any
 from shmq.display import Displayed
 from shmq.native import _core
 
-__all__ = ["REASONS", "STATES", "Claim", "Columns", "Run", "Takeover"]
-
 #: The states of a message, by the number in the column ``state``.
 STATES = (None, "ready", "delayed", "leased", "dying")
 #: The reasons why a message is dying, by the number in the column ``reason``; None if it is not.

@@ -7,8 +7,6 @@ import inspect
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Closing", "Settling", "document", "unwrapped"]
-
 
 class Closing(abc.ABC):
     """A context manager that closes itself at the end of its block, whatever happened in it."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-__all__ = ["VARIABLES", "Variable"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:

@@ -13,18 +13,6 @@ from shmq.api.options import Options, option
 if TYPE_CHECKING:
     from shmq.api.record import OnDamage, Record, Records
 
-__all__ = [
-    "Assignment",
-    "Group",
-    "GroupOptions",
-    "GroupPartition",
-    "GroupStart",
-    "GroupSummary",
-    "Member",
-    "MemberInfo",
-    "OnPartitions",
-]
-
 #: How partitions are divided among the members.
 Assignment = Literal["range", "round-robin", "sticky"]
 

@@ -17,14 +17,6 @@ from shmq.api.stream import Compression
 from shmq.api.stream_options import StreamDurability, StreamOverflow
 from shmq.api.subscription import Policy
 
-__all__ = [
-    "EnsureStreamKeywords",
-    "ProducerKeywords",
-    "QueueKeywords",
-    "StreamKeywords",
-    "SubscribeKeywords",
-]
-
 
 class QueueKeywords(TypedDict, total=False):
     """The options of ``create_queue`` and ``ensure_queue``: see :class:`shmq.QueueOptions`."""

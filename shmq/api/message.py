@@ -9,9 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from shmq.api.contract import Settling
-from shmq.api.options import check_seconds
-
-__all__ = ["Body", "DeadLetter", "Message", "Put", "Reject", "Retry", "Row", "Rows"]
+from shmq.native._core import check_seconds
 
 #: What a queue accepts as a body: any buffer (as bytes), a str, or any value that msgpack encodes.
 Body = Any

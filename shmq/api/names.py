@@ -13,31 +13,6 @@ from shmq.errors import InvalidName, InvalidOption, descriptors
 from shmq.lazy_imports import late_imports
 from shmq.native._core import MAX_NAME
 
-__all__ = [
-    "MAX_NAME",
-    "SHM",
-    "check_name",
-    "chosen_namespace",
-    "dead_letter_name",
-    "default_namespace",
-    "escape_name",
-    "given_name",
-    "is_cluster_url",
-    "is_hashed",
-    "is_reply_name",
-    "is_url",
-    "learn_texts",
-    "listed",
-    "own_dead_letters",
-    "reply_name",
-    "shown_name",
-    "staging_name",
-    "staging_target",
-    "stem_of",
-    "unescape_name",
-    "with_dead_letter",
-]
-
 #: The directory of all segments: shm_overview(7).
 SHM: Final = Path("/dev/shm")
 

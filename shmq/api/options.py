@@ -27,33 +27,6 @@ from shmq.native._core import (
     plain_number,
 )
 
-__all__ = [
-    "HIGH",
-    "LOW",
-    "MAX_CAPACITY",
-    "MAX_STAGING_BYTES",
-    "NORMAL",
-    "STAGING_BYTES",
-    "Confirm",
-    "Durability",
-    "Expired",
-    "IfDifferent",
-    "Option",
-    "Options",
-    "Overflow",
-    "Part",
-    "QueueOptions",
-    "check_confirm",
-    "check_flag",
-    "check_one_of",
-    "check_seconds",
-    "check_whole",
-    "checked",
-    "hint_at",
-    "option",
-    "options_of",
-]
-
 #: The priorities of a queue with the default number of three; higher is served first.
 LOW: Final = 0
 NORMAL: Final = 1

@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from shmq.api.contract import Closing
 
-__all__ = ["Acks", "Partitioner", "Producer"]
-
 #: When a batch is done: once it was sent, is in memory, or is on disk.
 Acks = Literal["none", "memory", "disk"]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import urllib.parse
 from typing import Any, Final
 
-__all__ = ["TABLE", "is_web_page", "key_of"]
-
 #: The table. Each value is the address of a page.
 TABLE: Final = "spark.pages"
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from shmq.api.message import Body, Message, Put
     from shmq.api.stats import Attachment, Lease, QueueStats
 
-__all__ = ["AsyncBodies", "AsyncConsumer", "Bodies", "Consumer", "Loan", "Pipeline", "Queue"]
-
 
 class Loan(abc.ABC):
     """Space in the queue, in which the producer writes one message in place.

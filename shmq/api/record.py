@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, overload
 
-__all__ = ["Appended", "AppendedRange", "OnDamage", "Record", "RecordLoan", "Records"]
-
 #: What a reader does at records in a damaged file: raise :class:`~shmq.DamagedFile`, or skip and
 #: count them.
 OnDamage = Literal["raise", "skip"]

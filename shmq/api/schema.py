@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from shmq.api.record import Appended, AppendedRange, Record
     from shmq.api.stream import Stream
 
-__all__ = ["SchemaVersion", "TypedQueue", "TypedStream"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaVersion:

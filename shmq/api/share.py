@@ -12,8 +12,6 @@ from shmq.api.group import GroupStart
 from shmq.api.options import Options, option
 from shmq.native._group import MOST_HELD
 
-__all__ = ["Share", "ShareOptions", "SharedRecord"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ShareOptions(Options):

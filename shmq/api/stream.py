@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from shmq.api.contract import Closing
-from shmq.api.options import Confirm, check_seconds
+from shmq.api.options import Confirm
 from shmq.errors import Unsupported
 from shmq.native import _clock as time
+from shmq.native._core import check_seconds
 
 if TYPE_CHECKING:
     from shmq.api.group import Assignment, Group, GroupStart, GroupSummary
@@ -20,17 +21,6 @@ if TYPE_CHECKING:
     from shmq.api.share import Share
     from shmq.api.stream_options import StreamOptions
     from shmq.api.subscription import Policy, Subscription
-
-__all__ = [
-    "AsyncReader",
-    "Compression",
-    "PartitionOffsets",
-    "PartitionRate",
-    "Reader",
-    "Start",
-    "Stream",
-    "StreamSummary",
-]
 
 #: Where a reader begins: at the oldest record, behind the newest, at an offset of each partition,
 #: or at the first record from a time on, in seconds since 1970.

@@ -14,8 +14,6 @@ from shmq.api.options import Confirm, Options, Part, check_confirm, checked, opt
 from shmq.errors import InvalidOption, Unsupported
 from shmq.native._stream import MAX_PARTITIONS
 
-__all__ = ["MAX_PARTITIONS", "StreamDurability", "StreamOptions", "StreamOverflow"]
-
 StreamDurability = Literal["memory", "journal"]
 StreamOverflow = Literal["drop-oldest", "block"]
 

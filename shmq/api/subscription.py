@@ -11,8 +11,6 @@ from shmq.api.contract import Closing
 if TYPE_CHECKING:
     from shmq.api.record import Record
 
-__all__ = ["Policy", "Subscription"]
-
 #: What happens to a subscriber that is too slow.
 Policy = Literal["drop-oldest", "block"]
 

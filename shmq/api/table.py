@@ -8,8 +8,6 @@ from typing import Any, Final, Literal, TypeVar, overload
 
 from shmq.api.contract import Closing
 
-__all__ = ["MAX_KEY", "MAX_KEYS", "MAX_TTL", "MAX_VALUE", "MIN_BYTES", "Table", "TableDurability"]
-
 _Default = TypeVar("_Default")
 
 #: Where a table is: in shared memory, or in the namespace's data directory.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from shmq.api.queue import Queue
     from shmq.api.stream import Stream
 
-__all__ = ["Transaction"]
-
 
 class Transaction(abc.ABC):
     """Appends, puts, acknowledgements and offset commits that take effect together or not at all.

@@ -17,8 +17,6 @@ from shmq.bridge.progress import Progress
 from shmq.codec.codecs import CODECS
 from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
 
-__all__ = ["BackwardLane"]
-
 #: How long a full queue of this host may hold up a lease of the cluster, in seconds.
 _ROOM: Final = 2.0
 

@@ -16,8 +16,6 @@ from shmq.bridge.lane import Lane, drive
 from shmq.bridge.mirror import MirrorLane
 from shmq.bridge.progress import Numbers
 
-__all__ = ["RunningBridge"]
-
 log = logging.getLogger("shmq.bridge")
 
 #: How long the lanes may take to finish their steps, in seconds.

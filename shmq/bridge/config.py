@@ -13,8 +13,6 @@ from shmq.client.nats.address import ClusterAddress
 from shmq.codec.toml import read_toml
 from shmq.errors import InvalidName, InvalidOption
 
-__all__ = ["WINDOW", "Backward", "Bridge", "Forward", "Mirror", "Route", "check", "read"]
-
 #: How long the cluster knows what was forwarded, in seconds, for a queue that the bridge makes.
 WINDOW: Final = 7200.0
 _MOST_ROUTES: Final = 256

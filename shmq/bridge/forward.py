@@ -25,8 +25,6 @@ from shmq.client.wait import wait
 from shmq.codec.codecs import CODECS, unpack_properties
 from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
 
-__all__ = ["ForwardLane"]
-
 log = logging.getLogger("shmq.bridge")
 
 #: How long a run is leased, in seconds. The leases are in the name of the route: they outlive a

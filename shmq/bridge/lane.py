@@ -24,8 +24,6 @@ from shmq.errors import (
     StreamDeleted,
 )
 
-__all__ = ["PASSING", "Lane", "drive", "queue_lag"]
-
 log = logging.getLogger("shmq.bridge")
 
 #: The pauses after a failure, in seconds: the first, and the longest; each is twice the last one.

@@ -21,8 +21,6 @@ from shmq.client.nats.jetstream import WRONG_LAST
 from shmq.client.nats.partition import row_of
 from shmq.errors import InvalidOption, NoSuchStream, OutOfSequence
 
-__all__ = ["ORIGIN", "MirrorLane"]
-
 #: The header with the stream's identity and the record's offset, ``<hex>:<offset>``.
 ORIGIN: Final = "Shmq-Origin"
 

@@ -7,8 +7,6 @@ import threading
 import time
 from typing import Literal
 
-__all__ = ["Direction", "Numbers", "Progress"]
-
 Direction = Literal["forward", "backward", "mirror"]
 
 

@@ -37,8 +37,6 @@ from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
 from shmq.units import size
 
-__all__ = ["advise"]
-
 _LONGEST_LOOK: Final = 3600.0
 
 

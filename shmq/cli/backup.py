@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from shmq.cli.shared import params
-from shmq.cli.shared.audited import Event, audited
+from shmq.cli.shared.audited import audited
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, namespace_of, quiet_flag
 from shmq.cli.shared.names import complete_queues, complete_streams
@@ -25,19 +25,16 @@ from shmq.persistence.backup import (
 )
 from shmq.persistence.backup import backup as copy
 from shmq.persistence.restore import (
-    DAMAGED,
-    THERE,
     Done,
     Restored,
     RestoredFile,
-    RestoredStream,
     RestoredTable,
     SalvagedTransactions,
     restore_aside,
 )
 from shmq.persistence.restore import restore as take
-
-__all__ = ["backup", "restore"]
+from shmq.persistence.stream_restore import DAMAGED, THERE, RestoredStream
+from shmq.supervision.audit import Event
 
 _KINDS: Final = ("queue", "stream", "table", "file")
 

@@ -24,8 +24,6 @@ from shmq.supervision.stderr import show_on_stderr
 if TYPE_CHECKING:
     from shmq.bridge.config import Bridge
 
-__all__ = ["bridge"]
-
 log = logging.getLogger("shmq.bridge")
 
 #: How often the thread that waits can be interrupted, in seconds.

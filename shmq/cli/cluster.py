@@ -23,8 +23,6 @@ from shmq.cluster.observation import Server, observe
 if TYPE_CHECKING:
     from shmq.client.nats.site import Copy
 
-__all__ = ["cluster"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DIRECTORY: Final = "shmq-cluster"

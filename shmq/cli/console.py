@@ -15,8 +15,6 @@ from shmq.server.config.settings import LEVELS, Settings, Source
 from shmq.supervision.audit import to_file
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
-__all__ = ["check_console", "console"]
-
 _NEEDED: Final = ("jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn", "websockets")
 
 

@@ -29,8 +29,6 @@ from shmq.cli.shared.progress import progress
 from shmq.cli.unacked_window import Outlet, Window, open_outlet
 from shmq.supervision.signals import Stop
 
-__all__ = ["consume", "peek"]
-
 #: How long one wait for a message lasts before the loop looks for signals, in seconds.
 SLICE = 0.25
 

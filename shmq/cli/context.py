@@ -23,8 +23,6 @@ from shmq.cli.shared.target import (
 from shmq.client.nats.address import ClusterAddress
 from shmq.client.remote.address import Address
 
-__all__ = ["context"]
-
 _YES_NO = {True: "yes", False: "no"}
 
 _name = click.argument("name", metavar="NAME", shell_complete=complete_contexts)

@@ -14,7 +14,7 @@ from shmq.api import ExchangeKind
 from shmq.api.options import Confirm
 from shmq.cli.queue import delete_one
 from shmq.cli.shared import params
-from shmq.cli.shared.audited import Event, audited
+from shmq.cli.shared.audited import audited
 from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
 from shmq.cli.shared.messages import check_messages, decode, message_flags, open_lines
 from shmq.cli.shared.names import (
@@ -41,9 +41,8 @@ from shmq.cli.shared.output import (
     table,
 )
 from shmq.client.shared.name_texts import with_texts
+from shmq.supervision.audit import Event
 from shmq.supervision.signals import Stop
-
-__all__ = ["exchange", "publish"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

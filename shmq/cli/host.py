@@ -15,7 +15,7 @@ import click
 
 from shmq.api.names import check_name, shown_name
 from shmq.cli.shared import params
-from shmq.cli.shared.audited import Event, audited
+from shmq.cli.shared.audited import audited
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, log_format_flag, namespace_of
 from shmq.cli.shared.names import queue_names
@@ -42,10 +42,9 @@ from shmq.namespace.data_directory import directory_of
 from shmq.namespace.namespace import Namespace
 from shmq.server.keeper import Keeper
 from shmq.storage.set_aside import FileSetAside, files_aside
+from shmq.supervision.audit import Event
 from shmq.supervision.signals import Stop
 from shmq.supervision.stderr import default_log_format, show_on_stderr
-
-__all__ = ["doctor", "fsck", "keeper"]
 
 log = logging.getLogger("shmq")
 

@@ -21,8 +21,6 @@ from shmq.native._core import LAYOUT_VERSION
 from shmq.native.descriptors import fill_standard, open_file
 from shmq.protocol.opcodes import PROTOCOL_VERSION
 
-__all__ = ["Commands", "cli", "completion", "main"]
-
 _VERSION = (
     f"%(prog)s %(version)s (layout version {LAYOUT_VERSION}, protocol version {PROTOCOL_VERSION})"
 )

@@ -19,15 +19,13 @@ from shmq.cli.shared.output import duration, show
 from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
 from shmq.errors import InvalidOption
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.spark.jobs import catalog as jobs
 from shmq.supervision.signals import Stop
 
 if TYPE_CHECKING:
     from shmq.spark.jobs.config import Base
     from shmq.spark.jobs.job import Job, Progress
-
-__all__ = ["pipeline"]
 
 #: A logger that has it prints nothing.
 _SILENT: Final = logging.NullHandler()

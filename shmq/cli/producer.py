@@ -27,8 +27,6 @@ from shmq.cli.shared.output import counted, note, show, show_json
 from shmq.cli.shared.progress import progress
 from shmq.supervision.signals import Stop
 
-__all__ = ["produce", "request"]
-
 
 @click.command(epilog="Example: seq 1 1000 | shmq produce orders --priority low")
 @queue_name()

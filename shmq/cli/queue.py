@@ -13,9 +13,8 @@ from typing import Any
 import click
 
 import shmq
-from shmq.api.names import MAX_NAME
 from shmq.api.options import QueueOptions
-from shmq.cli.shared.audited import Event, audited
+from shmq.cli.shared.audited import audited
 from shmq.cli.shared.flags import (
     connected,
     count_flag,
@@ -48,17 +47,8 @@ from shmq.cli.shared.output import (
 from shmq.cli.shared.progress import Progress, progress
 from shmq.cli.shared.target import is_this_process, target_of, typed
 from shmq.codec.strict_json import decode_json
-
-__all__ = [
-    "ask_first",
-    "create",
-    "delete",
-    "delete_one",
-    "purge",
-    "redrive",
-    "release",
-    "who",
-]
+from shmq.native._core import MAX_NAME
+from shmq.supervision.audit import Event
 
 
 @click.command(epilog="Example: shmq create shipments --capacity 100000 --visibility-timeout 5m")

@@ -23,8 +23,6 @@ from shmq.cli.shared.names import stream_name
 from shmq.cli.shared.output import counted, note, show, show_json
 from shmq.supervision.signals import Stop
 
-__all__ = ["append", "read", "subscribe", "tail"]
-
 
 @click.command(epilog="Example: shmq stream append clicks --key alice -m /cart -m /pay")
 @stream_name

@@ -10,15 +10,14 @@ import click
 
 import shmq
 from shmq.cli.shared import params
-from shmq.cli.shared.audited import Event, audited
+from shmq.cli.shared.audited import audited
 from shmq.cli.shared.flags import Group, connected, json_flag
 from shmq.cli.shared.names import complete_names, queue_name
 from shmq.cli.shared.output import cell, clock, show, show_json, show_table, table
 from shmq.codec.strict_json import decode_json
 from shmq.schema.asyncapi import document
 from shmq.schema.compare import Compatibility
-
-__all__ = ["schema"]
+from shmq.supervision.audit import Event
 
 F = TypeVar("F", bound=Callable[..., Any])
 

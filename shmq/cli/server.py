@@ -34,8 +34,6 @@ from shmq.supervision.stderr import (
     show_stack_on_demand,
 )
 
-__all__ = ["ping", "serve", "token"]
-
 
 @click.command(epilog="Example: shmq serve --port 0")
 @click.option(

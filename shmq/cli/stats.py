@@ -44,8 +44,6 @@ from shmq.cli.shared.target import typed
 from shmq.diagnose.activity import stream_activity
 from shmq.diagnose.journals import journal_problem
 
-__all__ = ["list_all", "stats"]
-
 _IN_BYTES: Final = {
     *(name for name, row in options_of(QueueOptions).items() if row.kind == "bytes"),
     *("arena_used", "arena_largest_free", "shm_bytes", "journal_bytes"),

@@ -14,7 +14,7 @@ from shmq.api.stream_options import StreamOptions
 from shmq.cli.queue import ask_first, delete_one
 from shmq.cli.record import append, read, tail
 from shmq.cli.shared import params
-from shmq.cli.shared.audited import Event, audited
+from shmq.cli.shared.audited import audited
 from shmq.cli.shared.flags import (
     Group,
     connected,
@@ -38,18 +38,7 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
-
-__all__ = [
-    "create",
-    "delete",
-    "groups",
-    "hot",
-    "list_streams",
-    "offsets",
-    "repartition",
-    "reset",
-    "stream",
-]
+from shmq.supervision.audit import Event
 
 
 @click.command(epilog="Example: shmq stream groups clicks billing")

@@ -21,13 +21,11 @@ from shmq.cli.shared.output import cell, counted, duration, note, show_json, sho
 from shmq.cli.shared.plot import drawn_to
 from shmq.cli.shared.progress import Progress, progress
 from shmq.cli.shared.target import target_of
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.stress import plot as plots
 from shmq.stress.plan import LEAST_SIZE, PARTS, Plan, Result, Sample
 from shmq.stress.run import run
 from shmq.supervision.signals import Stop
-
-__all__ = ["stress"]
 
 Watch = Callable[[Sample], None]
 

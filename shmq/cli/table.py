@@ -11,7 +11,7 @@ import shmq
 from shmq.api.table import MAX_KEYS, MAX_VALUE, TableDurability
 from shmq.cli.queue import ask_first
 from shmq.cli.shared import params
-from shmq.cli.shared.audited import Event, audited
+from shmq.cli.shared.audited import audited
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
 from shmq.cli.shared.messages import decode
@@ -30,8 +30,7 @@ from shmq.cli.shared.output import (
 from shmq.cli.shared.output import table as output_table
 from shmq.cli.shared.render import as_text, body_of
 from shmq.codec.codecs import encode_body
-
-__all__ = ["table"]
+from shmq.supervision.audit import Event
 
 #: How the VALUE of a set is given; msgpack is given as JSON.
 _CODECS: Final = ("text", "bytes", "json")

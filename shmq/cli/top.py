@@ -34,16 +34,6 @@ from shmq.cli.shared.output import (
 )
 from shmq.diagnose.activity import Observer, QueueActivity, StreamActivity
 
-__all__ = [
-    "ORDERS",
-    "Row",
-    "clipped",
-    "draw",
-    "look",
-    "ordered",
-    "top",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Row:

@@ -20,8 +20,6 @@ import click
 
 import shmq
 
-__all__ = ["Outlet", "Pipe", "Window", "open_outlet"]
-
 #: How many bytes are gathered at most before they are written.
 GATHERED = 1 << 20
 #: How long to wait for the reader before the next message is written, in seconds.

@@ -25,8 +25,6 @@ from shmq.cli.shared.sparkline import sparkline
 from shmq.cli.top import Row, clipped, look, ordered
 from shmq.diagnose.activity import Observer
 
-__all__ = ["History", "watch"]
-
 #: How many looks are kept.
 _KEPT: Final = 60
 #: The widest sparkline and the narrowest one.

@@ -20,8 +20,6 @@ from shmq.supervision.stderr import show_on_stderr
 from shmq.workers.plan import MODES, Plan, load
 from shmq.workers.supervisor import Supervisor
 
-__all__ = ["worker"]
-
 
 @click.command(epilog="Example: shmq worker shop:handle orders --processes 2 --idle-timeout 1s")
 @click.argument("handler", metavar="MODULE:HANDLER")

@@ -38,8 +38,6 @@ from shmq.supervision.detached_writer import Parent
 from shmq.supervision.signals import caught, ended_by
 from shmq.supervision.stderr import show_on_stderr
 
-__all__ = ["persist", "snapshot"]
-
 log = logging.getLogger("shmq")
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from shmq import api
     from shmq.client.remote.address import Tls
 
-__all__ = ["connect", "traced"]
-
 
 def connect(
     target: str | None = None,

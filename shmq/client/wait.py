@@ -19,8 +19,6 @@ from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
 
-__all__ = ["wait"]
-
 
 def wait(queues: Iterable[api.Queue], timeout: float | None = None) -> list[api.Queue]:
     """Wait until any of the queues has a message; returns those that have one, in the given order.

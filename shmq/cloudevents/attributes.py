@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from shmq.errors import InvalidOption
 
-__all__ = ["SPECVERSION", "Attribute", "check_attribute", "check_name", "is_json", "text_of"]
-
 #: What an attribute may be; a URI and a reference are texts.
 Attribute = str | int | bool | bytes | datetime
 

@@ -19,8 +19,6 @@ from shmq.cloudevents.attributes import (
 )
 from shmq.errors import InvalidOption
 
-__all__ = ["CloudEvent"]
-
 _REQUIRED: Final = ("id", "source", "type")
 _OPTIONAL: Final = ("datacontenttype", "dataschema", "subject", "time")
 

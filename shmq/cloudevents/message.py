@@ -18,21 +18,6 @@ from shmq.errors import InvalidOption, ShmqError
 if TYPE_CHECKING:
     from shmq.api import Appended, Message, Put, Queue, Record, Stream
 
-__all__ = [
-    "BATCH",
-    "STRUCTURED",
-    "EncodedEvent",
-    "Mode",
-    "append_event",
-    "aput_event",
-    "decode_event",
-    "dedupe_id_of",
-    "encode_event",
-    "event_of",
-    "key_of",
-    "put_event",
-]
-
 Mode = Literal["binary", "structured"]
 
 #: The media type of an event in structured mode.

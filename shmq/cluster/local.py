@@ -17,9 +17,8 @@ from shmq.cluster import monitor
 from shmq.cluster.binary import find_binary
 from shmq.cluster.node import Node, Ports, quoted
 from shmq.errors import InvalidOption, ShmqError
-from shmq.native.descriptors import open_file, reserve_standard
-
-__all__ = ["LocalCluster"]
+from shmq.native._core import reserve_standard
+from shmq.native.descriptors import open_file
 
 #: Ports are taken from below those that the kernel gives to outgoing connections.
 _FIRST_PORT: Final = 20_000

@@ -11,9 +11,7 @@ from typing import Any, Final
 
 from shmq.codec.strict_json import decode_json
 from shmq.errors import InvalidOption, ShmqError
-from shmq.native.descriptors import reserve_standard
-
-__all__ = ["ask", "is_healthy", "leader_of", "meta_leader", "streams_of"]
+from shmq.native._core import reserve_standard
 
 #: How long one answer may take, in seconds, and how long it may be, in bytes.
 _PATIENCE: Final = 3.0

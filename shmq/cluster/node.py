@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import ShmqError
-from shmq.native.descriptors import open_file, reserve_standard
+from shmq.native._core import reserve_standard
+from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
-
-__all__ = ["Node", "Ports", "quoted"]
 
 #: How often a process is looked at while it is waited for, in seconds.
 _LOOK: Final = 0.02

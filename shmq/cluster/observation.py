@@ -10,8 +10,6 @@ from shmq.client.nats.origin import Origin, origins_of
 from shmq.cluster import monitor
 from shmq.errors import ShmqError
 
-__all__ = ["Replica", "Server", "StreamState", "observe"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:

@@ -17,16 +17,6 @@ from shmq.codec.strict_json import decode_json, encode_json
 from shmq.errors import InvalidOption, ShmqError
 from shmq.native import _core
 
-__all__ = [
-    "CODECS",
-    "PUT_ARGUMENTS",
-    "decode_body",
-    "encode_body",
-    "pack_properties",
-    "put_arguments",
-    "unpack_properties",
-]
-
 #: The codecs by their number in a slot. Any other codec has the number 255 and its name in
 #: the properties; its bodies are bytes.
 CODECS = _core.CODECS

@@ -9,8 +9,6 @@ from shmq.api.options import check_one_of
 from shmq.errors import ShmqError, Unsupported
 from shmq.lazy_imports import late_imports
 
-__all__ = ["COMPRESSIONS", "LARGEST", "compressor", "expand"]
-
 COMPRESSIONS: Final = ("lz4", "zstd")
 
 #: The largest batch before compression, in bytes: nothing is expanded beyond it.

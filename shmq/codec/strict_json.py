@@ -7,8 +7,6 @@ import math
 import re
 from typing import Any, Final
 
-__all__ = ["decode_json", "encode_json"]
-
 #: What may be a number beyond the range of a float.
 _LARGE: Final = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{308}")
 #: The escape of a surrogate, which is valid only as one of a pair.

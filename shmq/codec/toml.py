@@ -9,8 +9,6 @@ from typing import Any
 
 from shmq.errors import InvalidOption
 
-__all__ = ["read_toml"]
-
 
 def read_toml(path: Path) -> tuple[dict[str, Any], os.stat_result]:
     """What the file says, and whose it is. Raises InvalidOption, without the file's name."""

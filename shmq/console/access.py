@@ -9,8 +9,6 @@ from typing import Final
 from shmq.protocol.opcodes import Right
 from shmq.server.config.tokens import ALL_RIGHTS, AccessList, Token
 
-__all__ = ["Access", "Caller"]
-
 _ANYONE: Final = "anyone"
 
 

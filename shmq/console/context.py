@@ -13,8 +13,6 @@ from shmq.console.sessions import Sessions
 from shmq.console.settings import ConsoleSettings
 from shmq.supervision.login_failures import LoginFailures
 
-__all__ = ["Console"]
-
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Console:

@@ -12,18 +12,6 @@ from shmq.console.access import Caller
 from shmq.console.context import Console
 from shmq.console.problem import Problem
 
-__all__ = [
-    "COOKIE",
-    "CSRF_HEADER",
-    "HEADERS",
-    "Guard",
-    "caller_of",
-    "check_change",
-    "check_change_allowed",
-    "peer_address",
-    "peer_of",
-]
-
 COOKIE: Final = "shmq_session"
 CSRF_HEADER: Final = "x-shmq-csrf"
 

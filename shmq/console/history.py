@@ -9,8 +9,6 @@ from typing import Final
 
 from shmq.diagnose.activity import Observation
 
-__all__ = ["SPAN", "History", "Series"]
-
 #: How far back it reaches, in seconds.
 SPAN: Final = 600.0
 #: The most points of a queue: one each second.

@@ -12,8 +12,6 @@ from typing import Final
 
 import shmq
 
-__all__ = ["IDLE", "LeaseBook", "LeaseSession"]
-
 #: A session without a call for this long ends, and its messages return, in seconds.
 IDLE: Final = 120.0
 #: The most sessions of all callers.

@@ -11,8 +11,6 @@ from shmq.console.access import Caller
 from shmq.console.context import Console
 from shmq.console.problem import Problem
 
-__all__ = ["End", "LiveConnections"]
-
 #: Why a connection is ended: the console ends, or its caller is no longer let in.
 End = Literal["ending", "unauthorized"]
 

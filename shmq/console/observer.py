@@ -12,8 +12,6 @@ import shmq
 from shmq.console.history import History
 from shmq.diagnose.activity import Observation, Observer
 
-__all__ = ["INTERVAL", "ObserverThread"]
-
 log = logging.getLogger("shmq.console")
 
 #: The time between two looks, in seconds.

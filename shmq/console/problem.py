@@ -9,8 +9,6 @@ from typing import Any, Final
 import shmq
 from shmq.errors import ShmqError
 
-__all__ = ["CODES", "Problem", "problem_of"]
-
 #: The status of each class of errors, the first that fits, and the code that stands beside it.
 _STATUSES: Final[tuple[tuple[type[BaseException], int, str], ...]] = (
     (shmq.NoSuchQueue, 404, "not-found"),

@@ -11,8 +11,6 @@ from typing import Final
 
 from shmq.server.config.tokens import Token
 
-__all__ = ["LIFETIME", "Session", "Sessions"]
-
 #: How long a login lasts, in seconds.
 LIFETIME: Final = 12 * 3600.0
 #: At this many sessions the oldest is ended.

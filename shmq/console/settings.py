@@ -14,8 +14,6 @@ from shmq.errors import InvalidOption
 from shmq.server.config.tls import Tls
 from shmq.server.config.tokens import Token
 
-__all__ = ["DEFAULT_PORT", "Address", "ConsoleSettings"]
-
 DEFAULT_PORT: Final = 9990
 _UNIX: Final = "unix:"
 #: sizeof(sockaddr_un.sun_path), with its final zero.

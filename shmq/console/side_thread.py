@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-__all__ = ["in_thread"]
-
 T = TypeVar("T")
 
 

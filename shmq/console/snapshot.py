@@ -25,8 +25,6 @@ from shmq.console.access import Caller
 from shmq.console.observer import ObserverThread
 from shmq.diagnose.activity import Observation, QueueActivity, StreamActivity
 
-__all__ = ["KEPT", "MOST_PENDING", "Feed", "Subscriber", "View", "rows_of"]
-
 #: The differences of so many looks are kept for a subscriber that comes again.
 KEPT: Final = 60
 #: The most events that wait for a subscriber; with one more it is dropped.

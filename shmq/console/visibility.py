@@ -8,8 +8,6 @@ from shmq.console.access import Caller
 from shmq.diagnose.activity import Observation, StreamActivity
 from shmq.diagnose.findings import Finding
 
-__all__ = ["visible", "visible_finding", "visible_stream"]
-
 
 def visible(caller: Caller, found: Observation) -> Observation:
     """The observation without what the caller has no right to."""

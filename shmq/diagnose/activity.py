@@ -35,20 +35,6 @@ from shmq.errors import (
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 
-__all__ = [
-    "MOST_KEPT",
-    "MOST_REMOTE",
-    "ExchangeActivity",
-    "GroupActivity",
-    "GroupShare",
-    "HostActivity",
-    "Observation",
-    "Observer",
-    "QueueActivity",
-    "StreamActivity",
-    "stream_activity",
-]
-
 #: How many queues an observer keeps open; the others are opened and closed in turn.
 MOST_KEPT: Final = 4096
 #: The same of a server, where each has a connection of its own.

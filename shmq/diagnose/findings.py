@@ -16,8 +16,6 @@ from shmq.diagnose.activity import (
     StreamActivity,
 )
 
-__all__ = ["CODES", "SEVERITIES", "Finding", "Severity", "find"]
-
 Severity = Literal["critical", "warning", "notice"]
 
 #: The severities, the worst first.

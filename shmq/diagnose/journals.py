@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from shmq.api.stats import QueueStats
 
-__all__ = ["journal_problem", "unwritten", "why_unkept"]
-
 
 def journal_problem(stats: QueueStats) -> str | None:
     """Why the queue is not being written to disk now, and what to do about it; None if it is."""

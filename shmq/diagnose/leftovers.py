@@ -42,8 +42,6 @@ from shmq.native.descriptors import open_file
 from shmq.table.files import disk_directory
 from shmq.table.files import leftovers as table_leftovers
 
-__all__ = ["Finding", "namespaces", "sweep"]
-
 _OURS = re.compile(
     r"(?:sem\.|mp\.|names\.|exchanges\.|schemas\.|stream\.|log\.|group\.|txn\.|tables\.)?"
     r"shmq@(?P<namespace>[^@]+)(?:@(?P<rest>.*))?",

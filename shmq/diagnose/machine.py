@@ -12,8 +12,6 @@ from pathlib import Path
 
 from shmq.api.names import SHM
 
-__all__ = ["Condition", "conditions"]
-
 #: The oldest glibc that the wheels are built for.
 _GLIBC = (2, 28)
 

@@ -19,9 +19,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from shmq.errors import ShmqError
-from shmq.native.descriptors import reserve_standard
-
-__all__ = ["Crashed", "ProbeTimeout", "run_in_child"]
+from shmq.native._core import reserve_standard
 
 
 class ProbeTimeout(ShmqError):

@@ -24,8 +24,6 @@ from shmq.namespace.semaphores import semaphore_names
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 
-__all__ = ["MISSING", "SOUND", "Segment", "SegmentReport", "examine", "segments"]
-
 SOUND = "sound"
 MISSING = "missing"
 

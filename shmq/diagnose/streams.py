@@ -25,8 +25,6 @@ from shmq.storage.paths import (
 from shmq.storage.stream_meta import read_card
 from shmq.storage.stream_segment import EVERYTHING, StreamSegment
 
-__all__ = ["examine_files"]
-
 
 def examine_files(namespace: str) -> list[SegmentReport]:
     """Check every record in each durable stream's files; a stream may be written meanwhile."""

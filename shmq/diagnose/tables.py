@@ -18,8 +18,6 @@ from shmq.storage.paths import TABLES
 from shmq.table.backup import problems_of
 from shmq.table.files import TableFile, tables_of
 
-__all__ = ["examine_tables"]
-
 _STATES: tuple[tuple[type[Exception], str], ...] = (
     (IncompatibleFile, "incompatible"),
     (IncompatibleSegment, "incompatible"),

@@ -17,8 +17,6 @@ from shmq.native import _core
 #: The most bytes of an expression, in UTF-8: the limit of a request of the protocol.
 LONGEST: Final = 0xFFFF
 
-__all__ = ["compile_filter", "program_of"]
-
 _NOT, _AND, _OR, _TEST = (
     bytes([_core.FILTER_OPERATIONS[name]]) for name in ("not", "and", "or", "test")
 )

@@ -20,8 +20,6 @@ from shmq.codec.codecs import decode_body
 from shmq.errors import ShmqError
 from shmq.native._core import codec_number
 
-__all__ = ["LONGEST", "shape_of"]
-
 #: The most characters of a shape. A longer one is cut, and ends in a hash of the whole.
 LONGEST: Final = 200
 

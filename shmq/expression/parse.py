@@ -20,22 +20,6 @@ from shmq.expression.fingerprint import shape_of
 from shmq.native import _clock as time
 from shmq.units import fraction_of, moment_of, seconds_of
 
-__all__ = [
-    "LONGEST",
-    "MOST_REMOTE",
-    "Asked",
-    "Comparison",
-    "Expression",
-    "Field",
-    "Fields",
-    "Joined",
-    "Node",
-    "Not",
-    "Where",
-    "parse",
-    "quoted",
-]
-
 #: The most characters of an expression.
 LONGEST: Final = 1 << 16
 

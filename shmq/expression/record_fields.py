@@ -11,8 +11,6 @@ from typing import Any, Final
 from shmq.api import Record
 from shmq.expression.parse import Asked, Expression, Field, Fields
 
-__all__ = ["RecordWhere"]
-
 
 class _Entry(Asked):
     """A record."""

@@ -10,8 +10,6 @@ from shmq.fork_safe import new_lock
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
 
-__all__ = ["Connection"]
-
 
 class Connection:
     """Connects at its first use, so that a program can be imported without its server.

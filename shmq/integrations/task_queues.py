@@ -11,8 +11,6 @@ from shmq.api.names import with_dead_letter
 from shmq.fork_safe import new_lock
 from shmq.integrations.connection import Connection
 
-__all__ = ["LEASE", "TaskQueues", "give_back"]
-
 #: How long a lease lasts, in seconds: until it is settled or its holder is gone. The kernel reports
 #: the end of a process, and the server that of a connection, so no clock has to.
 LEASE: Final = 1e9

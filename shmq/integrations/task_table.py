@@ -12,8 +12,6 @@ from shmq.api.table import MAX_KEY, TableDurability
 from shmq.fork_safe import new_lock
 from shmq.integrations.connection import Connection
 
-__all__ = ["ResultNotStored", "TaskTable", "shorten_key"]
-
 _T = TypeVar("_T")
 
 #: The most characters of an error's text in a stored outcome.

@@ -8,8 +8,6 @@ from shmq.bridge.progress import Numbers
 from shmq.metrics.exposition import family_lines
 from shmq.metrics.families import BRIDGE
 
-__all__ = ["render_bridge"]
-
 
 def render_bridge(namespace: str, routes: Sequence[Numbers]) -> bytes:
     """All samples of the routes, ended by ``# EOF``."""

@@ -15,16 +15,6 @@ from shmq.diagnose.activity import (
 from shmq.metrics import families
 from shmq.metrics.families import Family, Kind, Reading
 
-__all__ = [
-    "CONTENT_TYPE",
-    "MOST_QUEUES",
-    "WORST",
-    "escaped",
-    "family_lines",
-    "family_text",
-    "render",
-]
-
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 #: With more queues than this only the worst have samples of their own.

@@ -20,25 +20,6 @@ from shmq.diagnose.activity import (
 from shmq.diagnose.findings import SEVERITIES, find
 from shmq.version import VERSION
 
-__all__ = [
-    "BRIDGE",
-    "CONSOLE",
-    "EXCHANGES",
-    "FAMILIES",
-    "HOST",
-    "NAMESPACE",
-    "QUEUES",
-    "SCRAPE",
-    "STREAMS",
-    "WORKERS",
-    "Family",
-    "Kind",
-    "Reading",
-    "Table",
-    "build",
-    "sample_names",
-]
-
 
 class Kind(enum.StrEnum):
     """The types of OpenMetrics that are used."""

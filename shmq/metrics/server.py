@@ -11,8 +11,6 @@ from typing import Any, Final, Self
 from shmq.errors import InvalidOption
 from shmq.metrics.exposition import CONTENT_TYPE
 
-__all__ = ["MetricsServer", "address_of"]
-
 #: How long one request may take, in seconds.
 _PATIENCE: Final = 5.0
 

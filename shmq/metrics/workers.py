@@ -8,8 +8,6 @@ from shmq.metrics.exposition import escaped, family_text
 from shmq.metrics.families import WORKERS
 from shmq.workers.timings import BOUNDS, Timing, Timings
 
-__all__ = ["render_workers"]
-
 
 def render_workers(queues: Iterable[tuple[str, str, Sequence[Timings]]]) -> bytes:
     """The histograms of each (namespace, queue, places of its processes)."""

@@ -21,8 +21,6 @@ from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, cast
 
-__all__ = ["FRAME", "Frame", "encode", "read_frame"]
-
 #: The codec of a message that holds a frame. A small pickle has the codec "bytes".
 FRAME: Final = "pickle"
 #: A pickle of more bytes becomes a frame; a buffer of fewer bytes stays within the pickle.

@@ -14,9 +14,7 @@ from multiprocessing import context, pool
 from typing import Any, Final
 
 from shmq.mp import queues
-from shmq.native.descriptors import reserve_standard
-
-__all__ = ["get_context"]
+from shmq.native._core import reserve_standard
 
 #: A module of the standard library that takes the pipe out of its context's SimpleQueue.
 _PIPE_TAKER: Final = "concurrent.futures.process"

@@ -21,8 +21,6 @@ from shmq.namespace.namespace import FLOCK
 from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import locker_of, take_file_lock
 
-__all__ = ["Mutex"]
-
 _TAKE: Final = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
 _GIVE: Final = FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0)
 

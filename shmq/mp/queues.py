@@ -25,8 +25,6 @@ from shmq.mp import codec
 from shmq.mp.store import DRAINING, IDLE, IMMEDIATE, JOINING, SHUT, Store
 from shmq.native import _clock as time
 
-__all__ = ["Empty", "Full", "JoinableQueue", "Queue", "ShutDown", "SimpleQueue"]
-
 #: How long ``join`` sleeps at most: the process that had to wake it may have died.
 _SLICE: Final = 1.0
 _AT_ONCE: Final = (0.0,)

@@ -37,25 +37,14 @@ from typing import Final
 
 from shmq.api import names
 from shmq.api.names import SHM
-from shmq.api.options import MAX_ARENA, MAX_CAPACITY, MIN_ARENA
+from shmq.api.options import MAX_ARENA, MIN_ARENA
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import Full, NoSpace, NoSuchQueue, ShmqError
 from shmq.mp.mutex import Mutex
 from shmq.namespace.namespace import Namespace
-from shmq.native.descriptors import open_file, reserve_standard
-
-__all__ = [
-    "DRAINING",
-    "IDLE",
-    "IMMEDIATE",
-    "JOINING",
-    "SHUT",
-    "Store",
-    "abandoned",
-    "default_namespace",
-    "remove",
-]
+from shmq.native._core import MAX_CAPACITY, reserve_standard
+from shmq.native.descriptors import open_file
 
 #: The words, each of 64 bits. SHUT is 0, DRAINING or IMMEDIATE; DONE counts the calls of
 #: task_done and the messages that a shutdown discarded; JOINING is 1 while a process may wait

@@ -36,19 +36,6 @@ from shmq.storage.file_lock import lock_file
 from shmq.storage.history import History, read_history
 from shmq.storage.inventory import LOCK, holds_data, is_written, writer_of
 
-__all__ = [
-    "DataDirectory",
-    "adopt_directory",
-    "chosen_directory",
-    "directory_of",
-    "is_moved",
-    "is_named",
-    "other_directory",
-    "refuse_missing",
-    "remember",
-    "writer_directory",
-]
-
 log = logging.getLogger("shmq")
 
 _FIRST: Final = "the writer of namespace "

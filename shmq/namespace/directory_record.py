@@ -25,18 +25,6 @@ from shmq.native.directories import make_directory
 from shmq.storage.disk import Disk, read_whole, replace_file
 from shmq.storage.file_lock import is_locked, lock_file
 
-__all__ = [
-    "DirectoryRecord",
-    "forget_record",
-    "is_namespace_locked",
-    "lock_namespace",
-    "lock_path",
-    "read_record",
-    "record_path",
-    "state_directory",
-    "write_record",
-]
-
 _SYSTEM: Final = Path("/var/lib")
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.api.names import MAX_NAME, SHM, check_name
+from shmq.api.names import SHM, check_name
 from shmq.errors import (
     DamagedSegment,
     ForeignSegment,
@@ -35,9 +35,8 @@ from shmq.namespace.namespace import (
 )
 from shmq.native import _clock as time
 from shmq.native import _group
+from shmq.native._core import MAX_NAME
 from shmq.native.descriptors import open_file
-
-__all__ = ["group_names", "look_at", "open_or_make", "remove", "remove_all", "sweep"]
 
 log = logging.getLogger("shmq.groups")
 

@@ -39,8 +39,6 @@ from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 
-__all__ = ["KINDS", "NameBook"]
-
 #: The prefixes of file names: those of queues, of streams, of groups.
 KINDS: Final = ("shmq", "stream.shmq", "group.shmq")
 

@@ -71,18 +71,6 @@ from shmq.storage.inventory import is_written, writer_of
 if TYPE_CHECKING:
     from shmq.native import _stream
 
-__all__ = [
-    "FLOCK",
-    "AlreadyWritten",
-    "Namespace",
-    "as_foreign",
-    "as_no_file",
-    "as_no_space",
-    "is_same_directory",
-    "new_identity",
-    "refuse_foreign",
-]
-
 _REGISTRY_BYTE: Final = 0
 #: Process numbers start at the time in ns, which has passed this long ago.
 _CLAIMS: Final = (1 << 60) - 1

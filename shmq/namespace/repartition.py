@@ -21,13 +21,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from shmq.api.stream_options import MAX_PARTITIONS
 from shmq.errors import InvalidOption, NoSpace, StreamDeleted
 from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace, as_no_space
 from shmq.native import _core, _stream
-
-__all__ = ["finish", "repartition"]
+from shmq.native._stream import MAX_PARTITIONS
 
 #: Called with the new partitions before anything is appended to them.
 Prepare = Callable[[list[_stream.Partition]], object]

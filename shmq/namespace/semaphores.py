@@ -22,17 +22,6 @@ from shmq.api.names import listed
 from shmq.errors import descriptors
 from shmq.native import _core
 
-__all__ = [
-    "make_semaphores",
-    "make_wakeup",
-    "remove_semaphores",
-    "remove_wakeup",
-    "semaphore_names",
-    "sweep_wakeups",
-    "wakeup_owner",
-    "wakeup_prefix",
-]
-
 _WAKEUP: Final = re.compile(r"([0-9a-f]{1,16})\.[0-9]+")
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.api.names import SHM
-from shmq.api.stream_options import MAX_PARTITIONS, StreamOptions
+from shmq.api.stream_options import StreamOptions
 from shmq.errors import (
     DamagedSegment,
     ForeignSegment,
@@ -36,23 +36,11 @@ from shmq.namespace.namespace import (
     refuse_foreign,
 )
 from shmq.native import _core, _stream
+from shmq.native._stream import MAX_PARTITIONS
 from shmq.native.descriptors import open_file
 from shmq.storage.disk import Disk
 from shmq.storage.erase import erase_stream
 from shmq.storage.stream_meta import Generation
-
-__all__ = [
-    "Opened",
-    "control_path",
-    "create_partition_file",
-    "is_removed",
-    "look_at",
-    "make_stream",
-    "open_partition",
-    "open_stream",
-    "partition_path",
-    "remove_stream",
-]
 
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 

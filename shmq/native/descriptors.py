@@ -12,8 +12,6 @@ from typing import Final
 
 from shmq.native._core import reserve_standard
 
-__all__ = ["fill_standard", "open_file", "reserve_standard"]
-
 _FIRST_OF_OURS: Final = 3
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-__all__ = ["make_directory"]
-
 
 def make_directory(path: Path) -> list[Path]:
     """Create a directory and its missing parents, mode 0700 whatever the umask; return the new.

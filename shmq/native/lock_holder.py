@@ -13,8 +13,6 @@ from typing import Final, TypeVar
 from shmq.errors import LockTimeout
 from shmq.native import _clock as time
 
-__all__ = ["Holder", "lock_timeout", "locker_of", "take_file_lock", "until_locked"]
-
 _T = TypeVar("_T")
 
 _PROC: Final = Path("/proc")

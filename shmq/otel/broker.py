@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from shmq.otel.stream import TracedStream, TracedSubscription
     from shmq.otel.transaction import TracedTransaction
 
-__all__ = ["TracedBroker", "traced_broker"]
-
 
 class TracedBroker(Traced):
     """See :class:`shmq.api.Broker`."""

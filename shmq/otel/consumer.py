@@ -10,8 +10,6 @@ from shmq.otel.message import TracedMessage
 from shmq.otel.proxy import Traced
 from shmq.otel.telemetry import received_one
 
-__all__ = ["TracedAsyncBodies", "TracedAsyncConsumer", "TracedBodies", "TracedConsumer"]
-
 
 class TracedConsumer(Traced):
     """See :class:`shmq.api.Consumer`."""

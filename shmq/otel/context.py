@@ -10,8 +10,6 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-__all__ = ["MOST_LINKS", "carrier_of", "carries_context", "link_of", "links_of"]
-
 #: How many links a span has at most: what the SDK keeps by default.
 MOST_LINKS: Final = 128
 

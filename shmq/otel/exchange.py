@@ -9,8 +9,6 @@ from typing import Any
 from shmq.api.exchange import Exchange
 from shmq.otel.proxy import Traced
 
-__all__ = ["TracedExchange"]
-
 
 class TracedExchange(Traced):
     """See :class:`shmq.api.Exchange`. All copies of a message have one context."""

@@ -8,8 +8,6 @@ from typing import Any
 from shmq.api.queue import Loan
 from shmq.otel.operation import Operation
 
-__all__ = ["TracedLoan"]
-
 
 class TracedLoan:
     """See :class:`shmq.api.Loan` and :class:`shmq.api.RecordLoan`."""

@@ -12,8 +12,6 @@ from shmq.otel.place import Place
 from shmq.otel.proxy import Traced
 from shmq.otel.telemetry import Telemetry
 
-__all__ = ["TracedMessage"]
-
 
 class TracedMessage(Traced):
     """See :class:`shmq.api.Message`. A ``with`` block is the processing of the message."""

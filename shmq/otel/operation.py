@@ -24,8 +24,6 @@ from shmq.otel.context import carrier_of, carries_context
 if TYPE_CHECKING:
     from shmq.otel.place import Place
 
-__all__ = ["HANDLED", "PARTITION", "Kind", "Operation", "harmless"]
-
 log = logging.getLogger("shmq.otel")
 
 #: The value of ``messaging.operation.type``.

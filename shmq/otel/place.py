@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 from shmq.api.names import is_reply_name
 
-__all__ = ["GROUP", "Place"]
-
 GROUP: Final = "messaging.consumer.group.name"
 _NAME: Final = "messaging.destination.name"
 _TEMPLATE: Final = "messaging.destination.template"

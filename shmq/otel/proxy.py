@@ -8,8 +8,6 @@ from typing import Any, Self
 from shmq.otel.place import Place
 from shmq.otel.telemetry import Telemetry
 
-__all__ = ["Traced"]
-
 
 class Traced:
     """A handle whose operations are traced; what it does not know, the wrapped handle does."""

@@ -21,8 +21,6 @@ from shmq.otel.operation import Operation
 from shmq.otel.proxy import Traced
 from shmq.otel.telemetry import received, received_one
 
-__all__ = ["TracedQueue"]
-
 Headers = Mapping[str, Any] | None
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from shmq.otel.place import Place
 
-__all__ = ["Telemetry", "received", "received_one"]
-
 #: The bounds of the buckets that the conventions advise, in seconds.
 _BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 

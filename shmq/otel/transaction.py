@@ -15,8 +15,6 @@ from shmq.otel.proxy import Traced
 from shmq.otel.stream import each_with_context
 from shmq.otel.telemetry import Telemetry
 
-__all__ = ["TracedTransaction"]
-
 Headers = Mapping[str, Any] | None
 
 

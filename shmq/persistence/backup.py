@@ -33,15 +33,6 @@ from shmq.supervision.descriptors import raise_descriptor_limit
 from shmq.table.backup import copied
 from shmq.table.files import TableFile, disk_directory, tables_in
 
-__all__ = [
-    "Saved",
-    "backup",
-    "directory_of",
-    "durable_queues",
-    "durable_streams",
-    "durable_tables",
-]
-
 _PIECE: Final = 1 << 20
 
 

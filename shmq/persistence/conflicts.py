@@ -35,16 +35,6 @@ from shmq.storage.paths import (
     streams_among,
 )
 
-__all__ = [
-    "in_memory",
-    "join_memory",
-    "live_keys",
-    "set_aside",
-    "set_definitions_aside",
-    "set_earlier_streams_aside",
-    "set_stream_aside",
-]
-
 log = logging.getLogger("shmq")
 
 _CONFLICT: Final = "has another history than the one in memory"

@@ -29,8 +29,6 @@ from shmq.storage.file_header import DEFINITIONS, FileHeader
 from shmq.storage.map_file import read_map, write_map
 from shmq.storage.paths import EXCHANGES, SCHEMAS
 
-__all__ = ["Definitions", "check_definitions", "recover_definitions"]
-
 log = logging.getLogger("shmq")
 
 _UNFINISHED: Final = ".definitions.tmp"

@@ -13,8 +13,6 @@ from shmq.client.shared.policy import dead_letter
 from shmq.codec import codecs
 from shmq.errors import FileError
 
-__all__ = ["StoredMessage"]
-
 _REASONS: Final = ("", "rejected", "max_deliveries", "expired")
 
 

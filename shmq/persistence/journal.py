@@ -21,21 +21,10 @@ from typing import Final
 
 from shmq.errors import FileError
 from shmq.native import _core
+from shmq.native._core import read_record
 from shmq.storage.disk import Disk, opened, size_of, write_whole
-from shmq.storage.file_header import (
-    HEADER_BYTES,
-    JOURNAL,
-    QueueIdentity,
-    Trailer,
-    read_header,
-    read_record,
-)
+from shmq.storage.file_header import HEADER_BYTES, JOURNAL, QueueIdentity, Trailer, read_header
 from shmq.storage.paths import catalog, segment_name
-
-__all__ = [
-    "Journal",
-    "WriteSizes",
-]
 
 
 @dataclass(frozen=True, slots=True)

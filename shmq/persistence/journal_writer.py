@@ -29,13 +29,6 @@ from shmq.storage.disk import Disk
 from shmq.storage.paths import segment_name
 from shmq.storage.transaction_file import Id, Part
 
-__all__ = [
-    "JournalWriter",
-    "Transfers",
-    "target_of",
-]
-
-
 log = logging.getLogger("shmq")
 
 #: How long a commit that no caller waits for waits for more, in seconds: messages that are

@@ -27,8 +27,6 @@ from shmq.storage.inventory import LOCK, OWN
 from shmq.storage.paths import TABLES
 from shmq.table.files import tables_in
 
-__all__ = ["finish_move", "move_files"]
-
 log = logging.getLogger("shmq")
 
 #: Why a file cannot be linked, and must be copied.

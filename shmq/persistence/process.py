@@ -30,8 +30,6 @@ from shmq.storage.inventory import is_written
 from shmq.storage.writer_control import Control, ask_to_end
 from shmq.supervision.descriptors import raise_descriptor_limit
 
-__all__ = ["Persistence"]
-
 log = logging.getLogger("shmq")
 
 #: How long the previous writer may need for its last snapshots, and how long locks that a stopped

@@ -21,7 +21,7 @@ from shmq.client.local.queue import attach
 from shmq.errors import FileError, LockTimeout, ShmqError
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.persistence.conflicts import (
     in_memory,
     join_memory,
@@ -39,15 +39,6 @@ from shmq.storage.paths import Files, catalog, segment_name, unfinished
 from shmq.storage.progress import Report, Step, Told, bytes_of, silent
 from shmq.storage.queue_files import QueueFiles
 from shmq.storage.queue_reader import lineage_of
-
-__all__ = [
-    "Decision",
-    "plan",
-    "rebuild_queue",
-    "recover",
-    "settle_moves",
-    "sync_files",
-]
 
 log = logging.getLogger("shmq")
 

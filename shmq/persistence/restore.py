@@ -40,21 +40,6 @@ from shmq.storage.transaction_file import TRANSACTIONS, read_noted, salvage_note
 from shmq.table.backup import copied
 from shmq.table.files import new_path, tables_in, tables_of
 
-__all__ = [
-    "DAMAGED",
-    "RESTORED",
-    "SALVAGED",
-    "THERE",
-    "Done",
-    "Restored",
-    "RestoredFile",
-    "RestoredStream",
-    "RestoredTable",
-    "SalvagedTransactions",
-    "restore",
-    "restore_aside",
-]
-
 log = logging.getLogger("shmq")
 
 

@@ -34,12 +34,6 @@ from shmq.storage.file_header import (
 from shmq.storage.paths import aside_names, catalog, snapshot_name, unfinished
 from shmq.storage.writer_control import WriterEnding
 
-__all__ = [
-    "Snapshot",
-    "SnapshotThread",
-    "SnapshotWriter",
-]
-
 
 class Snapshot:
     """One snapshot of a queue: `write` it, then `install` it; or `discard` it.

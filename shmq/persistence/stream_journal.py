@@ -19,14 +19,13 @@ from typing import Final
 
 from shmq.errors import DamagedSegment, FileError
 from shmq.native import _core, _file
+from shmq.native._core import pack_record
 from shmq.persistence.journal import WriteSizes
 from shmq.storage.disk import Disk, size_of, write_pushed, write_whole
-from shmq.storage.file_header import BATCH_BYTES, INDEXED, StreamIdentity, Trailer, pack_record
+from shmq.storage.file_header import BATCH_BYTES, INDEXED, StreamIdentity, Trailer
 from shmq.storage.paths import UNFINISHED_SEGMENT, bases, segment_file
 from shmq.storage.stream_producers import note_producers
 from shmq.storage.stream_segment import LEAST_TIME, FilePosition, StreamSegment
-
-__all__ = ["Commit", "StreamJournal"]
 
 #: Zeros are written ahead of commits of up to this fraction of them. They save syncing a longer
 #: file with each commit, and must cost less than that.

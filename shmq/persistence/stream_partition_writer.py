@@ -40,8 +40,6 @@ from shmq.storage.stream_meta import Generation, StreamCard, eras_among, read_ca
 from shmq.storage.stream_segment import StreamSegment
 from shmq.storage.transaction_file import Id, Part
 
-__all__ = ["StreamPartitionWriter", "StreamPartitionWriters", "WrittenPartition"]
-
 log = logging.getLogger("shmq")
 
 #: After a failure the disk is tried again this often, in seconds.

@@ -40,18 +40,6 @@ from shmq.storage.stream_meta import Generation, read_card
 from shmq.storage.stream_producers import Producers, producers_before
 from shmq.storage.stream_segment import StreamSegment
 
-__all__ = [
-    "PartitionEnd",
-    "StoredStream",
-    "end_of_partition",
-    "groups_of",
-    "plan_streams",
-    "rebuild_stream",
-    "recover_streams",
-    "restore_groups",
-    "stored_stream",
-]
-
 
 def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
     """Rebuild the streams that are on disk and not in memory; the result for each is logged.

@@ -19,17 +19,6 @@ from shmq.storage.erase import erase_stream, is_carded
 from shmq.storage.paths import CARD, STREAMS, stream_directory, streams_among
 from shmq.storage.progress import Report, Step, bytes_of, silent
 
-__all__ = [
-    "DAMAGED",
-    "RESTORED",
-    "SALVAGED",
-    "THERE",
-    "RestoredStream",
-    "copy_file",
-    "restore_stream_aside",
-    "restore_streams",
-]
-
 #: The result for a queue or stream: restored, restored from intact parts, already there (left as
 #: it is), damaged (not restored).
 RESTORED: Final = "restored"

@@ -38,12 +38,6 @@ from shmq.storage.stream_segment import (
     read_stream_header,
 )
 
-__all__ = [
-    "Run",
-    "runs_in",
-    "salvage_stream",
-]
-
 _SCRATCH: Final = ".salvage"
 #: The offset and the time of an entry, and its record type, with their byte positions.
 _PLACE: Final = struct.Struct("<Qq")

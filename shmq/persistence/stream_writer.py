@@ -19,8 +19,6 @@ from shmq.persistence.stream_recovery import groups_of
 from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.storage.file_header import StreamIdentity
 
-__all__ = ["StreamWriter"]
-
 log = logging.getLogger("shmq")
 
 

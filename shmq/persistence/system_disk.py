@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from shmq.native import _file
 from shmq.storage.disk import Disk
 
-__all__ = ["SystemDisk"]
-
 
 class SystemDisk(Disk):
     """A `Disk` whose commits are one call of the core, without the GIL."""

@@ -22,19 +22,18 @@ from shmq.client.transaction.transaction_log import read_transactions
 from shmq.errors import ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
+from shmq.native._core import pack_batch, pack_record
 from shmq.persistence.journal import Journal, WriteSizes
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.persistence.stream_recovery import StoredStream, durable_options, stored_stream
 from shmq.storage.disk import Disk, sync_file
-from shmq.storage.file_header import QueueIdentity, StreamIdentity, pack_batch, pack_record
+from shmq.storage.file_header import QueueIdentity, StreamIdentity
 from shmq.storage.paths import catalog, partition_directory, stream_directory
 from shmq.storage.queue_files import QueueFiles, map_file
 from shmq.storage.queue_reader import lineage_of
 from shmq.storage.stream_files import StreamFiles
 from shmq.storage.stream_meta import StreamCard, read_card, write_card
 from shmq.storage.transaction_file import Part, TransactionFile, parts_of, read_noted
-
-__all__ = ["complete_transactions", "drop_the_lost"]
 
 log = logging.getLogger("shmq")
 

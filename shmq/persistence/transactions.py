@@ -29,13 +29,6 @@ from shmq.storage import transaction_file
 from shmq.storage.disk import Disk
 from shmq.storage.transaction_file import Id, Part, StoredTransaction, TransactionFile, parts_of
 
-__all__ = [
-    "NO_TRANSACTIONS",
-    "Notes",
-    "Transactions",
-]
-
-
 log = logging.getLogger("shmq")
 
 #: How long `note` waits for the first file of a queue or stream, in seconds.

@@ -27,8 +27,6 @@ from shmq.storage.queue_reader import ReadOnly
 from shmq.storage.stream_meta import read_card
 from shmq.storage.stream_segment import EVERYTHING, StreamSegment
 
-__all__ = ["other_content", "verify_file"]
-
 _SEGMENT_NAME: Final = re.compile(r"\d{20}\.dmsq", re.ASCII)
 _KIND_AT: Final = 6
 #: What files hold that are of no queue, by the kind in their headers.

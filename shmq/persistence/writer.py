@@ -36,8 +36,6 @@ from shmq.persistence.transactions import Transactions
 from shmq.storage.inventory import others
 from shmq.storage.writer_control import CutFile, WriterEnding
 
-__all__ = ["Writer"]
-
 log = logging.getLogger("shmq")
 
 #: How often the writer looks for new queues, in seconds; that is one stat(2). If the kernel

@@ -8,30 +8,6 @@ from typing import Final
 
 from shmq import errors
 
-__all__ = [
-    "ASIDE",
-    "AUDIT",
-    "DEFAULT_PORT",
-    "ERRORS",
-    "FOREVER",
-    "HEADER",
-    "HEADS",
-    "MAGIC",
-    "MAX_FRAME",
-    "MAX_HELLO",
-    "MAX_PING",
-    "MORE",
-    "PROTOCOL_VERSION",
-    "RIGHTS",
-    "TEXTS",
-    "UNUSED_TYPE",
-    "Feature",
-    "Flag",
-    "Right",
-    "Status",
-    "Type",
-]
-
 #: The version that stands in the header of every frame.
 PROTOCOL_VERSION: Final = 1
 

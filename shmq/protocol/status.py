@@ -11,17 +11,6 @@ from shmq import errors
 from shmq.native import _core
 from shmq.protocol.opcodes import ERRORS, TEXTS, Status
 
-__all__ = [
-    "Refusal",
-    "error_of",
-    "error_of_status",
-    "refusal_of",
-    "senseless",
-    "status_of",
-    "stream_error_of",
-    "whole",
-]
-
 _RANGE: Final = struct.Struct("!QQQ")
 _SEQUENCE: Final = struct.Struct("!QQ")
 

@@ -34,11 +34,10 @@ from shmq.errors import DamagedSegment, IncompatibleSegment, ShmqError
 from shmq.fork_safe import new_lock
 from shmq.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
 from shmq.native import _core
-from shmq.native.descriptors import open_file, reserve_standard
+from shmq.native._core import reserve_standard
+from shmq.native.descriptors import open_file
 from shmq.routing.table import Operation, Route, Table, operation_of
 from shmq.storage.paths import EXCHANGES
-
-__all__ = ["Book"]
 
 _MAGIC: Final = b"SHMX"
 _VERSION: Final = 1

@@ -12,8 +12,6 @@ from typing import Any, Final
 from shmq.errors import InvalidOption
 from shmq.routing.topic import Target
 
-__all__ = ["MOST_HEADERS", "Headers", "Wanted", "check_headers"]
-
 #: The most headers of one binding.
 MOST_HEADERS: Final = 64
 

@@ -17,8 +17,6 @@ from shmq.errors import ExchangeExists, InvalidOption, NoSuchExchange
 from shmq.routing.headers import Headers, Wanted, check_headers
 from shmq.routing.topic import Target, Topics, check_key, check_pattern
 
-__all__ = ["Operation", "Route", "Table", "check_binding", "check_exchange", "operation_of"]
-
 _TARGETS: Final = ("queue", "stream", "exchange")
 
 #: The most resolved keys that are cached.

@@ -13,8 +13,6 @@ from typing import Final
 
 from shmq.errors import InvalidOption
 
-__all__ = ["LONGEST_KEY", "Target", "Topics", "check_key", "check_pattern", "words_of"]
-
 #: The longest key, in bytes of UTF-8.
 LONGEST_KEY: Final = 255
 

@@ -10,8 +10,6 @@ from shmq.errors import NoSuchExchange
 from shmq.routing.headers import Headers, check_headers
 from shmq.routing.topic import Topics, check_key
 
-__all__ = ["Shown", "Step", "matches", "trace"]
-
 
 class Shown(NamedTuple):
     """An exchange as it was found."""

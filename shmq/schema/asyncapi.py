@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["document"]
-
 #: Its kind, ``queue`` or ``stream``, its name, and its newest schema; None: it has none.
 Channel = tuple[str, str, Mapping[str, Any] | None]
 

@@ -33,8 +33,6 @@ from shmq.native.descriptors import open_file
 from shmq.schema.compare import problem_between
 from shmq.storage.paths import SCHEMAS
 
-__all__ = ["Rows", "Schemas", "check_versions", "versions_of"]
-
 _MAGIC: Final = b"SHMJ"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<4sIQI")

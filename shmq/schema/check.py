@@ -14,8 +14,6 @@ from shmq.lazy_imports import late_imports
 from shmq.schema.compare import look_up
 from shmq.schema.cycles import check_cycles
 
-__all__ = ["LONGEST", "as_json_schema", "check_schema", "checker"]
-
 #: The longest schema, as JSON, in bytes.
 LONGEST: Final = 1 << 18
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-__all__ = ["RULES", "Compatibility", "Problem", "look_up", "problem_between", "unreadable"]
-
 #: The rule that a new version of a schema must satisfy.
 Compatibility = Literal["none", "backward", "forward", "full"]
 RULES: Final[tuple[Compatibility, ...]] = ("none", "backward", "forward", "full")

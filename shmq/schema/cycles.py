@@ -8,8 +8,6 @@ from typing import Any, Final
 from shmq.errors import SchemaError
 from shmq.schema.compare import look_up
 
-__all__ = ["check_cycles"]
-
 #: Keywords whose schemas apply to the same value: with one schema, a list, or a map of them.
 _ONE: Final = ("not", "if", "then", "else")
 _LISTS: Final = ("allOf", "anyOf", "oneOf")

@@ -16,7 +16,7 @@ from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError
 from shmq.native import _core
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.server.config.settings import Limits, Settings
 from shmq.server.config.tokens import AccessList
 from shmq.server.connection.connection import Connection, ConnectionCounts, PlainConnection
@@ -25,8 +25,6 @@ from shmq.server.connection.tls_connection import TlsConnection
 from shmq.server.handlers.requests import Control
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.supervision.login_failures import source_of
-
-__all__ = ["FrontEnd"]
 
 log = logging.getLogger("shmq.server")
 

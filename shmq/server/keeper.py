@@ -17,20 +17,14 @@ from collections.abc import Callable
 from typing import Final
 
 from shmq.api.names import chosen_namespace
-from shmq.api.options import check_seconds
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core, _group, _stream
+from shmq.native._core import check_seconds
 from shmq.supervision.heartbeat import Heartbeat
 from shmq.supervision.signals import end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
-
-__all__ = [
-    "Keeper",
-    "limit_lock_waits",
-    "main",
-]
 
 log = logging.getLogger("shmq")
 

@@ -17,10 +17,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from shmq.errors import InvalidOption, ShmqError
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.server.config.settings import Settings
-
-__all__ = ["check", "listen", "refuse", "remove", "url_of"]
 
 log = logging.getLogger("shmq.server")
 

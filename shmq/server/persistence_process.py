@@ -22,8 +22,6 @@ from shmq.supervision.heartbeat import Heartbeat
 from shmq.supervision.signals import end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
-__all__ = ["PersistenceProcess", "main"]
-
 log = logging.getLogger("shmq.server")
 
 #: What the process tells its supervisor once the durable queues are recovered. Any other message

@@ -27,8 +27,6 @@ from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess
 from shmq.supervision.descriptors import raise_descriptor_limit
 from shmq.supervision.signals import caught, ended_by
 
-__all__ = ["Supervisor"]
-
 log = logging.getLogger("shmq.server")
 
 #: The longest pause before a worker that keeps dying is started again, in seconds: meanwhile

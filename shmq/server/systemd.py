@@ -8,9 +8,7 @@ import socket
 import time
 
 from shmq.errors import InvalidOption
-from shmq.native.descriptors import reserve_standard
-
-__all__ = ["Manager", "inherited_socket"]
+from shmq.native._core import reserve_standard
 
 #: The first descriptor that a service manager passes: sd_listen_fds(3).
 _FIRST = 3

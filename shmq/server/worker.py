@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from shmq.client.shared import durability
 from shmq.errors import DurabilityWarning, ShmqError
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.server.config.settings import Settings
 from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
@@ -24,8 +24,6 @@ from shmq.supervision.audit import to_file
 from shmq.supervision.heartbeat import Heartbeat
 from shmq.supervision.signals import blocked_signals, end_with_parent, handle_sigterm
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
-
-__all__ = ["READY", "RELOADED", "main"]
 
 log = logging.getLogger("shmq.server")
 

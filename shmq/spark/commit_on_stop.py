@@ -15,8 +15,6 @@ from shmq.spark.stream.cursor import Cursor
 from shmq.spark.stream.kind import STREAM_KIND
 from shmq.spark.stream.offset import StreamOffset
 
-__all__ = ["settle"]
-
 
 def settle(given: Mapping[str, str], offset: str) -> int:
     """Acknowledge the last batch of a query that has ended; returns how many messages it settled.

@@ -19,8 +19,6 @@ from shmq.spark.shared.options import BATCH, STREAM, Option, Use
 from shmq.spark.shared.subscription import Thing, names_of
 from shmq.spark.stream.kind import STREAM_KIND
 
-__all__ = ["check", "default_kind", "find_kind"]
-
 #: The options by which queues and streams are named, to be read and to be written to.
 _NAMES: Final = (*NAMES, Option("topic", options.text, None, BATCH))
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import Unsupported
-from shmq.native.descriptors import open_file, reserve_standard
+from shmq.native._core import reserve_standard
+from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
-
-__all__ = ["OLDEST", "Java", "find_java"]
 
 #: The oldest Java version that runs Spark 4.
 OLDEST: Final = 17

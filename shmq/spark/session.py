@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-__all__ = ["DEFAULTS", "JAVA_OPTIONS", "register", "session"]
-
 #: The settings of a new session unless the caller or Spark's configuration sets them.
 DEFAULTS: Final = MappingProxyType(
     {

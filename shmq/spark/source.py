@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from shmq.spark.shared.kind import Kind
 
-__all__ = ["ShmqSource"]
-
 
 class ShmqSource(DataSource):
     """The format ``shmq``. Spark makes one per DataFrame and per write, at the driver."""

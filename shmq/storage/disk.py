@@ -22,13 +22,6 @@ from typing import Final
 from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
 
-__all__ = [
-    "Disk",
-    "completed",
-    "write_pushed",
-    "write_whole",
-]
-
 #: writev(2) takes no more pieces than this in one call.
 _PIECES: Final = 1024
 _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW

@@ -31,17 +31,6 @@ from shmq.storage.paths import (
     streams_among,
 )
 
-__all__ = [
-    "erase_queue",
-    "erase_stored",
-    "erase_stream",
-    "erasure_note",
-    "finish_erasures",
-    "is_carded",
-    "is_left",
-    "sweep_streams",
-]
-
 _NOTE: Final = re.compile(r"\.(?P<queue>[^@]+)\.dmsq\.gone", re.ASCII)
 _KEY: Final = struct.Struct("<Q")
 

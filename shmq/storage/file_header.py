@@ -20,32 +20,8 @@ import msgpack
 from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.native._core import pack_batch, pack_record, read_record, seal_records
+from shmq.native._core import pack_record, read_record
 from shmq.storage.disk import Disk, opened
-
-__all__ = [
-    "BATCH_BYTES",
-    "DEFINITIONS",
-    "HEADER_BYTES",
-    "JOURNAL",
-    "SNAPSHOT",
-    "STREAM",
-    "STREAM_CARD",
-    "STREAM_PRODUCERS",
-    "VERSION",
-    "FileHeader",
-    "QueueIdentity",
-    "StreamIdentity",
-    "Tail",
-    "Trailer",
-    "new_salt",
-    "pack_batch",
-    "pack_record",
-    "read_header",
-    "read_record",
-    "read_tail",
-    "seal_records",
-]
 
 VERSION: Final = _core.DMSQ_VERSION
 SNAPSHOT: Final = 1

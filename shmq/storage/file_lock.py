@@ -10,8 +10,6 @@ from typing import Final
 from shmq.native import _clock as time
 from shmq.native.descriptors import open_file
 
-__all__ = ["is_locked", "lock_file"]
-
 #: How long a lock is tried for, in seconds: `is_locked` holds it for an instant.
 _LOCK_TIMEOUT: Final = 0.5
 _POLL_INTERVAL: Final = 0.01

@@ -33,8 +33,6 @@ from typing import Any, Final
 
 from shmq.storage.disk import Disk, opened, read_whole, replace_file, write_whole
 
-__all__ = ["HISTORY", "History", "read_history", "write_history"]
-
 HISTORY: Final = "writer.history"
 _UNFINISHED: Final = ".writer.history.tmp"
 _SLOT: Final = 12 << 10

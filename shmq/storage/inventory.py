@@ -22,19 +22,6 @@ from shmq.storage.file_lock import is_locked
 from shmq.storage.history import HISTORY
 from shmq.storage.paths import STREAMS, TABLES, catalog, streams_among
 
-__all__ = [
-    "LOCK",
-    "OWN",
-    "Kind",
-    "holds_data",
-    "is_written",
-    "others",
-    "refusal_of",
-    "stored_names",
-    "write_refusals",
-    "writer_of",
-]
-
 Kind = Literal["queue", "stream"]
 
 #: The name of the file that the directory's writer holds locked with flock(2).

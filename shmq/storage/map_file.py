@@ -18,8 +18,6 @@ from shmq.native import _core
 from shmq.storage.disk import Disk, read_whole, replace_file
 from shmq.storage.file_header import HEADER_BYTES, FileHeader, read_header
 
-__all__ = ["parse_map", "read_map", "write_map"]
-
 #: Bytes of the map, and their CRC-32C.
 _LENGTH: Final = struct.Struct("<II")
 

@@ -22,31 +22,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = [
-    "CARD",
-    "EXCHANGES",
-    "PRODUCERS",
-    "SCHEMAS",
-    "STREAMS",
-    "SUFFIX",
-    "TABLES",
-    "UNFINISHED",
-    "UNFINISHED_PRODUCERS",
-    "UNFINISHED_SEGMENT",
-    "Files",
-    "aside_names",
-    "bases",
-    "catalog",
-    "free_name",
-    "partition_directory",
-    "segment_file",
-    "segment_name",
-    "snapshot_name",
-    "stream_directory",
-    "streams_among",
-    "unfinished",
-]
-
 SUFFIX: Final = ".dmsq"
 #: The exchanges of the namespace, and the schemas of its queues and streams.
 EXCHANGES: Final = "writer.exchanges"

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-__all__ = ["Report", "Step", "Told", "bytes_of", "silent"]
-
 #: Called with the name of the step, the bytes that are done, and those of all; 0: nobody knows.
 Report: TypeAlias = Callable[[str, int, int], None]
 #: Called with how many more bytes are done.

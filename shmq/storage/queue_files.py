@@ -26,15 +26,6 @@ from shmq.native.descriptors import open_file
 from shmq.storage.file_header import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
 from shmq.storage.progress import Told
 
-__all__ = [
-    "ALL_NUMBERS",
-    "ALL_TIMES",
-    "QueueFiles",
-    "Skipped",
-    "map_file",
-    "read_file",
-]
-
 #: The first and the last sequence number that a message may have.
 ALL_NUMBERS: Final = (0, (1 << 64) - 1)
 #: The first and the last time that a file can have, in us since 1970.

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError
-from shmq.native.descriptors import open_file, reserve_standard
+from shmq.native._core import read_record, reserve_standard
+from shmq.native.descriptors import open_file
 from shmq.storage.disk import Disk, opened
 from shmq.storage.file_header import (
     HEADER_BYTES,
@@ -24,18 +25,9 @@ from shmq.storage.file_header import (
     VERSION,
     FileHeader,
     read_header,
-    read_record,
 )
 from shmq.storage.paths import Files, catalog, segment_name, snapshot_name
 from shmq.storage.queue_files import ALL_NUMBERS, QueueFiles
-
-__all__ = [
-    "Part",
-    "ReadOnly",
-    "lineage_of",
-    "open_parts",
-    "open_queue",
-]
 
 #: How many times a queue's files are listed, if snapshots replace them meanwhile.
 _TRIES: Final = 20

@@ -21,8 +21,6 @@ from shmq.storage.disk import Disk
 from shmq.storage.paths import EXCHANGES, SCHEMAS, STREAMS, catalog, stream_directory, streams_among
 from shmq.storage.transaction_file import TRANSACTIONS
 
-__all__ = ["FileSetAside", "RenamedDisk", "files_aside"]
-
 AsideKind = Literal["queue", "stream", "segment", "definitions", "transactions"]
 
 _NUMBER: Final = r"(?:\.(?P<number>[1-9]\d{0,8}))?"

@@ -17,8 +17,6 @@ from shmq.storage.disk import Disk
 from shmq.storage.paths import bases, segment_file
 from shmq.storage.stream_segment import Block, StreamSegment
 
-__all__ = ["StreamFiles"]
-
 #: How many segments are kept open between reads.
 _OPEN: Final = 4
 

@@ -12,22 +12,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from shmq.api.stream_options import MAX_PARTITIONS
 from shmq.errors import DamagedFile
+from shmq.native._stream import MAX_PARTITIONS
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import STREAM_CARD, FileHeader, StreamIdentity
 from shmq.storage.map_file import read_map, write_map
 from shmq.storage.paths import CARD, UNFINISHED
-
-__all__ = [
-    "Generation",
-    "PartitionOfGeneration",
-    "StreamCard",
-    "eras_among",
-    "eras_of",
-    "read_card",
-    "write_card",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,6 @@ from shmq.storage.map_file import read_map, write_map
 from shmq.storage.paths import PRODUCERS, UNFINISHED_PRODUCERS, bases
 from shmq.storage.stream_segment import StreamSegment
 
-__all__ = ["Producers", "note_producers", "producers_before"]
-
 #: By producer: the sequence number and the offset of the first of its last records, and their
 #: number.
 Producers = dict[int, tuple[int, int, int]]

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from shmq.errors import DamagedFile
 from shmq.fork_safe import new_lock
 from shmq.native import _file
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import read_record, reserve_standard
 from shmq.storage.disk import Disk, opened
 from shmq.storage.file_header import (
     BATCH_BYTES,
@@ -24,21 +24,9 @@ from shmq.storage.file_header import (
     STREAM,
     FileHeader,
     read_header,
-    read_record,
 )
 from shmq.storage.paths import segment_file
 from shmq.storage.progress import Told
-
-__all__ = [
-    "EVERYTHING",
-    "LEAST_TIME",
-    "Block",
-    "Checked",
-    "FilePosition",
-    "StreamSegment",
-    "read_stream_header",
-    "salts_of",
-]
 
 #: Behind every offset: the whole file may be read.
 EVERYTHING: Final = (1 << 64) - 1

@@ -22,17 +22,6 @@ from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _core
 from shmq.storage.disk import Disk, make_file, opened, write_whole
 
-__all__ = [
-    "TRANSACTIONS",
-    "Id",
-    "Part",
-    "StoredTransaction",
-    "TransactionFile",
-    "parts_of",
-    "read_noted",
-    "salvage_noted",
-]
-
 #: Its name in the data directory, and its temporary name.
 TRANSACTIONS: Final = "writer.txn"
 _UNFINISHED: Final = "writer.txn.tmp"

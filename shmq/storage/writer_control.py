@@ -35,18 +35,8 @@ from typing import Any, Final, Protocol
 from shmq.api.names import check_name
 from shmq.errors import InvalidName, ShmqError
 from shmq.native import _clock as time
-from shmq.native.descriptors import open_file, reserve_standard
-
-__all__ = [
-    "Control",
-    "CutFile",
-    "Source",
-    "WriterEnding",
-    "ask_for_cut",
-    "ask_for_snapshots",
-    "ask_to_define",
-    "ask_to_end",
-]
+from shmq.native._core import reserve_standard
+from shmq.native.descriptors import open_file
 
 log = logging.getLogger("shmq")
 

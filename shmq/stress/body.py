@@ -10,8 +10,6 @@ import zlib
 from shmq.stress.journal import NUMBER_BITS
 from shmq.stress.plan import LEAST_SIZE
 
-__all__ = ["Bodies", "TornBody", "opened"]
-
 #: Producer, number, monotonic ns, and the CRC-32 of the rest.
 _HEAD = struct.Struct("<IIQ")
 _CRC = struct.Struct("<I")

@@ -9,15 +9,6 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "BUCKETS",
-    "SharedCounters",
-    "bucket_of",
-    "merged",
-    "percentile",
-    "upper_bound",
-]
-
 _BITS = 6
 _SMALL = 1 << _BITS
 

@@ -18,25 +18,6 @@ from typing import Final, NamedTuple
 from shmq.native import _clock as time
 from shmq.native.descriptors import open_file
 
-__all__ = [
-    "ACKED",
-    "ACKING",
-    "GOT",
-    "INTENT",
-    "NUMBER_BITS",
-    "PUT",
-    "RETURNED",
-    "WRONGS",
-    "CheckResult",
-    "Journal",
-    "Record",
-    "count_once",
-    "judge",
-    "read",
-    "read_all",
-    "worker_of",
-]
-
 #: kind << 61 | message, and the time.
 _RECORD = struct.Struct("<QQ")
 _KIND_SHIFT: Final = 61

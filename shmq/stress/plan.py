@@ -7,15 +7,6 @@ from collections.abc import Sequence
 
 from shmq.stress.counters import percentile
 
-__all__ = [
-    "LEAST_SIZE",
-    "PARTS",
-    "Plan",
-    "Result",
-    "Sample",
-    "latencies",
-]
-
 #: The size of the smallest body, in bytes: producer, number, time of the put, and checksum.
 LEAST_SIZE = 20
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from shmq.stress.plan import Sample
 
-__all__ = ["figure"]
-
 #: The percentiles that are drawn, with their colours.
 _SHOWN: Final = {"p50": "#0b62c4", "p99": "#b2520a", "max": "#888888"}
 

@@ -19,8 +19,6 @@ from shmq.stress.journal import NUMBER_BITS, WRONGS, CheckResult, count_once, ju
 from shmq.stress.plan import Plan, Result, Sample, latencies
 from shmq.stress.workers import Job, WorkerEnded, WorkerProcesses, failure_of, on_row, produce
 
-__all__ = ["PATIENCE", "run"]
-
 #: After this many seconds without progress the run counts as hanging.
 PATIENCE = 30.0
 

@@ -15,20 +15,11 @@ from typing import Any, NamedTuple
 
 from shmq import api
 from shmq.errors import Empty, Full, LeaseExpired
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.stress.body import Bodies, opened
 from shmq.stress.counters import SharedCounters, bucket_of
 from shmq.stress.journal import ACKED, ACKING, GOT, Journal
 from shmq.stress.plan import Plan
-
-__all__ = [
-    "Job",
-    "WorkerEnded",
-    "WorkerProcesses",
-    "failure_of",
-    "on_row",
-    "produce",
-]
 
 _FORK = multiprocessing.get_context("fork")
 

@@ -19,21 +19,6 @@ from shmq.errors import InvalidOption, ShmqError
 from shmq.native.descriptors import open_file
 from shmq.protocol.status import Refusal, status_of
 
-__all__ = [
-    "Actor",
-    "AuditFile",
-    "Event",
-    "EventLimit",
-    "Value",
-    "audit_file_of_environment",
-    "escaped",
-    "local_actor",
-    "outcome_of",
-    "record",
-    "rfc3339",
-    "to_file",
-]
-
 log = logging.getLogger("shmq.audit")
 
 #: The most characters of a value; the rest is cut off.

@@ -15,16 +15,11 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
 from shmq.native import _clock as time
-from shmq.native.descriptors import fill_standard, reserve_standard
+from shmq.native._core import reserve_standard
+from shmq.native.descriptors import fill_standard
 from shmq.supervision.heartbeat import Heartbeat, is_stopped
 from shmq.supervision.signals import blocked_signals
 from shmq.supervision.stderr import SHOW_STACK
-
-__all__ = [
-    "ChildProcess",
-    "PipedChildProcess",
-    "WakeupPipe",
-]
 
 # Spawned, not forked: the supervisor's program may have threads.
 _SPAWN = multiprocessing.get_context("spawn")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import resource
 
-__all__ = ["raise_descriptor_limit"]
-
 
 def raise_descriptor_limit(wanted: int | None = None) -> int:
     """Raise the soft limit to ``wanted`` descriptors (None: all), as far as the system allows.

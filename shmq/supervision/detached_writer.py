@@ -16,16 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import InvalidOption, ShmqError
-from shmq.native.descriptors import open_file, reserve_standard
+from shmq.native._core import reserve_standard
+from shmq.native.descriptors import open_file
 from shmq.storage.disk import Disk
-
-__all__ = [
-    "IDLE",
-    "Parent",
-    "chosen_idle",
-    "detach",
-    "launch",
-]
 
 #: How long nothing durable may be in use before a writer that was started so ends, in seconds.
 IDLE: Final = 60.0

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.native import _clock as time
-from shmq.native.descriptors import reserve_standard
-
-__all__ = ["BEAT", "Heartbeat", "SharedNumbers", "is_stopped"]
+from shmq.native._core import reserve_standard
 
 #: How often a process beats, in seconds: several times within the shortest limit.
 BEAT: Final = 1.0

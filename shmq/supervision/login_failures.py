@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from shmq.supervision.audit import EventLimit
 
-__all__ = ["LoginFailures", "source_of"]
-
 #: The delay of a first failure, and the longest, in seconds.
 FIRST_DELAY: Final = 0.1
 LONGEST_DELAY: Final = 5.0

@@ -11,16 +11,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
-__all__ = [
-    "ENDING",
-    "Stop",
-    "blocked_signals",
-    "caught",
-    "end_with_parent",
-    "ended_by",
-    "handle_sigterm",
-]
-
 #: What ends a supervisor: Ctrl-C, a service manager, a terminal that is closed.
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -11,17 +11,6 @@ from typing import Final
 
 from shmq.supervision.audit import escaped, rfc3339
 
-__all__ = [
-    "LOG_FORMATS",
-    "SHOW_STACK",
-    "JsonFormatter",
-    "default_log_format",
-    "default_log_level",
-    "set_log_format",
-    "show_on_stderr",
-    "show_stack_on_demand",
-]
-
 #: The signal at which a process writes the stacks of its threads to stderr.
 SHOW_STACK: Final = signal.SIGUSR2
 

@@ -14,8 +14,6 @@ from shmq.storage.disk import Disk
 from shmq.table.database import connected, remove_files
 from shmq.table.files import TableFile
 
-__all__ = ["copied", "problems_of"]
-
 #: The most problems that a check tells.
 _MOST: Final = 20
 

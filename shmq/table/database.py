@@ -48,18 +48,9 @@ from shmq.errors import (
 )
 from shmq.fork_safe import new_lock
 from shmq.lazy_imports import hold_at_fork
-from shmq.native.descriptors import open_file, reserve_standard
+from shmq.native._core import reserve_standard
+from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import locker_of, take_file_lock
-
-__all__ = [
-    "AUXILIARY",
-    "LOCK",
-    "Database",
-    "check_private",
-    "connected",
-    "initialize",
-    "remove_files",
-]
 
 #: What a file's header says: "shmT", and the version of the schema.
 APPLICATION_ID: Final = 0x73686D54

@@ -16,8 +16,6 @@ from shmq.native import _clock as time
 from shmq.table.database import Database
 from shmq.table.entry import Bounds, Stored, check_sum, encoded, integer_of
 
-__all__ = ["Entries"]
-
 _T = TypeVar("_T")
 
 #: How many expired entries a write removes, and how many free pages it gives back.

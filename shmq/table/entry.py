@@ -5,28 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from shmq.api.options import check_seconds, check_whole
+from shmq.api.options import check_whole
 from shmq.api.table import MAX_KEY, MAX_KEYS, MAX_TTL, MAX_VALUE
 from shmq.codec.codecs import CODECS, decode_body, encode_body
 from shmq.errors import InvalidOption, MessageTooLarge
-
-__all__ = [
-    "Bounds",
-    "Stored",
-    "check_by",
-    "check_key",
-    "check_keys",
-    "check_limit",
-    "check_prefix",
-    "check_stored",
-    "check_sum",
-    "check_sum_with",
-    "check_ttl",
-    "decoded",
-    "encoded",
-    "encoded_all",
-    "integer_of",
-]
+from shmq.native._core import check_seconds
 
 _MSGPACK: Final = CODECS.index("msgpack")
 _LEAST_INTEGER: Final = -(1 << 63)

@@ -31,19 +31,6 @@ from shmq.storage.disk import Disk
 from shmq.storage.paths import TABLES
 from shmq.table.database import AUXILIARY, Database, check_private, initialize, remove_files
 
-__all__ = [
-    "TableFile",
-    "disk_directory",
-    "find",
-    "leftovers",
-    "make",
-    "new_path",
-    "remove",
-    "tables_in",
-    "tables_of",
-    "tidy",
-]
-
 _SUFFIX: Final = ".sqlite"
 _TABLE: Final = re.compile(
     rf"(?P<name>[^@/]+)\.(?P<identity>[0-9a-f]{{16}}){re.escape(_SUFFIX)}", re.ASCII

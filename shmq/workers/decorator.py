@@ -14,8 +14,6 @@ from shmq.errors import InvalidOption
 from shmq.lazy_imports import late_imports
 from shmq.workers.plan import Handler, Mode, Plan, load, name_of
 
-__all__ = ["Worker", "run", "worker"]
-
 
 class Worker:
     """A handler that was declared with :func:`worker`. Calling it calls the function."""

@@ -13,20 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from shmq import api
 from shmq.api import Message
 from shmq.api.names import check_name, default_namespace
-from shmq.api.options import MIN_LEASE, check_one_of, check_seconds, check_whole
+from shmq.api.options import MIN_LEASE, check_one_of, check_whole
 from shmq.client.connect import traced
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import InvalidOption
 from shmq.lazy_imports import late_imports
-
-__all__ = [
-    "MODES",
-    "Handler",
-    "Mode",
-    "Plan",
-    "load",
-    "name_of",
-]
+from shmq.native._core import check_seconds
 
 #: Takes a message; its result is ignored. May be a coroutine function.
 Handler = Callable[[Message], object]

@@ -8,16 +8,14 @@ import signal
 from collections.abc import Sequence
 from multiprocessing.connection import wait
 
-from shmq.api.options import check_seconds
 from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
 from shmq.native import _clock as time
+from shmq.native._core import check_seconds
 from shmq.supervision.child_process import ChildProcess, WakeupPipe
 from shmq.supervision.signals import caught, ended_by
 from shmq.workers.plan import Plan
 from shmq.workers.process import Ending, main
 from shmq.workers.timings import Timings
-
-__all__ = ["Supervisor"]
 
 log = logging.getLogger("shmq.workers")
 

@@ -8,8 +8,6 @@ import multiprocessing
 from collections.abc import Sequence
 from typing import Any, Final, Literal, get_args
 
-__all__ = ["BOUNDS", "OUTCOMES", "Outcome", "Timing", "Timings"]
-
 #: How a handler ended: it returned, wants the message again, rejected it, or raised.
 Outcome = Literal["done", "retry", "reject", "failed"]
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["NOT_OFFERED", "NO_MODULES", "OFFERED", "QUICK", "offers"]
-
 #: The modules whose tests run over HTTP.
 OFFERED: Final = frozenset({
     "test_dead_letters",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEFT_OUT", "NO_MODULES", "QUICK", "REFUSED", "is_refused", "offers"]
-
 #: The modules of those whose tests `make test` runs, too; the others are of `make prove`.
 QUICK: Final = frozenset({"test_put_get"})
 

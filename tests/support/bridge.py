@@ -17,8 +17,6 @@ from shmq.bridge.config import Backward, Bridge, Forward, Mirror, check
 from shmq.bridge.progress import Numbers
 from tests.support.processes import eventually
 
-__all__ = ["PATIENCE", "Bridged", "bridge_process", "take_all", "wait_until"]
-
 #: How long a test waits for what it expects, in seconds.
 PATIENCE = 120.0
 

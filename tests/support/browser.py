@@ -9,8 +9,6 @@ from urllib.parse import urlencode
 import shmq
 from tests.support.console import Console, Reply
 
-__all__ = ["HOSTILE", "PAGES", "Page", "fill", "form_of", "open_page", "send"]
-
 #: What must be a text wherever it is shown.
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\u202e'\"&"
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from tests.support.celery_worker import CeleryProcess, celery, celery_environment, recorded
 from tests.support.processes import PATIENCE, ROOT, eventually
 
-__all__ = ["WINDOW", "Load", "doubled", "load"]
-
 #: Processes of a worker's pool, and the tasks that a worker holds for each of them.
 CONCURRENCY = 2
 _MULTIPLIER = 4

@@ -21,8 +21,6 @@ import pytest
 from tests.support.ended_processes import kill_groups
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
-__all__ = ["APP", "CeleryProcess", "celery", "celery_environment", "entry_points", "recorded"]
-
 APP = "tests.support.celery_tasks"
 
 

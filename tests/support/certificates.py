@@ -6,8 +6,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["WHY_NOT", "Certificates"]
-
 #: Why certificates cannot be made here; None if they can.
 WHY_NOT = None if shutil.which("openssl") else "there is no command openssl"
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-__all__ = ["CHROMIUM", "chromium"]
-
 #: The browser's program; None: there is none.
 CHROMIUM: Final = shutil.which("chromium")
 

@@ -17,8 +17,6 @@ from urllib.parse import urlencode, urlsplit
 from shmq.server.config.tokens import hash_of
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
-__all__ = ["API", "Console", "Reply", "console", "write_tokens"]
-
 API = "/api/v1"
 
 

@@ -13,8 +13,6 @@ import psutil
 
 from tests.support.processes import PATIENCE, eventually
 
-__all__ = ["kill_groups", "runs"]
-
 
 def runs(pid: int) -> bool:
     """Whether that process runs, or a thread of it; what only waits to be reaped does not.

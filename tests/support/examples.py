@@ -13,8 +13,6 @@ from pathlib import Path
 from tests.support.ended_processes import kill_groups
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
-__all__ = ["EXAMPLES", "Command", "command", "printed"]
-
 EXAMPLES = ROOT / "examples"
 
 #: With the commands of this environment: dramatiq starts itself again as ``python``.

@@ -19,8 +19,6 @@ import shmq
 from shmq.api.message import DeadLetter
 from shmq.api.options import QueueOptions
 
-__all__ = ["HttpBroker"]
-
 #: The longest wait that one request asks for, in seconds.
 _SLICE = 5.0
 _LINES = 5000

@@ -23,8 +23,6 @@ from shmq.console.server.process import ConsoleProcess
 from shmq.console.settings import ConsoleSettings
 from tests.support.tcp_servers import TcpServers
 
-__all__ = ["HTTP_SERVERS"]
-
 
 class HttpServers(TcpServers):
     """The tests' side."""

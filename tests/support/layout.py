@@ -8,8 +8,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-__all__ = ["place_of", "value_of"]
-
 _SOURCES = Path(__file__).resolve().parents[2] / "shmq/core"
 
 _PROGRAM = """

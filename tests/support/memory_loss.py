@@ -9,8 +9,6 @@ from shmq.namespace.data_directory import DataDirectory
 from shmq.persistence.recovery import recover
 from shmq.storage.disk import Disk
 
-__all__ = ["bring_back", "lose_memory"]
-
 
 def lose_memory(namespace: str) -> None:
     """Remove the namespace's shared memory, as a reboot does."""

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from shmq.cluster.local import LocalCluster
 
-__all__ = ["OLD_BINARY", "running_cluster"]
-
 #: A server of Debian 12, if it is installed: 2.9, which has to be refused.
 OLD_BINARY: Final = Path("/usr/sbin/nats-server")
 

@@ -17,8 +17,6 @@ from shmq.client.nats.address import ClusterTarget
 from shmq.client.nats.connection import ClusterConnection
 from shmq.cluster.binary import find_binary
 
-__all__ = ["NATS_SERVER", "NatsServer", "free_port", "server_binary"]
-
 #: How long a server may take to start, in seconds.
 _PATIENCE = 30.0
 

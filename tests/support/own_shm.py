@@ -8,8 +8,6 @@ import pytest
 
 from tests.support.processes import why_not
 
-__all__ = ["UNSHARE", "own_shm", "with_own_shm"]
-
 #: A command that runs a line of shell where something else may be mounted at /dev/shm.
 UNSHARE: Final = ("unshare", "--map-root-user", "--mount", "sh", "-c")
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from shmq.native._core import read_record
 from shmq.storage.disk import Disk
-from shmq.storage.file_header import read_header, read_record
+from shmq.storage.file_header import read_header
 from shmq.storage.paths import catalog, segment_name, snapshot_name
-
-__all__ = ["chain", "record_types"]
 
 
 def chain(disk: Disk, queue: str) -> dict[int, dict[str, Any]]:

@@ -22,8 +22,6 @@ from shmq.supervision.stderr import SHOW_STACK
 from tests.support.ended_processes import runs
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
-__all__ = ["Server", "serve"]
-
 #: How long the connections of a test's server may take to end, in seconds.
 DRAIN = 1.0
 

@@ -14,8 +14,6 @@ import pytest
 
 from tests.support.processes import ROOT
 
-__all__ = ["source_of"]
-
 _SOURCES = ROOT / "build" / "sources"
 _LIMIT = 300
 

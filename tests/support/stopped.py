@@ -14,17 +14,6 @@ from pathlib import Path
 from shmq.namespace.namespace import Namespace
 from tests.support.layout import place_of
 
-__all__ = [
-    "AWAITED",
-    "SHM",
-    "Lock",
-    "dead_process",
-    "lock_of_partition",
-    "locks_of_group",
-    "locks_of_queue",
-    "stopped_inside",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 SHM = Path("/dev/shm")
 

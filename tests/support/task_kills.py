@@ -20,8 +20,6 @@ from tests.support.task_workers import (
 )
 from tests.support.writer_process import WriterProcess
 
-__all__ = ["kill_the_server", "kill_workers", "lose_the_memory"]
-
 #: How many tasks a killed process may have run without their acknowledgement: its threads of
 #: dramatiq, its tasks of taskiq's event loop.
 BEGUN = 8

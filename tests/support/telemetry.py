@@ -14,8 +14,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import shmq
 from shmq.otel import instrument
 
-__all__ = ["Recorder", "links_of", "parent_of", "trace_of"]
-
 
 class Recorder:
     """The providers for a test, and what was recorded through them."""

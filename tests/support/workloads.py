@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-__all__ = ["GOLDEN", "Golden"]
-
 
 class Golden(NamedTuple):
     """A workload and its advice."""

@@ -24,8 +24,6 @@ from shmq.storage.disk import Disk
 from shmq.storage.writer_control import Control
 from tests.support.processes import PATIENCE, ROOT, eventually
 
-__all__ = ["WriterProcess", "running_writer"]
-
 
 class WriterProcess:
     """The tests' side. It keeps the namespace's queues in a directory, across restarts."""

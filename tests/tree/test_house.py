@@ -322,3 +322,28 @@ def _c_functions(path: Path) -> Iterator[tuple[int, int]]:
         elif line == "}" and first:
             yield first, number
             first = 0
+
+
+#: The modules whose names an application imports: no other one lists its names.
+PUBLIC = {
+    "api/__init__",
+    "cloudevents/__init__",
+    "errors",
+    "integrations/django/__init__",
+    "integrations/django/framework",
+    "integrations/dramatiq/__init__",
+    "integrations/faststream/__init__",
+    "integrations/taskiq/__init__",
+    "mp/__init__",
+    "otel/__init__",
+    "spark/__init__",
+}
+
+
+def test_only_modules_for_applications_list_their_names() -> None:
+    listing = {
+        str(path.relative_to(PACKAGE).with_suffix(""))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"^__all__\b", path.read_text(), re.MULTILINE)
+    }
+    assert listing == PUBLIC

@@ -17,8 +17,6 @@ from typing import Final
 
 from shmq.api.contract import Closing
 
-__all__ = ["Workshop", "kept", "reproduced", "run", "say", "write_hashes"]
-
 #: A step that takes longer says so, each time so many seconds have passed.
 SILENCE: Final = 15.0
 #: No step takes longer, in seconds.

@@ -8,8 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MACHINE", "found"]
-
 MACHINE: Final = platform.machine()
 
 #: Where others than those of the path are: pyenv, uv, and what is installed by hand.

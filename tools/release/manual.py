@@ -15,8 +15,6 @@ from click_man.core import write_man_pages
 import shmq
 from shmq.cli.main import cli
 
-__all__ = ["main"]
-
 
 def main(folder: Path) -> None:
     """Write ``shmq.1``, ``shmq-produce.1`` and so on, dated by ``SOURCE_DATE_EPOCH``."""

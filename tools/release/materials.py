@@ -9,8 +9,6 @@ from typing import Any
 
 from tools.release.archives import run
 
-__all__ = ["read_vendored", "write"]
-
 #: What is in the tree and was made by others: the file says what, from where, with which hashes.
 VENDORED = Path(__file__).with_name("vendored.json")
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from shmq.api.contract import Closing
 from tools.release.archives import run
 
-__all__ = ["COMPILERS", "Environment"]
-
 #: What must not be found.
 COMPILERS = ("cc", "gcc", "c99", "clang", "tcc", "x86_64-linux-gnu-gcc")
 

@@ -23,8 +23,6 @@ from shmq.version import VERSION
 from tools.release import manual
 from tools.site.pages import DOCS, ROOT, Contents, contents, stage
 
-__all__ = ["build", "list_versions", "main"]
-
 #: Hosts from which the theme loads what these pages do not use: diagrams, a code editor.
 _ELSEWHERE: Final = re.compile(r"https://(?:unpkg\.com|cdn\.jsdelivr\.net|api\.github\.com)")
 

@@ -17,8 +17,6 @@ from shmq.supervision.audit import (
     to_file,
 )
 
-__all__ = ["Event", "audited"]
-
 
 @contextlib.contextmanager
 def audited(

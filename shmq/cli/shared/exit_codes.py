@@ -9,8 +9,6 @@ import click
 import shmq
 from shmq.cli.shared.output import one_line
 
-__all__ = ["Code", "code_of", "describe"]
-
 
 class Code(enum.IntEnum):
     """The exit codes of every command. ``docs/cli.md`` promises them."""

@@ -6,8 +6,6 @@ import importlib.util
 
 from shmq.errors import ShmqError
 
-__all__ = ["check_extra"]
-
 
 def check_extra(what: str, extra: str, packages: tuple[str, ...]) -> None:
     """Raise :class:`~shmq.ShmqError` if one of the ``packages`` is not installed."""

@@ -16,24 +16,6 @@ from shmq.cli.shared import params
 from shmq.cli.shared.target import target_of
 from shmq.supervision.stderr import LOG_FORMATS, set_log_format
 
-__all__ = [
-    "Group",
-    "connected",
-    "count_flag",
-    "data_dir_flag",
-    "given_options",
-    "json_flag",
-    "log_format_flag",
-    "namespace_of",
-    "option_flags",
-    "partition_flag",
-    "plot_flag",
-    "quiet_flag",
-    "size_in_words",
-    "where_flag",
-    "yes_flag",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])

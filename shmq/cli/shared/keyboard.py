@@ -15,10 +15,8 @@ from typing import Any, Final, Self
 
 from rich.console import Console
 
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.supervision.signals import Stop
-
-__all__ = ["LEAST_INTERVAL", "Keyboard", "can_be_redrawn", "until_left"]
 
 #: The shortest time between two looks, in seconds.
 LEAST_INTERVAL: Final = 0.05

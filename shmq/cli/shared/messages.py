@@ -19,16 +19,6 @@ from shmq.cli.shared import params
 from shmq.codec.strict_json import decode_json
 from shmq.supervision.signals import Stop
 
-__all__ = [
-    "CODECS",
-    "BatchPut",
-    "InputLines",
-    "check_messages",
-    "decode",
-    "message_flags",
-    "open_lines",
-]
-
 #: What ``--codec`` takes. All but text and bytes are read as JSON.
 CODECS = ("text", "bytes", "json", "msgpack", "command", "event")
 

@@ -10,8 +10,6 @@ import click
 
 from shmq.metrics.server import MetricsServer, address_of
 
-__all__ = ["serve_metrics"]
-
 
 def serve_metrics(
     address: str, render: Callable[[], bytes], stack: contextlib.ExitStack, log: logging.Logger

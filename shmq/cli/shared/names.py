@@ -16,26 +16,6 @@ import shmq
 from shmq.cli.shared import params
 from shmq.cli.shared.target import target_of
 
-__all__ = [
-    "EXCHANGE",
-    "KINDS",
-    "QUEUE",
-    "STREAM",
-    "complete_exchanges",
-    "complete_names",
-    "complete_queues",
-    "complete_streams",
-    "exchange_name",
-    "found_of",
-    "group_name",
-    "kind_of",
-    "kinds_flag",
-    "queue_name",
-    "queue_names",
-    "stream_name",
-    "table_name",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 

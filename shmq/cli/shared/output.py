@@ -22,29 +22,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = [
-    "Warnings",
-    "age",
-    "also_shown",
-    "amount",
-    "cell",
-    "clock",
-    "counted",
-    "duration",
-    "lines",
-    "name_cell",
-    "note",
-    "note_durability_warnings",
-    "on_a_terminal",
-    "one_line",
-    "printable",
-    "quoted",
-    "show",
-    "show_json",
-    "show_table",
-    "table",
-]
-
 #: The width of a table without a terminal.
 _UNBOUNDED = 100_000
 

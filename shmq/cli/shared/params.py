@@ -18,23 +18,6 @@ import shmq
 from shmq.api.names import given_name
 from shmq.units import seconds_of, size_of
 
-__all__ = [
-    "NONE",
-    "Nothing",
-    "delimiter",
-    "header",
-    "moment",
-    "moment_or_end",
-    "name",
-    "or_none",
-    "priority",
-    "seconds",
-    "size",
-    "text",
-    "wanted_header",
-    "whole",
-]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ import click
 from shmq.cli.shared.extra import check_extra
 from shmq.cli.shared.output import one_line
 
-__all__ = ["drawn_to"]
-
 _SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 

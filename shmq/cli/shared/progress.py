@@ -14,8 +14,6 @@ from typing import Any, Final, Protocol, TypeAlias
 from shmq.cli.shared.output import age, amount, note
 from shmq.storage.progress import Report
 
-__all__ = ["DELAY", "PAUSE", "Pace", "Progress", "progress", "steps_of"]
-
 #: What ends sooner shows nothing, in seconds.
 DELAY: Final = 2.0
 #: The time between two lines without a terminal, in seconds.

@@ -16,21 +16,6 @@ from typing import Any, Protocol
 import shmq
 from shmq.cli.shared.output import printable
 
-__all__ = [
-    "FORMATS",
-    "Readable",
-    "WithBody",
-    "as_dict",
-    "as_json",
-    "as_text",
-    "body_of",
-    "dumps",
-    "plain",
-    "raw",
-    "record_as_dict",
-    "record_writer",
-]
-
 #: What ``--format`` takes.
 FORMATS = ("body", "json", "raw")
 

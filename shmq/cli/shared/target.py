@@ -20,25 +20,10 @@ import shmq
 from shmq.api.names import check_name, default_namespace, is_cluster_url
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import ShmqError
-from shmq.native.descriptors import open_file, reserve_standard
+from shmq.native._core import reserve_standard
+from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
 from shmq.native.lock_holder import locker_of, take_file_lock
-
-__all__ = [
-    "FILE",
-    "Context",
-    "Contexts",
-    "ContextsError",
-    "Target",
-    "complete_contexts",
-    "contexts_path",
-    "is_this_process",
-    "read_contexts",
-    "rewriting_contexts",
-    "target_flags",
-    "target_of",
-    "typed",
-]
 
 _VERSION: Final = 1
 

@@ -14,8 +14,6 @@ from shmq.storage.paths import partition_directory
 from shmq.storage.stream_files import StreamFiles
 from shmq.storage.stream_segment import Block
 
-__all__ = ["ArchivedRecords"]
-
 #: The most bytes of files that one read takes. They are read several times, so they should fit into
 #: the processor's cache. More values, freed at once, would be given back to the kernel, which
 #: zeroes the memory for the next read.

@@ -11,8 +11,6 @@ from shmq.api.options import Confirm
 from shmq.client.shared.durable_wait import not_confirmed
 from shmq.errors import Full, NoSpace, PutsRefused, QueueDeleted, ShmqError
 
-__all__ = ["LocalPipeline", "refused"]
-
 
 def refused(
     taken: int,

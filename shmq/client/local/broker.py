@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from shmq.client.local.table import LocalTable, Tables
     from shmq.client.local.transaction import LocalTransaction
 
-__all__ = ["LocalBroker"]
-
 log = logging.getLogger("shmq")
 
 #: When a process that exits deletes its exclusive queues: after `at_the_end` has ended the thread

@@ -14,8 +14,6 @@ from shmq.native import _core
 if TYPE_CHECKING:
     from shmq.client.local.run_store import RunStore
 
-__all__ = ["LocalBulkQueue"]
-
 
 class LocalBulkQueue(_core.Bulk, api.BulkQueue):
     """See :class:`shmq.api.BulkQueue`."""

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from shmq.api import DeadLetter
     from shmq.expression.parse import Where
 
-__all__ = [
-    "DeadLetters",
-    "TakenDeadLetter",
-    "move",
-    "move_to_dead_letters",
-    "resolve_orphans",
-    "wait_until_written",
-]
-
 log = logging.getLogger("shmq")
 
 _Queue = TypeVar("_Queue", bound=_core.Handle)

@@ -12,8 +12,6 @@ from shmq.errors import LockTimeout, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 
-__all__ = ["are_noticed", "return_all"]
-
 #: Attaches to a queue, whose class is built on this module.
 _Attach = Callable[[Namespace, str], Any]
 

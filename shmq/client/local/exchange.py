@@ -34,8 +34,6 @@ from shmq.routing.topic import check_key
 #: The prefix of a stream's name where a queue's could be meant.
 _STREAM: Final = "stream/"
 
-__all__ = ["Exchanges", "LocalExchange", "Targets"]
-
 
 class Targets:
     """The queues that one exchange handle publishes into, kept attached."""

@@ -31,8 +31,6 @@ from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core, _group, _stream
 
-__all__ = ["DeadLetterQueues", "GroupMethods", "LocalLender", "move_to_dead_letters"]
-
 log = logging.getLogger("shmq.groups")
 
 #: How many dead letters a member moves at a time.

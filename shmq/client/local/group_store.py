@@ -23,8 +23,6 @@ from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
 from shmq.native import _group, _stream
 
-__all__ = ["ASSIGNORS", "LocalGroupStore", "divided", "in_turns", "keep_new", "ranges", "sticky"]
-
 
 class LocalGroupStore(GroupStore):
     """See :class:`shmq.client.shared.group_store.GroupStore`."""

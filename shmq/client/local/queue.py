@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from shmq.client.local.run_store import RunStore
     from shmq.expression.parse import Where
 
-__all__ = ["LocalQueue", "attach", "remove_if_over"]
-
 log = logging.getLogger("shmq")
 
 _SCAN = 4096

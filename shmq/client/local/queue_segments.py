@@ -14,14 +14,6 @@ from shmq.namespace.semaphores import semaphore_names, wakeup_prefix
 from shmq.native import _core
 from shmq.routing.book import Book
 
-__all__ = [
-    "ensure_dead_letters",
-    "find_segment",
-    "remove_ended",
-    "remove_queue",
-    "remove_staged",
-]
-
 log = logging.getLogger("shmq")
 
 

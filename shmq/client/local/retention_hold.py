@@ -11,8 +11,6 @@ from shmq.errors import InvalidOption, NoSpace, OffsetOutOfRange, ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core, _stream
 
-__all__ = ["REMOTE", "RetentionHold", "drop_dead"]
-
 #: The tag of the holds that a server takes for its clients.
 REMOTE: Final = 0x4D45_5452_4548_4C44
 

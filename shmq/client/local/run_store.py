@@ -15,8 +15,6 @@ from shmq.client.local.table import LocalTable, Tables
 from shmq.errors import NoSuchTable
 from shmq.namespace.namespace import Namespace
 
-__all__ = ["RunStore"]
-
 _TABLE: Final = "shmq.runs"
 
 #: How long an entry is kept that no other one replaces, in seconds: 30 days.

@@ -26,8 +26,6 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
 from shmq.native import _core
 
-__all__ = ["LocalStagedPublisher"]
-
 #: The codecs that distinguish the three kinds of messages in a staging queue.
 _CHUNK, _TURN, _MARKER = (CODECS.index(codec) for codec in ("bytes", "text", "json"))
 

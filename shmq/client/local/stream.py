@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("shmq")
 
-__all__ = ["LocalStream", "LocalStreams", "attach"]
-
 
 class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
     """A stream in this host's shared memory. Threads may share a handle.

@@ -13,8 +13,6 @@ from shmq.table import files
 from shmq.table.entries import Entries
 from shmq.table.entry import Bounds, Stored
 
-__all__ = ["LocalTable", "Tables"]
-
 #: The longest pause of a wait, in seconds.
 _PAUSE: Final = 0.02
 

@@ -22,8 +22,6 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.native.lock_holder import Holder
 
-__all__ = ["check_owner", "looks_over", "remove_dropped", "remove_if_over", "remove_owned"]
-
 #: Opens a queue of the namespace, with its segment: the class is built on this module.
 _OpenQueue = Callable[[Namespace, str, _core.Segment], Any]
 

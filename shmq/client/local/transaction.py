@@ -47,8 +47,6 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 
-__all__ = ["LocalTransaction"]
-
 log = logging.getLogger("shmq")
 
 #: How long messages stay leased from the commit on, in seconds: until all of it has happened. The

@@ -11,11 +11,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from shmq.api.names import check_name
-from shmq.api.options import check_seconds
 from shmq.client.remote.address import Tls, tls_context
 from shmq.errors import InvalidOption
-
-__all__ = ["DEFAULT_PORT", "ClusterAddress", "ClusterTarget"]
+from shmq.native._core import check_seconds
 
 DEFAULT_PORT: Final = 4222
 #: The namespace of a URL that names none.

@@ -11,8 +11,6 @@ from shmq.api.options import Confirm
 from shmq.client.local.batch_window import refused
 from shmq.client.nats.flight import Flight
 
-__all__ = ["NatsPipeline"]
-
 
 class NatsPipeline(api.Pipeline):
     """See :class:`shmq.api.Pipeline`. For one thread at a time."""

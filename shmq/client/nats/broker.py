@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
     from shmq.api.table import TableDurability
 
-__all__ = ["NatsBroker"]
-
 
 class NatsBroker(BaseBroker):
     """A namespace of a cluster. It connects when it is created."""

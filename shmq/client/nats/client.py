@@ -17,8 +17,6 @@ import nats.aio.client
 import nats.errors
 from nats.aio.msg import Msg
 
-__all__ = ["PATIENCE", "Client", "is_unheard"]
-
 #: How long an answer is waited for until `ask` tells that there is none, in seconds.
 PATIENCE: Final = 2.0
 #: With so many bytes that are not sent yet, `ask` sends no more, and tells that at once.

@@ -41,9 +41,7 @@ from shmq.errors import (
     Unauthorized,
     Unsupported,
 )
-from shmq.native.descriptors import reserve_standard
-
-__all__ = ["ApiError", "CheckThere", "ClusterConnection", "passes", "refused"]
+from shmq.native._core import reserve_standard
 
 log = logging.getLogger("shmq")
 

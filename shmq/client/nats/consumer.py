@@ -16,8 +16,6 @@ from shmq.client.nats.message import NatsMessage
 from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
 from shmq.native import _clock as time
 
-__all__ = ["NatsAsyncConsumer", "NatsBodies", "NatsConsumer"]
-
 #: The most acknowledgements on their way; one more waits for half of them.
 _MOST_ACKS: Final = 256
 

@@ -12,8 +12,6 @@ from shmq.client.nats.jetstream import NO_MESSAGE, NO_STREAM, WRONG_LAST, create
 from shmq.codec.strict_json import decode_json, encode_json
 from shmq.errors import ServerError
 
-__all__ = ["EXPECTED", "Definition", "Definitions", "subjects_of"]
-
 #: The header with the revision that a key must have to be set.
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 

@@ -22,8 +22,6 @@ from shmq.native import _core
 from shmq.routing.table import Operation, Table, check_binding, operation_of
 from shmq.routing.topic import check_key
 
-__all__ = ["Exchanges", "NatsExchange"]
-
 _T = TypeVar("_T")
 
 _KEY: Final = "exchanges"

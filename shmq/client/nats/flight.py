@@ -11,8 +11,6 @@ from typing import Any
 from shmq.client.nats.loop_thread import Begun, LoopThread
 from shmq.native import _core
 
-__all__ = ["Flight"]
-
 
 class Flight:
     """Operations under way, which are begun in the order in which they were given.

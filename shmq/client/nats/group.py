@@ -24,8 +24,6 @@ from shmq.client.shared.group_store import GroupStore, PartitionSeat
 from shmq.errors import Full, InvalidOption, NoSuchGroup, ShmqError, StreamDeleted
 from shmq.native import _clock as time
 
-__all__ = ["delete_group", "groups_of", "open_group"]
-
 #: How long a state that was fetched is used by a member between two records, in seconds.
 _FRESH: Final = 0.05
 _MOST_MEMBERS: Final = 512

@@ -16,8 +16,6 @@ from shmq.client.nats.client import Client
 from shmq.client.nats.connection import ClusterConnection
 from shmq.native import _clock as time
 
-__all__ = ["Arrival", "Inbox"]
-
 #: How many inboxes of a connection are kept for the next pulls.
 _MOST_SPARE: Final = 8
 

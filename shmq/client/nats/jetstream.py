@@ -16,23 +16,6 @@ from shmq.client.nats.connection import ApiError, CheckThere, ClusterConnection,
 from shmq.errors import ConnectionLost, NoSpace, Unsupported
 from shmq.native import _clock as time
 
-__all__ = [
-    "FULL",
-    "IN_USE",
-    "MOST_TOGETHER",
-    "NO_MESSAGE",
-    "NO_STREAM",
-    "SINGLE",
-    "WRONG_LAST",
-    "Together",
-    "check_echo",
-    "create_consumer",
-    "create_stream",
-    "delete_stream",
-    "nanoseconds",
-    "publish_together",
-]
-
 #: Errors of JetStream: what is not there, a name that is taken, another last sequence, a stream
 #: without room, several replicas at a single server.
 NO_STREAM: Final = 10059

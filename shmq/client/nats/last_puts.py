@@ -10,8 +10,6 @@ from typing import ClassVar, Final
 
 from shmq.native import _clock as time
 
-__all__ = ["LastPuts"]
-
 #: After what time a consumer has seen each message, in seconds.
 _SEEN_AFTER: Final = 5.0
 #: In what time a consumer is most often told of a message, in seconds.

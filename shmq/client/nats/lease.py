@@ -11,8 +11,6 @@ from shmq.client.nats.connection import CheckThere, ClusterConnection
 from shmq.errors import ConnectionLost, LeaseExpired
 from shmq.native import _clock as time
 
-__all__ = ["Delivery", "Lease", "lease_of", "parse_reply"]
-
 #: The part of a lease in which it is no longer relied upon, and the most, in seconds. An
 #: acknowledgement takes time to reach the server, which would accept it even when another consumer
 #: has the message; and a server that restarts knows the time of a delivery by whole seconds,

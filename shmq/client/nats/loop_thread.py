@@ -13,9 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from shmq.errors import ShmqError
 from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
-from shmq.native.descriptors import reserve_standard
-
-__all__ = ["Begun", "LoopThread"]
+from shmq.native._core import reserve_standard
 
 _T = TypeVar("_T")
 

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from shmq.api.options import QueueOptions
     from shmq.client.nats.lease import Lease
 
-__all__ = [
-    "PROPERTIES",
-    "NatsBatch",
-    "NatsMessage",
-    "NatsPacked",
-    "packed",
-    "priority_of",
-    "unpacked",
-]
-
 log = logging.getLogger("shmq")
 
 #: The header with the properties: base64 of the msgpack map of the wire protocol.

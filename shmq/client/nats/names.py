@@ -12,27 +12,6 @@ from typing import Final
 
 from shmq.errors import InvalidName
 
-__all__ = [
-    "PREFIX",
-    "bucket_name",
-    "control_subject",
-    "delayed_subject",
-    "escape",
-    "group_consumer",
-    "group_subject",
-    "kv_key",
-    "kv_stream",
-    "kv_subject",
-    "partition_stream",
-    "partition_subject",
-    "priority_consumer",
-    "priority_subject",
-    "queue_stream",
-    "queue_subjects",
-    "reply_subject",
-    "unescape",
-]
-
 PREFIX: Final = "shmq"
 #: The longest name of a stream.
 _MOST: Final = 250

@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Origin", "origins_of", "site_of"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:

@@ -32,8 +32,6 @@ from shmq.errors import ConnectionLost, MessageTooLarge, OffsetOutOfRange
 from shmq.native import _clock as time
 from shmq.native import _stream
 
-__all__ = ["Partition", "Row", "StreamGone", "compressed_block", "row_of", "rows_of"]
-
 #: The head of an entry of a block of records: shmq/core/stream/entry.h.
 _HEAD: Final = struct.Struct("<IIBBBBIQqIIII")
 _ENTRY, _KEYED = 10, 2

@@ -21,8 +21,6 @@ from shmq.client.nats.queue_layout import QueueLayout
 from shmq.errors import ConnectionLost, QueueDeleted
 from shmq.native import _clock as time
 
-__all__ = ["Pulls"]
-
 #: How long one pull waits at the server, in seconds, and as a part of the lease, which is counted
 #: from the pull; then it is sent again. The third is the shortest, in seconds.
 _SLICE: Final = 10.0

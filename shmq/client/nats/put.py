@@ -30,8 +30,6 @@ from shmq.errors import Full, InvalidOption, MessageTooLarge, QueueDeleted
 from shmq.native import _clock as time
 from shmq.native import _core
 
-__all__ = ["Item", "Puts"]
-
 _LEAST_PAUSE, _MOST_PAUSE = 0.001, 0.1
 #: What an id of a message may have as it is: headers are trimmed, and are ASCII.
 _SAFE: Final = "/:.@,;=+!$&'()*"

@@ -35,8 +35,6 @@ from shmq.expression.parse import Where
 from shmq.native import _clock as time
 from shmq.native import _core
 
-__all__ = ["NatsQueue", "attach"]
-
 _T = TypeVar("_T")
 
 #: The most messages that one get_packed leases at once.

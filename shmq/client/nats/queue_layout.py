@@ -16,15 +16,6 @@ from shmq.client.nats.jetstream import create_consumer, create_stream
 from shmq.client.nats.last_puts import LastPuts
 from shmq.errors import Unsupported
 
-__all__ = [
-    "PARTITIONS",
-    "QueueLayout",
-    "check_possible",
-    "new_definition",
-    "options_of",
-    "partition_of",
-]
-
 #: How many partitions the groups of a queue are spread over.
 PARTITIONS: Final = 16
 #: The duplicate window of a queue without one, in seconds: a put that is repeated needs it.

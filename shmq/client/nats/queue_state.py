@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from shmq.client.nats.pull import Pulls
     from shmq.client.nats.queue_layout import QueueLayout
 
-__all__ = ["QueueState", "summary_of"]
-
 _AT_ONCE: Final = 256
 
 

@@ -11,8 +11,6 @@ from shmq.client.nats.queue_layout import QueueLayout, options_of
 from shmq.errors import Full, NoSuchQueue, QueueDeleted
 from shmq.expression.parse import Where
 
-__all__ = ["redrive"]
-
 #: The most dead letters that are looked at in one call.
 _MOST: Final = 10_000
 #: What a message that is sent back no longer has.

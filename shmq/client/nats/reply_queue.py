@@ -19,8 +19,6 @@ from shmq.codec.codecs import unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
 
-__all__ = ["NatsReplyQueue", "NatsReplyTarget"]
-
 
 class NatsReplyQueue:
     """What the requests of a broker read their replies from."""

@@ -10,8 +10,6 @@ from shmq.client.nats.names import kv_key
 from shmq.native import _clock as time
 from shmq.schema.book import check_versions, versions_of
 
-__all__ = ["Schemas"]
-
 
 class Schemas:
     """The versions of each queue's and stream's schema. It runs in the process's loop."""

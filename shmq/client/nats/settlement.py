@@ -29,8 +29,6 @@ from shmq.errors import Full, LeaseExpired, QueueDeleted, ServerError, ShmqError
 from shmq.native import _clock as time
 from shmq.native import _core
 
-__all__ = ["Leases", "Settlements", "as_receipt", "ensure_queue"]
-
 log = logging.getLogger("shmq")
 
 #: How long a note of uncounted deliveries is kept, in seconds.

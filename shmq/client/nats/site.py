@@ -20,8 +20,6 @@ from shmq.client.nats.jetstream import IN_USE, NO_STREAM, SINGLE
 from shmq.client.nats.origin import origins_of, site_of
 from shmq.errors import ConnectionLost, InvalidOption, ShmqError
 
-__all__ = ["Copy", "check_joined", "collect", "copies", "mirror", "remove"]
-
 _SITE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 #: How long a site may take to answer, in seconds.
 _PATIENCE: Final = 10.0

@@ -31,8 +31,6 @@ from shmq.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _stream
 
-__all__ = ["MOST_PARTITIONS", "NatsStream", "attach_stream"]
-
 #: The most partitions of a stream: each is a raft group of the cluster.
 MOST_PARTITIONS: Final = 64
 _MOST_BLOCK: Final = 1 << 19

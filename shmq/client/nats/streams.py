@@ -20,8 +20,6 @@ from shmq.client.nats.stream import NatsStream
 from shmq.codec import codecs
 from shmq.native import _clock as time
 
-__all__ = ["StreamCopies", "Streams", "copies_for", "summary_of"]
-
 log = logging.getLogger("shmq")
 
 

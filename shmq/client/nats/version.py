@@ -7,8 +7,6 @@ from typing import Final
 
 from shmq.errors import ShmqError
 
-__all__ = ["OLDEST", "Version", "parse_version"]
-
 Version = tuple[int, int, int]
 
 #: The oldest version that can do all that is asked of it; an older one ignores parts silently.

@@ -18,8 +18,6 @@ from shmq.client.nats.connection import ClusterConnection
 from shmq.client.nats.definitions import EXPECTED
 from shmq.native import _clock as time
 
-__all__ = ["STALE", "Watch"]
-
 #: How old what is known of a key may be where no change was told, in seconds.
 STALE: Final = 1.0
 

@@ -14,8 +14,6 @@ from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
 from shmq.native import _core
 
-__all__ = ["new_acks"]
-
 #: How often the flusher looks for acknowledgements to send, in seconds, and after how many looks
 #: without any it sleeps until it is woken.
 _ROUND = 0.005

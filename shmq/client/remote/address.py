@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from shmq.api.options import check_seconds
 from shmq.errors import InvalidOption
+from shmq.native._core import check_seconds
 from shmq.protocol.opcodes import DEFAULT_PORT
-
-__all__ = ["Address", "Target", "tls_context"]
 
 _SCHEMES: Final = {"shmq": False, "shmqs": True}
 _UNIX: Final = "shmq+unix"

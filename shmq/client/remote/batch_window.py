@@ -15,8 +15,6 @@ from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import Status
 
-__all__ = ["RemotePipeline"]
-
 _TAKEN = (Status.OK, Status.DUPLICATE)
 
 

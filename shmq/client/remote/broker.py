@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
     from shmq.api.table import TableDurability
 
-__all__ = ["RemoteBroker"]
-
 
 class RemoteBroker(BaseBroker):
     """The queues of the namespace that a server serves.

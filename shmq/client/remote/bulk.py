@@ -14,8 +14,6 @@ from shmq.native import _core
 from shmq.protocol.messages.named_lease import NamedLease, NamedLeaseState
 from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
 
-__all__ = ["RemoteBulkQueue"]
-
 _RANGE = struct.Struct("!III")
 _HEAD = struct.Struct("!II")
 #: The most receipts of one settlement, and the most messages that one READ_RUN names.

@@ -13,12 +13,10 @@ from shmq import errors
 from shmq.client.remote.address import Address, Target, tls_context
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.protocol.messages.queue import Greeting, Hello
 from shmq.protocol.opcodes import Feature, Status, Type
 from shmq.protocol.status import error_of, error_of_status
-
-__all__ = ["Seal", "dial"]
 
 #: The longest recv before the next check of signals and deadlines, as setsockopt takes it.
 _SLICE = struct.pack("ll", 0, 250_000)

@@ -27,8 +27,6 @@ from shmq.protocol.messages.queue import Greeting
 from shmq.protocol.opcodes import Status
 from shmq.protocol.status import error_of_status
 
-__all__ = ["Attempt", "Await", "Backoff", "Connection", "LoopDriver", "RemoteHandle", "RoomBackoff"]
-
 Write = Callable[[_core.Wire], _core.Answer]
 Await = Callable[[_core.Wire, _core.Answer], None]
 AsyncAwait = Callable[[_core.Wire, _core.Answer], Awaitable[None]]

@@ -14,8 +14,6 @@ from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import Status, Type
 
-__all__ = ["RemoteAsyncConsumer", "RemoteConsumer"]
-
 log = logging.getLogger("shmq")
 
 #: How long to wait until the end of a subscription is confirmed, in seconds.

@@ -12,8 +12,6 @@ from shmq.protocol.messages.queue import QueueState
 from shmq.protocol.messages.stream import StreamInfo
 from shmq.protocol.opcodes import Status, Type
 
-__all__ = ["aconfirmed", "confirmed", "is_durable"]
-
 #: How long to wait for an answer before asking the server what delays it, in seconds.
 _PATIENCE: Final = 1.0
 

@@ -29,8 +29,6 @@ from shmq.protocol.status import error_of, error_of_status
 from shmq.routing.table import check_binding
 from shmq.routing.topic import check_key
 
-__all__ = ["RemoteExchange", "ask", "summaries"]
-
 #: The length prefix of a body in a ROUTE request.
 _LENGTH_BYTES: Final = 4
 #: The most bytes of a ROUTE beside its properties and bodies, without `only`.

@@ -15,8 +15,6 @@ from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Status, Type
 
-__all__ = ["RemoteBatch", "RemoteGet", "RemotePacked", "first_wait"]
-
 #: How long a CONSUME waits at the server, in ms. It cannot be cancelled, so a longer wait is a
 #: subscription, which can.
 _SHORTLY = 100

@@ -35,18 +35,6 @@ from shmq.protocol.messages.payload import pack_places
 from shmq.protocol.opcodes import Feature, Status, Type
 from shmq.protocol.status import stream_error_of
 
-__all__ = [
-    "RemoteGroupState",
-    "RemoteGroupStore",
-    "RemoteLender",
-    "RemoteMemberState",
-    "RemoteSettler",
-    "delete_group",
-    "groups_of",
-    "open_group",
-    "open_share",
-]
-
 #: How long the server's report on a member is used, in seconds.
 _FRESH: Final = 0.01
 

@@ -23,18 +23,6 @@ from shmq.protocol.messages.queue import QueueState
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of
 
-__all__ = [
-    "Item",
-    "RemotePuts",
-    "check_many",
-    "encode",
-    "is_full",
-    "never_fits",
-    "waiting_put",
-    "waiting_puts",
-    "with_id",
-]
-
 #: The longest payload of one PRODUCE_BATCH, in bytes: a compromise between round trips and the
 #: server's memory.
 _BATCH_BYTES = 4 << 20

@@ -44,8 +44,6 @@ from shmq.protocol.messages.queue import Create, Leases, LeasesState, QueueState
 from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
 from shmq.protocol.status import error_of
 
-__all__ = ["RemoteQueue", "attach", "make_exclusive"]
-
 api.Message.register(_core.RemoteMessage)
 api.Bodies.register(_core.RemoteBodies)
 

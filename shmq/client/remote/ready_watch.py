@@ -21,8 +21,6 @@ from shmq.native import _core
 from shmq.protocol.messages.payload import pack_name
 from shmq.protocol.opcodes import FOREVER, HEADS, Feature, Status, Type
 
-__all__ = ["RemoteReadyWatch"]
-
 log = logging.getLogger("shmq")
 
 #: How long the thread and its connection stay after the last watch has left, in seconds: an

@@ -24,8 +24,6 @@ from shmq.protocol.messages.staging import (
 )
 from shmq.protocol.opcodes import Type
 
-__all__ = ["RemoteStagedPublisher"]
-
 #: The most bytes of a STAGE request beside its rows: a name, and the map.
 _BESIDE: Final = 1024
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, check_whole
-from shmq.api.stream_options import MAX_PARTITIONS, StreamOptions
+from shmq.api.stream_options import StreamOptions
 from shmq.client.remote.address import Target
 from shmq.client.remote.connection import Connection, RemoteHandle
 from shmq.client.remote.group import (
@@ -33,6 +33,7 @@ from shmq.client.shared.subscription import BaseStream
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
+from shmq.native._stream import MAX_PARTITIONS
 from shmq.protocol.messages.stream import (
     Fetch,
     FetchedPart,
@@ -43,8 +44,6 @@ from shmq.protocol.messages.stream import (
 )
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import stream_error_of
-
-__all__ = ["RemoteStream", "attach"]
 
 
 class RemoteStream(RemoteHandle, BaseStream):

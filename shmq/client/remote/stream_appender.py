@@ -17,8 +17,6 @@ from shmq.protocol.messages.stream import Append, Appended
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import stream_error_of
 
-__all__ = ["AppendOptions", "Appender"]
-
 #: The longest batch of one APPEND, in bytes of entries.
 _BATCH_BYTES: Final = 4 << 20
 #: The size of a request without its entries, and of an entry without its value, in bytes.

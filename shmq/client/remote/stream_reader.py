@@ -9,16 +9,14 @@ from typing import Any, Final, Literal
 
 from shmq import api
 from shmq.api.options import check_one_of, check_whole
-from shmq.api.stream_options import MAX_PARTITIONS
 from shmq.client.shared.reader import behind_damage, checked_position
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError, Unsupported
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _core
+from shmq.native._stream import MAX_PARTITIONS
 from shmq.protocol.messages.stream import Hold
 from shmq.protocol.opcodes import Feature, Type
-
-__all__ = ["RemoteAsyncReader", "RemoteReader", "RemoteRetentionHold", "deadline", "left_of"]
 
 #: The longest wait of one FETCH, in seconds; a longer wait takes several.
 _WAIT: Final = 20.0

@@ -24,8 +24,6 @@ from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of
 from shmq.table.entry import Bounds, Stored
 
-__all__ = ["RemoteTable", "ask"]
-
 #: The longest pause of a wait, in seconds.
 _PAUSE: Final = 0.05
 #: The most keys of one "get", and the most bytes of them.

@@ -10,8 +10,6 @@ from shmq import api
 from shmq.errors import LeaseExpired
 from shmq.native import _core
 
-__all__ = ["AsyncBodies"]
-
 
 class AsyncBodies(api.AsyncBodies):
     """See :class:`shmq.api.AsyncBodies`."""

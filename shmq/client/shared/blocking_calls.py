@@ -11,8 +11,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["run_blocking"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -14,8 +14,6 @@ from shmq.lazy_imports import late_imports
 from shmq.schema.check import as_json_schema
 from shmq.schema.compare import Compatibility
 
-__all__ = ["BaseBroker", "check_if_different", "given_of", "same"]
-
 T = TypeVar("T")
 _Handle = TypeVar("_Handle", bound="api.Queue | api.Stream | api.Exchange")
 

@@ -11,8 +11,6 @@ from shmq import api
 from shmq.errors import InvalidOption
 from shmq.native._core import plain_number
 
-__all__ = ["BufferedLoan", "QueueLoan"]
-
 #: What the commit returns.
 Result = TypeVar("Result")
 

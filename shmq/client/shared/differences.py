@@ -11,8 +11,6 @@ from shmq.api.options import Options, QueueOptions, checked
 from shmq.api.stream_options import StreamOptions
 from shmq.errors import ExchangeExists, QueueExists, StreamExists
 
-__all__ = ["check_same"]
-
 
 def check_same(handle: api.Queue | api.Stream | api.Exchange, given: Mapping[str, Any]) -> None:
     """Raise QueueExists, StreamExists or ExchangeExists if a given option is not as it has it."""

@@ -38,27 +38,6 @@ from shmq.storage.erase import erase_stored
 from shmq.storage.inventory import LOCK, Kind, refusal_of, stored_names
 from shmq.storage.paths import EXCHANGES, SCHEMAS
 
-__all__ = [
-    "attend",
-    "autostarts",
-    "bring_back",
-    "bring_back_all",
-    "bring_back_exchanges",
-    "bring_back_schemas",
-    "command_for",
-    "depth",
-    "directory_for",
-    "give_up",
-    "missing",
-    "never_wait",
-    "no_starts",
-    "on_disk",
-    "see_to_it",
-    "stored",
-    "waits",
-    "warn_unkept",
-]
-
 log = logging.getLogger("shmq")
 
 #: How long to wait for a writer to start, in seconds; it reads everything that it recovers.

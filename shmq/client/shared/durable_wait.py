@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     _Waiter = tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]
 
-__all__ = ["not_confirmed", "synced"]
-
 #: The longest wait of the thread before it removes waiters that have given up, in seconds.
 _SLICE = 0.25
 #: How long the thread stays after the last waiter has left, in seconds.

@@ -33,19 +33,6 @@ from shmq.errors import (
 from shmq.native import _clock as time
 from shmq.native._core import codec_number
 
-__all__ = [
-    "Deliveries",
-    "ExchangeHandle",
-    "Outcome",
-    "QueueDelivery",
-    "begin",
-    "deliveries_of",
-    "finish",
-    "is_synced",
-    "no_target",
-    "published",
-]
-
 #: The errors for missing targets.
 _MISSING: Final[Mapping[str, type[ShmqError]]] = MappingProxyType(
     {"queue": NoSuchQueue, "stream": NoSuchStream, "exchange": NoSuchExchange}

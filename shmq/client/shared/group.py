@@ -13,8 +13,6 @@ from shmq.client.shared.member import Member, member_name
 from shmq.errors import MemberFenced
 from shmq.native import _stream
 
-__all__ = ["Group", "group_options", "summary_of"]
-
 
 def group_options(
     *,

@@ -8,8 +8,6 @@ from typing import Any, Final, Protocol
 from shmq import api
 from shmq.native import _clock as time
 
-__all__ = ["SLICE", "GroupState", "GroupStore", "MemberState", "PartitionSeat"]
-
 #: How long a member sleeps, in seconds, where nothing wakes it: before it checks for assigned and
 #: revoked partitions.
 SLICE: Final = 0.02

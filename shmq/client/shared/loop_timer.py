@@ -9,8 +9,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
-__all__ = ["call_later", "limit", "sleep", "wait"]
-
 
 class _Timer(Protocol):
     def cancel(self) -> None: ...

@@ -18,8 +18,6 @@ from shmq.native.lock_holder import until_locked
 if TYPE_CHECKING:
     from shmq.client.shared.group_store import MemberState
 
-__all__ = ["LOOK_EVERY", "Member", "member_name"]
-
 #: How often one of all members checks who is alive, in ns.
 LOOK_EVERY: Final = 20_000_000
 #: How long a member sleeps at most, in seconds, before its next heartbeat.

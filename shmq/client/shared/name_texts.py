@@ -18,8 +18,6 @@ from shmq.errors import ShmqError
 if TYPE_CHECKING:
     from shmq import api
 
-__all__ = ["TABLE", "learn_names", "share_name", "with_texts"]
-
 #: The table: a text by its name.
 TABLE: Final = "name-texts"
 #: The most bytes that it may take, and how long a text is stored after the name was opened last.

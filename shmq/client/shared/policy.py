@@ -13,8 +13,6 @@ from shmq.codec import codecs
 from shmq.lazy_imports import late_imports
 from shmq.native import _core
 
-__all__ = ["POLICY", "compile_filter", "dead_letter"]
-
 
 def compile_filter(where: str) -> _core.Filter:
     """See :func:`shmq.expression.compiler.compile_filter`."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from shmq import api
-from shmq.api.options import Confirm, check_one_of, check_seconds, check_whole
+from shmq.api.options import Confirm, check_one_of, check_whole
 from shmq.codec.compression import LARGEST, compressor
 from shmq.errors import (
     Forbidden,
@@ -33,8 +33,7 @@ from shmq.errors import (
 from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
-
-__all__ = ["Producer", "producer"]
+from shmq.native._core import check_seconds
 
 log = logging.getLogger("shmq")
 

@@ -13,15 +13,6 @@ from shmq.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _stream
 
-__all__ = [
-    "AsyncReader",
-    "Position",
-    "Reader",
-    "behind_damage",
-    "checked_position",
-    "where_from",
-]
-
 #: The longest wait of a reader of all partitions before it checks for new ones, in seconds.
 _SLICE: Final = 1.0
 

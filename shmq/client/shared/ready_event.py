@@ -13,9 +13,7 @@ from shmq import api
 from shmq.api.contract import Closing, unwrapped
 from shmq.errors import InvalidOption, ShmqError, no_descriptor
 from shmq.fork_safe import new_lock
-from shmq.native.descriptors import reserve_standard
-
-__all__ = ["Descriptor", "ReadyEvent", "ReadyWatch", "descriptor_of", "look", "watchable"]
+from shmq.native._core import reserve_standard
 
 
 class ReadyWatch(abc.ABC):

@@ -14,8 +14,6 @@ from shmq.native import _clock as time
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["LoopReplies", "Replies", "ReplyCounts", "ThreadReplies", "Ticket"]
-
 #: The most replies read at a time if more than one is expected.
 _AT_ONCE = 64
 #: A queue used within this time, in seconds, still exists: a server checks the connection at least

@@ -22,8 +22,6 @@ from shmq.native import _core
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["REPLY_OPTIONS", "RpcClient"]
-
 _T = TypeVar("_T")
 
 #: The options of a reply queue: replies wait for nothing but their reader.

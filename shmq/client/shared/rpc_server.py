@@ -26,9 +26,6 @@ from shmq.errors import (
     ShmqError,
 )
 
-__all__ = ["FAILED", "TRACE", "LeaseKeeper", "Service", "failure_of", "failure_reply"]
-
-
 log = logging.getLogger("shmq")
 
 #: The header with the kind of the error in a reply; the error's text is the body.

@@ -7,16 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol, Self
 
 from shmq import api
-from shmq.api.options import check_seconds, check_whole, checked
+from shmq.api.options import check_whole, checked
 from shmq.api.share import ShareOptions
 from shmq.client.shared.group_store import SLICE
 from shmq.client.shared.reader import behind_damage
 from shmq.errors import DamagedFile, Empty, LeaseExpired, OffsetOutOfRange, ShmqError
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
+from shmq.native._core import check_seconds
 from shmq.native.lock_holder import until_locked
-
-__all__ = ["Lender", "Lent", "LentRecord", "Settler", "Share", "share_options"]
 
 #: A receipt, the partition, the offset, and the number of earlier deliveries.
 Lent = tuple[int, int, int, int]

@@ -18,8 +18,6 @@ from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.routing.topic import Topics, check_pattern
 
-__all__ = ["BaseStream", "RetentionFloors", "Subscription"]
-
 #: The most records that one read of the history search fetches.
 _MOST: Final = 4096
 

@@ -28,8 +28,6 @@ from shmq.table.entry import (
     encoded_all,
 )
 
-__all__ = ["TableHandle", "check_table"]
-
 
 def check_table(durability: str, max_bytes: int | None) -> None:
     """Raise InvalidOption or TypeError unless a table may have these options."""

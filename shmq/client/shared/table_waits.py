@@ -13,8 +13,6 @@ from shmq.client.shared import loop_timer
 from shmq.fork_safe import new_lock
 from shmq.table.entry import Stored
 
-__all__ = ["FIRST_PAUSE", "TableWaits"]
-
 #: The first pause between two lookups, in seconds; doubled each time.
 FIRST_PAUSE: Final = 0.001
 #: How long the thread stays after the last waiter has left, in seconds.

@@ -15,8 +15,6 @@ from shmq.schema.check import checker
 if TYPE_CHECKING:
     from shmq.api.keywords import ProducerKeywords
 
-__all__ = ["VERSION", "TypedQueue", "TypedStream", "typed"]
-
 #: The header that holds the version of the schema against which a message was checked.
 VERSION = "shmq-schema"
 

@@ -30,18 +30,6 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
 from shmq.native import _group, _stream
 
-__all__ = [
-    "Attach",
-    "Entry",
-    "TransactionHandles",
-    "by_partition",
-    "entries_of",
-    "happen",
-    "later_partitions",
-    "put_out",
-    "take_in",
-]
-
 log = logging.getLogger("shmq")
 
 #: How long one wait for memory lasts, in seconds.

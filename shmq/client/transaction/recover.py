@@ -23,17 +23,6 @@ from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
 
-__all__ = [
-    "attach_by",
-    "handles_in",
-    "is_transaction",
-    "look",
-    "settle",
-    "settle_all",
-    "settle_copy",
-    "taking",
-]
-
 if TYPE_CHECKING:
     from shmq.client.transaction.apply import Attach, TransactionHandles
 

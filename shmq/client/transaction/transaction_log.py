@@ -33,16 +33,6 @@ from shmq.native import _core
 from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import locker_of, take_file_lock
 
-__all__ = [
-    "TRANSACTION",
-    "TransactionLog",
-    "hold",
-    "ledger_path",
-    "noted",
-    "owners",
-    "read_transactions",
-]
-
 #: magic and version, bytes of the record, their CRC-32; then the state, one byte.
 _HEAD: Final = struct.Struct("<QQI")
 _MAGIC: Final = 0x4E585453_00000001  # "STXN", version 1

@@ -20,8 +20,6 @@ from shmq.console.api.operation import EVENT_PREFIX, Call, Parameter
 from shmq.console.problem import Problem
 from shmq.errors import ShmqError
 
-__all__ = ["SPECVERSION", "encoded_events"]
-
 #: The parameter that says so of a request in binary mode.
 SPECVERSION: Final = Parameter(
     f"{EVENT_PREFIX}specversion",

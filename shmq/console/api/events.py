@@ -21,8 +21,6 @@ from shmq.console.problem import Problem
 from shmq.console.side_thread import in_thread
 from shmq.console.snapshot import Feed, Subscriber
 
-__all__ = ["MOST_STREAMS", "routes"]
-
 #: The most event streams at a time.
 MOST_STREAMS: Final = 200
 #: How long a reader may take to receive one event, in seconds.

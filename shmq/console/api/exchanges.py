@@ -18,8 +18,6 @@ from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 from shmq.routing.trace import Shown, trace
 
-__all__ = ["COLUMNS"]
-
 #: The columns of the list.
 COLUMNS: Final = {
     "name": "text",

@@ -15,8 +15,6 @@ from shmq.console.api.streams import OffsetAt, Offsets, visible_groups
 from shmq.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
-__all__ = ["COLUMNS"]
-
 #: The columns of the list: the fields of GroupSummary.
 COLUMNS: Final = {
     field.name: "text" if field.name in {"name", "assignment", "problem"} else "number"

@@ -15,8 +15,6 @@ from shmq.console.leases import MOST_HELD, LeaseSession
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
-__all__ = ["lease", "settle_one"]
-
 _MOST: Final = 1000
 _NAME: Final = Parameter("name", "string", "the queue's name", most=255)
 

@@ -18,20 +18,6 @@ from shmq.console.api.wait import LONGEST, Wait
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
-__all__ = [
-    "CUT",
-    "MEDIA",
-    "MOST_PEEKED",
-    "UNREADABLE",
-    "MessageView",
-    "NewMessage",
-    "body_of",
-    "properties_of",
-    "shown_headers",
-    "values_of",
-    "view_of",
-]
-
 #: Where a body is cut in a list, in bytes.
 CUT: Final = 4096
 MOST_PEEKED: Final = 1000

@@ -12,14 +12,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import shmq
-from shmq.api.names import MAX_NAME
 from shmq.cloudevents.message import BATCH, STRUCTURED
 from shmq.console.api.operation import OPERATIONS, Operation, Parameter
 from shmq.console.api.routes import API, NAMED, encode, unauthorized
 from shmq.console.guard import caller_of
 from shmq.console.problem import CODES
-
-__all__ = ["document", "routes"]
+from shmq.native._core import MAX_NAME
 
 #: What `check_name` accepts.
 _NAME: Final = "^[A-Za-z0-9._:-]+$"

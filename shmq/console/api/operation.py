@@ -16,8 +16,6 @@ from shmq.console.context import Console
 from shmq.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
-__all__ = ["EVENT_PREFIX", "OPERATIONS", "Answer", "Call", "Operation", "Parameter", "operation"]
-
 Kind = Literal["string", "integer", "number", "boolean"]
 
 #: What the headers begin with that are attributes of a CloudEvent, in lower case.

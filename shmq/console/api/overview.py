@@ -15,8 +15,6 @@ from shmq.console.visibility import visible_finding
 from shmq.diagnose.activity import Observation
 from shmq.diagnose.findings import Finding, find
 
-__all__ = ["overview"]
-
 _WORST: Final = 20
 _BRIEF: Final = ("name", "depth", "in_flight", "delayed", "oldest_age", "rate_in", "rate_out",
                  "dead_lettered", "attached", "problem")  # fmt: skip

@@ -17,8 +17,6 @@ from shmq.diagnose.activity import QueueActivity
 from shmq.expression.parse import quoted
 from shmq.protocol.opcodes import Right
 
-__all__ = ["COLUMNS", "row_of"]
-
 _SECONDS: Final = {"oldest_age", "snapshot_age"}
 _BYTES: Final = {"arena_bytes", "arena_used", "arena_largest_free", "shm_bytes", "journal_bytes"}
 _TEXTS: Final = {"name", "durability", "journal_error"}

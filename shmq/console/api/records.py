@@ -29,8 +29,6 @@ from shmq.console.api.wait import LONGEST, SLICE, Wait
 from shmq.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
-__all__ = ["RecordView", "view_of"]
-
 _MOST_READ: Final = 1000
 _MOST_APPENDED: Final = 10_000
 _MOST_OFFSET: Final = (1 << 63) - 1

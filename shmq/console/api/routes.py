@@ -32,18 +32,6 @@ from shmq.console.side_thread import in_thread
 from shmq.supervision.audit import Actor, Event, Value, record
 from shmq.supervision.login_failures import source_of
 
-__all__ = [
-    "API",
-    "MOST_BODY",
-    "NAMED",
-    "PATIENCE",
-    "answered",
-    "encode",
-    "problem_answer",
-    "read_body",
-    "routes",
-]
-
 log = logging.getLogger("shmq.console")
 
 API: Final = "/api/v1"

@@ -14,8 +14,6 @@ from shmq.console.api.operation import Call, Parameter
 from shmq.console.problem import Problem
 from shmq.expression.parse import Asked, Expression, Field
 
-__all__ = ["MOST_ROWS", "PAGE", "Page", "Table", "item_name"]
-
 #: The most rows of one page.
 MOST_ROWS: Final = 1000
 _TERMS: Final = 64

@@ -12,8 +12,6 @@ from shmq.console.problem import Problem
 from shmq.protocol.opcodes import Right
 from shmq.schema.compare import Compatibility
 
-__all__ = ["Rule"]
-
 Rule = Literal["none", "backward", "forward", "full"]
 assert set(get_args(Rule)) == set(get_args(Compatibility))
 

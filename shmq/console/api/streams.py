@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 
 import shmq
-from shmq.api.stream_options import MAX_PARTITIONS
 from shmq.client.shared.differences import check_same
 from shmq.console.api.operation import Answer, Call, Parameter, operation
 from shmq.console.api.queues import History
@@ -16,9 +15,8 @@ from shmq.console.api.rows import PAGE, Page, Table
 from shmq.console.problem import Problem
 from shmq.console.visibility import visible_stream
 from shmq.diagnose.activity import StreamActivity
+from shmq.native._stream import MAX_PARTITIONS
 from shmq.protocol.opcodes import Right
-
-__all__ = ["COLUMNS", "row_of"]
 
 #: The columns of the list.
 COLUMNS: Final = {

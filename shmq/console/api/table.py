@@ -9,8 +9,6 @@ from starlette.routing import BaseRoute
 
 from shmq.console.api import events, websocket
 
-__all__ = ["MODULES", "live_routes", "load"]
-
 #: The nouns of the API; each module registers its operations when it is imported.
 MODULES: Final = (
     "overview",

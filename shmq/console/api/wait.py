@@ -9,8 +9,6 @@ from typing import Any, Final, TypeVar
 import shmq
 from shmq.console.api.operation import Call
 
-__all__ = ["LONGEST", "SLICE", "Wait"]
-
 #: The longest wait of one request, in seconds.
 LONGEST: Final = 20
 #: How long one wait lasts before the console looks whether it ends, in seconds.

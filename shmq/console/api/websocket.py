@@ -48,8 +48,6 @@ from shmq.console.side_thread import in_thread
 from shmq.protocol.opcodes import Right
 from shmq.supervision.audit import Actor, Event, EventLimit, Value, record
 
-__all__ = ["MOST_SOCKETS", "PROTOCOL", "routes"]
-
 PROTOCOL: Final = "shmq.v1"
 #: The most WebSockets at a time.
 MOST_SOCKETS: Final = 200

@@ -11,8 +11,6 @@ import msgspec
 import shmq
 from shmq.codec.strict_json import decode_json
 
-__all__ = ["CUT", "FORMS", "Form", "ShownBody", "as_hex", "as_text", "shown_body"]
-
 #: Where a body is cut, in bytes.
 CUT: Final = 4096
 _PER_LINE: Final = 16

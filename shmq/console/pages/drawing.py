@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from shmq.api.exchange import Binding, ExchangeSummary
 from shmq.api.names import shown_name
 
-__all__ = ["Box", "Drawing", "Line", "drawing_of"]
-
 _WIDTH: Final = 180
 _HEIGHT: Final = 34
 _COLUMN: Final = 330

@@ -26,8 +26,6 @@ from shmq.console.problem import Problem, problem_of
 from shmq.console.side_thread import in_thread
 from shmq.supervision.audit import Actor, Event, record
 
-__all__ = ["answer_of", "csrf_of", "error_page", "form_of", "page_routes", "wants_page"]
-
 log = logging.getLogger("shmq.console")
 
 _STATIC: Final = Path(__file__).with_name("static")

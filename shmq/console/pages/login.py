@@ -18,8 +18,6 @@ from shmq.console.problem import Problem
 from shmq.console.sessions import LIFETIME
 from shmq.supervision.login_failures import source_of
 
-__all__ = ["login_routes"]
-
 #: The longest token that is looked at, in characters.
 _MOST_TOKEN: Final = 1024
 #: The largest form of a caller that has not logged in yet, in bytes.

@@ -9,8 +9,6 @@ from shmq.console.pages.visit import Shown, Visit, page
 from shmq.console.visibility import visible_finding
 from shmq.diagnose.findings import Finding, find
 
-__all__ = ["findings_of", "link_of"]
-
 #: The most findings that are shown; there is a line for the rest.
 _MOST: Final = 30
 

@@ -8,8 +8,6 @@ import shmq
 from shmq.api.query_pages import TABLE, is_web_page, key_of
 from shmq.errors import ShmqError
 
-__all__ = ["query_pages"]
-
 #: The most pages that are shown of one queue or stream.
 _MOST: Final = 20
 

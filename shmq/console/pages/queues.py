@@ -14,8 +14,6 @@ from shmq.console.pages.visit import Shown, Visit, page
 from shmq.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
-__all__ = ["minutes_of"]
-
 _ROWS: Final = 50
 #: How many leased messages a page shows.
 _LEASES: Final = 50

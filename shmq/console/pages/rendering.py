@@ -12,8 +12,6 @@ import jinja2
 from shmq.api.names import shown_name
 from shmq.console.pages import words
 
-__all__ = ["rendered"]
-
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 
 

@@ -10,8 +10,6 @@ from starlette.routing import BaseRoute
 from shmq.console.pages.endpoints import page_routes
 from shmq.console.pages.login import login_routes
 
-__all__ = ["MODULES", "routes"]
-
 #: The subjects of the pages; each module registers its own when it is imported.
 MODULES: Final = (
     "overview",

@@ -17,8 +17,6 @@ from shmq.console.problem import Problem
 from shmq.diagnose.activity import Observation, QueueActivity
 from shmq.protocol.opcodes import Right
 
-__all__ = ["PAGES", "Page", "Redirect", "Shown", "Visit", "page"]
-
 #: The longest expression of a form, in characters.
 MOST_WHERE: Final = 4096
 #: The most digits of a number: those of 2^64.

@@ -6,9 +6,7 @@ import time
 from typing import Any
 
 from shmq.api.names import shown_name
-from shmq.units import rate, size, span
-
-__all__ = ["amount", "moment", "number", "option", "rate", "size", "span"]
+from shmq.units import rate, size, span  # noqa: F401 - the templates use them
 
 
 def number(value: float | None) -> str:

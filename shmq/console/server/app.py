@@ -22,8 +22,6 @@ from shmq.console.visibility import visible
 from shmq.metrics.exposition import CONTENT_TYPE, render
 from shmq.metrics.families import CONSOLE
 
-__all__ = ["application", "metrics_application"]
-
 
 def application(console: Console) -> ASGIApp:
     """The whole console."""

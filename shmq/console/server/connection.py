@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["PATIENCE", "Connection"]
-
 #: How long the headers of a request may take, from the connection or their first byte, in seconds.
 PATIENCE: Final = 30.0
 

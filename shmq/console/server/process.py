@@ -28,7 +28,7 @@ from shmq.console.server.connection import Connection
 from shmq.console.sessions import Sessions
 from shmq.console.settings import Address, ConsoleSettings
 from shmq.errors import InvalidOption, ShmqError
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.server.config.settings import Source
 from shmq.server.config.tokens import Token
 from shmq.supervision.audit import to_file
@@ -36,8 +36,6 @@ from shmq.supervision.descriptors import raise_descriptor_limit
 from shmq.supervision.heartbeat import Heartbeat
 from shmq.supervision.signals import ENDING, caught, end_with_parent, ended_by
 from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
-
-__all__ = ["ConsoleProcess", "main"]
 
 log = logging.getLogger("shmq.console")
 

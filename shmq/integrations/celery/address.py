@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import shmq
 
-__all__ = ["DEFAULT_PORT", "Address"]
-
 #: That of `shmq serve`.
 DEFAULT_PORT: Final = 9999
 

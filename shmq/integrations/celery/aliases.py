@@ -11,8 +11,6 @@ from typing import Final
 
 from kombu.transport import TRANSPORT_ALIASES
 
-__all__ = ["NO_SERIALIZER"]
-
 TRANSPORT_ALIASES.update(
     shmq="shmq.integrations.celery.transport:Transport",
     shmqs="shmq.integrations.celery.transport:TlsTransport",

@@ -20,8 +20,6 @@ from shmq.integrations.celery.address import Address
 from shmq.native import _clock as time
 from shmq.table.entry import check_ttl
 
-__all__ = ["Backend", "ResultNotStored"]
-
 log = logging.getLogger("shmq")
 
 #: The table, unless the URL names one.

@@ -22,8 +22,6 @@ from shmq.integrations.celery.message import Message
 from shmq.integrations.celery.qos import Lease, QoS
 from shmq.integrations.celery.session import Session
 
-__all__ = ["Channel"]
-
 #: The exchange that AMQP has of each type, and that need not be declared.
 _STANDARD: Final = "amq."
 

@@ -10,8 +10,6 @@ from typing import Any, Final
 import shmq
 from shmq.api.names import with_dead_letter
 
-__all__ = ["QueueSettings", "Wanted", "wanted"]
-
 log = logging.getLogger("shmq")
 
 #: AMQP's priorities, 0 to 9.

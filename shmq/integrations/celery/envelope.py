@@ -17,8 +17,6 @@ from kombu.utils import json
 
 import shmq
 
-__all__ = ["REST", "Raw", "pack", "properties_of", "unpack"]
-
 #: The header that holds content type, content encoding and properties.
 REST: Final = "kombu"
 

@@ -6,9 +6,7 @@ import os
 from typing import Any, Final, Protocol
 
 import shmq
-from shmq.native.descriptors import reserve_standard
-
-__all__ = ["Deliverer", "LoopDelivery"]
+from shmq.native._core import reserve_standard
 
 #: The most messages that are delivered before the loop's other callbacks have a turn.
 _TURN: Final = 64

@@ -13,8 +13,6 @@ from typing import Any
 from celery import current_app, signals
 from celery.app.task import Context
 
-__all__ = ["store_failure"]
-
 log = logging.getLogger("shmq")
 
 

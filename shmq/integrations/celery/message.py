@@ -8,8 +8,6 @@ from typing import Any
 from kombu.exceptions import DecodeError
 from kombu.transport import virtual
 
-__all__ = ["Message"]
-
 
 class Message(virtual.Message):
     """A delivered message.

@@ -10,8 +10,6 @@ from kombu.transport import virtual
 
 import shmq
 
-__all__ = ["DeliveriesExhausted", "Lease", "QoS"]
-
 log = logging.getLogger("shmq")
 
 

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 import shmq
 
-__all__ = ["Session"]
-
 T = TypeVar("T")
 
 

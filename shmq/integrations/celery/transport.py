@@ -22,8 +22,6 @@ _failures: ModuleType | None = None
 if "celery" in sys.modules:  # kombu alone has no tasks
     from shmq.integrations.celery import failures as _failures
 
-__all__ = ["TlsTransport", "Transport"]
-
 #: The most messages that one call of drain_events delivers.
 _AT_ONCE: Final = 64
 #: The longest wait before another look at what may be consumed, in seconds.

@@ -2,8 +2,6 @@
 
 from django.apps import AppConfig
 
-__all__ = ["ShmqConfig"]
-
 
 class ShmqConfig(AppConfig):
     """See ``docs/how-to/django.md``."""

@@ -21,8 +21,6 @@ from shmq.integrations.django.options import BackendOptions
 from shmq.integrations.django.place import Place
 from shmq.integrations.django.record import Record
 
-__all__ = ["ShmqBackend"]
-
 #: For how long the result of a task that never ends is kept after its time, in seconds.
 _UNFINISHED: Final = 30 * 86_400.0
 #: The latest time of a task, in seconds from now: just under the longest delay of a message.

@@ -24,8 +24,6 @@ from shmq.integrations.django.framework import (
 )
 from shmq.integrations.django.record import Record
 
-__all__ = ["WorkerDied", "reject", "run"]
-
 log = logging.getLogger("shmq.workers")
 
 #: The longest id of a worker that Django stores.

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from django.core.exceptions import ImproperlyConfigured
 
 from shmq.api.names import check_name
-from shmq.api.options import QueueOptions, check_one_of, check_seconds, check_whole
+from shmq.api.options import QueueOptions, check_one_of, check_whole
 from shmq.api.table import MAX_TTL
 from shmq.errors import InvalidOption, ShmqError
+from shmq.native._core import check_seconds
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
-
-__all__ = ["BackendOptions"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,6 @@ from shmq.api.names import with_dead_letter
 from shmq.fork_safe import new_lock
 from shmq.integrations.django.options import BackendOptions
 
-__all__ = ["Place"]
-
 #: How many priorities a queue has that is made here: an odd number, so that 0 is the middle one.
 _PRIORITIES: Final = 15
 

@@ -15,8 +15,6 @@ from shmq.integrations.django.backend import ShmqBackend  # noqa: E402 - they im
 from shmq.integrations.django.execution import reject, run  # noqa: E402 - setup has prepared
 from shmq.integrations.django.framework import InvalidTaskBackend, task_backends  # noqa: E402
 
-__all__ = ["run_task"]
-
 
 def run_task(message: shmq.Message) -> None:
     """Run the task of a message. Raises :class:`~shmq.Reject` for one that cannot be run."""

@@ -13,8 +13,6 @@ from django.utils.module_loading import import_string
 from shmq.errors import InvalidOption
 from shmq.integrations.django.framework import Task, TaskError, TaskResult, TaskResultStatus
 
-__all__ = ["Record"]
-
 _STATES: Final = frozenset(TaskResultStatus.values)
 
 

@@ -20,8 +20,6 @@ from shmq.native import _clock as time
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
 
-__all__ = ["ShmqBroker"]
-
 #: The priority of a message that names none: the lowest, as with RabbitMQ.
 LOWEST: Final = 0
 #: How long dead letters stay, in seconds: seven days, as with dramatiq's other brokers.

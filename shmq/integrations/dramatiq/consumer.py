@@ -15,8 +15,6 @@ import shmq
 from shmq.integrations.task_queues import give_back
 from shmq.native import _clock as time
 
-__all__ = ["LeasedMessage", "ShmqConsumer"]
-
 #: How many messages are leased by one call.
 BATCH: Final = 64
 

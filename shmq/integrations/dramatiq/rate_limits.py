@@ -13,8 +13,6 @@ from shmq.integrations.task_table import TaskTable
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
 
-__all__ = ["ShmqRateLimiterBackend"]
-
 
 class ShmqRateLimiterBackend(RateLimiterBackend):
     """Counts in the table ``table``, atomically over all processes and hosts that use it.

@@ -17,8 +17,6 @@ from shmq.integrations.task_table import ResultNotStored, TaskTable
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
 
-__all__ = ["ShmqResultBackend"]
-
 
 class ShmqResultBackend(ResultBackend):
     """Keeps results in the table ``table``, until their ttl has passed.

@@ -40,8 +40,6 @@ from shmq.integrations.faststream.registrator import ShmqRegistrator
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
 
-__all__ = ["ShmqBroker"]
-
 
 class ShmqBroker(
     ShmqRegistrator,

@@ -8,8 +8,6 @@ from typing import Any, TypedDict, cast
 from faststream.response.publish_type import PublishType
 from faststream.response.response import BatchPublishCommand, PublishCommand, Response
 
-__all__ = ["PutOptions", "ShmqPublishCommand", "ShmqResponse"]
-
 
 class PutOptions(TypedDict, total=False):
     """The properties of a put that FastStream has no name for; see :meth:`shmq.Queue.put`."""

@@ -31,16 +31,6 @@ from shmq.client.local.broker import LocalBroker
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.integrations.faststream.queue import ShmqQueue
 
-__all__ = [
-    "Queues",
-    "ShmqBrokerConfig",
-    "ShmqPublisherConfig",
-    "ShmqPublisherSpecificationConfig",
-    "ShmqSubscriberConfig",
-    "ShmqSubscriberSpecificationConfig",
-    "logger_state",
-]
-
 #: How many queues a broker keeps open to put into them.
 _KEPT: Final = 256
 

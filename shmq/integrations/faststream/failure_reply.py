@@ -20,8 +20,6 @@ from shmq.client.shared.rpc_server import failure_reply
 from shmq.integrations.faststream.config import ShmqBrokerConfig
 from shmq.integrations.faststream.queue import ShmqQueue
 
-__all__ = ["FailureReplies", "Policy"]
-
 log = logging.getLogger("shmq")
 
 #: How long to wait for room for a reply, in seconds, if its caller does not read.

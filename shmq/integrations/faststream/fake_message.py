@@ -10,8 +10,6 @@ from typing import Any, Final
 import shmq
 from shmq.codec.codecs import decode_body, encode_body
 
-__all__ = ["FakeMessage"]
-
 _sequences: Final = itertools.count(1)
 
 

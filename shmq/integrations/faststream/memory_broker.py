@@ -22,8 +22,6 @@ from shmq.integrations.faststream.producer import ShmqProducer
 from shmq.integrations.faststream.publisher import ShmqPublisher
 from shmq.integrations.faststream.subscriber import ShmqSubscriber
 
-__all__ = ["FakeProducer", "TestShmqBroker"]
-
 
 class TestShmqBroker(TestBroker[ShmqBroker, EnterType], broker=ShmqBroker):
     """Runs the handlers of brokers in memory: ``async with TestShmqBroker(broker) as br``.

@@ -10,8 +10,6 @@ from faststream.message import StreamMessage
 import shmq
 from shmq.client.shared.blocking_calls import run_blocking
 
-__all__ = ["ShmqBatchMessage", "ShmqMessage", "settle"]
-
 
 class ShmqMessage(StreamMessage[shmq.Message]):
     """One message; ``raw_message`` is shmq's own. Settling a second time does nothing."""

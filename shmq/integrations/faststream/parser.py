@@ -13,8 +13,6 @@ from shmq.codec.codecs import CODECS, decode_body
 from shmq.codec.strict_json import decode_json
 from shmq.integrations.faststream.message import ShmqBatchMessage, ShmqMessage
 
-__all__ = ["CORRELATION", "ShmqParser", "stored"]
-
 #: The header with the id that FastStream knows a request and its reply by: the message's own
 #: correlation is that of the request that waits for the reply.
 CORRELATION: Final = "correlation-id"

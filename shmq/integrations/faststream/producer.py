@@ -21,8 +21,6 @@ from shmq.integrations.faststream.queue import ShmqQueue
 if TYPE_CHECKING:
     from shmq.integrations.faststream.config import ShmqBrokerConfig
 
-__all__ = ["ShmqProducer"]
-
 log = logging.getLogger("shmq")
 
 

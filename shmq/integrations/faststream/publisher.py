@@ -19,8 +19,6 @@ from shmq.integrations.faststream.config import ShmqBrokerConfig, ShmqPublisherC
 from shmq.integrations.faststream.message import ShmqMessage
 from shmq.integrations.faststream.queue import ShmqQueue
 
-__all__ = ["ReplyPublisher", "ShmqPublisher"]
-
 
 class ReplyPublisher(FakePublisher):
     """Sends the reply to a request, or to a message with ``reply_to``."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from shmq.api.keywords import QueueKeywords
 
-__all__ = ["ShmqQueue"]
-
 
 @dataclasses.dataclass(frozen=True, init=False)
 class ShmqQueue:

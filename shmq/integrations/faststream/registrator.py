@@ -32,8 +32,6 @@ from shmq.integrations.faststream.specification import (
 )
 from shmq.integrations.faststream.subscriber import ShmqSubscriber
 
-__all__ = ["ShmqRegistrator"]
-
 
 class ShmqRegistrator(Registrator[shmq.Message, ShmqBrokerConfig]):
     """What a broker and a router have in common."""

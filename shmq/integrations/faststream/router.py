@@ -16,8 +16,6 @@ from shmq.integrations.faststream.config import ShmqBrokerConfig
 from shmq.integrations.faststream.queue import ShmqQueue
 from shmq.integrations.faststream.registrator import ShmqRegistrator
 
-__all__ = ["ShmqRoute", "ShmqRoutePublisher", "ShmqRouter"]
-
 
 class ShmqRoutePublisher(ArgsContainer):
     """The arguments of ``publisher``, for a :class:`ShmqRoute`."""

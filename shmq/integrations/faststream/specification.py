@@ -16,8 +16,6 @@ from shmq.integrations.faststream.config import (
     ShmqSubscriberSpecificationConfig,
 )
 
-__all__ = ["ShmqPublisherSpecification", "ShmqSubscriberSpecification"]
-
 
 class ShmqSubscriberSpecification(
     SubscriberSpecification[ShmqBrokerConfig, ShmqSubscriberSpecificationConfig]

@@ -27,8 +27,6 @@ from shmq.integrations.faststream.parser import ShmqParser
 from shmq.integrations.faststream.publisher import ReplyPublisher
 from shmq.integrations.faststream.queue import ShmqQueue
 
-__all__ = ["ShmqSubscriber"]
-
 #: How long to wait before a queue that cannot be read is opened again, in seconds.
 _PAUSE: Final = 1.0
 #: How often a lease is extended during its time.

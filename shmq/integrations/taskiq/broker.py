@@ -20,8 +20,6 @@ from shmq.integrations.taskiq.formatter import ShmqFormatter
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
 
-__all__ = ["ShmqBroker"]
-
 log = getLogger("taskiq.shmq")
 
 #: The pause before a worker asks for messages again after it lost its queue, in seconds.

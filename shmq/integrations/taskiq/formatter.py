@@ -9,8 +9,6 @@ from taskiq import BrokerMessage, TaskiqMessage
 from taskiq.formatters.proxy_formatter import ProxyFormatter
 from taskiq.labels import LabelType
 
-__all__ = ["ShmqFormatter", "dump_model"]
-
 #: What taskiq makes of a label None: text.
 _NONE: Final = str(None)
 

@@ -21,8 +21,6 @@ from shmq.table.entry import check_ttl
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
 
-__all__ = ["ShmqResultBackend"]
-
 T = TypeVar("T")
 
 

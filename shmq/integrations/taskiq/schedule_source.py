@@ -20,8 +20,6 @@ from shmq.integrations.taskiq.formatter import dump_model
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
 
-__all__ = ["ShmqScheduleSource"]
-
 log = getLogger("taskiq.shmq")
 
 #: What the keys of schedules begin with, and those of the claims of their runs.

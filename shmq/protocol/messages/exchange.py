@@ -18,18 +18,6 @@ from shmq.protocol.messages.payload import (
 )
 from shmq.protocol.status import Refusal, senseless
 
-__all__ = [
-    "EXCHANGES",
-    "Bindings",
-    "Changed",
-    "ExchangeRequest",
-    "Exchanges",
-    "Route",
-    "Routed",
-    "Shown",
-    "Unsynced",
-]
-
 #: The answer to an EXCHANGES.
 EXCHANGES: Final = Listing(ExchangeSummary)
 

@@ -26,23 +26,6 @@ from shmq.protocol.messages.payload import (
 from shmq.protocol.opcodes import HEADS, Type
 from shmq.protocol.status import Refusal, senseless, whole
 
-__all__ = [
-    "GROUPS",
-    "GroupChange",
-    "GroupView",
-    "GroupsRequest",
-    "Heartbeat",
-    "Join",
-    "Joined",
-    "MemberRequest",
-    "Seats",
-    "Settlement",
-    "ShareSettle",
-    "ShareTake",
-    "ShareTaken",
-    "unpack_places",
-]
-
 _SIZE: Final = struct.Struct("!H")
 _MEMBER: Final = struct.Struct("!QQ")
 _SEAT: Final = struct.Struct("!QQQ")

@@ -10,8 +10,6 @@ from shmq.native import _core
 from shmq.protocol.messages.payload import pack_fields, unpack_answer, unpack_map
 from shmq.protocol.status import Refusal, senseless
 
-__all__ = ["NamedLease", "NamedLeaseState"]
-
 _ACTIONS: Final = ("take_over", "lease", "find", "check", "release")
 _WIDEST: Final = {"token": 64, "settled": 32, "epoch": 32, "most": 32, "max_bytes": 63, "ms": 32}
 

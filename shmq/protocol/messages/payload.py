@@ -20,28 +20,6 @@ from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER
 from shmq.protocol.status import Refusal, senseless
 
-__all__ = [
-    "NO_OFFSET",
-    "PLACE",
-    "Listing",
-    "check_empty",
-    "milliseconds",
-    "pack_fields",
-    "pack_map",
-    "pack_name",
-    "pack_numbers",
-    "pack_piece",
-    "pack_places",
-    "seconds",
-    "unpack_answer",
-    "unpack_expression",
-    "unpack_fields",
-    "unpack_map",
-    "unpack_numbers",
-    "unpack_piece",
-    "unpack_rows",
-]
-
 #: A partition, and an offset in it.
 PLACE: Final = struct.Struct("!IQ")
 #: Stands for an offset where there is none.

@@ -24,20 +24,6 @@ from shmq.protocol.messages.payload import (
 from shmq.protocol.opcodes import HEADS, MAX_FRAME, Feature, Type
 from shmq.protocol.status import Refusal, senseless
 
-__all__ = [
-    "QUEUES",
-    "Create",
-    "Greeting",
-    "Hello",
-    "Leases",
-    "LeasesState",
-    "List",
-    "QueueState",
-    "SchemaAnswer",
-    "SchemaRequest",
-    "Select",
-]
-
 #: The answer to a LIST of queues with their counts.
 QUEUES: Final = Listing(QueueSummary, kind="queue")
 

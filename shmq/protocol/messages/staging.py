@@ -21,8 +21,6 @@ from shmq.protocol.messages.payload import (
 from shmq.protocol.opcodes import HEADS, Type
 from shmq.protocol.status import Refusal
 
-__all__ = ["Publish", "Published", "Stage", "StageRow", "Staged", "StagedState"]
-
 #: The number of rows.
 _COUNT: Final = HEADS[Type.STAGE]
 _ACTIONS: Final = ("sealed", "sweep", "discard")

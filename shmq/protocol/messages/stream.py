@@ -27,19 +27,6 @@ from shmq.protocol.messages.payload import (
 from shmq.protocol.opcodes import HEADS, Flag, Status, Type
 from shmq.protocol.status import Refusal, senseless, whole
 
-__all__ = [
-    "STREAMS",
-    "Append",
-    "Appended",
-    "Fetch",
-    "FetchedPart",
-    "Hold",
-    "OffsetAt",
-    "Repartition",
-    "StreamCreate",
-    "StreamInfo",
-]
-
 _PRODUCER: Final = struct.Struct("!QQ")
 _APPENDED: Final = struct.Struct("!QIQ")
 _PART: Final = struct.Struct("!IQQI")

@@ -15,16 +15,6 @@ from shmq.protocol.opcodes import Status
 from shmq.protocol.status import Refusal, senseless
 from shmq.table.entry import Stored, check_key, check_stored
 
-__all__ = [
-    "TableInfo",
-    "TableRequest",
-    "field_of",
-    "found_in",
-    "milliseconds_of",
-    "pack_entries",
-    "seconds_of",
-]
-
 #: The actions of a TABLE, and the other keys of the map.
 _KEYS: Final[dict[str, tuple[str, ...]]] = {
     "look": (),

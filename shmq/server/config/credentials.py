@@ -9,8 +9,6 @@ from typing import Any
 from shmq.errors import InvalidOption
 from shmq.server.config.tokens import hash_of
 
-__all__ = ["with_hash"]
-
 #: A token has fewer bytes than this.
 _MOST = 4096
 

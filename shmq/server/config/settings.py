@@ -21,14 +21,6 @@ from shmq.server.config.tokens import Token
 from shmq.supervision.audit import audit_file_of_environment
 from shmq.supervision.stderr import LOG_FORMATS, default_log_format, default_log_level
 
-__all__ = [
-    "LEVELS",
-    "Limits",
-    "Quota",
-    "Settings",
-    "Source",
-]
-
 _KIB = 1024
 _GIB = 1 << 30
 

@@ -10,11 +10,6 @@ from pathlib import Path
 
 from shmq.errors import InvalidOption
 
-__all__ = [
-    "Tls",
-    "check_file",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:

@@ -19,8 +19,6 @@ from typing import Final
 from shmq.errors import InvalidOption
 from shmq.protocol.opcodes import Right
 
-__all__ = ["ALL_RIGHTS", "KNOWN", "LEAST_TOKEN", "AccessList", "Token", "hash_of", "make_token"]
-
 ALL_RIGHTS: Final = Right.PRODUCE | Right.CONSUME | Right.ADMIN
 
 #: A bit beside the engine's rights to a stream: the token has a right to one of its groups.

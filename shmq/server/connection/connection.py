@@ -12,12 +12,6 @@ from typing import Final
 from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
 from shmq.supervision.heartbeat import SharedNumbers
 
-__all__ = [
-    "Connection",
-    "ConnectionCounts",
-    "PlainConnection",
-]
-
 log = logging.getLogger("shmq.server")
 
 #: How long input is discarded after the last byte was sent, in seconds. Closing a socket with

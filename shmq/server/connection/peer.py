@@ -9,11 +9,6 @@ from typing import Any, Final
 from shmq.server.config.tokens import ALL_RIGHTS, AccessList, Token
 from shmq.server.connection.connection import Connection
 
-__all__ = [
-    "Peer",
-    "RateLimitedLog",
-]
-
 
 class Peer:
     """A client's address, name and token. A session carries it as its context."""

@@ -14,8 +14,6 @@ from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session, is_ove
 from shmq.server.connection.connection import Connection
 from shmq.server.connection.peer import RateLimitedLog
 
-__all__ = ["TlsConnection"]
-
 log = logging.getLogger("shmq.server")
 _limited_log = RateLimitedLog(log)
 

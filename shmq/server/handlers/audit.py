@@ -16,8 +16,6 @@ from shmq.protocol.status import Refusal
 from shmq.server.connection.peer import Peer
 from shmq.supervision.audit import Actor, Event, EventLimit, Value, record
 
-__all__ = ["Audit"]
-
 log = logging.getLogger("shmq.server")
 
 _COUNT: Final = struct.Struct("!Q")

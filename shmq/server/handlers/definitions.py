@@ -38,11 +38,6 @@ from shmq.protocol.opcodes import Right
 from shmq.protocol.status import status_of
 from shmq.schema.compare import Compatibility
 
-__all__ = [
-    "ExchangeHandler",
-    "schema_answer",
-]
-
 #: The payload of the answer to a "delete": an empty map.
 _NOTHING: Final = pack_map({})
 _CHANGES: Final = frozenset({"create", "delete", "bind", "unbind"})

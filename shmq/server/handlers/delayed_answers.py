@@ -13,11 +13,6 @@ from shmq.protocol.messages.stream import Fetch, FetchedPart
 from shmq.protocol.opcodes import Status
 from shmq.protocol.status import Refusal, refusal_of
 
-__all__ = [
-    "DurableAppends",
-    "FetchHandler",
-]
-
 log = logging.getLogger("shmq.server")
 
 #: The size limit of one answer in bytes; its first entry may exceed it.

@@ -40,8 +40,6 @@ from shmq.protocol.status import Refusal
 from shmq.server.config.tokens import KNOWN
 from shmq.server.handlers.refusals import QuotaRequest, Quotas, well_formed
 
-__all__ = ["Members"]
-
 _NUMBER: Final = struct.Struct("!I")
 
 #: The most records that one SHARE_TAKE leases.

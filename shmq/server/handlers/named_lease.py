@@ -12,8 +12,6 @@ from shmq.errors import Full, LeaseExpired
 from shmq.protocol.messages.named_lease import NamedLease, NamedLeaseState
 from shmq.server.config.settings import Limits
 
-__all__ = ["NamedLeaseHandler"]
-
 _WITHOUT_LIMIT: Final = 1 << 32
 
 

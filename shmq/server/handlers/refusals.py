@@ -29,13 +29,6 @@ from shmq.server.config.tokens import Token
 from shmq.server.connection.peer import Peer
 from shmq.table.files import TableFile, tables_of
 
-__all__ = [
-    "QuotaRequest",
-    "Quotas",
-    "scarce",
-    "well_formed",
-]
-
 _BLOCK: Final = 512  # bytes of st_blocks
 
 

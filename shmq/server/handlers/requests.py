@@ -58,8 +58,6 @@ from shmq.server.handlers.temporary_queues import TemporaryQueues
 from shmq.supervision.login_failures import LoginFailures
 from shmq.version import VERSION
 
-__all__ = ["Control"]
-
 log = logging.getLogger("shmq.server")
 
 _COUNT: Final = struct.Struct("!Q")

@@ -10,8 +10,6 @@ from typing import Any, Final, TypeVar
 
 from shmq.errors import LockTimeout
 
-__all__ = ["SideThreads"]
-
 T = TypeVar("T")
 
 #: Jobs that run at a time: each that computes makes the event loop wait for the interpreter.

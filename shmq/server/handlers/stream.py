@@ -34,11 +34,6 @@ from shmq.server.handlers.delayed_answers import DurableAppends, FetchHandler
 from shmq.server.handlers.group import Members
 from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
 
-__all__ = [
-    "RetentionHolds",
-    "Streams",
-]
-
 #: The most holds of one connection.
 _MOST: Final = 16
 

@@ -26,8 +26,6 @@ from shmq.table.entry import (
     check_ttl,
 )
 
-__all__ = ["TableHandler"]
-
 #: The session's rights to a name, as the engine's bits.
 Rights = Callable[[str], int]
 Asked = Mapping[str, Any]

@@ -11,8 +11,6 @@ from shmq.errors import Forbidden
 from shmq.native._core import Session
 from shmq.server.handlers.side_threads import SideThreads
 
-__all__ = ["TemporaryQueues"]
-
 
 class TemporaryQueues:
     """Exclusive queues that end with a session, and the sessions that consume."""

@@ -10,8 +10,6 @@ from typing import Any, Final, Self
 
 from pyspark.sql import datasource as ds
 
-__all__ = ["Bounds"]
-
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _LAST: Final = (1 << 63) - 1

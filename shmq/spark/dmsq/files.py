@@ -29,18 +29,6 @@ from shmq.storage.paths import SUFFIX, catalog
 from shmq.storage.queue_files import QueueFiles, Skipped
 from shmq.storage.queue_reader import Part, ReadOnly, open_parts, open_queue
 
-__all__ = [
-    "DROPMALFORMED",
-    "FAILFAST",
-    "Files",
-    "OpenedFiles",
-    "Slice",
-    "cut",
-    "directory_of",
-    "queues_in",
-    "shares",
-]
-
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 

@@ -9,8 +9,6 @@ from typing import Final
 from shmq.spark.shared import columns, options
 from shmq.spark.shared.options import BATCH, Option, Use
 
-__all__ = ["OPTIONS", "REFUSED", "SKIPPED", "STATES", "check"]
-
 #: The states of a message in a file: a lease does not survive.
 STATES: Final = ("ready", "delayed", "dying")
 

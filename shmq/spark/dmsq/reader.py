@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["DmsqReader", "SkippedReader"]
-
 
 class DmsqReader(DataSourceReader):
     """Reads the messages that the files hold when the query is planned."""

@@ -13,8 +13,6 @@ from shmq.spark.shared.options import BATCH
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["DmsqSource"]
-
 
 class DmsqSource(DataSource):
     """The format ``dmsq``. Spark makes one per DataFrame, at the driver."""

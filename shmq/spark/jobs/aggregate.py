@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from shmq.spark.jobs.sinks import Put
 
-__all__ = ["JOB", "AggregateFile", "build"]
-
 #: The properties that messages may be grouped by, with their columns; also ``header.NAME``.
 _PLAIN: Final = {
     "queue": "topic",

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["FOLDERS", "JOB", "Archive", "build", "dated"]
-
 #: The columns that make the folders of files: the queue, and the day of the put, in UTC.
 FOLDERS: Final = ("topic", "date")
 

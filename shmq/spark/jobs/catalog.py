@@ -12,8 +12,6 @@ from shmq.errors import Unsupported
 if TYPE_CHECKING:
     from shmq.spark.jobs.job import Job
 
-__all__ = ["ABOUT", "load", "template"]
-
 #: What each job does, in one line. Its module defines it as ``JOB``.
 ABOUT: Final = MappingProxyType(
     {

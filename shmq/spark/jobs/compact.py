@@ -18,8 +18,6 @@ from shmq.spark.jobs.values import Location, Options, Size
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JOB", "Compact", "run"]
-
 #: How large Spark lets a part of the rows become, which is a file then.
 _SIZE: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 

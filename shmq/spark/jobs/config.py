@@ -25,8 +25,6 @@ from shmq.spark.jobs.values import Location, Master, Options, Trigger
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["NOWHERE", "Base", "Spark", "StreamBase", "Table", "key", "read", "template"]
-
 #: No place.
 NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
 

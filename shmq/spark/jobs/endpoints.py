@@ -18,8 +18,6 @@ from shmq.spark.shared.options import BATCH, STREAM, WRITE, Use
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FILES", "SUBSCRIBED", "TOPIC", "BatchSource", "FileSink", "Sink", "StreamSource"]
-
 #: The formats whose rows are files in a folder.
 FILES: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 

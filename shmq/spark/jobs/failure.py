@@ -10,8 +10,6 @@ from typing import Final
 from shmq import errors
 from shmq.errors import ShmqError
 
-__all__ = ["end_of_java", "failure_of"]
-
 #: The last line of a Python traceback, anywhere in Java's text.
 _PYTHON: Final = re.compile(r"^((?:\w+\.)*[A-Z]\w+): (.+)$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"

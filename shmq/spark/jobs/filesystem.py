@@ -12,8 +12,6 @@ from shmq.errors import DamagedFile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Folder"]
-
 
 class Folder:
     """A folder and its contents, by names relative to it. Raises what Hadoop raises."""

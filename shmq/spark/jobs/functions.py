@@ -15,8 +15,6 @@ from shmq.spark.shared.spark_error import describe_spark_error
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["apply", "load", "unchanged"]
-
 #: The packages of Spark, which call functions that run later.
 _OF_SPARK: Final = frozenset({"pyspark", "py4j"})
 

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
     from shmq.spark.jobs.sinks import Put
 
-__all__ = [
-    "SOURCE",
-    "Batch",
-    "Job",
-    "Progress",
-    "SingleBatch",
-    "Stream",
-    "counted",
-    "each_batch",
-]
-
 #: The name of the observation that counts what was read, of jobs that read a batch twice.
 SOURCE: Final = "source"
 

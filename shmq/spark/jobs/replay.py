@@ -29,8 +29,6 @@ from shmq.spark.shared.spark_error import describe_spark_error
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["JOB", "Portion", "RateLimit", "Replay", "Selection"]
-
 #: How often a wait checks whether to stop, in seconds.
 _GLANCE: Final = 0.1
 

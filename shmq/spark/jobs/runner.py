@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.errors import ConnectionLost, ShmqError
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.spark.jobs.config import Base, StreamBase
 from shmq.spark.jobs.failure import end_of_java, failure_of
 from shmq.spark.jobs.filesystem import Folder
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-__all__ = ["end", "run", "settle_last", "started", "stop_after_batch"]
 
 #: How often a stream is asked for its state, in seconds.
 _GLANCE: Final = 0.2

@@ -15,8 +15,6 @@ from shmq.spark.jobs.table import FileTable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["WAIT_FILE", "Put", "of"]
-
 #: The setting of a session that names the file in which writes say what they wait for.
 WAIT_FILE: Final = "spark.shmq.waitFile"
 

@@ -45,8 +45,6 @@ from shmq.spark.jobs.filesystem import Folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BATCH", "FileTable", "Version", "current_path", "setting"]
-
 #: The column that each row has of its folder, once it is read.
 BATCH: Final = "shmq_batch"
 

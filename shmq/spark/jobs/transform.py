@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from shmq.spark.jobs.sinks import Put
 
-__all__ = ["JOB", "TransformFile", "build"]
-
 
 class Decode(Table, frozen=True, kw_only=True):
     """How bodies become columns."""

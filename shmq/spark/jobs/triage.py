@@ -34,8 +34,6 @@ from shmq.storage.disk import completed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["JOB", "kinds", "show"]
-
 #: The columns that define a kind.
 _KIND: Final = ("reason", "queue", "codec", "shape")
 

@@ -15,19 +15,6 @@ from typing import Any, Final, Self
 
 from shmq.units import moment_of, seconds_of, size_of
 
-__all__ = [
-    "AVAILABLE_NOW",
-    "FunctionName",
-    "Location",
-    "Master",
-    "Moment",
-    "Names",
-    "Options",
-    "Seconds",
-    "Size",
-    "Trigger",
-]
-
 #: The trigger of a stream that ends when it has read everything that existed at its start.
 AVAILABLE_NOW: Final = "available-now"
 

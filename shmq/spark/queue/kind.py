@@ -12,8 +12,6 @@ from shmq.spark.shared import columns, options
 from shmq.spark.shared.kind import KAFKAS, SHARED, Kind
 from shmq.spark.shared.options import BATCH, READ, STREAM, Option
 
-__all__ = ["QUEUE"]
-
 _OPTIONS: Final = (
     *SHARED,
     Option("columns", options.several_of(*columns.NAMES, columns.ALL), None, READ),

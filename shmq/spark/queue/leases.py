@@ -23,8 +23,6 @@ from shmq.spark.shared.address import Address
 from shmq.spark.shared.handles import GONE, LOOK, Handles
 from shmq.spark.shared.subscription import Subscription
 
-__all__ = ["LeasedMessages", "Leases"]
-
 _log = logging.getLogger("shmq.spark")
 
 #: The longest first lease of a new query, in seconds: if its driver is killed before Spark has

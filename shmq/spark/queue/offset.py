@@ -20,8 +20,6 @@ from typing import Any, Final, Self
 
 from shmq.errors import ShmqError
 
-__all__ = ["MOST", "Offset", "QueueOffset"]
-
 VERSION: Final = 2
 
 #: The most messages that a queue can hold.

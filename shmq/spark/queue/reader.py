@@ -37,14 +37,6 @@ from shmq.spark.shared.shares import divide
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "QueueInputPartition",
-    "QueueReader",
-    "QueueSourceStreamingReader",
-    "SlotRange",
-    "parts_of",
-]
-
 #: About how many messages a part has at most, and at least. A task costs as much as some 100,000
 #: messages; the places of a part of a stream have 12 bytes each.
 _MOST: Final = 1_000_000

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from shmq.spark.shared.sink import BatchId, Sink
 
-__all__ = ["Staged", "discard", "publish", "stage"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Staged(WriterCommitMessage):

@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = [
-    "OPTIONS",
-    "QueueSink",
-    "QueueSinkStreamingWriter",
-    "QueueWriter",
-    "put",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSink(Sink):

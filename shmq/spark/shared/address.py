@@ -14,8 +14,6 @@ from shmq.errors import InvalidOption
 from shmq.spark.shared import options
 from shmq.spark.shared.options import ALWAYS, Option
 
-__all__ = ["OPTIONS", "Address"]
-
 #: The options of every use that say where the queues are.
 OPTIONS: Final = (
     Option("url", options.text, None, ALWAYS),

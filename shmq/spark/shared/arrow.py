@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from shmq.api import Columns
 
-__all__ = ["CODEC_WORDS", "MessageRows", "Rows", "arrow_schema"]
-
 Words = Mapping[int, str | None]
 Numbers = np.ndarray[Any, Any]
 

@@ -22,8 +22,6 @@ from shmq.spark.shared.spark_error import describe_spark_error
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["PROBLEM", "Decoder", "bad", "good", "in_headers", "schema_of", "tagged", "without_bad"]
-
 #: The column that says what is wrong with a body; null: nothing.
 PROBLEM: Final = "decode_problem"
 

@@ -16,21 +16,6 @@ from shmq.errors import InvalidOption
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-__all__ = [
-    "ALL",
-    "COLUMNS",
-    "KAFKA",
-    "NAMES",
-    "QUEUE_SINK",
-    "STATES",
-    "STREAM_SINK",
-    "SinkColumn",
-    "SinkColumns",
-    "check",
-    "chosen",
-    "ddl",
-]
-
 #: The states of a message, as in the column ``state``.
 STATES: Final = tuple(filter(None, api.STATES))
 

@@ -19,8 +19,6 @@ from pyspark.sql import types
 
 from shmq.errors import InvalidOption
 
-__all__ = ["Convert", "converter"]
-
 #: Converts a value to the type. Raises ValueError that says what it is and what it should be.
 Convert = Callable[[Any], Any]
 

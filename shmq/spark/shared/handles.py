@@ -12,8 +12,6 @@ from shmq.errors import NoSuchQueue, NoSuchStream, QueueDeleted, StreamDeleted
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.subscription import Subscription
 
-__all__ = ["GONE", "LOOK", "Handles"]
-
 #: The errors that say that a queue or a stream was deleted.
 GONE: Final = (NoSuchQueue, QueueDeleted, NoSuchStream, StreamDeleted)
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-__all__ = ["KAFKAS", "KIND", "NAMES", "SHARED", "Kind"]
-
 _Sink = TypeVar("_Sink", bound=Sink)
 
 Chosen = Mapping[str, Any]

@@ -18,19 +18,6 @@ from typing import Any, Final
 from shmq.errors import InvalidOption
 from shmq.units import moment_of, seconds_of, size_of
 
-__all__ = [
-    "ALWAYS",
-    "BATCH",
-    "READ",
-    "STREAM",
-    "WRITE",
-    "Option",
-    "Use",
-    "parse",
-    "stopped",
-    "use_of",
-]
-
 
 class Use(enum.Flag):
     """What a format is used for."""

@@ -13,8 +13,6 @@ from shmq.api.query_pages import TABLE, is_web_page, key_of
 from shmq.errors import ShmqError
 from shmq.spark.shared.address import Address
 
-__all__ = ["QueryPage", "address"]
-
 _log = logging.getLogger("shmq.spark")
 
 #: How long the console shows a page that is not told again, and how often it is told, in seconds.

@@ -26,8 +26,6 @@ from shmq.spark.shared.subscription import Subscription
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["SourceReader", "StreamingReader", "Trigger", "most_rows"]
-
 _Handles = TypeVar("_Handles", bound=Handles[Any])
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-__all__ = ["divide", "task_counts"]
-
 #: A queue, a partition of a stream, or an index.
 Place = TypeVar("Place", str, tuple[str, int], int)
 

@@ -26,8 +26,6 @@ from shmq.spark.shared.options import WRITE, Option
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["WAIT_FILE", "BatchId", "Sink", "StreamingWriter", "Writer"]
-
 #: A file that says what the write waits for, while it waits for long.
 WAIT_FILE: Final = Option("waitFile", options.text, None, WRITE)
 

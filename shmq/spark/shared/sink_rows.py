@@ -18,15 +18,6 @@ from shmq.native._core import codec_number
 if TYPE_CHECKING:
     from shmq.spark.shared.columns import SinkColumns
 
-__all__ = [
-    "bodies_of",
-    "buffers_of",
-    "by_queue",
-    "is_text",
-    "packed_headers",
-    "parts_by_topic",
-]
-
 #: The key in the properties of each argument of a put, in the order in which a put writes them.
 _KEYS: Final = {argument: key.encode() for key, argument in PUT_ARGUMENTS.items()}
 

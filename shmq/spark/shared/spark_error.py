@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["describe_spark_error"]
-
 _STATE: Final = re.compile(r" *SQLSTATE: \w+;?")
 
 

@@ -14,8 +14,6 @@ import shmq
 from shmq.api.names import check_name
 from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream, ShmqError
 
-__all__ = ["Assigned", "Subscription", "Thing", "assigned", "names_of"]
-
 #: The partitions of each stream, by its name.
 Assigned = Mapping[str, tuple[int, ...]]
 

@@ -10,10 +10,8 @@ from typing import Final, TypeVar
 
 from shmq.errors import Full
 from shmq.native import _clock as time
-from shmq.native.descriptors import reserve_standard
+from shmq.native._core import reserve_standard
 from shmq.storage.disk import completed
-
-__all__ = ["INTERVAL", "WaitReport"]
 
 log = logging.getLogger("shmq")
 

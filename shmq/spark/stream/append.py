@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from shmq.spark.shared.columns import SinkColumns
     from shmq.spark.shared.sink import BatchId, Sink
 
-__all__ = ["Partitioner", "Records", "Written", "append", "by_stream"]
-
 #: This many consecutive rows without a key go to the same partition.
 STICKY: Final = 4096
 

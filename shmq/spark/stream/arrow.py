@@ -10,8 +10,6 @@ import pyarrow as pa
 from shmq.native import _arrow
 from shmq.spark.shared.arrow import CODEC_WORDS, Rows
 
-__all__ = ["RecordRows"]
-
 
 class RecordRows(Rows):
     """Records of a block of entries, from the offset ``start`` to before ``end``."""

@@ -18,20 +18,6 @@ from shmq.errors import InvalidOption
 from shmq.spark.shared import options
 from shmq.spark.shared.subscription import Subscription
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "Bound",
-    "PartitionBounds",
-    "StreamSnapshot",
-    "check_within",
-    "look",
-    "offsets",
-    "see",
-    "timestamp",
-    "timestamps",
-]
-
 EARLIEST: Final = -2
 LATEST: Final = -1
 

@@ -31,9 +31,6 @@ from shmq.spark.stream.bounds import (
 )
 from shmq.spark.stream.offset import HOW, NOWHERE, Place, Progress, StreamOffset, pass_over
 
-__all__ = ["Cursor"]
-
-
 _log = logging.getLogger("shmq.spark")
 
 

@@ -14,8 +14,6 @@ from shmq.spark.stream import bounds, writer
 from shmq.spark.stream.reader import StreamBatchReader, StreamSourceStreamingReader
 from shmq.spark.stream.writer import StreamSink
 
-__all__ = ["STREAM_KIND"]
-
 _COLUMNS: Final = (*columns.KAFKA, "headers", "codec")
 
 _OPTIONS: Final = (

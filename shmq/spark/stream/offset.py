@@ -22,8 +22,6 @@ from typing import Any, Final, Self
 from shmq.api.names import check_name
 from shmq.errors import InvalidName, OffsetOutOfRange, ShmqError
 
-__all__ = ["HOW", "NOWHERE", "Place", "Progress", "StreamOffset", "pass_over"]
-
 _log = logging.getLogger("shmq.spark")
 
 VERSION: Final = 1

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["Range", "StreamBatchReader", "StreamSourceStreamingReader", "cut", "read_range"]
-
 _log = logging.getLogger("shmq.spark")
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from shmq.api.options import Confirm
 
-__all__ = ["OPTIONS", "StreamSink"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSink(Sink):

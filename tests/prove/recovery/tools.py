@@ -12,8 +12,6 @@ from pathlib import Path
 
 from tests.support.processes import PATIENCE, ROOT, SHM, environment, eventually
 
-__all__ = ["Persist", "lose", "running_writer"]
-
 
 class Persist:
     """``shmq persist`` of one namespace, in a directory of its own."""

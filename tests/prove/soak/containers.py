@@ -10,8 +10,6 @@ from pathlib import Path
 
 from shmq.stress.workers import WorkerProcesses
 
-__all__ = ["Contained", "why_not_contained"]
-
 CLONE_NEWPID = 0x20000000
 
 _libc = ctypes.CDLL(None, use_errno=True)

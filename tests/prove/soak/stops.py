@@ -11,8 +11,6 @@ from typing import TypeVar
 
 import shmq
 
-__all__ = ["Stops", "delete", "insist"]
-
 T = TypeVar("T")
 
 #: How soon a full disk is tried again, in seconds.

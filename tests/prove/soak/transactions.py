@@ -26,8 +26,6 @@ from shmq.namespace.namespace import Namespace
 from tests.prove.soak.stops import delete, insist
 from tests.support.processes import eventually
 
-__all__ = ["Outcome", "soak"]
-
 STREAMS = ("source", "sink")
 QUEUES = ("results", "jobs")
 WORKERS = 3

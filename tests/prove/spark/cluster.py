@@ -32,8 +32,6 @@ from tests.support.namespaces import own_namespace
 from tests.support.processes import PATIENCE, ROOT
 from tests.support.server import Server, serve
 
-__all__ = ["MESSAGES", "SOURCE", "TARGET", "Work", "driver", "kill", "until", "work"]
-
 MESSAGES = 2_000
 #: How long a driver and two executors may take on a busy machine, in seconds.
 START = 12 * PATIENCE

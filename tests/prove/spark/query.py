@@ -12,8 +12,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["NEVER", "ONCE", "PATIENCE", "Query", "until"]
-
 #: How long a query may take, in seconds.
 PATIENCE = 120
 

@@ -9,18 +9,6 @@ import hypothesis.strategies as st
 from tests.system.wire import frames
 from tests.system.wire.frames import T
 
-__all__ = [
-    "QUEUES",
-    "TAILS",
-    "bodies",
-    "bytes_",
-    "names",
-    "numbers",
-    "properties",
-    "short",
-    "values",
-]
-
 V = TypeVar("V")
 
 QUEUES = ("one", "two", "small")

@@ -24,8 +24,6 @@ from tests.system.wire.random_queue_requests import (
     values,
 )
 
-__all__ = ["EXCHANGE", "PAYLOADS", "STREAMS", "known", "make"]
-
 STREAMS = ("flow", "held")
 EXCHANGE = "x"
 TABLE = "t"

@@ -16,8 +16,9 @@ import shmq
 from shmq.workers.plan import Plan
 from shmq.workers.supervisor import Supervisor
 from tests.support.ended_processes import runs
+from tests.support.processes import eventually
 from tests.system.workers.conftest import Work
-from tests.system.workers.tools import Journal, eventually, kill
+from tests.system.workers.tools import Journal, kill
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,10 @@ import pytest
 import shmq
 from shmq.workers.plan import Plan, load
 from shmq.workers.supervisor import Supervisor
+from tests.support.processes import eventually
 from tests.system.workers import handlers
 from tests.system.workers.conftest import Work
-from tests.system.workers.tools import Journal, Workers, eventually
+from tests.system.workers.tools import Journal, Workers
 
 ACT = "tests.system.workers.handlers:act"
 

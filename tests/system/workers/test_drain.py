@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 import shmq
+from tests.support.processes import eventually
 from tests.system.workers.conftest import Work
-from tests.system.workers.tools import Journal, Workers, eventually
+from tests.system.workers.tools import Journal, Workers
 
 
 @pytest.mark.prove

@@ -10,8 +10,9 @@ import pytest
 
 import shmq
 from shmq.client.shared.rpc_server import LeaseKeeper
+from tests.support.processes import eventually
 from tests.system.workers.conftest import Work
-from tests.system.workers.tools import Journal, eventually
+from tests.system.workers.tools import Journal
 
 
 @pytest.mark.prove

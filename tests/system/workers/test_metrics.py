@@ -7,9 +7,8 @@ import urllib.request
 
 import shmq
 from tests.support.openmetrics import families
-from tests.support.processes import PATIENCE
+from tests.support.processes import PATIENCE, eventually
 from tests.system.workers.conftest import Work
-from tests.system.workers.tools import eventually
 
 
 def test_the_histogram_has_the_handlers_of_all_processes(jobs: shmq.Queue, work: Work) -> None:

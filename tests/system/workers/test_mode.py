@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import shmq
+from tests.support.processes import eventually
 from tests.system.workers.conftest import Work
-from tests.system.workers.tools import Journal, eventually, kill, overlaps
+from tests.system.workers.tools import Journal, kill, overlaps
 
 
 def test_parallel_processes_work_at_the_same_time(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import shmq
+from tests.support.processes import eventually
 from tests.system.workers.conftest import Work
-from tests.system.workers.tools import Journal, eventually
+from tests.system.workers.tools import Journal
 
 
 def dead(broker: shmq.Broker) -> shmq.DeadLetter:

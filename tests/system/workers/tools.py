@@ -16,8 +16,6 @@ import psutil
 from tests.support.ended_processes import runs
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
-__all__ = ["Entry", "Journal", "Workers", "eventually"]
-
 
 class Entry(NamedTuple):
     """A line of the journal that the handlers write."""

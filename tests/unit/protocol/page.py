@@ -29,8 +29,6 @@ import msgpack
 
 from shmq.protocol.opcodes import HEADER
 
-__all__ = ["PAGE", "Frame", "frames"]
-
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol.md"
 
 _BLOCK = re.compile(r"^```wire\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -12,8 +12,6 @@ from shmq.errors import Empty, Full, LockTimeout
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 
-__all__ = ["AsyncConsumer", "get", "put", "without_lock"]
-
 _Attempt = Callable[[], api.Message | None]
 
 

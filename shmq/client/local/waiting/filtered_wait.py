@@ -12,8 +12,6 @@ from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
 
-__all__ = ["wait_filtered"]
-
 _T = TypeVar("_T")
 
 

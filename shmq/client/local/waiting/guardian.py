@@ -32,8 +32,6 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
 from shmq.native import _core
 
-__all__ = ["is_kept"]
-
 log = logging.getLogger("shmq")
 
 #: Returns what dead processes held; whether nothing is left to return.

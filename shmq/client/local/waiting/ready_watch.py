@@ -11,8 +11,6 @@ from shmq.client.shared.ready_event import Descriptor, ReadyWatch
 from shmq.errors import LockTimeout, ShmqError
 from shmq.native import _core
 
-__all__ = ["LocalReadyWatch"]
-
 
 class LocalReadyWatch(ReadyWatch):
     """See :class:`shmq.client.shared.ready_event.ReadyWatch`.

@@ -12,8 +12,6 @@ from shmq.client.shared import loop_timer
 from shmq.fork_safe import new_lock
 from shmq.native import _core, _stream
 
-__all__ = ["StreamWaitThread"]
-
 #: How long the thread stays after the last waiter has left, in seconds.
 _LINGER = 1.0
 

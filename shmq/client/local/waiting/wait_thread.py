@@ -18,8 +18,6 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
 from shmq.native import _core
 
-__all__ = ["WaitThread", "join", "rest", "wait_for", "wake_thread"]
-
 log = logging.getLogger("shmq")
 
 _T = TypeVar("_T")

@@ -14,8 +14,6 @@ from shmq.native import _core
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["TaskQueue", "Waiter", "WaitingDescriptor", "WaitingTask", "wake"]
-
 
 class Waiter:
     """Waits in a `TaskQueue`; ``called``: it was woken, and has not looked since."""

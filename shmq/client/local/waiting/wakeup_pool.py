@@ -18,8 +18,6 @@ from shmq.native import _core
 if TYPE_CHECKING:
     from multiprocessing import util
 
-__all__ = ["WakeupPool", "at_the_end"]
-
 _known: dict[str, WakeupPool] = {}
 
 

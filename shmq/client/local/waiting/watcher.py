@@ -8,8 +8,6 @@ from shmq.errors import LockTimeout, ShmqError
 from shmq.native import _clock as time
 from shmq.native import _core
 
-__all__ = ["Watcher"]
-
 _VERY_LONG = 3600.0
 
 

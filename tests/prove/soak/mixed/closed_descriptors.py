@@ -8,8 +8,6 @@ import threading
 
 from shmq.native import _clock as time
 
-__all__ = ["close_descriptors"]
-
 NOISE = b"a C library that prints to a closed descriptor\n" * 8
 PAUSE = 0.005
 

@@ -14,8 +14,6 @@ from shmq.native.descriptors import open_file
 from shmq.stress.workers import WorkerProcesses
 from tests.prove.soak.mixed.evidence import keep_evidence, log_stacks
 
-__all__ = ["Hindered", "Hindrance"]
-
 Hindrance = Callable[[], None]
 
 #: The share of the workers that run under a hindrance.

@@ -22,8 +22,6 @@ from tests.prove.soak.mixed.rounds import until
 from tests.prove.soak.stops import delete, insist
 from tests.support.processes import ROOT, environment
 
-__all__ = ["soak"]
-
 NAME, NEW = "landmarks", "intruder"
 RECORDS = 3_000
 MESSAGES = 50

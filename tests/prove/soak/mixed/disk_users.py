@@ -33,8 +33,6 @@ from tests.prove.soak.stops import insist
 from tests.support.namespaces import delete_all
 from tests.support.processes import SHM, eventually
 
-__all__ = ["namespace_of", "soak"]
-
 T = TypeVar("T")
 
 STREAM = TABLE = "records"

@@ -14,8 +14,6 @@ import psutil
 from shmq.native.descriptors import open_file
 from shmq.supervision.stderr import SHOW_STACK
 
-__all__ = ["keep_evidence", "log_stacks"]
-
 #: How long the processes may take to write their stacks, in seconds.
 PAUSE = 1.0
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import freezegun
 import time_machine
 
-__all__ = ["freeze_all_clocks", "freeze_wall_clock"]
-
 SECONDS = 1.9e9
 
 

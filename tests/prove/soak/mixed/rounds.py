@@ -6,8 +6,6 @@ import itertools
 import time
 from collections.abc import Iterator
 
-__all__ = ["until"]
-
 
 def until(end: float) -> Iterator[int]:
     """The numbers of the rounds that begin before ``end``, on the monotonic clock, and 0."""

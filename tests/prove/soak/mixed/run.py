@@ -34,8 +34,6 @@ from tests.prove.soak.mixed.frozen_clock import freeze_all_clocks, freeze_wall_c
 from tests.prove.soak.mixed.small_disk import Filler, on_small_disk, why_no_disk
 from tests.support.processes import PATIENCE, ROOT, SHM, environment, eventually
 
-__all__ = ["INGREDIENTS", "run", "soak"]
-
 INGREDIENTS: Final = ("full-disk", "closed-descriptors", "frozen-clocks", "directories")
 #: Of those who are chosen, so many stand still instead of being killed.
 STOPPED = 0.25

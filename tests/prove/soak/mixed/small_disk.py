@@ -10,8 +10,6 @@ from typing import Final
 
 from tests.support.processes import why_not
 
-__all__ = ["Filler", "on_small_disk", "why_no_disk"]
-
 #: Runs a line of shell as the first process of namespaces of its own: with it ends all that it
 #: started, and what it mounts.
 _UNSHARE: Final = (

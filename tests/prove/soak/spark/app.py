@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["copied"]
-
 
 def copied(rows: DataFrame) -> DataFrame:
     """The bodies, having been in a Python worker's hands."""

@@ -14,8 +14,6 @@ import psutil
 from tests.support.processes import PATIENCE, ROOT, eventually
 from tests.support.shell import Shell
 
-__all__ = ["KINDS", "Pipeline"]
-
 #: The processes of a job: the command, Java, a Python worker.
 KINDS = ("command", "java", "python")
 

@@ -32,8 +32,6 @@ from tests.prove.spark.jobs.tools import current
 from tests.support.processes import PATIENCE, SHM, eventually
 from tests.support.server import Server
 
-__all__ = ["Outcome", "storm"]
-
 #: Bodies are that long: the number, and a filling that follows from it.
 BODY: Final = 100
 #: How many are put at a time, and how long after one another, in seconds.

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 
 from tests.prove.soak.streams.notes import Kind, Note
 
-__all__ = ["KEYS", "WRONGS", "Verdict", "judge", "key_of"]
-
 #: Keys of one appender; its message n has key n modulo these.
 KEYS = 4
 _NUMBER = (1 << 32) - 1

@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 from shmq.native.descriptors import open_file
 
-__all__ = ["Kind", "Note", "Notes", "read_all"]
-
 _NOTE = struct.Struct("<IIQQQ")
 
 

@@ -20,8 +20,6 @@ from tests.prove.soak.streams import workers
 from tests.prove.soak.streams.history import Verdict, judge
 from tests.prove.soak.streams.notes import read_all
 
-__all__ = ["soak"]
-
 APPENDERS = 3
 MEMBERS = 3
 PARTITIONS = 4

@@ -13,8 +13,6 @@ from tests.prove.soak.stops import insist
 from tests.prove.soak.streams.history import key_of
 from tests.prove.soak.streams.notes import Kind, Notes
 
-__all__ = ["GROUP", "STREAM", "append", "message_of", "take_part", "value_of"]
-
 STREAM = "history"
 GROUP = "members"
 BATCH = 32

@@ -14,8 +14,6 @@ import pyarrow.dataset as ds
 from tests.prove.spark.jobs.tools import current
 from tests.support.processes import eventually
 
-__all__ = ["Watch", "by_duckdb", "read_by_all", "watched"]
-
 #: The column in which no two rows are the same.
 KEY = "offset"
 

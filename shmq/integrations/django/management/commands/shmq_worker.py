@@ -18,8 +18,6 @@ from shmq.supervision.stderr import show_on_stderr
 from shmq.workers.plan import Plan
 from shmq.workers.supervisor import Supervisor
 
-__all__ = ["Command"]
-
 #: What every process calls for each message.
 _HANDLER: Final = "shmq.integrations.django.process:run_task"
 
