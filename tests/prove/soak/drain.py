@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import shmq
 from shmq.stress.journal import ACKED, GOT, Journal
 from tests.prove.soak import workers
+from tests.prove.soak.stops import insist
 
 
 def drain(queue: Any, journal: Journal) -> None:
     """Take what is left, as a survivor would."""
     while True:
-        stats = queue.stats()
+        timeout = 0.5 if insist(queue.stats).delayed else 0.0
         try:
-            message = queue.get(timeout=0.5 if stats.delayed else 0.0)
+            message = insist(functools.partial(queue.get, timeout=timeout))
         except shmq.Empty:
-            if queue.stats().delayed:
+            if insist(queue.stats).delayed:
                 continue
             return
         numbers = workers.numbers_of(message.body)
         workers.write_all(journal, GOT, numbers)
-        message.ack()
+        insist(message.ack)
         workers.write_all(journal, ACKED, numbers)
 
 
 def check(queue: Any) -> None:
     """The emptied queue is as good as new. Raises AssertionError, DamagedSegment."""
-    queue.check()
-    stats = queue.stats()
+    insist(queue.check)
+    stats = insist(queue.stats)
     left = (stats.depth, stats.delayed, stats.in_flight, stats.dying, stats.arena_used)
     assert left == (0, 0, 0, 0, 0), f"left behind in an emptied queue: {left}"
     assert (stats.waiting_get, stats.waiting_put) == (0, 0), "a dead process is counted as asleep"
     writer = queue.namespace.writer_pid
-    others = [each.pid for each in queue.attachments() if each.pid != writer]
+    others = [each.pid for each in insist(queue.attachments) if each.pid != writer]
     assert len(others) == 1, "a dead process is counted as attached"

@@ -28,6 +28,7 @@ from shmq.stress.journal import ACKED, INTENT, PUT, CheckResult, Journal, Record
 from shmq.stress.workers import WorkerProcesses
 from tests.prove.soak import workers
 from tests.prove.soak.drain import check, drain
+from tests.prove.soak.stops import insist
 from tests.prove.soak.workers import BATCH, body_of, properties
 from tests.support.processes import PATIENCE, SHM, eventually
 from tests.support.server import Server
@@ -112,7 +113,7 @@ def produce(
     Each put is in a block of ``excused()``; nothing is promised of one whose error ends there.
     """
     journal, chance = Journal(directory, worker), random.Random(worker)
-    queue: Any = shmq.connect(namespace).queue(QUEUE)
+    queue: Any = insist(lambda: shmq.connect(namespace).queue(QUEUE))
     number = worker << 32
     while True:
         count = chance.choice((1, 1, BATCH))

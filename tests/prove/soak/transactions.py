@@ -136,7 +136,8 @@ def _do_jobs(broker: Broker, jobs: Queue, messages: list[Message]) -> None:
 def _kill(broker: Broker, until: float, chance: random.Random, stopped: float) -> int:
     """Have the work done, killing until then; how many were killed."""
     workers = [_start(broker.namespace) for _ in range(WORKERS)]
-    jobs, group = broker.queue("jobs"), broker.stream("source").group("g")
+    jobs = insist(lambda: broker.queue("jobs"))
+    group = insist(lambda: broker.stream("source").group("g"))
     killed = 0
     try:
         while not insist(lambda: _is_done(jobs, group)):
@@ -181,13 +182,14 @@ def _is_settled(namespace: Namespace) -> bool:
 def _judge(broker: Broker, records: int, messages: int, killed: int) -> Outcome:
     wanted = {b"%d" % n for n in range(records)} | {b"job %d" % n for n in range(messages)}
     eventually(lambda: _is_settled(Namespace.of(broker.namespace)), "the dead's commits are done")
-    with broker.queue("results") as results:
-        results.stats()
-        put = Counter(message.body for message in results.get_many(2 * len(wanted), block=False))
+    with insist(lambda: broker.queue("results")) as results:
+        insist(results.stats)
+        found = insist(lambda: results.get_many(2 * len(wanted), block=False))
+    put = Counter(message.body for message in found)
     appended: Counter[bytes] = Counter()
     out_of_order: set[bytes] = set()
     newest: dict[bytes, int] = {}
-    for record in broker.stream("sink").reader("earliest", timeout=0):
+    for record in insist(lambda: list(broker.stream("sink").reader("earliest", timeout=0))):
         appended[bytes(record.value)] += 1
         if record.key is not None:
             if newest.get(record.key, -1) >= int(record.value):

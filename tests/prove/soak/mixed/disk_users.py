@@ -158,8 +158,10 @@ class Storm:
                 self._go_on()
             for worker in self.crew.alive:
                 self.crew.kill(worker)
-            with broker.queue(durable.QUEUE) as queue:
-                eventually(lambda: durable.is_written(queue), "the last acks are written")
+            with insist(lambda: broker.queue(durable.QUEUE)) as queue:
+                eventually(
+                    lambda: insist(lambda: durable.is_written(queue)), "the last acks are written"
+                )
         self._lose_memory()
         with shmq.connect(self.namespace) as broker:
             self._judge(broker)
@@ -217,9 +219,9 @@ class Storm:
         return False
 
     def _judge(self, broker: shmq.Broker) -> None:
-        with broker.queue(durable.QUEUE) as queue:
+        with insist(lambda: broker.queue(durable.QUEUE)) as queue:
             drain(queue, Journal(self.folder, 0))
-            eventually(lambda: not queue.stats().journal_waiting, "the last acks are written")
+            eventually(lambda: not insist(queue.stats).journal_waiting, "the last acks are written")
             check(queue)
         verdict = judge(read_all(self.folder), self.crew.killed_at)
         assert not verdict.wrong(), verdict.wrong()
@@ -230,9 +232,10 @@ class Storm:
         """All that the disk has confirmed is there."""
         values = Counter(
             int.from_bytes(record.value, "big")
-            for record in broker.stream(STREAM).reader("earliest", timeout=0)
+            for record in insist(lambda: list(broker.stream(STREAM).reader("earliest", timeout=0)))
         )
-        table, exchanges = broker.table(TABLE), {each.name for each in broker.list_exchanges()}
+        table = insist(lambda: broker.table(TABLE))
+        exchanges = {each.name for each in insist(broker.list_exchanges)}
         for path in (self.folder / "others").iterdir():
             notes = list(read(path))
             done = [note.message for note in notes if note.kind == PUT]

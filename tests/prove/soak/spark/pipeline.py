@@ -39,11 +39,7 @@ class Pipeline:
         with self.errors.open("ab") as errors, self._said.open("wb") as said:
             self._process = psutil.Popen(
                 self._command,
-                env={
-                    **self._shell.environment(),
-                    "PYTHONPATH": str(ROOT),
-                    "SHMQ_SOAK": self._mark,
-                },
+                env={**self._shell.environment(), "PYTHONPATH": str(ROOT), "SHMQ_SOAK": self._mark},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=errors,

@@ -11,9 +11,7 @@ from tests.prove.soak.spark.storm import Outcome, archived, body_of, judge, stor
 pytestmark = pytest.mark.watchdog(600)
 
 
-def test_each_number_is_in_the_files_once_whoever_is_killed(
-    tmp_path: Path,
-) -> None:
+def test_each_number_is_in_the_files_once_whoever_is_killed(tmp_path: Path) -> None:
     *killed, outcome = storm(tmp_path, seed=20_261_122, kills=2, pause=2)
 
     assert isinstance(outcome, Outcome)

@@ -93,10 +93,7 @@ def _compare(verdict: Verdict, observed: Sequence[array[int]], note: Note) -> No
 
 
 def _judge_records(
-    verdict: Verdict,
-    observed: Sequence[array[int]],
-    intended: dict[int, int],
-    confirmed: set[int],
+    verdict: Verdict, observed: Sequence[array[int]], intended: dict[int, int], confirmed: set[int]
 ) -> None:
     seen: set[int] = set()
     newest: dict[bytes, tuple[int, int]] = {}
