@@ -113,9 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, metavar="FILE", help="write the results as JSON")
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument(
-        "--record",
-        action="store_true",
-        help="keep the table, and write it into the documents",
+        "--record", action="store_true", help="keep the table, and write it into the documents"
     )
     kept.add_argument("--recorded", action="store_true", help="measure nothing: show the record")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg, .pdf")

@@ -52,10 +52,7 @@ def interval(values: Sequence[float], quantile: float = 0.5) -> tuple[float | No
     """The interval of a quantile of independent values; None for an end that is unknown."""
     ordered = sorted(values)
     low, high = below(len(ordered), quantile), below(len(ordered), 1 - quantile)
-    return (
-        None if low is None else ordered[low],
-        None if high is None else ordered[-1 - high],
-    )
+    return (None if low is None else ordered[low], None if high is None else ordered[-1 - high])
 
 
 def middle(values: Sequence[float], quantile: float = 0.5) -> float:

@@ -194,12 +194,7 @@ class Worker(Contestant):
             _end(process)
 
     def _run(
-        self,
-        send: Callable[[range], None],
-        ledger: Ledger,
-        amount: int,
-        *,
-        strangers: bool = False,
+        self, send: Callable[[range], None], ledger: Ledger, amount: int, *, strangers: bool = False
     ) -> dict[int, int]:
         numbers = range(self._next, self._next + amount)
         self._next += amount

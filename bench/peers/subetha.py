@@ -8,16 +8,7 @@ from typing import Any
 
 from bench.packed import PACK, PackedWay
 from bench.peers.batching import batches_of
-from bench.way import (
-    BATCH,
-    Receive,
-    ReceiveOne,
-    Send,
-    SendOne,
-    Way,
-    equal_places,
-    idle,
-)
+from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way, equal_places, idle
 
 #: Bytes of a slot; a shorter body arrives padded.
 SLOT = 64

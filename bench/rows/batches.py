@@ -7,12 +7,7 @@ from bench.row import Row, beside, times
 from bench.stream import Stream
 from bench.way import Way
 
-PEERS: tuple[type[Way], ...] = (
-    subetha.Batches,
-    cloudtoid.Batches,
-    zmq_ipc.Multipart,
-    fifo.Batches,
-)
+PEERS: tuple[type[Way], ...] = (subetha.Batches, cloudtoid.Batches, zmq_ipc.Multipart, fifo.Batches)
 OURS: type[Way] = shared_queue.Batches
 OTHERS: tuple[type[Way], ...] = (shared_queue.Messages, shared_queue.BatchesConsumed)
 

@@ -100,10 +100,7 @@ class Advice:
             "load": {"mean": _load(self.plan.load), "peak": _load(self.plan.peak)},
             "memory_bytes": round(self.memory),
             "assumptions": list(ASSUMPTIONS),
-            "code": {
-                "python": self.python(name),
-                "shell": self.shell(name),
-            },
+            "code": {"python": self.python(name), "shell": self.shell(name)},
         }
 
     def verdict(self) -> str:

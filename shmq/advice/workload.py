@@ -163,10 +163,7 @@ class Workload:
         choices=("python", "c", "java", "go", "javascript", "other"),
     )
     runs: tuple[str, ...] = _answer(
-        (),
-        "words",
-        "what runs already",
-        choices=("postgres", "rabbitmq", "kafka", "redis", "aws"),
+        (), "words", "what runs already", choices=("postgres", "rabbitmq", "kafka", "redis", "aws")
     )
     connectors: bool = _answer(False, "flag", "whether ready connectors to databases are needed")
     operators: bool = _answer(True, "flag", "whether somebody operates servers")

@@ -36,15 +36,7 @@ if TYPE_CHECKING:
     )
     from shmq.api.message import Body, DeadLetter, Message, Put, Row, Rows
     from shmq.api.producer import Acks, Partitioner, Producer
-    from shmq.api.queue import (
-        AsyncBodies,
-        AsyncConsumer,
-        Bodies,
-        Consumer,
-        Loan,
-        Pipeline,
-        Queue,
-    )
+    from shmq.api.queue import AsyncBodies, AsyncConsumer, Bodies, Consumer, Loan, Pipeline, Queue
     from shmq.api.record import Appended, AppendedRange, OnDamage, Record, RecordLoan, Records
     from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.api.share import Share, SharedRecord
@@ -160,15 +152,7 @@ _MODULES: Final = {
     ),
     "message": ("Body", "DeadLetter", "Message", "Put", "Row", "Rows"),
     "producer": ("Acks", "Partitioner", "Producer"),
-    "queue": (
-        "AsyncBodies",
-        "AsyncConsumer",
-        "Bodies",
-        "Consumer",
-        "Loan",
-        "Pipeline",
-        "Queue",
-    ),
+    "queue": ("AsyncBodies", "AsyncConsumer", "Bodies", "Consumer", "Loan", "Pipeline", "Queue"),
     "record": ("Appended", "AppendedRange", "OnDamage", "Record", "RecordLoan", "Records"),
     "schema": ("SchemaVersion", "TypedQueue", "TypedStream"),
     "share": ("Share", "SharedRecord"),

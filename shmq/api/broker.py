@@ -116,11 +116,7 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     def request(
-        self,
-        queue: str | Queue,
-        body: Body,
-        timeout: float | None = None,
-        **properties: Any,
+        self, queue: str | Queue, body: Body, timeout: float | None = None, **properties: Any
     ) -> Message:
         """Put a request into ``queue`` and return its reply, a message that is already settled.
 
@@ -137,11 +133,7 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     async def arequest(
-        self,
-        queue: str | Queue,
-        body: Body,
-        timeout: float | None = None,
-        **properties: Any,
+        self, queue: str | Queue, body: Body, timeout: float | None = None, **properties: Any
     ) -> Message:
         """``request`` for asyncio. If the task is cancelled, its reply is dropped."""
 
@@ -372,11 +364,7 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     def ensure_table(
-        self,
-        name: str,
-        durability: TableDurability = "memory",
-        *,
-        max_bytes: int | None = None,
+        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
     ) -> Table:
         """Attach to the table ``name``, whatever its options, or make it with these.
 

@@ -28,11 +28,7 @@ class GroupOptions(Options):
     """The options that a group with assigned partitions was created with. Times are in seconds."""
 
     assignment: Assignment = option(
-        "range",
-        "choice",
-        "How partitions are divided",
-        "assignment",
-        choices=get_args(Assignment),
+        "range", "choice", "How partitions are divided", "assignment", choices=get_args(Assignment)
     )
     session_timeout: float = option(
         30.0,

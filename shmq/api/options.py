@@ -20,12 +20,7 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, g
 from shmq.api.names import check_name, dead_letter_name
 from shmq.errors import InvalidName, InvalidOption
 from shmq.lazy_imports import late_imports
-from shmq.native._core import (
-    MAX_CAPACITY,
-    MAX_PRIORITIES,
-    check_seconds,
-    plain_number,
-)
+from shmq.native._core import MAX_CAPACITY, MAX_PRIORITIES, check_seconds, plain_number
 
 #: The priorities of a queue with the default number of three; higher is served first.
 LOW: Final = 0

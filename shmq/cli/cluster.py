@@ -252,11 +252,7 @@ def mirror(
             raise click.UsageError(f"stream {name!r} has no mirror: name the site with --site")
         found = broker.connection.run(
             site_copies.mirror(
-                broker.connection,
-                name,
-                options.partitions,
-                there,
-                int(copies) if copies else None,
+                broker.connection, name, options.partitions, there, int(copies) if copies else None
             )
         )
     _show_copies(found, as_json)

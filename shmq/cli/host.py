@@ -214,12 +214,7 @@ def _show_segments(checked: list[Segment]) -> None:
 )
 @json_flag
 @click.pass_context
-def fsck(
-    context: click.Context,
-    names: tuple[str, ...],
-    timeout: float,
-    as_json: bool,
-) -> None:
+def fsck(context: click.Context, names: tuple[str, ...], timeout: float, as_json: bool) -> None:
     """Check every invariant of queues; change nothing.
 
     Without a NAME it checks every queue and table of the namespace, and reads all records in the

@@ -63,10 +63,7 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
     Sizes are 4096, 64KiB or 16MiB; times are 30, 30s, 500ms, 5m or 2h.
     """
     wanted = given_options(flags)
-    with (
-        audited(broker, Event.QUEUE_CREATE, name),
-        broker.create_queue(name, **wanted) as queue,
-    ):
+    with audited(broker, Event.QUEUE_CREATE, name), broker.create_queue(name, **wanted) as queue:
         options = queue.options.as_dict()
     if as_json:
         show_json({"namespace": broker.namespace, "name": name, "options": options})

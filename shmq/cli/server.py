@@ -91,10 +91,7 @@ from shmq.supervision.stderr import (
     "[default: $SHMQ_CONFIG]",
 )
 @click.option(
-    "--insecure",
-    is_flag=True,
-    default=None,
-    help="Allow other hosts without tokens or TLS.",
+    "--insecure", is_flag=True, default=None, help="Allow other hosts without tokens or TLS."
 )
 @click.option("--check", is_flag=True, help="Check the settings and serve nothing.")
 @click.option("--console", metavar="ADDRESS", help="Run shmq console there as well.")

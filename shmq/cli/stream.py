@@ -169,10 +169,7 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
     Repeating the command with the same options changes nothing; other options are refused.
     """
     wanted = given_options(flags)
-    with (
-        audited(broker, Event.STREAM_CREATE, name),
-        broker.create_stream(name, **wanted) as stream,
-    ):
+    with audited(broker, Event.STREAM_CREATE, name), broker.create_stream(name, **wanted) as stream:
         options = stream.options.as_dict()
     if as_json:
         show_json({"namespace": broker.namespace, "name": name, "options": options})

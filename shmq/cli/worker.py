@@ -63,9 +63,7 @@ from shmq.workers.supervisor import Supervisor
     help="When stopped, wait at most TIME for current messages.  [default: no limit]",
 )
 @click.option(
-    "--metrics",
-    metavar="HOST:PORT",
-    help="Give how long messages took to Prometheus there.",
+    "--metrics", metavar="HOST:PORT", help="Give how long messages took to Prometheus there."
 )
 @log_format_flag
 def worker(handler: str, drain_timeout: float | None, metrics: str | None, **given: Any) -> None:

@@ -108,9 +108,7 @@ def _of_cluster(servers: Sequence[Server], answered: Sequence[Server]) -> Iterat
         )
     if len(servers) < 3:
         yield Finding(
-            "notice",
-            "",
-            f"{len(servers)} servers were asked: with fewer than 3 none may fail",
+            "notice", "", f"{len(servers)} servers were asked: with fewer than 3 none may fail"
         )
     elif len({server.host for server in servers}) < len(servers):
         yield Finding(

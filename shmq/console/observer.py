@@ -32,10 +32,7 @@ class ObserverThread:
     """
 
     def __init__(
-        self,
-        broker: shmq.Broker,
-        history: History,
-        clock: Callable[[], float] = time.monotonic,
+        self, broker: shmq.Broker, history: History, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
         self._seen_at = clock()

@@ -13,10 +13,7 @@ def journal_problem(stats: QueueStats) -> str | None:
 
 def unwritten(lag: int, waiting: int) -> str:
     """A text with the numbers of put and settled messages that wait for the disk, or ""."""
-    counts = {
-        "not on disk": lag,
-        "settled, and keeping their slots until that is on disk": waiting,
-    }
+    counts = {"not on disk": lag, "settled, and keeping their slots until that is on disk": waiting}
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
     return f"messages: {told}" if told else ""
 

@@ -12,11 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
 from shmq.api.stats import QueueStats
-from shmq.diagnose.activity import (
-    Observation,
-    QueueActivity,
-    StreamActivity,
-)
+from shmq.diagnose.activity import Observation, QueueActivity, StreamActivity
 from shmq.diagnose.findings import SEVERITIES, find
 from shmq.version import VERSION
 
@@ -134,9 +130,7 @@ _OF_STATS: Final = (
         "state",
     ),
     _gauge(
-        "shmq_queue_shm_bytes",
-        "What the queue takes of /dev/shm.",
-        _number(lambda s: s.shm_bytes),
+        "shmq_queue_shm_bytes", "What the queue takes of /dev/shm.", _number(lambda s: s.shm_bytes)
     ),
     _gauge(
         "shmq_queue_waiting_consumers",

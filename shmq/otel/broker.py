@@ -140,9 +140,7 @@ class TracedBroker(Traced):
 
 
 def traced_broker(
-    broker: Broker,
-    tracer_provider: TracerProvider | None,
-    meter_provider: MeterProvider | None,
+    broker: Broker, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
 ) -> Broker:
     """The proxy of a broker; one that is traced already is traced anew."""
     plain = unwrapped(broker)

@@ -9,12 +9,7 @@ from typing import Any
 
 from shmq.api.contract import unwrapped
 from shmq.api.queue import Pipeline, Queue
-from shmq.otel.consumer import (
-    TracedAsyncBodies,
-    TracedAsyncConsumer,
-    TracedBodies,
-    TracedConsumer,
-)
+from shmq.otel.consumer import TracedAsyncBodies, TracedAsyncConsumer, TracedBodies, TracedConsumer
 from shmq.otel.loan import TracedLoan
 from shmq.otel.message import TracedMessage
 from shmq.otel.operation import Operation

@@ -135,10 +135,7 @@ def _write(
     for file in files:
         if file.name != TRANSACTIONS:
             saved.setdefault((file.kind, file.queue), []).append(file.bytes)
-    return [
-        *(Saved(*what, len(sizes), sum(sizes)) for what, sizes in saved.items()),
-        *saved_tables,
-    ]
+    return [*(Saved(*what, len(sizes), sum(sizes)) for what, sizes in saved.items()), *saved_tables]
 
 
 def _copy_tables(disk: Disk, tables: Sequence[TableFile], report: Report) -> list[Saved]:

@@ -22,12 +22,7 @@ from shmq.errors import FileError, LockTimeout, ShmqError
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.native._core import reserve_standard
-from shmq.persistence.conflicts import (
-    in_memory,
-    join_memory,
-    live_keys,
-    set_earlier_streams_aside,
-)
+from shmq.persistence.conflicts import in_memory, join_memory, live_keys, set_earlier_streams_aside
 from shmq.persistence.definitions import recover_definitions
 from shmq.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost

@@ -86,11 +86,7 @@ def _bring_back(registry: Namespace, stored: StoredStream) -> None:
         except (ShmqError, TypeError) as error:
             stored.error = error if isinstance(error, ShmqError) else ShmqError(str(error))
     if stored.error is not None:
-        log.error(
-            "stream %s is not recovered: %s; its files are unchanged",
-            name,
-            stored.error,
-        )
+        log.error("stream %s is not recovered: %s; its files are unchanged", name, stored.error)
         return
     records = sum(end.next - end.earliest for end in stored.ends)
     log.info("stream %s is recovered: %d records on disk", name, records)

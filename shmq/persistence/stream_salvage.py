@@ -31,12 +31,7 @@ from shmq.storage.paths import (
 )
 from shmq.storage.progress import Report, Step, Told, bytes_of, silent
 from shmq.storage.stream_meta import StreamCard, eras_of, read_card, write_card
-from shmq.storage.stream_segment import (
-    EVERYTHING,
-    LEAST_TIME,
-    StreamSegment,
-    read_stream_header,
-)
+from shmq.storage.stream_segment import EVERYTHING, LEAST_TIME, StreamSegment, read_stream_header
 
 _SCRATCH: Final = ".salvage"
 #: The offset and the time of an entry, and its record type, with their byte positions.

@@ -43,11 +43,7 @@ _LOOK: Final = 0.05
 _BAD_DISK: Final = 0.1
 
 #: TCP keepalive for peers that vanish: seconds of silence, seconds between probes, probes.
-_KEEPALIVE: Final = (
-    (socket.TCP_KEEPIDLE, 60),
-    (socket.TCP_KEEPINTVL, 15),
-    (socket.TCP_KEEPCNT, 4),
-)
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
 
 class FrontEnd:

@@ -64,12 +64,7 @@ class WorkerLoop:
     """
 
     def __init__(
-        self,
-        who: str,
-        plan: Plan,
-        queue: Queue,
-        handler: Handler,
-        timings: Timings | None = None,
+        self, who: str, plan: Plan, queue: Queue, handler: Handler, timings: Timings | None = None
     ) -> None:
         self._who = who
         self._plan = plan

@@ -54,11 +54,7 @@ class Timings:
         rows = [place._numbers[:] for place in places]
         totals = [sum(column) for column in zip(*rows, strict=True)]
         return [
-            Timing(
-                outcome,
-                tuple(int(count) for count in itertools.accumulate(row[:-1])),
-                row[-1],
-            )
+            Timing(outcome, tuple(int(count) for count in itertools.accumulate(row[:-1])), row[-1])
             for n, outcome in enumerate(OUTCOMES)
             if (row := totals[n * _ROW : (n + 1) * _ROW])
         ]

@@ -10,16 +10,7 @@ import shmq
 from shmq import Broker, Queue
 
 from .conftest import Connect
-from .tools import (
-    LATER,
-    PATIENCE,
-    SOON,
-    drain,
-    eventually,
-    getter_asleep,
-    in_thread,
-    outcome,
-)
+from .tools import LATER, PATIENCE, SOON, drain, eventually, getter_asleep, in_thread, outcome
 
 LARGE = 200_000
 

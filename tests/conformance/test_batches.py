@@ -71,9 +71,7 @@ def test_put_many_with_a_ttl_gives_it_to_each(broker: Broker) -> None:
     assert drain(queue) == [3, 4]
 
 
-def test_put_many_into_too_little_room_puts_the_first_ones_and_counts_them(
-    broker: Broker,
-) -> None:
+def test_put_many_into_too_little_room_puts_the_first_ones_and_counts_them(broker: Broker) -> None:
     queue = broker.create_queue("jobs", capacity=3)
     queue.put(b"in the way")
 

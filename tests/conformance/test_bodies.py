@@ -208,9 +208,7 @@ def test_headers_can_still_be_read_after_the_ack(queue: Queue) -> None:
     assert dict(message.headers) == {"k": "v"}
 
 
-def test_what_msgpack_cannot_hold_in_a_header_is_a_type_error_that_names_it(
-    queue: Queue,
-) -> None:
+def test_what_msgpack_cannot_hold_in_a_header_is_a_type_error_that_names_it(queue: Queue) -> None:
     with pytest.raises(TypeError, match="set"):
         queue.put(b"x", headers={"tags": {1, 2}})
 

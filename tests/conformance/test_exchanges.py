@@ -406,10 +406,7 @@ def test_of_many_the_rest_follows_when_there_is_room(
     ],
 )
 def test_what_no_put_could_do_is_refused_and_no_queue_gets_it(
-    broker: Broker,
-    queues: Callable[..., None],
-    properties: dict[str, Any],
-    error: type[Exception],
+    broker: Broker, queues: Callable[..., None], properties: dict[str, Any], error: type[Exception]
 ) -> None:
     queues("a", priorities=16)
     queues("b", priorities=3)

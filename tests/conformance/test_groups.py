@@ -58,10 +58,7 @@ def test_one_member_reads_all_and_every_group_for_itself(stream: Stream) -> None
 def test_members_divide_the_partitions_and_none_is_two_members(
     stream: Stream, other: Stream, assignment: shmq.api.Assignment
 ) -> None:
-    with (
-        stream.group("g", assignment).join() as one,
-        other.group("g").join() as two,
-    ):
+    with stream.group("g", assignment).join() as one, other.group("g").join() as two:
         polled(one, two)
         assert one.assignment | two.assignment == set(range(PARTITIONS))
         assert not one.assignment & two.assignment

@@ -191,9 +191,7 @@ def test_the_identity_of_a_queue_is_the_same_for_all_and_another_for_a_new_one(
 
 
 @pytest.mark.only_local("a remote handle knows its queue by its name")
-def test_a_handle_stays_with_its_queue_when_there_is_a_new_one_of_the_name(
-    broker: Broker,
-) -> None:
+def test_a_handle_stays_with_its_queue_when_there_is_a_new_one_of_the_name(broker: Broker) -> None:
     old = broker.create_queue("jobs")
     broker.delete_queue("jobs")
     broker.create_queue("jobs")

@@ -302,9 +302,7 @@ def test_a_put_that_blocks_waits_for_bytes_too(connect: Connect) -> None:
     assert queue.empty()
 
 
-def test_drop_oldest_drops_the_deliverable_message_with_the_lowest_sequence(
-    broker: Broker,
-) -> None:
+def test_drop_oldest_drops_the_deliverable_message_with_the_lowest_sequence(broker: Broker) -> None:
     queue = broker.create_queue("jobs", capacity=3, overflow="drop-oldest")
     queue.put(b"1", priority=shmq.HIGH)
     queue.put(b"2")

@@ -350,9 +350,7 @@ def test_a_batch_must_fit_with_its_lengths(broker: Broker) -> None:
     assert queue.qsize() == 1
 
 
-def test_a_batch_beyond_its_deliveries_is_a_dead_letter_and_can_be_redriven(
-    broker: Broker,
-) -> None:
+def test_a_batch_beyond_its_deliveries_is_a_dead_letter_and_can_be_redriven(broker: Broker) -> None:
     queue = broker.create_queue("jobs", max_deliveries=1)
     queue.put_packed(b"aabbb", [2, 3])
     queue.get_packed().nack()

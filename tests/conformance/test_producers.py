@@ -246,9 +246,7 @@ def test_a_batch_that_gets_no_smaller_is_appended_as_it_is(
     assert found[0] <= found[2] + 16  # and the numbers of the producer
 
 
-def test_a_batch_that_is_too_large_for_one_piece_is_appended_as_it_is(
-    broker: shmq.Broker,
-) -> None:
+def test_a_batch_that_is_too_large_for_one_piece_is_appended_as_it_is(broker: shmq.Broker) -> None:
     stream = broker.create_stream("small", 1, ring_bytes=64 << 10)
     with stream.producer(linger=LATER, batch_bytes=40 << 10, compression="lz4") as producer:
         for _ in range(38):

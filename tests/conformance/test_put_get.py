@@ -65,12 +65,7 @@ def test_a_plain_message_carries_the_defaults(queue: Queue) -> None:
 
 def test_a_message_carries_what_its_put_gave(queue: Queue) -> None:
     queue.put(
-        b"x",
-        priority=shmq.HIGH,
-        group="g",
-        headers={"k": 1},
-        reply_to="answers",
-        correlation="c-1",
+        b"x", priority=shmq.HIGH, group="g", headers={"k": 1}, reply_to="answers", correlation="c-1"
     )
     message = queue.get()
 

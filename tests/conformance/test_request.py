@@ -106,10 +106,7 @@ def test_a_traceback_comes_where_the_server_gives_it(connect: Connect, queue: Qu
     def fail(_: Message) -> None:
         raise LookupError("gone")
 
-    with (
-        serving(connect(), "q", fail, tracebacks=True),
-        pytest.raises(shmq.RequestFailed) as found,
-    ):
+    with serving(connect(), "q", fail, tracebacks=True), pytest.raises(shmq.RequestFailed) as found:
         connect().request("q", b"", PATIENCE)
 
     assert found.value.trace is not None

@@ -35,11 +35,7 @@ class Server:
     process: psutil.Popen
 
     def __init__(
-        self,
-        folder: Path,
-        namespace: str,
-        settings: Mapping[str, Any],
-        before: Sequence[str] = (),
+        self, folder: Path, namespace: str, settings: Mapping[str, Any], before: Sequence[str] = ()
     ) -> None:
         self.namespace = namespace
         self.before = before

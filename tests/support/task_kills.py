@@ -9,15 +9,7 @@ from pathlib import Path
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.processes import eventually
 from tests.support.server import Server, serve
-from tests.support.task_workers import (
-    Framework,
-    Process,
-    Workers,
-    check,
-    ends,
-    is_drained,
-    workers,
-)
+from tests.support.task_workers import Framework, Process, Workers, check, ends, is_drained, workers
 from tests.support.writer_process import WriterProcess
 
 #: How many tasks a killed process may have run without their acknowledgement: its threads of

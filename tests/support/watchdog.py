@@ -31,8 +31,7 @@ class Watchdog:
     def __init__(self) -> None:
         self._owner = os.getpid()
         starter = subprocess.Popen(
-            [sys.executable, str(Path(__file__).resolve()), str(self._owner)],
-            stdin=subprocess.PIPE,
+            [sys.executable, str(Path(__file__).resolve()), str(self._owner)], stdin=subprocess.PIPE
         )
         assert starter.stdin is not None
         self._lines = starter.stdin

@@ -148,11 +148,7 @@ EXTRAS = {
 }
 
 #: Requirements whose module is called otherwise.
-MODULES = {
-    "nats_py": "nats",
-    "opentelemetry_api": "opentelemetry",
-    "protobuf": "google.protobuf",
-}
+MODULES = {"nats_py": "nats", "opentelemetry_api": "opentelemetry", "protobuf": "google.protobuf"}
 
 
 def test_the_package_imports_nothing_that_it_does_not_declare() -> None:

@@ -65,10 +65,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.release", description=__doc__)
     parser.add_argument("--target", type=Path, default=ROOT / "build/release")
     parser.add_argument(
-        "--python",
-        action="append",
-        type=Path,
-        help="by default each of 3.11 to 3.14",
+        "--python", action="append", type=Path, help="by default each of 3.11 to 3.14"
     )
     parser.add_argument("--twice", type=int, default=1, help="how many wheels are built twice")
     parser.add_argument("--compiler", default=ZIG)

@@ -11,11 +11,7 @@ from typing import Final
 MACHINE: Final = platform.machine()
 
 #: Where others than those of the path are: pyenv, uv, and what is installed by hand.
-_PLACES: Final = (
-    "~/.pyenv/versions/*/bin",
-    "~/.local/share/uv/python/*/bin",
-    "/opt/python*/bin",
-)
+_PLACES: Final = ("~/.pyenv/versions/*/bin", "~/.local/share/uv/python/*/bin", "/opt/python*/bin")
 _NAMES: Final = ("python3.11", "python3.12", "python3.13", "python3.14", "python3.14t")
 
 #: Prints what tells an interpreter from others, if it has its headers and can make environments.

@@ -27,11 +27,7 @@ def main(folder: Path) -> None:
         command.short_help = short or _sentence(command.help or "")  # else click cuts it off
     try:
         write_man_pages(
-            "shmq",
-            cli,
-            version=shmq.__version__,
-            target_dir=str(folder),
-            date=f"{day:%Y-%m-%d}",
+            "shmq", cli, version=shmq.__version__, target_dir=str(folder), date=f"{day:%Y-%m-%d}"
         )
     finally:
         for command, short in before:

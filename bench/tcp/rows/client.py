@@ -19,11 +19,7 @@ COUNT = 512
 
 
 def _row(
-    key: str,
-    title: str,
-    limit: str,
-    ours: Sequence[type[Client]],
-    theirs: Sequence[type[Client]],
+    key: str, title: str, limit: str, ours: Sequence[type[Client]], theirs: Sequence[type[Client]]
 ) -> Row:
     peers = [kind.label for kind in theirs]
     return Row(

@@ -37,13 +37,7 @@ def _row(key: str, title: str, connections: int, bars: Sequence[Bar]) -> Row:
         title=f"Get and acknowledge, 64 B, each answered, 256 under way on {title}",
         contestants=[
             Load(
-                label,
-                server,
-                work,
-                connections=connections,
-                window=WINDOW,
-                batch=batch,
-                note=note,
+                label, server, work, connections=connections, window=WINDOW, batch=batch, note=note
             )
             for label, server, work, batch, note in LOADS
         ],

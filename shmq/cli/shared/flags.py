@@ -102,12 +102,7 @@ def log_format_flag(command: F) -> F:
 def count_flag(help: str, default: int | None = None) -> Callable[[F], F]:
     """``-n/--count COUNT``, at least 1, as the parameter ``count``."""
     return click.option(
-        "-n",
-        "--count",
-        type=click.IntRange(min=1),
-        metavar="COUNT",
-        default=default,
-        help=help,
+        "-n", "--count", type=click.IntRange(min=1), metavar="COUNT", default=default, help=help
     )
 
 

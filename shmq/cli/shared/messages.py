@@ -167,11 +167,7 @@ class BatchPut:
             left = self._patience - (time.monotonic() - since)
             with _refusing(), self._waiting_for_disk():
                 taken = self._queue.put_many(
-                    rest,
-                    left > 0,
-                    self._slice(left),
-                    codec=self._codec,
-                    **self._properties,
+                    rest, left > 0, self._slice(left), codec=self._codec, **self._properties
                 )
             self.count += taken
             rest = rest[taken:]

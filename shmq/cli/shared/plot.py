@@ -36,8 +36,7 @@ def _check(path: Path) -> None:
     check_extra("--plot", "plot", ("matplotlib",))
     if path.suffix not in _SUFFIXES:
         raise click.BadParameter(
-            one_line(f"{path}: the name must end in {', '.join(_SUFFIXES)}"),
-            param_hint="'--plot'",
+            one_line(f"{path}: the name must end in {', '.join(_SUFFIXES)}"), param_hint="'--plot'"
         )
     if not path.absolute().parent.is_dir():
         raise click.ClickException(f"cannot write {str(path)!r}: there is no such folder")

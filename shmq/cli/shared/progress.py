@@ -238,12 +238,7 @@ class _Bar:
             self._bar.stop()
 
     def _started(self, line: str) -> Any:
-        from rich.progress import (  # noqa: PLC0415 - on a terminal alone
-            BarColumn,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - on a terminal alone
         from rich.progress import Progress as Bar  # noqa: PLC0415
 
         made = Bar(

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from shmq import api
 from shmq.api.contract import document
-from shmq.api.names import (
-    check_name,
-    chosen_namespace,
-    is_reply_name,
-    reply_name,
-    staging_target,
-)
+from shmq.api.names import check_name, chosen_namespace, is_reply_name, reply_name, staging_target
 from shmq.api.options import IfDifferent, QueueOptions
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.local.queue_segments import (
@@ -517,11 +511,7 @@ class LocalBroker(BaseBroker):
         return Tables(self._namespace)
 
     def ensure_table(
-        self,
-        name: str,
-        durability: TableDurability = "memory",
-        *,
-        max_bytes: int | None = None,
+        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
     ) -> LocalTable:
         """See :class:`shmq.api.Broker`."""
         self._check_open()

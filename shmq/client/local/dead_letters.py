@@ -93,9 +93,7 @@ class DeadLetters(Generic[_Queue]):
     """
 
     def __init__(
-        self,
-        namespace: Namespace,
-        open_queue: Callable[[Namespace, str, _core.Segment], _Queue],
+        self, namespace: Namespace, open_queue: Callable[[Namespace, str, _core.Segment], _Queue]
     ) -> None:
         self._namespace = namespace
         self._open_queue = open_queue

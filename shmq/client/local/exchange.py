@@ -136,11 +136,7 @@ class Exchanges:
 class LocalExchange(ExchangeHandle):
     """An exchange of this host. Threads may share it; a pickled one attaches anew."""
 
-    def __init__(
-        self,
-        namespace: Namespace,
-        summary: api.ExchangeSummary,
-    ) -> None:
+    def __init__(self, namespace: Namespace, summary: api.ExchangeSummary) -> None:
         super().__init__(summary.name, summary.kind, summary.alternate)
         self._namespace = namespace
         self._book = Book.of(namespace)

@@ -179,11 +179,7 @@ class LocalQueue(_core.Handle, api.Queue):
         return put
 
     async def _aput(
-        self,
-        body: api.Body,
-        timeout: float | None,
-        block: bool | None,
-        properties: dict[str, Any],
+        self, body: api.Body, timeout: float | None, block: bool | None, properties: dict[str, Any]
     ) -> api.Put:
         try:
             return self.put(body, False, confirm="memory", **properties)

@@ -321,11 +321,7 @@ class NatsBroker(BaseBroker):
     # ---- tables ----
 
     def ensure_table(
-        self,
-        name: str,
-        durability: TableDurability = "memory",
-        *,
-        max_bytes: int | None = None,
+        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
     ) -> api.Table:
         """See :class:`shmq.api.Broker`."""
         check_table(durability, max_bytes)

@@ -51,11 +51,7 @@ def open_group(
     check_name(name, "group")
     options = group_options(assignment=assignment, session_timeout=session_timeout, start=start)
     made = {
-        "options": {
-            **options,
-            "group_id": secrets.randbits(63) | 1,
-            "created_at": time.time_ns(),
-        },
+        "options": {**options, "group_id": secrets.randbits(63) | 1, "created_at": time.time_ns()},
         "next": 1,
         "members": [],
         "seats": [[_NO_MEMBER, _NO_MEMBER, None, 0, 0] for _ in range(stream.partitions)],

@@ -219,10 +219,7 @@ async def _create(
 
 
 async def _api(
-    connection: ClusterConnection,
-    site: str,
-    verb: str,
-    payload: Mapping[str, Any] | None = None,
+    connection: ClusterConnection, site: str, verb: str, payload: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The answer of a site's JetStream. Raises ApiError, and ShmqError if it is away."""
     if not site:

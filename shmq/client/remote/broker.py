@@ -27,14 +27,7 @@ from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.exchange import Shown
 from shmq.protocol.messages.payload import pack_name
-from shmq.protocol.messages.queue import (
-    QUEUES,
-    Create,
-    Greeting,
-    List,
-    SchemaAnswer,
-    SchemaRequest,
-)
+from shmq.protocol.messages.queue import QUEUES, Create, Greeting, List, SchemaAnswer, SchemaRequest
 from shmq.protocol.messages.stream import STREAMS, StreamCreate
 from shmq.protocol.messages.table import TableInfo, TableRequest
 from shmq.protocol.opcodes import MAX_PING, Feature, Status, Type
@@ -428,11 +421,7 @@ class RemoteBroker(BaseBroker):
     # ---- tables ----
 
     def ensure_table(
-        self,
-        name: str,
-        durability: TableDurability = "memory",
-        *,
-        max_bytes: int | None = None,
+        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
     ) -> RemoteTable:
         """See :class:`shmq.api.Broker`."""
         check_name(name, "table")

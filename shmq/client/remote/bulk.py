@@ -206,8 +206,7 @@ class RemoteBulkQueue(api.BulkQueue):
         self, kind: int, raw: bytes, start: int, end: int, argument: int | None
     ) -> int:
         answer = self._connection.call(
-            lambda wire: wire.settle_run(kind, raw, start, end, argument),
-            again=kind == Type.EXTEND,
+            lambda wire: wire.settle_run(kind, raw, start, end, argument), again=kind == Type.EXTEND
         )
         if answer.status == Status.LEASE_EXPIRED:
             return len(answer.refused)

@@ -99,8 +99,7 @@ def _check_disk(queue: Any, asked: _core.Answer) -> None:
     error = _ERROR[queue.connection.kind](asked)
     if error is not None:
         raise _not_confirmed(
-            queue,
-            f"the disk of its journal fails: {error}; what is there is written once it works",
+            queue, f"the disk of its journal fails: {error}; what is there is written once it works"
         )
 
 

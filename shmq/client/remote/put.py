@@ -421,10 +421,7 @@ class RemotePuts:
 
         try:
             return self.connection.call(
-                write,
-                again=self.identified,
-                within=self._window,
-                await_=wait if durable else None,
+                write, again=self.identified, within=self._window, await_=wait if durable else None
             )
         except errors.ConnectionLost as error:
             raise errors.ConnectionLost(f"{error}; {start} of {len(items)} were put") from error

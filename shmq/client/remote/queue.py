@@ -65,10 +65,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
     READY_WATCH = RemoteReadyWatch
 
     def __init__(
-        self,
-        connection: Connection,
-        namespace: str,
-        create: Create | None = None,
+        self, connection: Connection, namespace: str, create: Create | None = None
     ) -> None:
         super().__init__(connection, namespace)
         #: Of `fileno`; None: it was not called.

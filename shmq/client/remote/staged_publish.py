@@ -14,14 +14,7 @@ from shmq.client.remote.put import encode
 from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.protocol.messages.staging import (
-    Publish,
-    Published,
-    Stage,
-    Staged,
-    StagedState,
-    StageRow,
-)
+from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState, StageRow
 from shmq.protocol.opcodes import Type
 
 #: The most bytes of a STAGE request beside its rows: a name, and the map.

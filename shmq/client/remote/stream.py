@@ -13,12 +13,7 @@ from shmq.api.options import Confirm, check_whole
 from shmq.api.stream_options import StreamOptions
 from shmq.client.remote.address import Target
 from shmq.client.remote.connection import Connection, RemoteHandle
-from shmq.client.remote.group import (
-    delete_group,
-    groups_of,
-    open_group,
-    open_share,
-)
+from shmq.client.remote.group import delete_group, groups_of, open_group, open_share
 from shmq.client.remote.stream_appender import Appender, AppendOptions
 from shmq.client.remote.stream_reader import (
     RemoteAsyncReader,

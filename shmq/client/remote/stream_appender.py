@@ -302,10 +302,7 @@ class _PartitionBatch:
     """Records for one partition."""
 
     def __init__(
-        self,
-        values: list[Any],
-        keys: Sequence[_Key] | None,
-        headers: Sequence[_Headers] | None,
+        self, values: list[Any], keys: Sequence[_Key] | None, headers: Sequence[_Headers] | None
     ) -> None:
         self.values = values
         self.keys = keys

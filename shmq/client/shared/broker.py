@@ -58,10 +58,7 @@ class BaseBroker(RpcClient):
     ) -> api.TypedStream[Any]: ...
 
     def typed(
-        self,
-        of: str | api.Queue | api.Stream,
-        schema: Any = None,
-        compatibility: str | None = None,
+        self, of: str | api.Queue | api.Stream, schema: Any = None, compatibility: str | None = None
     ) -> api.TypedQueue[Any] | api.TypedStream[Any]:
         """See :class:`shmq.api.Broker`."""
         if schema is None and compatibility is not None:

@@ -23,13 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.api.names import default_namespace
-from shmq.errors import (
-    DurabilityWarning,
-    InvalidOption,
-    LockTimeout,
-    NotConfirmed,
-    ShmqError,
-)
+from shmq.errors import DurabilityWarning, InvalidOption, LockTimeout, NotConfirmed, ShmqError
 from shmq.fork_safe import new_lock
 from shmq.lazy_imports import late_imports
 from shmq.namespace.namespace import Namespace

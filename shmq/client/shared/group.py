@@ -15,10 +15,7 @@ from shmq.native import _stream
 
 
 def group_options(
-    *,
-    assignment: api.Assignment | None,
-    session_timeout: float | None,
-    start: api.GroupStart,
+    *, assignment: api.Assignment | None, session_timeout: float | None, start: api.GroupStart
 ) -> dict[str, Any]:
     """The checked options of a group. Raises TypeError, InvalidOption."""
     given = {"assignment": assignment, "session_timeout": session_timeout}
@@ -164,9 +161,7 @@ class Group(api.Group):
         return offsets
 
     def _offsets(
-        self,
-        to: api.GroupStart | Mapping[int, int] | float,
-        partitions: Collection[int] | None,
+        self, to: api.GroupStart | Mapping[int, int] | float, partitions: Collection[int] | None
     ) -> dict[int, int]:
         stream = self._store.stream
         most = stream.partitions - 1

@@ -97,11 +97,7 @@ class EventStream(Response):
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send events until there is a reason to end."""
-        start: Any = {
-            "type": "http.response.start",
-            "status": 200,
-            "headers": self.raw_headers,
-        }
+        start: Any = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         if self._request.method == "HEAD":
             await send(start)
             await send({"type": "http.response.body", "body": b""})

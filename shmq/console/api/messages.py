@@ -288,11 +288,7 @@ def _events(call: Call) -> list[tuple[Any, dict[str, Any]]] | None:
     return [
         (
             encoded.body,
-            {
-                "codec": encoded.codec,
-                "headers": encoded.headers,
-                "dedupe_id": dedupe_id_of(event),
-            },
+            {"codec": encoded.codec, "headers": encoded.headers, "dedupe_id": dedupe_id_of(event)},
         )
         for event, encoded in found
     ]

@@ -248,10 +248,7 @@ def _events(call: Call) -> list[tuple[Any, dict[str, Any]]] | None:
     if found is None:
         return None
     return [
-        (
-            encoded.body,
-            {"codec": encoded.codec, "headers": encoded.headers, "key": key_of(event)},
-        )
+        (encoded.body, {"codec": encoded.codec, "headers": encoded.headers, "key": key_of(event)})
         for event, encoded in found
     ]
 

@@ -17,14 +17,7 @@ from starlette.routing import Route
 
 from shmq.api.names import check_name
 from shmq.console.access import Caller
-from shmq.console.api.operation import (
-    EVENT_PREFIX,
-    OPERATIONS,
-    Answer,
-    Call,
-    Operation,
-    Parameter,
-)
+from shmq.console.api.operation import EVENT_PREFIX, OPERATIONS, Answer, Call, Operation, Parameter
 from shmq.console.context import Console
 from shmq.console.guard import CSRF_HEADER, caller_of, check_change, peer_address, peer_of
 from shmq.console.problem import Problem, problem_of

@@ -53,10 +53,7 @@ class Table:
         self._where = type("RowWhere", (Expression,), {"_fields": fields, "_asked": Asked})
 
     def page(
-        self,
-        call: Call,
-        names: Iterable[str],
-        row: Callable[[str], dict[str, Any] | None],
+        self, call: Call, names: Iterable[str], row: Callable[[str], dict[str, Any] | None]
     ) -> Page:
         """The page that the call asks for: the rows after its key, in order of their names.
 

@@ -469,12 +469,7 @@ class _Socket:
             await anyio.sleep(min(max(10 * took, 0.05), _TESTED_AGAIN))
 
     def _frames(
-        self,
-        consumer: _Consumer,
-        queue: shmq.Queue,
-        first: shmq.Message,
-        held: set[int],
-        most: int,
+        self, consumer: _Consumer, queue: shmq.Queue, first: shmq.Message, held: set[int], most: int
     ) -> list[bytes]:
         """The frames of the first message and of up to ``most`` others that are there."""
         found = [first]

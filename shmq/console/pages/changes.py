@@ -172,10 +172,7 @@ def redrive(visit: Visit) -> Redirect:
 def ask_put(visit: Visit) -> Shown:
     """The form for a message."""
     name = _allowed(visit, Right.PRODUCE)
-    return Shown(
-        "put.html",
-        {"name": name, "encodings": _ENCODINGS, "given": {}, "problem": None},
-    )
+    return Shown("put.html", {"name": name, "encodings": _ENCODINGS, "given": {}, "problem": None})
 
 
 @page("/queues/{name}/put", "POST")

@@ -235,10 +235,7 @@ def _read(url: str) -> tuple[Address, dict[str, Any]]:
     """What a URL says: where to connect, and the options of the table."""
     parts = url_to_parts(url)
     given = dict(parse_qsl(urlsplit(url).query))
-    options = {
-        "name": given.pop("table", _TABLE),
-        "durability": given.pop("durability", "memory"),
-    }
+    options = {"name": given.pop("table", _TABLE), "durability": given.pop("durability", "memory")}
     ssl = {name: given.pop(name) for name in list(given) if name.startswith("ssl_")}
     if given:
         raise exceptions.ImproperlyConfigured(

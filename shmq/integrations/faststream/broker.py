@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
 
 
-class ShmqBroker(
-    ShmqRegistrator,
-    BrokerUsecase[shmq.Message, shmq.Broker, ShmqBrokerConfig],
-):
+class ShmqBroker(ShmqRegistrator, BrokerUsecase[shmq.Message, shmq.Broker, ShmqBrokerConfig]):
     """A broker of FastStream over the queues of a namespace, or of a server.
 
     ``target``, ``token`` and ``tls`` are those of :func:`shmq.connect`. A queue that does not exist

@@ -65,8 +65,7 @@ class ShmqPublisherSpecification(
     def get_schema(self) -> dict[str, PublisherSpec]:
         """The channel with its messages."""
         message = Message(
-            title=f"{self.name}:Message",
-            payload=resolve_payloads(self.get_payloads(), "Publisher"),
+            title=f"{self.name}:Message", payload=resolve_payloads(self.get_payloads(), "Publisher")
         )
         return {
             self.name: PublisherSpec(

@@ -26,12 +26,7 @@ log = getLogger("taskiq.shmq")
 PAUSE: Final = 1.0
 
 #: The errors after which a worker asks again: its server is away, or its queue was deleted.
-QUEUE_IS_AWAY: Final = (
-    shmq.ConnectionLost,
-    shmq.ShuttingDown,
-    shmq.QueueDeleted,
-    shmq.NoSuchQueue,
-)
+QUEUE_IS_AWAY: Final = (shmq.ConnectionLost, shmq.ShuttingDown, shmq.QueueDeleted, shmq.NoSuchQueue)
 
 T = TypeVar("T", int, float, str)
 

@@ -90,10 +90,7 @@ class Limits:
         MAX_FRAME, "bytes", "The longest payload of a request", least=4 * _KIB, most=_GIB
     )
     unsettled_messages: int = option(
-        65_536,
-        "count",
-        "Messages delivered to one connection and not settled",
-        most=1 << 24,
+        65_536, "count", "Messages delivered to one connection and not settled", most=1 << 24
     )
     unsettled_bytes: int = option(
         256 << 20,

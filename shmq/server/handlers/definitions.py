@@ -157,11 +157,7 @@ class ExchangeHandler:
         codec = properties.pop("codec", None) or "bytes"
         letters = Deliveries([(body, codec) for body in asked.bodies], properties)
         outcome = exchange.deliver(
-            letters,
-            asked.key,
-            properties.get("headers"),
-            asked.confirm,
-            asked.only,
+            letters, asked.key, properties.get("headers"), asked.confirm, asked.only
         )
         unsynced = {
             copy.name: copy.number

@@ -59,12 +59,7 @@ class Streams(Protocol):
     """How :class:`Members` finds streams."""
 
     def attached(
-        self,
-        session: Session,
-        name: str,
-        right: int,
-        identity: int = 0,
-        group: str | None = None,
+        self, session: Session, name: str, right: int, identity: int = 0, group: str | None = None
     ) -> LocalStream:
         """The stream, if the session has one of those rights to it, or to that group of it."""
 

@@ -85,10 +85,7 @@ class Aggregate(Table, frozen=True, kw_only=True):
         Seconds,
         key("How much older than the newest message a message may be and still count.", "10m"),
     ] = Seconds(600)
-    by: Annotated[
-        Keys,
-        key(_BY, ["queue", "group", "header.kind"]),
-    ] = Keys(("queue",))
+    by: Annotated[Keys, key(_BY, ["queue", "group", "header.kind"])] = Keys(("queue",))
     hot: Annotated[
         Annotated[float, Meta(ge=1)],
         key("A key is hot above this many times the mean rate of its window.", 3),

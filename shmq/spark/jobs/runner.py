@@ -39,9 +39,7 @@ _PATIENCE: Final = 10.0
 
 #: The settings of a job's session, unless the file or Spark's configuration has them.
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_DEFAULTS: Final = {
-    "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
-}
+_DEFAULTS: Final = {"spark.sql.streaming.stateStore.providerClass": _ROCKSDB}
 
 Report = Callable[[Progress], None]
 Stopping = Callable[[], bool]

@@ -87,11 +87,7 @@ class FileTable:
     """A table of files in one format. Raises what Spark and Hadoop raise."""
 
     def __init__(
-        self,
-        session: SparkSession,
-        path: str,
-        form: str,
-        options: Mapping[str, str],
+        self, session: SparkSession, path: str, form: str, options: Mapping[str, str]
     ) -> None:
         self._folder = Folder(session, path)
         self._format = form

@@ -24,8 +24,7 @@ class Decode(Table, frozen=True, kw_only=True):
     """How bodies become columns."""
 
     schema: Annotated[
-        str,
-        key("The fields, as SQL has columns.", "id BIGINT NOT NULL, name STRING, at TIMESTAMP"),
+        str, key("The fields, as SQL has columns.", "id BIGINT NOT NULL, name STRING, at TIMESTAMP")
     ]
     codec: Annotated[
         Literal["message", "json", "msgpack"],

@@ -76,8 +76,7 @@ class Triage(Table, frozen=True, kw_only=True):
         Location | None, key("A folder of Parquet to which the kinds are added.", "triage")
     ] = None
     limit: Annotated[
-        Annotated[int, Meta(ge=1, le=10_000)],
-        key("The most kinds to report, the largest first."),
+        Annotated[int, Meta(ge=1, le=10_000)], key("The most kinds to report, the largest first.")
     ] = 100
     samples: Annotated[
         Annotated[int, Meta(ge=0, le=100)], key("How many letters of each kind to show.")

@@ -58,10 +58,7 @@ class _Part:
                 continue
             try:
                 publisher.stage(
-                    batch_id.batch,
-                    batch_id.part,
-                    rows,
-                    staging_bytes=self._staging_bytes,
+                    batch_id.batch, batch_id.part, rows, staging_bytes=self._staging_bytes
                 )
             except Full as error:
                 raise Full(

@@ -190,10 +190,7 @@ class Written(WriterCommitMessage):
 
 
 def append(
-    sink: Sink,
-    batch_id: BatchId,
-    batches: Iterable[pa.RecordBatch],
-    confirm: Confirm | None = None,
+    sink: Sink, batch_id: BatchId, batches: Iterable[pa.RecordBatch], confirm: Confirm | None = None
 ) -> Written:
     """Append a task's rows, except those that an earlier run has appended.
 

@@ -208,11 +208,7 @@ class ModelQueue:
     # ---- put ----
 
     def put(
-        self,
-        item: Item,
-        delay: int = 0,
-        ttl: int | None = None,
-        dedupe_id: str | None = None,
+        self, item: Item, delay: int = 0, ttl: int | None = None, dedupe_id: str | None = None
     ) -> tuple[Item, bool]:
         """Put ``item``; the item that is now in the queue, and whether it is a duplicate."""
         if first := self._known_by(dedupe_id):

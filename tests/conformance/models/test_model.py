@@ -38,16 +38,7 @@ EPOCH = 1_000_000 * SECOND
 YEAR = 365 * 24 * 3600.0
 #: How often dead letters are looked for.
 PATIENCE = 100
-TOTALS = (
-    "put",
-    "acked",
-    "nacked",
-    "expired",
-    "redelivered",
-    "dead_lettered",
-    "dropped",
-    "deduped",
-)
+TOTALS = ("put", "acked", "nacked", "expired", "redelivered", "dead_lettered", "dropped", "deduped")
 
 SPANS = st.sampled_from([0.125, 0.5, 1.0, 2.0, 3.5])
 WAITS = st.one_of(st.none(), st.just(0.0), SPANS)
@@ -218,12 +209,7 @@ class QueueMachine(RuleBasedStateMachine):
         dedupe_id=IDS,
     )
     def put(
-        self,
-        client: int,
-        item: Item,
-        delay: float | None,
-        ttl: float | None,
-        dedupe_id: str | None,
+        self, client: int, item: Item, delay: float | None, ttl: float | None, dedupe_id: str | None
     ) -> None:
         """Delays of a year are given as a time of day, and never end within the test."""
         item = self._own(item)

@@ -185,10 +185,7 @@ def test_a_run_that_is_ended_early_leaves_nothing(
         pytest.skip(lacking)
     command = [*row, "--results", str(tmp_path / "results.json")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench", *command],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-m", "bench", *command], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )
     while not _left_by(process.pid):
         assert process.poll() is None

@@ -72,10 +72,7 @@ def test_a_mirror_is_read_at_the_other_site_and_its_lag_is_shown(
 
 def test_a_stream_collects_those_of_other_sites(sites: tuple[LocalCluster, LocalCluster]) -> None:
     a, b = sites
-    with (
-        shmq.connect(f"{a.url}/all") as here,
-        shmq.connect(f"{b.url}/of-b?replicas=1") as there,
-    ):
+    with shmq.connect(f"{a.url}/all") as here, shmq.connect(f"{b.url}/of-b?replicas=1") as there:
         stream = here.create_stream("events", partitions=1)
         stream.append(b"of a")
         there.create_stream("events", partitions=1).append(b"of b")
@@ -139,10 +136,7 @@ def test_the_registry_at_the_other_site_forgets_streams_that_are_gone(
     sites: tuple[LocalCluster, LocalCluster],
 ) -> None:
     a, b = sites
-    with (
-        shmq.connect(f"{a.url}/forgets") as here,
-        shmq.connect(f"{b.url}/forgets") as there,
-    ):
+    with shmq.connect(f"{a.url}/forgets") as here, shmq.connect(f"{b.url}/forgets") as there:
         for name, mirror in (("kept", "site-b"), ("gone", "site-b"), ("local", None)):
             here.create_stream(name, partitions=1, mirror=mirror).append(b"1")
         here.create_queue("orders")

@@ -390,9 +390,7 @@ def settle_an_epoch_that_has_run_out(stage: Stage) -> None:
 
 
 @scenario(
-    prepare=five_in_the_name,
-    kept=SIX,
-    afterwards=lambda stage: stage.queue.bulk().release("query"),
+    prepare=five_in_the_name, kept=SIX, afterwards=lambda stage: stage.queue.bulk().release("query")
 )
 def release_a_name(stage: Stage) -> None:
     stage.queue.bulk().release("query")
@@ -504,9 +502,7 @@ def free_slots_and_watched(stage: Stage) -> None:
 
 
 @scenario(
-    prepare=free_slots_and_watched,
-    afterwards=has_output_if_there_is_a_message,
-    added=(b"new",),
+    prepare=free_slots_and_watched, afterwards=has_output_if_there_is_a_message, added=(b"new",)
 )
 def put_quickly_that_rings(stage: Stage) -> None:
     stage.queue.put(b"new")
@@ -538,11 +534,7 @@ def arm_and_disarm(stage: Stage) -> None:
         watch.disarm()
 
 
-@scenario(
-    prepare=three,
-    kept=ABC,
-    victim=lambda stage: watch(stage, _core.EVENT_NOT_FULL),
-)
+@scenario(prepare=three, kept=ABC, victim=lambda stage: watch(stage, _core.EVENT_NOT_FULL))
 def close_with_an_armed_wakeup(stage: Stage) -> None:
     stage.queue.close()
 
@@ -982,10 +974,7 @@ LONG_ENOUGH = 10
 
 
 @scenario(
-    prepare=rows_staged,
-    afterwards=make_room_and_publish,
-    kept=BODIES,
-    options={"capacity": 2},
+    prepare=rows_staged, afterwards=make_room_and_publish, kept=BODIES, options={"capacity": 2}
 )
 def publish_rows_into_a_full_queue(stage: Stage) -> None:
     into_two_places(stage)

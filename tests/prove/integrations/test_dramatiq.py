@@ -29,9 +29,7 @@ BROKER: Others = {
         "test_worker_handles_non_numeric_eta_and_logs_warning": STUB,
         "test_worker_handles_none_eta": STUB,
     },
-    "test_callbacks.py": {
-        "test_actor_callback_knows_correct_number_of_retries": CALLBACK,
-    },
+    "test_callbacks.py": {"test_actor_callback_knows_correct_number_of_retries": CALLBACK},
     "test_generic_actors.py": {},
     "test_rabbitmq.py": {
         "test_rabbitmq_broker_can_be_passed_a_semicolon_separated_list_of_uris": PIKA,

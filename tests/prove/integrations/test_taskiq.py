@@ -23,9 +23,7 @@ FILES: Others = {
         "test_inline_awaits": MEMORY,
         "test_wait_all": SENT,
     },
-    "depends/test_progress_tracker.py": {
-        "test_progress_tracker_validation_error": ENCODED,
-    },
+    "depends/test_progress_tracker.py": {"test_progress_tracker_validation_error": ENCODED},
     "middlewares/test_task_retry.py": {
         "test_wait_result_error": MEMORY,
         "test_wait_result_no_result": MEMORY,

@@ -580,10 +580,7 @@ def recovered(directory: StateDirectory, state: State) -> dict[int, Found]:
             for number, end in enumerate(stored.ends)
         ]
         found[stored.identity] = Found(
-            values,
-            [end.next for end in stored.ends],
-            stored.groups.get("g", 0),
-            stored.eras,
+            values, [end.next for end in stored.ends], stored.groups.get("g", 0), stored.eras
         )
     return found
 

@@ -73,12 +73,7 @@ def test_a_file_whose_name_alone_is_certain_may_be_empty_or_cut_or_show_what_is_
 
 
 def test_each_sector_of_an_unsynced_write_is_there_or_not_whatever_the_others_are() -> None:
-    assert held(*READY, Write(1, 0, A + B)) == {
-        NOTHING + NOTHING,
-        A + NOTHING,
-        NOTHING + B,
-        A + B,
-    }
+    assert held(*READY, Write(1, 0, A + B)) == {NOTHING + NOTHING, A + NOTHING, NOTHING + B, A + B}
 
 
 def test_a_sector_is_never_torn() -> None:
@@ -173,13 +168,7 @@ def test_a_failed_sync_of_the_directory_leaves_its_names_in_doubt_until_made_ane
 
 
 def test_what_is_in_a_directory_is_gone_with_its_name() -> None:
-    events = (
-        MakeDirectory("d"),
-        Create("d/f", 1),
-        Write(1, 0, A),
-        Sync(1),
-        SyncDirectory("d"),
-    )
+    events = (MakeDirectory("d"), Create("d/f", 1), Write(1, 0, A), Sync(1), SyncDirectory("d"))
     assert left(*events) == {(), (("d/f", A),)}
     assert left(*events, SyncDirectory("")) == {(("d/f", A),)}
 

@@ -184,9 +184,7 @@ def test_however_many_come_at_once_one_writer_is_started(writers: Writers) -> No
         assert broker.queue("orders").qsize() == 5
 
 
-def test_a_detached_writer_has_no_parent_and_inherits_nothing(
-    writers: Writers,
-) -> None:
+def test_a_detached_writer_has_no_parent_and_inherits_nothing(writers: Writers) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     with shmq.connect() as broker:

@@ -408,9 +408,7 @@ def test_a_deleted_queue_does_not_come_back(persist: Persist) -> None:
         assert broker.list_queues() == []
 
 
-def test_a_queue_that_is_deleted_without_a_writer_does_not_come_back(
-    persist: Persist,
-) -> None:
+def test_a_queue_that_is_deleted_without_a_writer_does_not_come_back(persist: Persist) -> None:
     confirmed(persist.namespace, 2)
     persist.kill()
     with shmq.connect(persist.namespace) as broker:

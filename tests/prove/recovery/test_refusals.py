@@ -81,9 +81,7 @@ def test_a_flipped_bit_in_the_newest_file_of_a_stream_refuses_its_name(persist: 
         assert broker.list_streams() == []
 
 
-def test_a_queue_is_not_made_with_dead_letters_that_were_not_brought_back(
-    persist: Persist,
-) -> None:
+def test_a_queue_is_not_made_with_dead_letters_that_were_not_brought_back(persist: Persist) -> None:
     confirmed(persist.namespace, 10, "jobs.dlq")
     persist.kill()
     lose(persist.namespace)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.spark_session import (
-    checkpoint,
-    namespace,
-    pytest_pycollect_makemodule,
-)
+from tests.support.spark_session import checkpoint, namespace, pytest_pycollect_makemodule
 
 __all__ = ["checkpoint", "namespace", "pytest_pycollect_makemodule"]

@@ -368,11 +368,7 @@ def test_a_server_is_read_with_a_token_over_tls(
     certificates = Certificates(tmp_path_factory.mktemp("certificates"))
     certificate, key = certificates.sign("server")
     mine, my_key = certificates.sign("client")
-    tls = {
-        "certificate": str(certificate),
-        "key": str(key),
-        "client_ca": str(certificates.ca),
-    }
+    tls = {"certificate": str(certificate), "key": str(key), "client_ca": str(certificates.ca)}
     rights = {SESAME: {"consume": ["orders"]}, OTHER: {"consume": ["not-orders"]}}
     with serve(broker.namespace, tokens=rights, tls=tls) as server:
         given = {

@@ -109,12 +109,7 @@ def test_a_stream_of_a_name_that_none_can_have_says_so(
     ids=["missing-queue", "unreachable-server", "wrong-token"],
 )
 def test_a_job_ends_with_the_same_sentence_and_the_exit_code_of_its_cause(
-    spark: SparkSession,
-    server: Server,
-    tmp_path: Path,
-    wrong: Given,
-    code: Code,
-    told: str,
+    spark: SparkSession, server: Server, tmp_path: Path, wrong: Given, code: Code, told: str
 ) -> None:
     patient = {"connectTimeout": "60s"}
     source = {"subscribe": "orders", "url": server.url, "token": SESAME, **patient, **wrong}

@@ -82,9 +82,7 @@ def outside(folder: Path, program: str, *arguments: str, **more: str) -> str:
     return run.stdout
 
 
-def test_spark_finds_both_formats_of_an_editable_install_from_any_directory(
-    tmp_path: Path,
-) -> None:
+def test_spark_finds_both_formats_of_an_editable_install_from_any_directory(tmp_path: Path) -> None:
     program = (
         "import pkgutil\n"
         "print(sorted(m.name for m in pkgutil.iter_modules() if m.name.startswith('pyspark_')))"

@@ -136,10 +136,7 @@ def test_headers_are_text_where_their_bytes_are() -> None:
         None,
     ]
     maps = pa.array([[("kind", "frame")], None], pa.map_(pa.string(), pa.string()))
-    assert given("headers", "map<string, string>", maps) == [
-        ("headers", {"kind": "frame"}),
-        None,
-    ]
+    assert given("headers", "map<string, string>", maps) == [("headers", {"kind": "frame"}), None]
 
 
 @pytest.mark.parametrize("key", ["kind", None])

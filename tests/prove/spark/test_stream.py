@@ -383,10 +383,7 @@ def test_a_server_that_is_away_is_said_where_it_must_tell_a_queue_from_a_stream(
 
 @pytest.mark.skipif(bool(WHY_NOT), reason=str(WHY_NOT))
 def test_a_server_is_read_with_a_token_over_tls_and_replayed(
-    stream: Query,
-    broker: shmq.Broker,
-    orders: shmq.Queue,
-    tmp_path_factory: pytest.TempPathFactory,
+    stream: Query, broker: shmq.Broker, orders: shmq.Queue, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     orders.put_many(bodies(3000))
     certificates = Certificates(tmp_path_factory.mktemp("certificates"))

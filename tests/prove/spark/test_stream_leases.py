@@ -184,10 +184,7 @@ def test_a_queue_that_is_emptied_by_its_leases_is_seen_by_a_run_over_all_there_i
 
 
 def test_a_driver_that_stops_while_it_extends_its_leases_says_nothing_of_that(
-    url: str,
-    orders: shmq.Queue,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    url: str, orders: shmq.Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     extend = Leases._extend
     begun, stopped, ended = threading.Event(), threading.Event(), threading.Event()

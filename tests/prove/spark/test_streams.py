@@ -409,10 +409,7 @@ def held(stream: shmq.Stream) -> list[shmq.Record]:
 def test_every_column_reaches_the_record(
     spark: SparkSession, namespace: str, orders: shmq.Stream
 ) -> None:
-    rows = [
-        ("tea", "drinks", {"hot": "yes"}, None, None),
-        ('{"a": 1}', None, None, 2, "json"),
-    ]
+    rows = [("tea", "drinks", {"hot": "yes"}, None, None), ('{"a": 1}', None, None, 2, "json")]
     ddl = "value string, key string, headers map<string, string>, partition int, codec string"
     write(spark.createDataFrame(rows, ddl).coalesce(1), namespace)
 

@@ -81,9 +81,7 @@ RUNS: Final = (
     _mutex("mutex: broken: sleeps without a mark", f"{_RESTS} BROKEN_NO_BIT", False),
     _mutex("mutex: broken: sleeps unseen", f"{_RESTS} BROKEN_SLEEPS_UNSEEN", False),
     _mutex(
-        "mutex: broken: one that slept leaves no mark",
-        f"{_RESTS} BROKEN_TAKES_WITHOUT_BIT",
-        False,
+        "mutex: broken: one that slept leaves no mark", f"{_RESTS} BROKEN_TAKES_WITHOUT_BIT", False
     ),
     Run("locks: deaths at every step, also of who recovers", "locks.pml", ""),
     Run("locks: gets go on beside a put that is stopped", "locks.pml", "MOST_STOPS=1"),
@@ -220,12 +218,7 @@ class Outcome:
 
 def _call(command: list[str], folder: Path) -> str:
     done = subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
+        command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     return done.stdout + done.stderr
 

@@ -208,8 +208,7 @@ def options_of(command: click.Command) -> list[str]:
     )
 )
 @hypothesis.settings(
-    max_examples=200,
-    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+    max_examples=200, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
 def test_no_command_line_ends_in_a_traceback(
     namespace: str, tmp_path: Path, path_and_arguments: tuple[tuple[str, ...], list[str]]

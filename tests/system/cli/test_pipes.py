@@ -70,9 +70,7 @@ def test_a_slow_readers_messages_stay_unacknowledged_until_it_reads_them(
 def test_a_reader_that_reads_all_there_is_can_be_kept_to_one_message(
     shell: Shell, queue: shmq.Queue
 ) -> None:
-    ran = shell.pipeline(
-        "set -o pipefail; shmq consume -q jobs --ahead 1 | (sleep 1.5; head -1)",
-    )
+    ran = shell.pipeline("set -o pipefail; shmq consume -q jobs --ahead 1 | (sleep 1.5; head -1)")
 
     assert (ran.code, ran.lines) == (0, BODIES[:1])
     assert left(queue) == BODIES[1:]

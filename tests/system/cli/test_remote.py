@@ -436,16 +436,7 @@ def test_every_command_was_tried_on_a_server_or_needs_none() -> None:
         "worker",
     }
     host = {"backup", "doctor", "fsck", "keeper", "persist", "restore", "serve", "snapshot"}
-    apart = {
-        "advise",
-        "bridge",
-        "cluster",
-        "completion",
-        "context",
-        "dmsq",
-        "pipeline",
-        "token",
-    }
+    apart = {"advise", "bridge", "cluster", "completion", "context", "dmsq", "pipeline", "token"}
 
     assert tried | host | apart == set(cli.commands)
 

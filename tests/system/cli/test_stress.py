@@ -137,8 +137,7 @@ def test_a_message_that_is_taken_away_is_lost(meddled: Any) -> None:
 
 @pytest.mark.prove
 @pytest.mark.parametrize(
-    ("producer", "number", "wrong"),
-    [(1, 0, "twice: 1 of"), (99, 0, "unexpected: 1 of")],
+    ("producer", "number", "wrong"), [(1, 0, "twice: 1 of"), (99, 0, "unexpected: 1 of")]
 )
 def test_a_message_that_is_slipped_in_is_seen(
     meddled: Any, producer: int, number: int, wrong: str

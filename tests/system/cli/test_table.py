@@ -36,13 +36,7 @@ def test_what_is_made_and_set_is_got_listed_and_deleted(quick: Quick, broker: sh
         "encoding": "json",
     }
     assert quick("table", "list", "--json").json == [
-        {
-            "table": "limits",
-            "durability": "disk",
-            "max_bytes": 1 << 20,
-            "keys": 2,
-            "problem": None,
-        }
+        {"table": "limits", "durability": "disk", "max_bytes": 1 << 20, "keys": 2, "problem": None}
     ]
     assert (
         quick("table", "delete", "limits", "a", "x").text == "1 key deleted from table 'limits'\n"

@@ -50,9 +50,7 @@ def make_circle(handle: LocalQueue, make: Callable[[LocalQueue], object]) -> Non
 
 
 @pytest.mark.prove
-def test_closing_a_handle_under_a_large_put_gives_its_bytes_to_no_other(
-    local: LocalBroker,
-) -> None:
+def test_closing_a_handle_under_a_large_put_gives_its_bytes_to_no_other(local: LocalBroker) -> None:
     with local:
         queue = local.create_queue(
             "q", arena_bytes=LARGE, max_message_bytes=LARGE, dead_letter=None

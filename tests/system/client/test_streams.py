@@ -131,9 +131,7 @@ def test_a_pin_of_nothing_ends_once(stream: LocalStream) -> None:
         assert len(stream.logs[0].holders()) == 1
 
 
-def test_a_look_for_dead_processes_drops_nothing_of_their_successors(
-    stream: LocalStream,
-) -> None:
+def test_a_look_for_dead_processes_drops_nothing_of_their_successors(stream: LocalStream) -> None:
     log, nobody = stream.logs[0], 1 << 40
     log.hold(0, nobody)
     stream.namespace.process_number()  # or no process can tell which ones live
@@ -233,9 +231,7 @@ def test_a_wait_that_is_interrupted_ends_at_once(stream: LocalStream) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_what_was_compressed_together_is_read_one_by_one(
-    stream: LocalStream,
-) -> None:
+def test_what_was_compressed_together_is_read_one_by_one(stream: LocalStream) -> None:
     block = _stream.pack_records([b"a", b"b", b"c"], keys=["k", None, None])
     packed = compressor("lz4")(block)
     done = stream.append_block(

@@ -23,10 +23,7 @@ from tests.support.shell import Shell
 
 READER = "reader" + "r" * 40
 WRITER = "writer" + "w" * 40
-TOKENS = {
-    READER: {"consume": ["orders*"]},
-    WRITER: {"produce": ["orders*"], "admin": ["orders*"]},
-}
+TOKENS = {READER: {"consume": ["orders*"]}, WRITER: {"produce": ["orders*"], "admin": ["orders*"]}}
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -325,10 +325,7 @@ def test_without_allow_changes_no_form_is_shown_and_none_is_taken() -> None:
 
 def test_a_login_gives_a_session_with_the_rights_of_its_token() -> None:
     token, weak = make_token(), make_token()
-    tokens = {
-        token: {"consume": ["*"], "admin": ["*"]},
-        weak: {"produce": ["orders"]},
-    }
+    tokens = {token: {"consume": ["*"], "admin": ["*"]}, weak: {"produce": ["orders"]}}
     with own_namespace() as name, shmq.connect(name) as broker:
         broker.create_queue("orders").put(b"secret")
         broker.create_queue("private")

@@ -542,9 +542,7 @@ def test_a_server_with_tls_and_tokens_is_reached(place: str, tmp_path: Path) -> 
     certificate, key = certificates.sign("server")
     everything = {"admin": ["*"], "produce": ["*"], "consume": ["*"]}
     with serve(
-        place,
-        tokens={TOKEN: everything},
-        tls={"certificate": str(certificate), "key": str(key)},
+        place, tokens={TOKEN: everything}, tls={"certificate": str(certificate), "key": str(key)}
     ) as server:
         app = ShmqBroker(server.url, token=TOKEN, tls=str(certificates.ca), logger=None)
 

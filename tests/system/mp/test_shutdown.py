@@ -73,11 +73,7 @@ def test_no_time_changes_what_a_shut_queue_says() -> None:
         with pytest.raises(ShutDown):
             refused()
     assert q.get_nowait() == 1
-    calls = [
-        lambda: q.get(False),
-        lambda: q.get(True, 0.01),
-        lambda: q.get(timeout=PATIENCE),
-    ]
+    calls = [lambda: q.get(False), lambda: q.get(True, 0.01), lambda: q.get(timeout=PATIENCE)]
     for refused in calls:
         with pytest.raises(ShutDown):
             refused()

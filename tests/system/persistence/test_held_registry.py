@@ -69,10 +69,7 @@ def test_a_server_starts_although_a_stopped_process_holds_the_registry(
 
 @pytest.mark.parametrize("idle", [None, PATIENCE], ids=["by hand", "automatically"])
 def test_a_writer_that_had_to_wait_recovers_and_joins_its_directory_once(
-    idle: float | None,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    idle: float | None, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     persistence = Persistence(namespace, tmp_path / "data", idle)
     with held(namespace) as release:
@@ -103,11 +100,7 @@ def refused_once(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> l
 
 @pytest.mark.parametrize("step", ["claim", "ready"])
 def test_a_writer_that_cannot_lock_its_directory_tries_again(
-    step: str,
-    broker: shmq.Broker,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    step: str, broker: shmq.Broker, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = refused_once(monkeypatch, DataDirectory, step)
     with writing(namespace, Disk(tmp_path / "data")):

@@ -18,13 +18,7 @@ from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import StreamIdentity
-from shmq.storage.paths import (
-    STREAMS,
-    bases,
-    partition_directory,
-    segment_file,
-    stream_directory,
-)
+from shmq.storage.paths import STREAMS, bases, partition_directory, segment_file, stream_directory
 from shmq.storage.stream_meta import Generation, read_card, write_card
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.processes import eventually

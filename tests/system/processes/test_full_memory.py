@@ -14,15 +14,7 @@ import pytest
 
 from shmq import Broker, Queue
 from tests.support.own_shm import own_shm, with_own_shm
-from tests.support.processes import (
-    PATIENCE,
-    ROOT,
-    SHM,
-    drain,
-    environment,
-    files_of,
-    run_script,
-)
+from tests.support.processes import PATIENCE, ROOT, SHM, drain, environment, files_of, run_script
 
 KIB = 1024
 
@@ -435,13 +427,7 @@ def test_every_operation_succeeds_or_is_refused_whole_at_every_count_of_free_pag
     kind: str,
 ) -> None:
     done = subprocess.run(
-        [
-            *with_own_shm("24m"),
-            sys.executable,
-            "-m",
-            "tests.system.processes.pages",
-            kind,
-        ],
+        [*with_own_shm("24m"), sys.executable, "-m", "tests.system.processes.pages", kind],
         cwd=ROOT,
         env=environment(),
         capture_output=True,

@@ -15,16 +15,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
-from tests.support.processes import (
-    HOUR,
-    LARGE,
-    PATIENCE,
-    Start,
-    asleep,
-    drain,
-    is_empty,
-    is_sound,
-)
+from tests.support.processes import HOUR, LARGE, PATIENCE, Start, asleep, drain, is_empty, is_sound
 
 #: Waits for a message, and for space, without limit.
 GETS: dict[str, Callable[[Queue], Any]] = {

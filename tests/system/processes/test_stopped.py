@@ -345,9 +345,7 @@ def test_a_process_at_work_in_the_registry_is_waited_for(broker: Broker, start: 
     child.ends()
 
 
-def test_a_partition_whose_appender_is_stopped_is_read_and_the_others_go_on(
-    broker: Broker,
-) -> None:
+def test_a_partition_whose_appender_is_stopped_is_read_and_the_others_go_on(broker: Broker) -> None:
     stream = broker.create_stream("s", partitions=2)
     stream.append(b"1", partition=0)
     with lock_of_partition(broker.namespace, "s").held_by_stopped() as holder:

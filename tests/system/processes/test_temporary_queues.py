@@ -90,11 +90,7 @@ NOTICES = (open_it, list_it, keep_it, put_into_it)
 @pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.parametrize("notice", NOTICES)
 def test_a_killed_processes_queue_goes_when_another_process_looks(
-    namespace: str,
-    broker: Broker,
-    start: Start,
-    notice: Callable[[Broker], None],
-    ends: str,
+    namespace: str, broker: Broker, start: Start, notice: Callable[[Broker], None], ends: str
 ) -> None:
     worker(start, namespace, ENDS[ends]).kill()
     assert broker.queue_names() == ["t"]

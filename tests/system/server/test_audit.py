@@ -17,10 +17,7 @@ from tests.system.server.conftest import Serve
 
 ALL = "*" * 40
 READER = "r" * 40
-TOKENS = {
-    ALL: {"produce": ["*"], "consume": ["*"], "admin": ["*"]},
-    READER: {"consume": ["shop*"]},
-}
+TOKENS = {ALL: {"produce": ["*"], "consume": ["*"], "admin": ["*"]}, READER: {"consume": ["shop*"]}}
 
 
 def _events(path: Path) -> list[dict[str, Any]]:

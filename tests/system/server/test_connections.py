@@ -110,9 +110,7 @@ def test_a_peer_that_never_reads_is_held_back_and_then_cut_off(
     assert grown < 32 * MIB
 
 
-def test_a_peer_that_sends_and_never_reads_is_not_read_from_without_bound(
-    served: Serve,
-) -> None:
+def test_a_peer_that_sends_and_never_reads_is_not_read_from_without_bound(served: Serve) -> None:
     server = served(limits={"frame": 3600})
     worker = psutil.Process(server.workers()[0])
     pings = frame(Type.PING, bytes(64)) * 1000

@@ -143,10 +143,7 @@ def test_the_check_of_the_image_is_an_answer_of_the_server(tmp_path: Path) -> No
     token = make_token()
     (tmp_path / "health.token").write_text(token + "\n")
     tls = {"certificate": str(certificate), "key": str(key)}
-    with (
-        own_namespace() as namespace,
-        serve(namespace, tokens={token: {}}, tls=tls) as server,
-    ):
+    with own_namespace() as namespace, serve(namespace, tokens={token: {}}, tls=tls) as server:
         assert health(tmp_path, server.port).returncode == 0
         (tmp_path / "health.token").write_text(make_token())
         assert health(tmp_path, server.port).returncode != 0

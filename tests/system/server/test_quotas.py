@@ -115,10 +115,7 @@ def test_a_staging_queue_counts(served: Serve) -> None:
 def test_each_token_has_its_own_and_what_it_may_administer_counts(
     served: Serve, namespace: str
 ) -> None:
-    tokens = {
-        ONE: {"admin": ["one.*"], "consume": ["one.s/*"]},
-        TWO: {"admin": ["two.*"]},
-    }
+    tokens = {ONE: {"admin": ["one.*"], "consume": ["one.s/*"]}, TWO: {"admin": ["two.*"]}}
     server = served(tokens=tokens, limits={"token": {"queues": 2, "groups": 1}})
     with shmq.connect(namespace) as here:
         here.create_queue("other", **SMALL)

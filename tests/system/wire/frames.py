@@ -217,10 +217,7 @@ def message(body: bytes, properties: bytes | dict[Any, Any] | None = None, flags
 
 
 def produce(
-    queue: str,
-    body: bytes = b"",
-    properties: bytes | dict[Any, Any] | None = None,
-    flags: int = 0,
+    queue: str, body: bytes = b"", properties: bytes | dict[Any, Any] | None = None, flags: int = 0
 ) -> bytes:
     return name(queue) + message(body, properties, flags)
 
@@ -308,9 +305,7 @@ OPERATIONS: dict[T, Operation] = {
     T.EXCHANGES: Operation(pack({})),
     T.HOLD: Operation(u64(0) + u32(1, 0), "stream", "consume"),
     T.STAGE: Operation(
-        _map(publisher="p", batch=1, part="a", staging_bytes=1 << 20) + u32(0),
-        "queue",
-        "produce",
+        _map(publisher="p", batch=1, part="a", staging_bytes=1 << 20) + u32(0), "queue", "produce"
     ),
     T.PUBLISH: Operation(pack({"publisher": "p", "batch": 1, "parts": []}), "queue", "produce"),
     T.STAGED: Operation(pack({"publisher": "p", "action": "sealed"}), "queue", "produce"),

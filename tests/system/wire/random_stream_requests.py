@@ -381,8 +381,6 @@ PAYLOADS: dict[int, st.SearchStrategy[bytes]] = {
     ),
     T.STREAM_GROUPS: joined(stream_names, packed(looks)),
     T.REPARTITION: joined(
-        stream_names,
-        identities.map(frames.u64),
-        mostly(st.integers(3, 5), numbers).map(frames.u32),
+        stream_names, identities.map(frames.u64), mostly(st.integers(3, 5), numbers).map(frames.u32)
     ),
 }

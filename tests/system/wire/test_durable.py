@@ -116,10 +116,7 @@ def test_the_option_of_a_queue_is_for_plain_puts(
     wire: Wire, make_queue: Callable[..., str], server: Server
 ) -> None:
     queue = make_queue(durability="journal", confirm="disk", dead_letter=None)
-    ids = [
-        put(wire, queue, flags=0),
-        wire.post(T.PRODUCE_BATCH, frames.batch(queue, item(b"a"))),
-    ]
+    ids = [put(wire, queue, flags=0), wire.post(T.PRODUCE_BATCH, frames.batch(queue, item(b"a")))]
     wire.still_answers()
     with running_writer(server.namespace):
         answers = [wire.receive() for _ in ids]

@@ -67,13 +67,7 @@ def test_a_route_answers_how_many_it_reached(wire: Wire, x: str, queue: str) -> 
     properties = {"pri": 2, "headers": {"h": 1}, "codec": "text", "unknown": 1}
     answer = told(wire.ok(T.ROUTE, route(x, b"1", b"2", properties=properties, key="a.b")))
 
-    assert answer == {
-        "reached": 1,
-        "delivered": 2,
-        "duplicates": 0,
-        "refused": {},
-        "unsynced": {},
-    }
+    assert answer == {"reached": 1, "delivered": 2, "duplicates": 0, "refused": {}, "unsynced": {}}
     first, second = wire.take_all(queue)
     assert (first.body, second.body, first.priority) == (b"1", b"2", 2)
     assert first.properties is not None

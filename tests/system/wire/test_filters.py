@@ -98,9 +98,7 @@ def test_two_subscriptions_of_a_connection_each_bring_their_own(wire: Wire, queu
     put_by = ["us", "eu", "us", "us", "eu"]
     for region in put_by:
         wire.post(
-            T.PRODUCE,
-            frames.produce(queue, region.encode(), {"headers": {"region": region}}),
-            0,
+            T.PRODUCE, frames.produce(queue, region.encode(), {"headers": {"region": region}}), 0
         )
 
     came = [wire.receive() for _ in put_by]

@@ -77,12 +77,7 @@ def test_requests_are_pipelined_and_answered_in_the_order_they_came(wire: Wire, 
     wire.send(*requests)
 
     answers = [wire.receive() for _ in requests]
-    assert [answer.id for answer in answers] == [
-        *range(1, 1001),
-        6000,
-        6001,
-        *range(1001, 5001),
-    ]
+    assert [answer.id for answer in answers] == [*range(1, 1001), 6000, 6001, *range(1001, 5001)]
     assert frames.unpack(answers[1001].payload)["depth"] == 1000
     produced = [frames.read_u64s(answer.payload)[0] for answer in answers if answer.id <= 5000]
     assert produced == sorted(set(produced))

@@ -241,10 +241,7 @@ def test_a_batch_to_a_queue_that_fills_up_stops_there(wire: Wire, make_queue: Ma
 
 @pytest.mark.parametrize(
     ("bad", "status"),
-    [
-        (item(bytes(101)), S.TOO_LARGE),
-        (item(bytes(200), {"pri": 0}), S.TOO_LARGE),
-    ],
+    [(item(bytes(101)), S.TOO_LARGE), (item(bytes(200), {"pri": 0}), S.TOO_LARGE)],
 )
 @pytest.mark.parametrize("at", [0, 1, 4])
 def test_a_batch_stops_at_the_first_message_that_is_refused(
@@ -367,10 +364,7 @@ def test_a_missing_queue_is_refused_before_a_range(wire: Wire, type: T, payload:
 
 @pytest.mark.parametrize(
     ("type", "payload"),
-    [
-        (T.CONSUME, lambda q: frames.consume(q, 0)),
-        (T.SUBSCRIBE, lambda q: frames.subscribe(q, 0)),
-    ],
+    [(T.CONSUME, lambda q: frames.consume(q, 0)), (T.SUBSCRIBE, lambda q: frames.subscribe(q, 0))],
 )
 def test_a_count_of_0_where_1_is_the_least_is_bad_request(
     wire: Wire, queue: str, type: T, payload: Callable[[str], bytes]

@@ -235,11 +235,7 @@ def test_after_another_delivery_the_old_receipt_settles_nothing(
 
     answer = wire.ask(type, WAYS[type](queue, old))
 
-    assert (new != old, answer.status, answer.payload) == (
-        True,
-        S.LEASE_EXPIRED,
-        frames.u64(old),
-    )
+    assert (new != old, answer.status, answer.payload) == (True, S.LEASE_EXPIRED, frames.u64(old))
     assert wire.settle(queue, new) == []
 
 

@@ -155,9 +155,7 @@ def _damage(server: Server, queue: str) -> None:
 
 
 @pytest.mark.prove
-def test_new_requests_are_answered_with_shutting_down_while_the_server_drains(
-    serve: Serve,
-) -> None:
+def test_new_requests_are_answered_with_shutting_down_while_the_server_drains(serve: Serve) -> None:
     with serve(workers=2, limits={"drain": 3}) as server:
         with Wire(server.address) as wire, Wire(server.address) as waiter:
             wire.create("q", visibility_timeout=3600)

@@ -59,9 +59,7 @@ def test_less_than_before_begins_anew() -> None:
     assert pace.rate(4.0) == 5
 
 
-def test_a_short_step_shows_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_short_step_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_for(monkeypatch)
     with progress("copy", "bytes") as told:
         told(1, 2)

@@ -34,11 +34,7 @@ def sent_by_base(headers: dict[str, str] | None) -> bytes:
 
 @pytest.mark.parametrize(
     "headers",
-    [
-        None,
-        {"Nats-Msg-Id": "1"},
-        {"A": "1", "B-c": "two words", "Empty": "", "Umlaut": "\u00e4"},
-    ],
+    [None, {"Nats-Msg-Id": "1"}, {"A": "1", "B-c": "two words", "Empty": "", "Umlaut": "\u00e4"}],
 )
 def test_a_message_is_sent_as_the_client_of_nats_sends_it(headers: dict[str, str] | None) -> None:
     assert client._command("a.b", b"body", "reply", headers) == sent_by_base(headers)

@@ -86,8 +86,7 @@ def test_a_program_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "version"),
-    [("nats-server: v2.14.0\n", (2, 14, 0)), ("2.12.1-RC.3", (2, 12, 1))],
+    ("text", "version"), [("nats-server: v2.14.0\n", (2, 14, 0)), ("2.12.1-RC.3", (2, 12, 1))]
 )
 def test_versions_are_read(text: str, version: tuple[int, int, int]) -> None:
     assert parse_version(text) == version

@@ -109,11 +109,7 @@ def test_a_directory_with_the_name_of_a_file_of_a_queue_that_is_there(
     ],
 )
 def test_options_that_no_queue_can_have_are_an_error_of_that_queue(
-    options: dict[str, Any],
-    what: str,
-    folder: Path,
-    recovered: Recover,
-    broker: shmq.Broker,
+    options: dict[str, Any], what: str, folder: Path, recovered: Recover, broker: shmq.Broker
 ) -> None:
     (folder / SEGMENT).write_bytes(file("x", **options))
 

@@ -24,8 +24,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
 
 
 @pytest.mark.parametrize(
-    "lengths",
-    [(), (0,), (7,), (48, 100, 0, 9), (0, LOT, 1), (48, 3 * LOT + 5, 0, LOT - 1, 2, LOT)],
+    "lengths", [(), (0,), (7,), (48, 100, 0, 9), (0, LOT, 1), (48, 3 * LOT + 5, 0, LOT - 1, 2, LOT)]
 )
 def test_the_pieces_are_written_one_after_the_other(disk: Disk, lengths: tuple[int, ...]) -> None:
     pieces = [random.Random(number).randbytes(length) for number, length in enumerate(lengths)]

@@ -252,8 +252,7 @@ def test_a_reload_takes_over_what_can_change_and_names_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"tls": Tls(certificate=Path("c"))}, {"tokens": (Token(name="a", hash=HASH),)}],
+    "change", [{"tls": Tls(certificate=Path("c"))}, {"tokens": (Token(name="a", hash=HASH),)}]
 )
 def test_a_reload_neither_adds_nor_removes_authentication(change: dict[str, Any]) -> None:
     with_it, without = Settings(**change), Settings()

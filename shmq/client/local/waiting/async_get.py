@@ -129,11 +129,7 @@ class AsyncConsumer(api.AsyncConsumer):
         message = without_lock(look, self._timeout)
         if message is None and self._timeout != 0:
             message = await wait_for(
-                self._namespace,
-                self._queue,
-                self._event,
-                self._consumer.take,
-                self._timeout,
+                self._namespace, self._queue, self._event, self._consumer.take, self._timeout
             )
         return message
 

@@ -172,9 +172,7 @@ def wake(waiters: Iterable[Waiter]) -> list[WaitingTask]:
     return _wake_tasks(by_loop) if by_loop else []
 
 
-def _wake_tasks(
-    by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]],
-) -> list[WaitingTask]:
+def _wake_tasks(by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]]) -> list[WaitingTask]:
     with late_imports:
         import asyncio  # noqa: PLC0415 - callers that await have it loaded
 

@@ -174,9 +174,7 @@ def test_the_fields_can_be_put_into_one_column(spark: SparkSession) -> None:
     assert [(row.offset, row.body.offset) for row in found.collect()] == [(1, 5)]
 
 
-def test_a_bad_body_ends_the_job_with_its_message_where_it_must_not_be(
-    spark: SparkSession,
-) -> None:
+def test_a_bad_body_ends_the_job_with_its_message_where_it_must_not_be(spark: SparkSession) -> None:
     found = body_columns.good(
         rows(spark, (b"{}", "json"), (b"?", "json")), table("a INT", bad="fail")
     )

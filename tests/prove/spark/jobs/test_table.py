@@ -255,11 +255,7 @@ class Crash(Exception):
 
 @pytest.mark.parametrize("switched", [False, True], ids=["before", "after"])
 def test_a_compaction_that_is_killed_at_its_switch_hides_no_batch(
-    spark: SparkSession,
-    folder: Path,
-    opened: Open,
-    monkeypatch: pytest.MonkeyPatch,
-    switched: bool,
+    spark: SparkSession, folder: Path, opened: Open, monkeypatch: pytest.MonkeyPatch, switched: bool
 ) -> None:
     """Readers have found the batches that were added before the next version was current."""
     table = opened()
@@ -287,11 +283,7 @@ def test_a_compaction_that_is_killed_at_its_switch_hides_no_batch(
 
 @pytest.mark.parametrize("step", ["copy", "move"])
 def test_a_batch_that_is_ready_when_a_version_is_made_is_added_to_that_version(
-    spark: SparkSession,
-    folder: Path,
-    opened: Open,
-    monkeypatch: pytest.MonkeyPatch,
-    step: str,
+    spark: SparkSession, folder: Path, opened: Open, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Its writer found no newer version, or an older one, and is about to move or copy it."""
     for number in range(2):

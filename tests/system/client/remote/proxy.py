@@ -120,11 +120,7 @@ class Proxy:
             server.shutdown(socket.SHUT_WR)
 
     def _let_pass(
-        self,
-        pair: tuple[socket.socket, socket.socket],
-        kind: int,
-        payload: bytes,
-        frame: bytes,
+        self, pair: tuple[socket.socket, socket.socket], kind: int, payload: bytes, frame: bytes
     ) -> bool:
         """Hand a request on, or do to it what was asked for; whether others may follow."""
         _, server = pair
