@@ -91,7 +91,6 @@ class Columns(Displayed):
         return Columns, (self.data,)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        """See `Displayed`."""
         yield "messages", self.count
         yield "bytes", len(self.data)
 

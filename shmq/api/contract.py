@@ -66,7 +66,10 @@ def unwrapped(handle: Any) -> Any:
 
 
 def document(kind: type, promised: type) -> None:
-    """Give the methods of ``kind`` the docstrings of the contract ``promised``."""
-    for name, method in vars(promised).items():
-        if inspect.isfunction(method) and not name.startswith("_"):
+    """Give the methods of ``kind`` the docstrings of the contract ``promised``.
+
+    For a class that does not inherit the contract, or inherits other docstrings before it.
+    """
+    for name, method in inspect.getmembers(promised, inspect.isfunction):
+        if hasattr(kind, name) and not name.startswith("_"):
             getattr(kind, name).__doc__ = method.__doc__

@@ -76,7 +76,12 @@ class Consumer(Closing):
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Free the space of the messages acknowledged so far."""
+        """Free the space of the messages acknowledged so far.
+
+        Over TCP, it waits until the server has confirmed them. Raises
+        :class:`~shmq.LeaseExpired` with the receipts of acknowledgements that were too late, and
+        :class:`~shmq.ConnectionLost` if the outcome is unknown.
+        """
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -498,7 +503,8 @@ class Queue(Closing, Displayed):
 
         The properties, ``block``, ``timeout``, ``confirm`` and the errors are those of ``put``;
         only the commit waits for the disk, as long as ``timeout``. The loan of a duplicate is space
-        that is never put.
+        that is never put. Over TCP and in a NATS cluster, the space is memory of this process, and
+        the commit sends it.
         """
 
     @abc.abstractmethod
@@ -518,7 +524,8 @@ class Queue(Closing, Displayed):
 
         Settling one raises :class:`~shmq.LeaseExpired`. The call looks at the whole queue, so its
         cost grows with the queue's depth. ``where`` keeps only the messages that match an
-        expression, as for ``redrive``; it may refer to the body.
+        expression, as for ``redrive``; it may refer to the body. In a NATS cluster, messages that
+        were delivered and returned may be missing.
         """
 
     @abc.abstractmethod
@@ -560,11 +567,14 @@ class Queue(Closing, Displayed):
 
     @abc.abstractmethod
     def stats(self) -> QueueStats:
-        """The queue's statistics."""
+        """The queue's statistics. In a NATS cluster, only puts and removals are totalled."""
 
     @abc.abstractmethod
     def attachments(self) -> list[Attachment]:
-        """Every open handle of every process on this queue, this one included."""
+        """Every open handle of every process on this queue, this one included.
+
+        A server's process stands for all of its clients.
+        """
 
     @abc.abstractmethod
     def leases(self, limit: int = 100, *, after: int = 0) -> list[Lease]:

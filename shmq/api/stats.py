@@ -118,7 +118,6 @@ class QueueStats(Displayed):
     snapshot_age: float | None = None
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        """See `Displayed`."""
         for field in dataclasses.fields(self):
             yield field.name, getattr(self, field.name)
 

@@ -205,7 +205,10 @@ class Stream(Closing):
     @property
     @abc.abstractmethod
     def partitions(self) -> int:
-        """The number of partitions; they are numbered 0 to ``partitions - 1``."""
+        """The number of partitions; they are numbered 0 to ``partitions - 1``.
+
+        Over TCP, as of the server's last answer.
+        """
 
     @property
     def open_partitions(self) -> range:
@@ -500,7 +503,8 @@ class Stream(Closing):
         A record's time here is the largest timestamp in its partition up to that record, where a
         timestamp ahead of the host's clock at its append counts as that clock's time. So the time
         never decreases, and a record dated in the future does not distort it. ``retention_seconds``
-        uses the same time. Returns ``latest`` if there is no such record.
+        uses the same time. In a NATS cluster it is the time at which a server stored the record.
+        Returns ``latest`` if there is no such record.
         """
 
     def rates(self, seconds: float = 10.0) -> list[PartitionRate]:

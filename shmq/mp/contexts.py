@@ -24,15 +24,12 @@ class _Queues(context.BaseContext):
     """The queue factories of a context."""
 
     def Queue(self, maxsize: int = 0, *, zero_copy: bool = False) -> Any:  # noqa: N802
-        """See :class:`shmq.mp.queues.Queue`."""
         return queues.Queue(maxsize, ctx=self.get_context(), zero_copy=zero_copy)
 
     def JoinableQueue(self, maxsize: int = 0, *, zero_copy: bool = False) -> Any:  # noqa: N802
-        """See :class:`shmq.mp.queues.JoinableQueue`."""
         return queues.JoinableQueue(maxsize, ctx=self.get_context(), zero_copy=zero_copy)
 
     def SimpleQueue(self, *, zero_copy: bool = False) -> Any:  # noqa: N802
-        """See :class:`shmq.mp.queues.SimpleQueue`."""
         if sys._getframe(1).f_globals.get("__name__") == _PIPE_TAKER:
             return super().SimpleQueue()
         return queues.SimpleQueue(ctx=self.get_context(), zero_copy=zero_copy)

@@ -379,7 +379,7 @@ class PreparedPut:
 
 @final
 class Loan:
-    """See :class:`shmq.api.Loan`."""
+    """Implements :class:`shmq.api.Loan`."""
 
     @property
     def put(self) -> Put | None: ...
@@ -585,7 +585,7 @@ class View:
 
 @final
 class Message:
-    """See :class:`shmq.api.Message`."""
+    """Implements :class:`shmq.api.Message`."""
 
     @property
     def sequence(self) -> int: ...
@@ -647,7 +647,7 @@ class _LeasedBatch:
 
 @final
 class Batch(_LeasedBatch):
-    """See :class:`shmq.api.Batch`."""
+    """Implements :class:`shmq.api.Batch`."""
 
     @property
     def bodies(self) -> list[Any]: ...
@@ -657,7 +657,7 @@ class Batch(_LeasedBatch):
 
 @final
 class Packed(_LeasedBatch):
-    """See :class:`shmq.api.Packed`."""
+    """Implements :class:`shmq.api.Packed`."""
 
     @property
     def data(self) -> bytes: ...

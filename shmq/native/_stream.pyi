@@ -373,7 +373,7 @@ class LentPlace:
 
 @final
 class RecordLoan(api.RecordLoan):
-    """See :class:`shmq.api.RecordLoan`."""
+    """Implements :class:`shmq.api.RecordLoan`."""
 
     @property
     def appended(self) -> api.Appended | None: ...

@@ -42,7 +42,7 @@ cdef class LentPlace:
 #| class RecordLoan(api.RecordLoan):
 @cython.final
 cdef class RecordLoan:
-    """See :class:`shmq.api.RecordLoan`."""
+    """Implements :class:`shmq.api.RecordLoan`."""
 
     cdef StreamHandle handle
     cdef LentPlace place

@@ -109,7 +109,7 @@ cdef class _LeasedBatch:
 @cython.no_gc_clear
 @cython.final
 cdef class Batch(_LeasedBatch):
-    """See :class:`shmq.api.Batch`."""
+    """Implements :class:`shmq.api.Batch`."""
 
     cdef readonly list bodies
 
@@ -180,7 +180,7 @@ cdef Batch _new_batch(Handle handle, shmq_view *views, int count):
 @cython.no_gc_clear
 @cython.final
 cdef class Packed(_LeasedBatch):
-    """See :class:`shmq.api.Packed`."""
+    """Implements :class:`shmq.api.Packed`."""
 
     cdef readonly bytes data
     cdef uint32_t count

@@ -95,7 +95,7 @@ cdef void _hold(View holder, Handle handle, const shmq_view *view) noexcept:
 @cython.no_gc_clear
 @cython.final
 cdef class Message:
-    """See :class:`shmq.api.Message`."""
+    """Implements :class:`shmq.api.Message`."""
 
     cdef Handle handle
     cdef _AckBuffer gatherer  # its consumer's; None if it was leased by itself

@@ -423,7 +423,7 @@ cdef int _confirm(Handle handle, uint64_t seq, Py_ssize_t taken, int64_t until) 
 @cython.no_gc_clear
 @cython.final
 cdef class Loan:
-    """See :class:`shmq.api.Loan`."""
+    """Implements :class:`shmq.api.Loan`."""
 
     cdef Handle handle
     cdef PreparedPut prepared

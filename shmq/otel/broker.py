@@ -12,7 +12,7 @@ from shmq.otel.context import link_of
 from shmq.otel.exchange import TracedExchange
 from shmq.otel.operation import Operation
 from shmq.otel.place import Place
-from shmq.otel.proxy import Traced
+from shmq.otel.proxy import Traced, implement
 from shmq.otel.queue import TracedQueue
 from shmq.otel.telemetry import Telemetry
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TracedBroker(Traced):
-    """See :class:`shmq.api.Broker`."""
+    """A traced `Broker`."""
 
     __slots__ = ()
 
@@ -35,34 +35,27 @@ class TracedBroker(Traced):
         return TracedQueue(queue, self._telemetry, self._place.at(queue.name))
 
     def create_queue(self, name: str, **options: Any) -> TracedQueue:
-        """See :class:`shmq.api.Broker`."""
         return self._queue(self.__wrapped__.create_queue(name, **options))
 
     def queue(self, name: str) -> TracedQueue:
-        """See :class:`shmq.api.Broker`."""
         return self._queue(self.__wrapped__.queue(name))
 
     def put_target(self, name: str) -> TracedQueue:
-        """See :class:`shmq.api.Broker`."""
         return self._queue(self.__wrapped__.put_target(name))
 
     def ensure_queue(self, name: str, **options: Any) -> TracedQueue:
-        """See :class:`shmq.api.Broker`."""
         return self._queue(self.__wrapped__.ensure_queue(name, **options))
 
     def _exchange(self, exchange: Any) -> TracedExchange:
         return TracedExchange(exchange, self._telemetry, self._place.at(exchange.name))
 
     def create_exchange(self, name: str, *how: Any, **options: Any) -> TracedExchange:
-        """See :class:`shmq.api.Broker`."""
         return self._exchange(self.__wrapped__.create_exchange(name, *how, **options))
 
     def exchange(self, name: str) -> TracedExchange:
-        """See :class:`shmq.api.Broker`."""
         return self._exchange(self.__wrapped__.exchange(name))
 
     def ensure_exchange(self, name: str, *how: Any, **options: Any) -> TracedExchange:
-        """See :class:`shmq.api.Broker`."""
         return self._exchange(self.__wrapped__.ensure_exchange(name, *how, **options))
 
     def _stream(self, stream: Any) -> TracedStream:
@@ -72,27 +65,22 @@ class TracedBroker(Traced):
         return TracedStream(stream, self._telemetry, self._place.at(stream.name))
 
     def create_stream(self, name: str, *how: Any, **options: Any) -> TracedStream:
-        """See :class:`shmq.api.Broker`."""
         return self._stream(self.__wrapped__.create_stream(name, *how, **options))
 
     def stream(self, name: str) -> TracedStream:
-        """See :class:`shmq.api.Broker`."""
         return self._stream(self.__wrapped__.stream(name))
 
     def ensure_stream(self, name: str, **options: Any) -> TracedStream:
-        """See :class:`shmq.api.Broker`."""
         return self._stream(self.__wrapped__.ensure_stream(name, **options))
 
     def subscribe(self, stream: str, *where: Any, **how: Any) -> TracedSubscription:
-        """See :class:`shmq.api.Broker`."""
         return self.stream(stream).subscribe(*where, **how)
 
     def typed(self, *of: Any, **how: Any) -> Any:
-        """See :class:`shmq.api.Broker`. Its puts are those of the traced handle."""
+        # Its puts are those of the traced handle.
         return type(self.__wrapped__).typed(self, *of, **how)
 
     def transaction(self, **how: Any) -> TracedTransaction:
-        """See :class:`shmq.api.Broker`."""
         with late_imports:
             from shmq.otel.transaction import TracedTransaction  # noqa: PLC0415 - of streams, too
 
@@ -111,7 +99,7 @@ class TracedBroker(Traced):
     def request(
         self, queue: Any, body: Any, timeout: float | None = None, **properties: Any
     ) -> Any:
-        """See :class:`shmq.api.Broker`. The span lasts until the reply, and links to it."""
+        # The span lasts until the reply, and links to it.
         with self._requesting(queue, properties) as sending:
             reply = self.__wrapped__.request(unwrapped(queue), body, timeout, **properties)
             sending.link(link_of(reply.headers))
@@ -120,14 +108,13 @@ class TracedBroker(Traced):
     async def arequest(
         self, queue: Any, body: Any, timeout: float | None = None, **properties: Any
     ) -> Any:
-        """See :class:`shmq.api.Broker`."""
         with self._requesting(queue, properties) as sending:
             reply = await self.__wrapped__.arequest(unwrapped(queue), body, timeout, **properties)
             sending.link(link_of(reply.headers))
         return reply
 
     def serve(self, queue: Any, handler: Callable[[Any], Any], **how: Any) -> Any:
-        """See :class:`shmq.api.Broker`. It opens its queues, for replies too, as this broker."""
+        # It opens its queues, for replies too, as this broker.
         opened = self.queue(queue) if isinstance(queue, str) else queue
         traced = handler
         if callable(handler) and isinstance(opened, TracedQueue):
@@ -148,4 +135,4 @@ def traced_broker(
     return cast("Broker", TracedBroker(plain, telemetry, Place.of(getattr(plain, "url", None))))
 
 
-Broker.register(TracedBroker)
+implement(Broker, TracedBroker)

@@ -7,12 +7,12 @@ from typing import Any, Self
 
 from shmq.api.queue import AsyncBodies, AsyncConsumer, Bodies, Consumer
 from shmq.otel.message import TracedMessage
-from shmq.otel.proxy import Traced
+from shmq.otel.proxy import Traced, implement
 from shmq.otel.telemetry import received_one
 
 
 class TracedConsumer(Traced):
-    """See :class:`shmq.api.Consumer`."""
+    """A traced `Consumer`."""
 
     __slots__ = ()
     #: What it hands out.
@@ -29,7 +29,7 @@ class TracedConsumer(Traced):
 
 
 class TracedAsyncConsumer(Traced):
-    """See :class:`shmq.api.AsyncConsumer`."""
+    """A traced `AsyncConsumer`."""
 
     __slots__ = ()
 
@@ -62,7 +62,6 @@ class _InHand:
         return f"<bodies of {self._consumer!r}>"
 
     def flush(self) -> None:
-        """See :class:`shmq.api.Bodies`."""
         self._consumer.flush()
 
     def _ack(self) -> None:
@@ -91,7 +90,7 @@ class _InHand:
 
 
 class TracedBodies(_InHand):
-    """See :class:`shmq.api.Bodies`."""
+    """A traced `Bodies`."""
 
     __slots__ = ()
 
@@ -103,7 +102,6 @@ class TracedBodies(_InHand):
         return self._body_of(next(self._consumer))
 
     def close(self) -> None:
-        """See :class:`shmq.api.Bodies`."""
         self._nack()
         self._consumer.close()
 
@@ -124,7 +122,7 @@ class TracedBodies(_InHand):
 
 
 class TracedAsyncBodies(_InHand):
-    """See :class:`shmq.api.AsyncBodies`."""
+    """A traced `AsyncBodies`."""
 
     __slots__ = ()
 
@@ -136,7 +134,6 @@ class TracedAsyncBodies(_InHand):
         return self._body_of(await anext(self._consumer))
 
     async def aclose(self) -> None:
-        """See :class:`shmq.api.AsyncBodies`."""
         self._nack()
         await self._consumer.aclose()
 
@@ -156,7 +153,7 @@ class TracedAsyncBodies(_InHand):
             await self.aclose()
 
 
-Consumer.register(TracedConsumer)
-AsyncConsumer.register(TracedAsyncConsumer)
-Bodies.register(TracedBodies)
-AsyncBodies.register(TracedAsyncBodies)
+implement(Consumer, TracedConsumer)
+implement(AsyncConsumer, TracedAsyncConsumer)
+implement(Bodies, TracedBodies)
+implement(AsyncBodies, TracedAsyncBodies)

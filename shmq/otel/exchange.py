@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shmq.api.exchange import Exchange
-from shmq.otel.proxy import Traced
+from shmq.otel.proxy import Traced, implement
 
 
 class TracedExchange(Traced):
-    """See :class:`shmq.api.Exchange`. All copies of a message have one context."""
+    """A traced `Exchange`. All copies of a message have one context."""
 
     __slots__ = ()
 
@@ -25,7 +25,6 @@ class TracedExchange(Traced):
         headers: Mapping[str, Any] | None = None,
         **properties: Any,
     ) -> Any:
-        """See :class:`shmq.api.Exchange`."""
         with self._telemetry.send(self._place, headers, "publish") as sending:
             properties["headers"] = sending.headers(headers)
             return self.__wrapped__.publish(body, key, block, timeout, **properties)
@@ -40,11 +39,10 @@ class TracedExchange(Traced):
         headers: Mapping[str, Any] | None = None,
         **properties: Any,
     ) -> Any:
-        """See :class:`shmq.api.Exchange`."""
         with self._telemetry.send(self._place, headers, "publish") as sending:
             sending.batch(operator.length_hint(bodies))
             properties["headers"] = sending.headers(headers)
             return self.__wrapped__.publish_many(bodies, key, block, timeout, **properties)
 
 
-Exchange.register(TracedExchange)
+implement(Exchange, TracedExchange)

@@ -7,10 +7,11 @@ from typing import Any
 
 from shmq.api.queue import Loan
 from shmq.otel.operation import Operation
+from shmq.otel.proxy import implement
 
 
 class TracedLoan:
-    """See :class:`shmq.api.Loan` and :class:`shmq.api.RecordLoan`."""
+    """A traced `Loan` or `RecordLoan`."""
 
     __slots__ = ("__wrapped__", "_sending")
 
@@ -22,7 +23,6 @@ class TracedLoan:
         return getattr(self.__wrapped__, name)
 
     def commit(self, size: int | None = None) -> Any:
-        """See :class:`shmq.api.Loan`."""
         try:
             done = self.__wrapped__.commit(size)
         except BaseException as error:
@@ -32,7 +32,6 @@ class TracedLoan:
         return done
 
     def drop(self) -> None:
-        """See :class:`shmq.api.Loan`."""
         self.__wrapped__.drop()
         self._sending.drop()
 
@@ -67,4 +66,4 @@ class TracedLoan:
         self._sending.finish()
 
 
-Loan.register(TracedLoan)
+implement(Loan, TracedLoan)

@@ -9,12 +9,12 @@ from shmq.api.message import Message
 from shmq.native import _core
 from shmq.otel.operation import HANDLED, Operation
 from shmq.otel.place import Place
-from shmq.otel.proxy import Traced
+from shmq.otel.proxy import Traced, implement
 from shmq.otel.telemetry import Telemetry
 
 
 class TracedMessage(Traced):
-    """See :class:`shmq.api.Message`. A ``with`` block is the processing of the message."""
+    """A traced `Message`. A ``with`` block is the processing of the message."""
 
     __slots__ = ("_processing",)
 
@@ -23,12 +23,10 @@ class TracedMessage(Traced):
         self._processing: Operation | None = None
 
     def ack(self) -> None:
-        """See :class:`shmq.api.Message`."""
         with self._settling("ack"):
             self.__wrapped__.ack()
 
     def nack(self, delay: float | None = None, **how: bool) -> None:
-        """See :class:`shmq.api.Message`."""
         with self._settling("nack"):
             self.__wrapped__.nack(*(() if delay is None else (delay,)), **how)
 
@@ -38,7 +36,6 @@ class TracedMessage(Traced):
             _core.drop_in_hand(self.__wrapped__)
 
     def reject(self) -> None:
-        """See :class:`shmq.api.Message`."""
         with self._settling("reject"):
             self.__wrapped__.reject()
 
@@ -71,4 +68,4 @@ class TracedMessage(Traced):
                 processing.finish(error)
 
 
-Message.register(TracedMessage)
+implement(Message, TracedMessage)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
+from shmq.api.contract import document
 from shmq.otel.place import Place
 from shmq.otel.telemetry import Telemetry
 
 
 class Traced:
-    """A handle whose operations are traced; what it does not know, the wrapped handle does."""
+    """A handle whose operations are traced; all others are those of the wrapped handle."""
 
     __slots__ = ("__weakref__", "__wrapped__", "_place", "_telemetry")
 
@@ -41,6 +42,12 @@ class Traced:
         trace: TracebackType | None,
     ) -> Any:
         return self.__wrapped__.__exit__(kind, error, trace)
+
+
+def implement(contract: type[Any], proxy: type) -> None:
+    """Register the proxy's class as one of the contract, which documents its methods."""
+    contract.register(proxy)
+    document(proxy, contract)
 
 
 def _restored(kind: type[Traced], wrapped: Any, place: Place) -> Traced:

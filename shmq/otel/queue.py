@@ -13,14 +13,14 @@ from shmq.otel.consumer import TracedAsyncBodies, TracedAsyncConsumer, TracedBod
 from shmq.otel.loan import TracedLoan
 from shmq.otel.message import TracedMessage
 from shmq.otel.operation import Operation
-from shmq.otel.proxy import Traced
+from shmq.otel.proxy import Traced, implement
 from shmq.otel.telemetry import received, received_one
 
 Headers = Mapping[str, Any] | None
 
 
 class TracedQueue(Traced):
-    """See :class:`shmq.api.Queue`."""
+    """A traced `Queue`."""
 
     __slots__ = ()
 
@@ -35,7 +35,6 @@ class TracedQueue(Traced):
         headers: Headers = None,
         **properties: Any,
     ) -> Any:
-        """See :class:`shmq.api.Queue`."""
         with self._telemetry.send(self._place, headers) as sending:
             properties["headers"] = sending.headers(headers)
             put = self.__wrapped__.put(body, block, timeout, **properties)
@@ -43,13 +42,11 @@ class TracedQueue(Traced):
         return put
 
     def put_nowait(self, body: Any, **properties: Any) -> Any:
-        """See :class:`shmq.api.Queue`."""
         return self.put(body, False, **properties)
 
     async def aput(
         self, body: Any, timeout: float | None = None, *, headers: Headers = None, **properties: Any
     ) -> Any:
-        """See :class:`shmq.api.Queue`."""
         with self._telemetry.send(self._place, headers) as sending:
             properties["headers"] = sending.headers(headers)
             put = await self.__wrapped__.aput(body, timeout, **properties)
@@ -65,7 +62,6 @@ class TracedQueue(Traced):
         headers: Headers = None,
         **properties: Any,
     ) -> int:
-        """See :class:`shmq.api.Queue`."""
         with self._telemetry.send(self._place, headers) as sending:
             sending.batch(operator.length_hint(bodies))
             properties["headers"] = sending.headers(headers)
@@ -83,7 +79,6 @@ class TracedQueue(Traced):
         headers: Headers = None,
         **properties: Any,
     ) -> Any:
-        """See :class:`shmq.api.Queue`."""
         with self._telemetry.send(self._place, headers) as sending:
             properties["headers"] = sending.headers(headers)
             put = self.__wrapped__.put_packed(data, lengths, block, timeout, **properties)
@@ -91,7 +86,6 @@ class TracedQueue(Traced):
         return put
 
     def loan(self, size: int, *, headers: Headers = None, **properties: Any) -> TracedLoan:
-        """See :class:`shmq.api.Queue`."""
         sending = self._telemetry.send(self._place, headers)
         properties["headers"] = sending.headers(headers)
         try:
@@ -101,7 +95,6 @@ class TracedQueue(Traced):
             raise
 
     def pipeline(self, window: int = 64, **options: Any) -> TracedPipeline:
-        """See :class:`shmq.api.Queue`."""
         pipeline = self.__wrapped__.pipeline(window, **options)
         return TracedPipeline(pipeline, self._telemetry, self._place)
 
@@ -114,23 +107,19 @@ class TracedQueue(Traced):
     def get(
         self, block: bool = True, timeout: float | None = None, *, where: str | None = None
     ) -> TracedMessage:
-        """See :class:`shmq.api.Queue`."""
         with self._telemetry.receive(self._place) as receiving:
             return self._received(receiving, self.__wrapped__.get(block, timeout, where=where))
 
     def get_nowait(self, *, where: str | None = None) -> TracedMessage:
-        """See :class:`shmq.api.Queue`."""
         return self.get(False, where=where)
 
     async def aget(
         self, timeout: float | None = None, *, where: str | None = None
     ) -> TracedMessage:
-        """See :class:`shmq.api.Queue`."""
         with self._telemetry.receive(self._place) as receiving:
             return self._received(receiving, await self.__wrapped__.aget(timeout, where=where))
 
     def get_many(self, max: int, timeout: float | None = None, **how: Any) -> list[TracedMessage]:
-        """See :class:`shmq.api.Queue`."""
         with self._telemetry.receive(self._place) as receiving:
             messages = self.__wrapped__.get_many(max, timeout, **how)
             receiving.batch(len(messages))
@@ -138,14 +127,14 @@ class TracedQueue(Traced):
         return [TracedMessage(each, self._telemetry, self._place) for each in messages]
 
     def get_batch(self, max: int, timeout: float | None = None, **how: Any) -> Any:
-        """See :class:`shmq.api.Queue`. A batch has no headers, so its span has no links."""
+        # A batch has no headers, so its span has no links.
         with self._telemetry.receive(self._place) as receiving:
             batch = self.__wrapped__.get_batch(max, timeout, **how)
             receiving.batch(len(batch))
         return batch
 
     def get_packed(self, max: int = 65536, timeout: float | None = None, **how: Any) -> Any:
-        """See :class:`shmq.api.Queue`. Its records have no headers, so its span has no links."""
+        # Its records have no headers, so its span has no links.
         with self._telemetry.receive(self._place) as receiving:
             packed = self.__wrapped__.get_packed(max, timeout, **how)
             receiving.batch(len(packed))
@@ -154,25 +143,21 @@ class TracedQueue(Traced):
     def consume(
         self, prefetch: int = 64, timeout: float | None = None, **how: Any
     ) -> TracedConsumer:
-        """See :class:`shmq.api.Queue`."""
         consumer = self.__wrapped__.consume(prefetch, timeout, **how)
         return TracedConsumer(consumer, self._telemetry, self._place)
 
     def bodies(self, prefetch: int = 64, timeout: float | None = None, **how: Any) -> TracedBodies:
-        """See :class:`shmq.api.Queue`."""
         return TracedBodies(self.consume(prefetch, timeout, **how))
 
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> TracedAsyncConsumer:
-        """See :class:`shmq.api.Queue`."""
         consumer = self.__wrapped__.aconsume(prefetch, timeout, where=where)
         return TracedAsyncConsumer(consumer, self._telemetry, self._place)
 
     def abodies(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> TracedAsyncBodies:
-        """See :class:`shmq.api.Queue`."""
         return TracedAsyncBodies(self.aconsume(prefetch, timeout, where=where))
 
     # ---- handling and settling ----
@@ -182,7 +167,6 @@ class TracedQueue(Traced):
         return self._telemetry.processing(self._place, handler)
 
     def ack_many(self, messages: Iterable[Any]) -> list[int]:
-        """See :class:`shmq.api.Queue`."""
         plain = [unwrapped(each) for each in messages]
         known = [each for each in plain if hasattr(each, "headers")]
         with self._telemetry.settle(self._place, "ack", *known) as settling:
@@ -192,22 +176,19 @@ class TracedQueue(Traced):
         return refused
 
     def ack(self, receipt: Any) -> None:
-        """See :class:`shmq.api.Queue`."""
         with self._settling("ack", receipt) as plain:
             self.__wrapped__.ack(plain)
 
     def nack(self, receipt: Any, delay: float | None = None, *, counted: bool = True) -> None:
-        """See :class:`shmq.api.Queue`."""
         with self._settling("nack", receipt) as plain:
             self.__wrapped__.nack(plain, delay, counted=counted)
 
     def reject(self, receipt: Any) -> None:
-        """See :class:`shmq.api.Queue`."""
         with self._settling("reject", receipt) as plain:
             self.__wrapped__.reject(plain)
 
     def extend(self, receipt: Any, seconds: float) -> None:
-        """See :class:`shmq.api.Queue`. It has no span: it settles nothing."""
+        # It has no span: it settles nothing.
         self.__wrapped__.extend(unwrapped(receipt), seconds)
 
     @contextlib.contextmanager
@@ -220,17 +201,16 @@ class TracedQueue(Traced):
 
 
 class TracedPipeline(Traced):
-    """See :class:`shmq.api.Pipeline`. A span is of the call, not of the wait for its answer."""
+    """A traced `Pipeline`. A span is of the call, not of the wait for its answer."""
 
     __slots__ = ()
 
     def put(self, body: Any, *, headers: Headers = None, **properties: Any) -> int:
-        """See :class:`shmq.api.Pipeline`."""
         with self._telemetry.send(self._place, headers) as sending:
             properties["headers"] = sending.headers(headers)
             number: int = self.__wrapped__.put(body, **properties)
         return number
 
 
-Queue.register(TracedQueue)
-Pipeline.register(TracedPipeline)
+implement(Queue, TracedQueue)
+implement(Pipeline, TracedPipeline)

@@ -18,21 +18,20 @@ from shmq.otel.context import MOST_LINKS, link_of
 from shmq.otel.loan import TracedLoan
 from shmq.otel.message import TracedMessage
 from shmq.otel.operation import Operation
-from shmq.otel.proxy import Traced
+from shmq.otel.proxy import Traced, implement
 from shmq.otel.telemetry import received, received_one
 
 Headers = Mapping[str, Any] | None
 
 
 class TracedStream(Traced):
-    """See :class:`shmq.api.Stream`."""
+    """A traced `Stream`."""
 
     __slots__ = ()
 
     # ---- appending ----
 
     def append(self, value: Any, *, headers: Headers = None, **how: Any) -> Any:
-        """See :class:`shmq.api.Stream`."""
         with self._telemetry.send(self._place, headers, "append") as sending:
             how["headers"] = sending.headers(headers)
             appended = self.__wrapped__.append(value, **how)
@@ -42,7 +41,7 @@ class TracedStream(Traced):
     def append_many(
         self, values: Iterable[Any], *, headers: Sequence[Headers] | None = None, **how: Any
     ) -> Any:
-        """See :class:`shmq.api.Stream`. Each record gets headers, which hold the context."""
+        # Each record gets headers, which hold the context.
         _stream.check_many(values)
         plain = list(values)
         _stream.check_each("headers", headers, len(plain))
@@ -52,7 +51,7 @@ class TracedStream(Traced):
             return self.__wrapped__.append_many(plain, **how)
 
     def append_block(self, block: bytes, *, partition: int, **how: Any) -> Any:
-        """See :class:`shmq.api.Stream`. Its records are encoded already, and get no context."""
+        # Its records are encoded already, and get no context.
         with self._telemetry.send_encoded(self._place) as sending:
             sending.in_partition(partition)
             appended = self.__wrapped__.append_block(block, partition=partition, **how)
@@ -60,7 +59,6 @@ class TracedStream(Traced):
         return appended
 
     def loan(self, size: int, *, headers: Headers = None, **how: Any) -> TracedLoan:
-        """See :class:`shmq.api.Stream`."""
         sending = self._telemetry.send(self._place, headers, "append")
         how["headers"] = sending.headers(headers)
         try:
@@ -70,14 +68,12 @@ class TracedStream(Traced):
             raise
 
     def producer(self, **options: Any) -> TracedProducer:
-        """See :class:`shmq.api.Stream`."""
         producer = self.__wrapped__.producer(**options)
         return TracedProducer(producer, self._telemetry, self._place)
 
     # ---- reading ----
 
     def read(self, partition: int, *where: Any, **how: Any) -> Any:
-        """See :class:`shmq.api.Stream`."""
         with self._telemetry.receive(self._place) as receiving:
             records = self.__wrapped__.read(partition, *where, **how)
             receiving.in_partition(partition)
@@ -86,27 +82,22 @@ class TracedStream(Traced):
         return records
 
     def reader(self, *where: Any, **how: Any) -> TracedReader:
-        """See :class:`shmq.api.Stream`."""
         reader = self.__wrapped__.reader(*where, **how)
         return TracedReader(reader, self._telemetry, self._place)
 
     def areader(self, *where: Any, **how: Any) -> TracedAsyncReader:
-        """See :class:`shmq.api.Stream`."""
         reader = self.__wrapped__.areader(*where, **how)
         return TracedAsyncReader(reader, self._telemetry, self._place)
 
     def subscribe(self, *where: Any, **how: Any) -> TracedSubscription:
-        """See :class:`shmq.api.Stream`."""
         subscription = self.__wrapped__.subscribe(*where, **how)
         return TracedSubscription(subscription, self._telemetry, self._place)
 
     def group(self, name: str, *how: Any, **options: Any) -> TracedGroup:
-        """See :class:`shmq.api.Stream`."""
         group = self.__wrapped__.group(name, *how, **options)
         return TracedGroup(group, self._telemetry, self._place.within(name))
 
     def share(self, name: str, **options: Any) -> TracedShare:
-        """See :class:`shmq.api.Stream`."""
         share = self.__wrapped__.share(name, **options)
         return TracedShare(share, self._telemetry, self._place.within(name))
 
@@ -123,12 +114,11 @@ def each_with_context(
 
 
 class TracedProducer(Traced):
-    """See :class:`shmq.api.Producer`. A span is of the call, not of the append of its batch."""
+    """A traced `Producer`. A span is of the call, not of the append of its batch."""
 
     __slots__ = ()
 
     def send(self, value: Any, *, headers: Headers = None, **how: Any) -> int:
-        """See :class:`shmq.api.Producer`."""
         with self._telemetry.send(self._place, headers) as sending:
             how["headers"] = sending.headers(headers)
             partition: int = self.__wrapped__.send(value, **how)
@@ -137,7 +127,7 @@ class TracedProducer(Traced):
 
 
 class TracedReader(Traced):
-    """See :class:`shmq.api.Reader`."""
+    """A traced `Reader`."""
 
     __slots__ = ()
 
@@ -151,7 +141,6 @@ class TracedReader(Traced):
         return record
 
     def poll(self, *how: Any, **named: Any) -> Any:
-        """See :class:`shmq.api.Reader`."""
         with self._telemetry.receive(self._place) as receiving:
             found = self.__wrapped__.poll(*how, **named)
             receiving.batch(sum(map(len, found)))
@@ -160,12 +149,11 @@ class TracedReader(Traced):
 
 
 class TracedSubscription(TracedReader):
-    """See :class:`shmq.api.Subscription`."""
+    """A traced `Subscription`."""
 
     __slots__ = ()
 
     def poll(self, timeout: float | None = 0.0) -> Any:
-        """See :class:`shmq.api.Subscription`."""
         with self._telemetry.receive(self._place) as receiving:
             found = self.__wrapped__.poll(timeout)
             receiving.batch(len(found))
@@ -174,18 +162,17 @@ class TracedSubscription(TracedReader):
 
 
 class TracedMember(TracedReader):
-    """See :class:`shmq.api.Member`."""
+    """A traced `Member`."""
 
     __slots__ = ()
 
     def commit(self, offsets: Mapping[int, int] | None = None) -> None:
-        """See :class:`shmq.api.Member`."""
         with self._telemetry.settle(self._place, "commit"):
             self.__wrapped__.commit(offsets)
 
 
 class TracedAsyncReader(Traced):
-    """See :class:`shmq.api.AsyncReader`."""
+    """A traced `AsyncReader`."""
 
     __slots__ = ()
 
@@ -206,17 +193,16 @@ class TracedAsyncReader(Traced):
 
 
 class TracedGroup(Traced):
-    """See :class:`shmq.api.Group`."""
+    """A traced `Group`."""
 
     __slots__ = ()
 
     def join(self, name: str | None = None, **how: Any) -> TracedMember:
-        """See :class:`shmq.api.Group`."""
         return TracedMember(self.__wrapped__.join(name, **how), self._telemetry, self._place)
 
 
 class TracedSharedRecord(TracedMessage):
-    """See :class:`shmq.api.SharedRecord`."""
+    """A traced `SharedRecord`."""
 
     __slots__ = ()
 
@@ -229,12 +215,11 @@ class TracedShareConsumer(TracedConsumer):
 
 
 class TracedShare(Traced):
-    """See :class:`shmq.api.Share`."""
+    """A traced `Share`."""
 
     __slots__ = ()
 
     def get(self, block: bool = True, timeout: float | None = None) -> TracedSharedRecord:
-        """See :class:`shmq.api.Share`."""
         with self._telemetry.receive(self._place) as receiving:
             record = self.__wrapped__.get(block, timeout)
             received_one(receiving, record)
@@ -243,7 +228,6 @@ class TracedShare(Traced):
     def get_many(
         self, limit: int, block: bool = True, timeout: float | None = None
     ) -> list[TracedSharedRecord]:
-        """See :class:`shmq.api.Share`."""
         with self._telemetry.receive(self._place) as receiving:
             records = self.__wrapped__.get_many(limit, block, timeout)
             receiving.batch(len(records))
@@ -251,12 +235,10 @@ class TracedShare(Traced):
         return [TracedSharedRecord(each, self._telemetry, self._place) for each in records]
 
     def consume(self, prefetch: int = 16, timeout: float | None = None) -> TracedShareConsumer:
-        """See :class:`shmq.api.Share`."""
         records = self.__wrapped__.consume(prefetch, timeout)
         return TracedShareConsumer(records, self._telemetry, self._place)
 
     def ack_many(self, receipts: Iterable[int]) -> list[int]:
-        """See :class:`shmq.api.Share`."""
         plain = list(receipts)
         with self._telemetry.settle(self._place, "ack") as settling:
             settling.batch(len(plain))
@@ -276,4 +258,4 @@ for contract, proxy in (
     (SharedRecord, TracedSharedRecord),
     (RecordLoan, TracedLoan),
 ):
-    contract.register(proxy)
+    implement(contract, proxy)

@@ -11,7 +11,7 @@ from shmq.api.transaction import Transaction
 from shmq.native import _stream
 from shmq.otel.operation import Operation
 from shmq.otel.place import Place
-from shmq.otel.proxy import Traced
+from shmq.otel.proxy import Traced, implement
 from shmq.otel.stream import each_with_context
 from shmq.otel.telemetry import Telemetry
 
@@ -19,7 +19,7 @@ Headers = Mapping[str, Any] | None
 
 
 class TracedTransaction(Traced):
-    """See :class:`shmq.api.Transaction`."""
+    """A traced `Transaction`."""
 
     __slots__ = ("_collected",)
 
@@ -28,13 +28,11 @@ class TracedTransaction(Traced):
         self._collected: list[Operation] = []
 
     def put(self, queue: Any, body: Any, *, headers: Headers = None, **properties: Any) -> None:
-        """See :class:`shmq.api.Transaction`."""
         sending = self._telemetry.send(self._at(queue), headers)
         properties["headers"] = sending.headers(headers)
         self._collect(sending, "put", unwrapped(queue), body, **properties)
 
     def append(self, stream: Any, value: Any, *, headers: Headers = None, **how: Any) -> None:
-        """See :class:`shmq.api.Transaction`."""
         sending = self._telemetry.send(self._at(stream), headers, "append")
         how["headers"] = sending.headers(headers)
         self._collect(sending, "append", unwrapped(stream), value, **how)
@@ -47,7 +45,6 @@ class TracedTransaction(Traced):
         headers: Sequence[Headers] | None = None,
         **how: Any,
     ) -> None:
-        """See :class:`shmq.api.Transaction`."""
         _stream.check_many(values)
         _stream.check_each("headers", headers, len(values))
         sending = self._telemetry.send(self._at(stream), None, "append")
@@ -55,12 +52,10 @@ class TracedTransaction(Traced):
         self._collect(sending, "append_many", unwrapped(stream), values, **how)
 
     def commit(self, member: Any, offsets: Mapping[int, int] | None = None) -> None:
-        """See :class:`shmq.api.Transaction`."""
         settling = self._telemetry.settle(getattr(member, "_place", self._place), "commit")
         self._collect(settling, "commit", unwrapped(member), offsets)
 
     def ack(self, queue: Any, *messages: Any) -> None:
-        """See :class:`shmq.api.Transaction`."""
         plain = [unwrapped(message) for message in messages]
         settling = self._telemetry.settle(self._at(queue), "ack", *plain)
         self._collect(settling, "ack", unwrapped(queue), *plain)
@@ -77,13 +72,11 @@ class TracedTransaction(Traced):
         self._collected.append(operation)
 
     def abort(self) -> None:
-        """See :class:`shmq.api.Transaction`."""
         self.__wrapped__.abort()
         for operation in self._taken():
             operation.drop()
 
     def finish(self) -> None:
-        """See :class:`shmq.api.Transaction`."""
         try:
             self.__wrapped__.finish()
         except BaseException as error:
@@ -112,4 +105,4 @@ class TracedTransaction(Traced):
             self.finish()
 
 
-Transaction.register(TracedTransaction)
+implement(Transaction, TracedTransaction)

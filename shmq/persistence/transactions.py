@@ -100,11 +100,9 @@ class Transactions(Notes):
     # ---- for writers ----
 
     def note(self) -> None:
-        """See :class:`Notes`. Waits for the first files of new queues and streams.
-
-        Does not look if nothing was announced since the last look: a transaction is announced
-        before it commits, so before a writer can collect any part of it.
-        """
+        # Waits for the first files of new queues and streams. Does not look if nothing was
+        # announced since the last look: a transaction is announced before it commits, so before a
+        # writer can collect any part of it.
         announced = self._namespace.announced
         if announced is not None and announced == self._seen:
             return
@@ -121,25 +119,21 @@ class Transactions(Notes):
             time.sleep(_PAUSE)  # the part's writer has not created its first file yet
 
     def begun(self, part: Part) -> None:
-        """See :class:`Notes`."""
         with self._lock:
             self._begun.add(part)
 
     def happened(self, part: Part) -> frozenset[Id]:
-        """See :class:`Notes`."""
         if not self._happened:  # as nearly always, before each commit
             return frozenset()
         with self._lock:
             return frozenset(self._happened.get(part, ()))
 
     def open(self, part: Part) -> frozenset[Id]:
-        """See :class:`Notes`."""
         with self._lock:
             self._load()
             return frozenset(self._of.get(part, ()))
 
     def done(self, part: Part, which: Collection[Id]) -> None:
-        """See :class:`Notes`."""
         if which:
             with self._lock:
                 known = self._of.get(part, set()).intersection(which)
@@ -148,11 +142,9 @@ class Transactions(Notes):
                     self._happened[part] -= known
 
     def forget(self, part: Part) -> None:
-        """See :class:`Notes`."""
         self.done(part, self.open(part))
 
     def mark(self) -> None:
-        """See :class:`Notes`."""
         with self._lock:
             self._load()
             self._look()

@@ -176,7 +176,7 @@ class Writer:
         self._wake_up()
 
     def give_way(self) -> None:
-        """See :class:`shmq.storage.writer_control.Source`."""
+        """End this automatically started writer for another one. Raises ShmqError."""
         if self._idle is None:
             raise ShmqError("this writer was not started automatically: end it yourself")
         self._namespace.release_writer()

@@ -148,7 +148,6 @@ class PersistenceProcess(PipedChildProcess):
         )
 
     def received(self, said: str) -> None:
-        """See :class:`PipedChildProcess`."""
         self.begun = self.begun or said == _RECOVERED
         self.recovered = self.recovered or self.begun
         self.refusal = said or None

@@ -79,19 +79,17 @@ class _WorkerProcess(PipedChildProcess):
         )
 
     def reap(self) -> int | None:
-        """See :class:`ChildProcess`."""
         code = super().reap()
         if code is not None:
             self._connection_counts.write(self._row, 0)
         return code
 
     def received(self, said: str) -> None:
-        """See :class:`PipedChildProcess`."""
         self.ready = self.ready or said == worker.READY
         self.reloading = self.reloading and said != worker.RELOADED
 
     def close_pipe(self) -> None:
-        """See :class:`PipedChildProcess`; the successor starts with the new settings."""
+        # The successor starts with the new settings.
         self.reloading = False
         super().close_pipe()
 

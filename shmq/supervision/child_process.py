@@ -248,7 +248,6 @@ class PipedChildProcess(ChildProcess):
         super().__init__(who, target, with_pipe, log, **rules)
 
     def start(self) -> bool:
-        """See :class:`ChildProcess`."""
         started = super().start()
         if self._other_end is not None:
             self._other_end.close()
@@ -258,7 +257,7 @@ class PipedChildProcess(ChildProcess):
         return started
 
     def reap(self) -> int | None:
-        """See :class:`ChildProcess`. Receives the last messages of the process first."""
+        # Receives the last messages of the process first.
         code = super().reap()
         if code is not None:
             self.receive()

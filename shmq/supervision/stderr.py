@@ -41,7 +41,6 @@ class JsonFormatter(logging.Formatter):
     """An event of the log as one line of JSON, with the fields of an audit event as keys."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
         line = {
             "time": rfc3339(record.created),
             "level": record.levelname.lower(),
@@ -62,7 +61,6 @@ class _JournalFormatter(logging.Formatter):
         self._form = form
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
         levels = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
         priority = next((told for level, told in levels if record.levelno >= level), 7)
         return "\n".join(f"<{priority}>{line}" for line in self._form.format(record).split("\n"))

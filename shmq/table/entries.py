@@ -157,7 +157,7 @@ class Entries:
         return self._write(deed)
 
     def increment(self, key: str, by: int, ttl: float | None, bounds: Bounds) -> int | None:
-        """See `Table.increment`. Raises InvalidOption for values that are no integers."""
+        """Implements `Table.increment`. Raises InvalidOption for values that are not integers."""
 
         def deed(connection: sqlite3.Connection, now: int) -> int | None:
             row = self._row(connection, key, now)

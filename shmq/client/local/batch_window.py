@@ -39,7 +39,7 @@ def refused(
 
 
 class LocalPipeline(api.Pipeline):
-    """See :class:`shmq.api.Pipeline`.
+    """Implements :class:`shmq.api.Pipeline`.
 
     Messages to be confirmed on disk are put at once; the journal is asked to write at every half
     window, and waited for once a whole window is in flight.
@@ -57,11 +57,9 @@ class LocalPipeline(api.Pipeline):
 
     @property
     def taken(self) -> int:
-        """See :class:`shmq.api.Pipeline`."""
         return self._taken
 
     def put(self, body: api.Body, **properties: Any) -> int:
-        """See :class:`shmq.api.Pipeline`."""
         number = self._number
         confirms = self._queue.confirms_on_disk(properties.pop("confirm", self._confirm))
         try:
@@ -105,7 +103,6 @@ class LocalPipeline(api.Pipeline):
         return refused(self._taken, {}, [], self._queue.name, doubtful)
 
     def flush(self) -> None:
-        """See :class:`shmq.api.Pipeline`."""
         if self._flight:
             self._settle(0)
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from shmq import api
-from shmq.api.contract import document
 from shmq.api.names import check_name, chosen_namespace, is_reply_name, reply_name, staging_target
 from shmq.api.options import IfDifferent, QueueOptions
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
@@ -96,11 +95,9 @@ class LocalBroker(BaseBroker):
 
     @property
     def namespace(self) -> str:
-        """See :class:`shmq.api.Broker`."""
         return self._namespace.name
 
     def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> LocalQueue:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
         self._bring_back(name, wanted.dead_letter)
@@ -182,11 +179,9 @@ class LocalBroker(BaseBroker):
         self._owned[name] = segment.queue_id
 
     def queue(self, name: str) -> LocalQueue:
-        """See :class:`shmq.api.Broker`."""
         return self._open(name, owned=True)
 
     def put_target(self, name: str) -> LocalQueue:
-        """See :class:`shmq.api.Broker`."""
         return self._open(name, owned=False)
 
     def _open(self, name: str, *, owned: bool) -> LocalQueue:
@@ -215,7 +210,6 @@ class LocalBroker(BaseBroker):
     def ensure_queue(
         self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
     ) -> LocalQueue:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_if_different(if_different)
         wanted = QueueOptions.for_queue(check_name(name), options)
@@ -226,7 +220,6 @@ class LocalBroker(BaseBroker):
         return self._kept(same(made, options, if_different))
 
     def delete_queue(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_name(name)
         target = staging_target(name)
@@ -282,7 +275,6 @@ class LocalBroker(BaseBroker):
         Schemas(self._namespace).check(name, schema, rule)
 
     def schemas(self, name: str) -> list[api.SchemaVersion]:
-        """See :class:`shmq.api.Broker`."""
         self._need_named(name)
         return Schemas(self._namespace).of(name)
 
@@ -335,14 +327,12 @@ class LocalBroker(BaseBroker):
         self.delete_own_queue(queue.name, queue_id)
 
     def list_queues(self) -> list[api.QueueSummary]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         durability.bring_back_all(self._namespace)
         summaries = (self.summary(name) for name in self._namespace.queue_names())
         return with_texts(self, [summary for summary in summaries if summary is not None])
 
     def queue_names(self) -> list[str]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         names = self._namespace.queue_names()
         learn_names(self, names)
@@ -386,7 +376,6 @@ class LocalBroker(BaseBroker):
     def create_stream(
         self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
     ) -> LocalStream:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._kept_stream(self._streams.create(name, {"partitions": partitions, **options}))
 
@@ -397,7 +386,6 @@ class LocalBroker(BaseBroker):
         return self._opened(stream)
 
     def stream(self, name: str) -> LocalStream:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._kept_stream(self._streams.attached(name))
 
@@ -408,19 +396,16 @@ class LocalBroker(BaseBroker):
         if_different: IfDifferent = "accept",
         **options: Unpack[EnsureStreamKeywords],
     ) -> LocalStream:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_if_different(if_different)
         return self._kept_stream(same(self._streams.ensure(name, options), options, if_different))
 
     def delete_stream(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         self._streams.delete(name)
         self._retire()
 
     def list_streams(self) -> list[api.StreamSummary]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         durability.bring_back_all(self._namespace)
         return with_texts(self, self._streams.summaries() if self.stream_names() else [])
@@ -437,7 +422,6 @@ class LocalBroker(BaseBroker):
     # ---- transactions ----
 
     def transaction(self, *, timeout: float | None = 0.0) -> LocalTransaction:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         _core.check_timeout(timeout)
         look(self._namespace)
@@ -467,12 +451,10 @@ class LocalBroker(BaseBroker):
     def create_exchange(
         self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
     ) -> LocalExchange:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._opened(self._exchanges.create(name, kind, alternate))
 
     def exchange(self, name: str) -> LocalExchange:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._opened(self._exchanges.open(name))
 
@@ -484,20 +466,17 @@ class LocalBroker(BaseBroker):
         *,
         if_different: IfDifferent = "accept",
     ) -> LocalExchange:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_if_different(if_different)
         found = self._exchanges.create(name, kind or "direct", alternate, ensure=True)
         return self._opened(same(found, given_of(kind, alternate), if_different))
 
     def delete_exchange(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         self._exchanges.delete(name)
         self._retire()
 
     def list_exchanges(self) -> list[api.ExchangeSummary]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return with_texts(self, self._exchanges.summaries())
 
@@ -513,23 +492,19 @@ class LocalBroker(BaseBroker):
     def ensure_table(
         self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
     ) -> LocalTable:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._opened(self._tables.ensure(name, durability, max_bytes))
 
     def table(self, name: str) -> LocalTable:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._opened(self._tables.open(name))
 
     def delete_table(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         self._tables.delete(name)
         self._retire()
 
     def list_tables(self) -> list[str]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._tables.names()
 
@@ -543,7 +518,6 @@ class LocalBroker(BaseBroker):
             raise ShmqError("this broker is closed: connect() again")
 
     def close(self) -> None:
-        """See :class:`shmq.api.Broker`."""
         if self._closed:
             return
         self._closed = True
@@ -589,12 +563,10 @@ class LocalBroker(BaseBroker):
         return LocalBroker, (self._namespace.name,)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        """See `Displayed`."""
         yield "namespace", self._namespace.name
 
     def __repr__(self) -> str:
         return f"<LocalBroker of namespace {self._namespace.name!r}>"
 
 
-document(LocalBroker, api.Broker)
 attach_by(_attach)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LocalBulkQueue(_core.Bulk, api.BulkQueue):
-    """See :class:`shmq.api.BulkQueue`."""
+    """Implements :class:`shmq.api.BulkQueue`."""
 
     #: Finds which messages its runs in a name have, on disk; None: the queue is in memory only.
     store: Callable[[], RunStore | None]
@@ -30,7 +30,6 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
         claim: api.Claim | None = None,
         epoch: int = 0,
     ) -> api.Run:
-        """See :class:`shmq.api.BulkQueue`."""
         if claim is not None:
             check_epoch("epoch", epoch, 1)
         run: api.Run = super().lease_run(
@@ -50,7 +49,6 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
     def take_over(
         self, name: str, *, settled: int = 0, epoch: int = 0, seconds: float = 600.0
     ) -> api.Takeover:
-        """See :class:`shmq.api.BulkQueue`."""
         check_epoch("settled", settled)
         check_epoch("epoch", epoch)
         claim = api.Claim(name, self.make_claim(check_holder(name)))
@@ -66,7 +64,6 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
         return api.Takeover(claim, run, acked, returned)
 
     def release(self, name: str) -> int:
-        """See :class:`shmq.api.BulkQueue`."""
         claim = api.Claim(name, self.make_claim(check_holder(name)))
         _, _, returned = self.sort_tagged(claim, 0, 0, 1.0)
         if store := self.store():

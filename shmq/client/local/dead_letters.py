@@ -131,19 +131,19 @@ class DeadLetters(Generic[_Queue]):
         return self._queue
 
     def open_by_name(self, name: str) -> _Queue | None:
-        """See :class:`QueueOpener`."""
+        """Open the queue of that name; None if there is none."""
         try:
             return self._open_queue(self._namespace, name, self._namespace.open_segment(name))
         except (NoSuchQueue, SegmentError):
             return None
 
     def open_by_id(self, hash_key: int) -> Any:
-        """See :class:`QueueOpener`."""
+        """Open the queue with that hash key; None if there is none."""
         name = self._namespace.find(hash_key)
         return None if name is None else self.open_by_name(name)
 
     def settle_copy(self, target: _core.Handle, process: int, sequence: int) -> None:
-        """See :class:`QueueOpener`."""
+        """Publish or void an orphaned copy of a transaction of that process."""
         settle_copy(self._namespace, target, process, sequence)
 
     def close(self) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from shmq import api
-from shmq.api.contract import document
 from shmq.api.names import check_name
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.shared import durability
@@ -153,7 +152,6 @@ class LocalExchange(ExchangeHandle):
         headers: Mapping[str, Any] | None = None,
         match: api.Match = "all",
     ) -> bool:
-        """See :class:`shmq.api.Exchange`."""
         binding = check_binding(self.kind, target, key, kind, headers, match)
 
         def is_new(table: Table) -> bool:
@@ -171,7 +169,6 @@ class LocalExchange(ExchangeHandle):
         headers: Mapping[str, Any] | None = None,
         match: api.Match = "all",
     ) -> bool:
-        """See :class:`shmq.api.Exchange`."""
         binding = check_binding(self.kind, target, key, kind, headers, match)
         return self._change(
             ["unbind", self.name, *binding], lambda table: self._is_bound(table, binding)
@@ -197,7 +194,6 @@ class LocalExchange(ExchangeHandle):
         return table.is_bound(self.name, binding)
 
     def bindings(self) -> list[api.Binding]:
-        """See :class:`shmq.api.Exchange`."""
         self._check_open()
         with self._book.table() as table:
             return table.bindings(self.name)
@@ -291,7 +287,6 @@ class LocalExchange(ExchangeHandle):
             raise ShmqError(f"this handle of exchange {self.name!r} is closed: attach to it again")
 
     def close(self) -> None:
-        """See :class:`shmq.api.Exchange`."""
         self._targets.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -299,9 +294,6 @@ class LocalExchange(ExchangeHandle):
 
     def __repr__(self) -> str:
         return f"<LocalExchange {self.name!r} ({self.kind}) of namespace {self._namespace.name!r}>"
-
-
-document(LocalExchange, api.Exchange)
 
 
 def _labels(route: Route) -> list[str]:

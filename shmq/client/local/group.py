@@ -58,7 +58,6 @@ class GroupMethods:
         session_timeout: float | None = None,
         start: api.GroupStart = "earliest",
     ) -> Group:
-        """See :class:`shmq.api.Stream`."""
         self.check_there()
         return open_group(
             self._namespace,
@@ -70,7 +69,6 @@ class GroupMethods:
         )
 
     def share(self, name: str, **options: Any) -> Share:
-        """See :class:`shmq.api.Stream`."""
         self.check_there()
         lender = self.lender(name, **options)
         return Share(lender, lender.on_damage)
@@ -80,12 +78,10 @@ class GroupMethods:
         return open_lender(self._namespace, self, name, **options)
 
     def groups(self) -> list[api.GroupSummary]:
-        """See :class:`shmq.api.Stream`."""
         self.check_there()
         return summaries(self._namespace, cast("api.Stream", self))
 
     def delete_group(self, name: str) -> None:
-        """See :class:`shmq.api.Stream`."""
         self.check_there()
         stream = cast("api.Stream", self)
         state = group_files.look_at(self._namespace, stream.identity, name)
@@ -142,7 +138,7 @@ def open_lender(
 
 
 class LocalLender(Lender):
-    """See :class:`shmq.client.shared.share.Lender`."""
+    """Implements :class:`shmq.client.shared.share.Lender`."""
 
     hands_over = False
 
@@ -187,11 +183,9 @@ class LocalLender(Lender):
 
     @property
     def settler(self) -> _group.GroupState:
-        """See :class:`Lender`."""
         return self._state
 
     def attend(self) -> None:
-        """See :class:`Lender`."""
         if self._state.beat(self.at, self.id) is None:
             self._join()
         if self._state.watch(LOOK_EVERY):
@@ -199,25 +193,21 @@ class LocalLender(Lender):
         self.take_up()
 
     def lend(self, limit: int, *, handed: bool) -> list[Lent]:
-        """See :class:`Lender`."""
         del handed
         move_to_dead_letters(self._state, self.id, self.store, self._dead_letters)
         return self.lent(limit)
 
     def outlook(self) -> tuple[float, dict[int, int]]:
-        """See :class:`Lender`."""
         seats = self._state.seats()
         ends = {p: seat[4] for p, seat in enumerate(seats) if seat[4] is not None}
         return (self._state.due() - _group.clock()) / 1e9, ends
 
     def ack_many(self, receipts: list[int]) -> list[int]:
-        """See :class:`Lender`."""
         refused = [receipt for receipt in receipts if not self._state.ack(receipt)]
         self.store.keep_all()
         return refused
 
     def leave(self) -> None:
-        """See :class:`Lender`."""
         if not self._state.deleted:
             self._state.leave(self.id, False)
 

@@ -25,7 +25,7 @@ from shmq.native import _group, _stream
 
 
 class LocalGroupStore(GroupStore):
-    """See :class:`shmq.client.shared.group_store.GroupStore`."""
+    """Implements :class:`shmq.client.shared.group_store.GroupStore`."""
 
     state: _group.GroupState
 
@@ -43,20 +43,18 @@ class LocalGroupStore(GroupStore):
 
     @property
     def process(self) -> int:
-        """See :class:`GroupStore`."""
         return self.namespace.process_number()
 
     def for_member(self) -> tuple[LocalGroupStore, _group.GroupState]:
-        """See :class:`GroupStore`."""
         return self, self.state
 
     def refresh(self) -> None:
-        """See :class:`GroupStore`. The state is always current, because it is shared memory."""
+        """Do nothing: the state is always current, because it is shared memory."""
 
     def poll(
         self, reader: api.Reader | None, change: int | None, seconds: float
     ) -> list[api.Records]:
-        """See :class:`GroupStore`. A change of the group wakes the member at once."""
+        # A change of the group wakes the member at once.
         found = [] if reader is None else reader.poll(0.0)
         if not found and seconds > 0:
             self._sleep({} if reader is None else reader.position, change, seconds)
@@ -84,16 +82,13 @@ class LocalGroupStore(GroupStore):
             stream.see_to_guard(seconds)
 
     def drop(self, member: int) -> None:
-        """See :class:`GroupStore`."""
         if not self.state.deleted:
             self.state.leave(member, False)
 
     def why_out(self) -> str:
-        """See :class:`GroupStore`."""
         return f"it was silent for more than {self.session_timeout:g} s"
 
     def widen(self) -> None:
-        """See :class:`GroupStore`."""
         if self.stream.partitions != self.state.partitions:
             self.state.widen(self.stream.partitions)
 
@@ -113,7 +108,6 @@ class LocalGroupStore(GroupStore):
                     self.state.leave(member, True)
 
     def plan(self) -> None:
-        """See :class:`GroupStore`."""
         while not self.state.planned:
             epoch, members, owners = self.state.survey()
             begin = min(self.stream.open_partitions.start, len(owners))
@@ -121,7 +115,6 @@ class LocalGroupStore(GroupStore):
             self.state.plan(epoch, meant)
 
     def check_offset(self, partition: int, offset: int) -> None:
-        """See :class:`GroupStore`."""
         count = max(self.stream.partitions, self.state.partitions)
         check_whole("partition", partition, 0, count - 1)
         check_whole(f"partition {partition}: offset", offset, 0, self.stream.latest(partition))

@@ -94,12 +94,10 @@ class LocalQueue(_core.Handle, api.Queue):
 
     @property
     def options(self) -> QueueOptions:
-        """See :class:`shmq.api.Queue`."""
         return QueueOptions(**self.segment.options)
 
     @property
     def identity(self) -> int:
-        """See :class:`shmq.api.Queue`."""
         return int(self.segment.hash_key)
 
     @property
@@ -115,7 +113,6 @@ class LocalQueue(_core.Handle, api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> api.Consumer:
-        """See :class:`shmq.api.Queue`."""
         consumer: api.Consumer = _core.make_consumer(self, prefetch, timeout, block, where)
         self._consumers.add(consumer)
         return consumer
@@ -128,25 +125,21 @@ class LocalQueue(_core.Handle, api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> api.Bodies:
-        """See :class:`shmq.api.Queue`."""
         bodies: api.Bodies = _core.make_bodies(self, prefetch, timeout, block, where)
         self._consumers.add(bodies)
         return bodies
 
     def loan(self, size: int, **properties: Any) -> api.Loan:
-        """See :class:`shmq.api.Queue`."""
         loan: api.Loan = _core.make_loan(self, size, **properties)
         return loan
 
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
-        """See :class:`shmq.api.Queue`."""
         self.confirms_on_disk(confirm)
         return LocalPipeline(self, check_whole("window", window, 1), confirm)
 
     # ---- asyncio ----
 
     async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
-        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         if where is not None:
@@ -166,7 +159,6 @@ class LocalQueue(_core.Handle, api.Queue):
         confirm: Confirm | None = None,
         **properties: Any,
     ) -> api.Put:
-        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         confirms = self.confirms_on_disk(confirm)
@@ -194,7 +186,6 @@ class LocalQueue(_core.Handle, api.Queue):
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> api.AsyncConsumer:
-        """See :class:`shmq.api.Queue`."""
         consumer = _core.make_consumer(self, prefetch, timeout, False, where)
         self._consumers.add(consumer)
         event = _core.EVENT_NOT_EMPTY if where is None else _core.EVENT_ARRIVED
@@ -203,11 +194,9 @@ class LocalQueue(_core.Handle, api.Queue):
     def abodies(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> api.AsyncBodies:
-        """See :class:`shmq.api.Queue`."""
         return AsyncBodies(self.aconsume(prefetch, timeout, where=where))
 
     def fileno(self) -> int:
-        """See :class:`shmq.api.Queue`."""
         if self.closed:
             raise ShmqError(f"this handle of queue {self.name!r} is closed")
         return descriptor_of(self)
@@ -215,7 +204,6 @@ class LocalQueue(_core.Handle, api.Queue):
     # ---- looking ----
 
     def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
-        """See :class:`shmq.api.Queue`."""
         limit = check_whole("limit", limit, 1, None)
         return list(self.peeked(limit, where))
 
@@ -243,7 +231,6 @@ class LocalQueue(_core.Handle, api.Queue):
                     yield at, sequence, priority
 
     def stats(self) -> api.QueueStats:
-        """See :class:`shmq.api.Queue`."""
         inspection = self.inspection
         numbers = inspection.numbers()
         oldest = inspection.oldest_put() if numbers["depth"] else None
@@ -259,7 +246,6 @@ class LocalQueue(_core.Handle, api.Queue):
         )
 
     def attachments(self) -> list[api.Attachment]:
-        """See :class:`shmq.api.Queue`."""
         rows = []
         for _, number, own_pid, name, leases, since in self.attached():
             pid = self._namespace.pid_of(number)
@@ -275,7 +261,6 @@ class LocalQueue(_core.Handle, api.Queue):
         return rows
 
     def leases(self, limit: int = 100, *, after: int = 0) -> list[api.Lease]:
-        """See :class:`shmq.api.Queue`."""
         limit = check_whole("limit", limit, 1, None)
         after = check_whole("after", after, 0, _LAST_SEQUENCE)
         self.qsize()  # does what is due first
@@ -420,11 +405,9 @@ class LocalQueue(_core.Handle, api.Queue):
         self._reclaim_dead()
 
     def finish_moves(self) -> None:
-        """See :class:`shmq.client.local.dead_letters.Source`.
-
-        Does not look for orphaned copies in this queue itself: two queues that each hold a copy of
-        the other's messages would recurse without end.
-        """
+        """Complete or undo the moves from it that dead processes left."""
+        # Does not look for orphaned copies in this queue itself: two queues that each hold a copy
+        # of the other's messages would recurse without end.
         self._reclaim_dead()
         self._move_dying()
 
@@ -438,7 +421,6 @@ class LocalQueue(_core.Handle, api.Queue):
     # ---- redrive ----
 
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
-        """See :class:`shmq.api.Queue`."""
         return self.redrive_some(limit, where, lambda _: True)
 
     def redrive_some(self, limit: int | None, where: str | None, may: Callable[[str], bool]) -> int:
@@ -458,7 +440,6 @@ class LocalQueue(_core.Handle, api.Queue):
     # ---- very many messages at once ----
 
     def bulk(self) -> LocalBulkQueue:
-        """See :class:`shmq.api.Queue`."""
         made = LocalBulkQueue(self)
         made.store = self._run_store
         return made
@@ -473,7 +454,6 @@ class LocalQueue(_core.Handle, api.Queue):
         return self._runs
 
     def staged_publisher(self, publisher: str) -> LocalStagedPublisher:
-        """See :class:`shmq.api.Queue`."""
         made = LocalStagedPublisher(self._namespace, self, publisher, LocalQueue)
         self._publishers.add(made)
         return made
@@ -485,7 +465,6 @@ class LocalQueue(_core.Handle, api.Queue):
             self.look_for_dead()
 
     def close(self) -> None:
-        """See :class:`shmq.api.Queue`."""
         for publisher in list(self._publishers):
             publisher.close()
         if self._runs is not None:
@@ -515,7 +494,6 @@ class LocalQueue(_core.Handle, api.Queue):
         return [name for name in dir(api.Queue) if not name.startswith("_abc_")]
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        """See `Displayed`."""
         yield "name", self.name
         yield "namespace", self._namespace.name
         yield "closed", self.closed

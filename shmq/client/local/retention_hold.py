@@ -43,7 +43,7 @@ class RetentionHold:
         return not self._holds
 
     def take(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        """Hold the records from these offsets on; moves a hold that exists."""
         if self._closed:
             raise ShmqError(f"what held stream {self.stream.name!r} back is closed: subscribe anew")
         self._forget_parents()
@@ -72,19 +72,19 @@ class RetentionHold:
             raise
 
     def move(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        """Hold the records from these offsets on, and no earlier ones."""
         with contextlib.suppress(OffsetOutOfRange):
             self.take(position)
 
     def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
-        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        """Create the reader of a subscription that has this hold."""
         found: api.Reader = self.stream.reader(
             position, limit=limit, lapped="skip", on_damage=on_damage
         )
         return found
 
     def close(self) -> None:
-        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        """Release the records. May be called again."""
         self._closed = True
         self._forget_parents()
         while self._holds:

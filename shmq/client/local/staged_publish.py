@@ -107,7 +107,7 @@ class _CommitProgress:
 
 
 class LocalStagedPublisher(api.StagedPublisher):
-    """See :class:`shmq.api.StagedPublisher`."""
+    """Implements :class:`shmq.api.StagedPublisher`."""
 
     def __init__(
         self,
@@ -124,7 +124,6 @@ class LocalStagedPublisher(api.StagedPublisher):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.api.StagedPublisher`."""
         return self._publisher
 
     def stage(
@@ -135,7 +134,6 @@ class LocalStagedPublisher(api.StagedPublisher):
         *,
         staging_bytes: int = STAGING_BYTES,
     ) -> None:
-        """See :class:`shmq.api.StagedPublisher`."""
         batch, part = check_batch(batch), check_part(part)
         chunks = iter(self._target.staging.chunks(rows))
         # Pack some of them before creating a queue: rows that can never fit are refused.
@@ -145,7 +143,6 @@ class LocalStagedPublisher(api.StagedPublisher):
     def commit_batch(
         self, batch: int, parts: Sequence[str], *, timeout: float | None = None
     ) -> int:
-        """See :class:`shmq.api.StagedPublisher`."""
         _core.check_timeout(timeout)
         how = _CommitProgress(None if timeout is None else time.monotonic() + timeout)
         self._commit(batch, parts, how)
@@ -173,18 +170,15 @@ class LocalStagedPublisher(api.StagedPublisher):
         _commit(self._target, queue, batch, parts, how)
 
     def sealed(self) -> int | None:
-        """See :class:`shmq.api.StagedPublisher`."""
         queue = self._queue_if_any()
         marker = None if queue is None else _marker(queue)
         return None if marker is None else marker.batch
 
     def sweep(self, keep: str | None = None) -> int:
-        """See :class:`shmq.api.StagedPublisher`."""
         queue = self._queue_if_any()
         return 0 if queue is None else _sweep_unsealed(queue, keep)
 
     def discard(self) -> None:
-        """See :class:`shmq.api.StagedPublisher`."""
         queue = self._queue_if_any()
         if queue is None:
             return

@@ -69,7 +69,6 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
 
     @property
     def options(self) -> StreamOptions:
-        """See :class:`shmq.api.Stream`."""
         return StreamOptions(**self.control.options)
 
     @property
@@ -79,24 +78,20 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
 
     @property
     def identity(self) -> int:
-        """See :class:`shmq.api.Stream`."""
         return int(self.control.identity)
 
     @property
     def partitions(self) -> int:
-        """See :class:`shmq.api.Stream`."""
         self._look_for_partitions()
         return len(self.logs)
 
     @property
     def open_partitions(self) -> range:
-        """See :class:`shmq.api.Stream`."""
         return range(*self.control.shape)
 
     # ---- partitions that come ----
 
     def repartition(self, partitions: int) -> range:
-        """See :class:`shmq.api.Stream`."""
         check_whole("partitions", partitions, 1)
         self._check_handle()
         repartition.repartition(self._namespace, self.control, partitions, self._prepare)
@@ -143,7 +138,6 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         timeout: float | None = None,
         confirm: Confirm | None = None,
     ) -> api.RecordLoan:
-        """See :class:`shmq.api.Stream`."""
         how = (key, headers, timestamp, partition, block, timeout, confirm)
         loan = _stream.make_loan(self, size, *how)
         if loan is not None:
@@ -172,7 +166,6 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         where: str | None = None,
         end: int | None = None,
     ) -> api.Records:
-        """See :class:`shmq.api.Stream`."""
         _stream.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -212,7 +205,6 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         where: str | None = None,
         on_damage: api.OnDamage = "raise",
     ) -> api.Reader:
-        """See :class:`shmq.api.Stream`."""
         return Reader(self, start, partitions, limit, timeout, lapped, where, on_damage)
 
     def areader(
@@ -226,7 +218,6 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         where: str | None = None,
         on_damage: api.OnDamage = "raise",
     ) -> api.AsyncReader:
-        """See :class:`shmq.api.Stream`."""
         return AsyncReader(self, start, partitions, limit, timeout, lapped, where, on_damage)
 
     def _new_hold(self) -> RetentionHold:
@@ -304,7 +295,6 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
     # ---- looking ----
 
     def offsets(self) -> list[api.PartitionOffsets]:
-        """See :class:`shmq.api.Stream`."""
         return [self._offsets(partition) for partition in range(self.partitions)]
 
     def _offsets(self, partition: int) -> api.PartitionOffsets:
@@ -328,18 +318,15 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         )
 
     def earliest(self, partition: int) -> int:
-        """See :class:`shmq.api.Stream`."""
         log = self._partition(partition)
         earliest: int = log.bounds()[0]
         below = None if self._files is None else self._files.before(log, earliest)
         return earliest if below is None else below
 
     def latest(self, partition: int) -> int:
-        """See :class:`shmq.api.Stream`."""
         return self._partition(partition).bounds()[1]
 
     def at(self, timestamp: float, partition: int) -> int:
-        """See :class:`shmq.api.Stream`."""
         return self.at_ns(_stream.least_ns(timestamp), partition)
 
     def at_ns(self, ns: int, partition: int) -> int:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shmq.api.contract import document
 from shmq.api.names import check_name
-from shmq.api.table import Table, TableDurability
+from shmq.api.table import TableDurability
 from shmq.client.shared.table import TableHandle, check_table
 from shmq.namespace.namespace import Namespace
 from shmq.table import files
@@ -100,7 +99,6 @@ class LocalTable(TableHandle):
         return self._entries.count()
 
     def close(self) -> None:
-        """See :class:`shmq.api.Table`."""
         self.database.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -112,6 +110,3 @@ class LocalTable(TableHandle):
 
 def _attach_by_name(namespace: str, name: str) -> LocalTable:
     return Tables(Namespace.of(namespace)).open(name)
-
-
-document(LocalTable, Table)

@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from shmq import api
-from shmq.api.contract import document
 from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.shared import durable_wait
 from shmq.client.shared.member import Member
@@ -67,7 +66,7 @@ _sequences: dict[int, int] = {}
 
 
 class LocalTransaction(api.Transaction):
-    """See :class:`shmq.api.Transaction`."""
+    """Implements :class:`shmq.api.Transaction`."""
 
     def __init__(
         self, namespace: Namespace, find: Callable[[str, str], Any], timeout: float | None
@@ -96,7 +95,6 @@ class LocalTransaction(api.Transaction):
         partition: int | None = None,
         codec: str | None = None,
     ) -> None:
-        """See :class:`shmq.api.Transaction`."""
         keys = None if key is None else [key]
         labels = None if headers is None else [headers]
         self._append(stream, [value], keys, labels, partition, codec)
@@ -111,7 +109,6 @@ class LocalTransaction(api.Transaction):
         partition: int | None = None,
         codec: str | None = None,
     ) -> None:
-        """See :class:`shmq.api.Transaction`."""
         self._append(stream, values, keys, headers, partition, codec)
 
     def _append(
@@ -157,7 +154,6 @@ class LocalTransaction(api.Transaction):
         correlation: str | None = None,
         codec: str | None = None,
     ) -> None:
-        """See :class:`shmq.api.Transaction`."""
         target = self._open("queue", queue)
         nothing = (None, None, None, None)  # delay, deliver_at, ttl and dedupe id
         buffer, number, meta, level, *_ = _core.encode_message(
@@ -167,7 +163,6 @@ class LocalTransaction(api.Transaction):
         self._puts.setdefault(target, []).append((bytes(buffer), meta, number, level, group))
 
     def commit(self, member: api.Member, offsets: Mapping[int, int] | None = None) -> None:
-        """See :class:`shmq.api.Transaction`."""
         self._check_open()
         if not isinstance(member, Member) or not self._is_here(member):
             raise _elsewhere("member", member)
@@ -178,7 +173,6 @@ class LocalTransaction(api.Transaction):
         return isinstance(store, LocalGroupStore) and store.namespace is self._namespace
 
     def ack(self, queue: api.Queue, *messages: api.Message) -> None:
-        """See :class:`shmq.api.Transaction`."""
         self._acks.setdefault(self._open("queue", queue), []).extend(messages)
 
     def _open(self, kind: str, target: Any) -> Any:
@@ -198,19 +192,16 @@ class LocalTransaction(api.Transaction):
             raise ShmqError("a transaction does not survive a fork: begin another")
 
     def abort(self) -> None:
-        """See :class:`shmq.api.Transaction`."""
         if self._over is None:
             self._over = "aborted"
 
     @property
     def aborted(self) -> bool:
-        """See :class:`shmq.api.Transaction`."""
         return self._over == "aborted"
 
     # ---- committing ----
 
     def finish(self) -> None:
-        """See :class:`shmq.api.Transaction`."""
         self._check_open()
         self._over = "aborted"
         self._check_blocks()
@@ -451,9 +442,6 @@ class LocalTransaction(api.Transaction):
 
     def __repr__(self) -> str:
         return f"<LocalTransaction of namespace {self._namespace.name!r}, {self._over or 'open'}>"
-
-
-document(LocalTransaction, api.Transaction)
 
 
 def _keeps_journal(target: Any) -> bool:

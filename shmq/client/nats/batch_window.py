@@ -13,7 +13,7 @@ from shmq.client.nats.flight import Flight
 
 
 class NatsPipeline(api.Pipeline):
-    """See :class:`shmq.api.Pipeline`. For one thread at a time."""
+    """Implements :class:`shmq.api.Pipeline`. For one thread at a time."""
 
     def __init__(self, queue: Any, window: int, confirm: Confirm | None) -> None:
         self._queue = queue
@@ -25,11 +25,9 @@ class NatsPipeline(api.Pipeline):
 
     @property
     def taken(self) -> int:
-        """See :class:`shmq.api.Pipeline`."""
         return self._flight.ended - self._failed - len(self._flight.errors)
 
     def put(self, body: api.Body, **properties: Any) -> int:
-        """See :class:`shmq.api.Pipeline`."""
         if self._flight.errors:
             self.flush()
         queue, puts = self._queue, self._queue.puts
@@ -46,7 +44,6 @@ class NatsPipeline(api.Pipeline):
         return number
 
     def flush(self) -> None:
-        """See :class:`shmq.api.Pipeline`."""
         self._flight.wait()
         found = self._flight.take_errors()
         self._failed += len(found)

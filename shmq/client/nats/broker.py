@@ -85,13 +85,11 @@ class NatsBroker(BaseBroker):
 
     @property
     def namespace(self) -> str:
-        """See :class:`shmq.api.Broker`."""
         return self.connection.namespace
 
     # ---- queues ----
 
     def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> NatsQueue:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
         check_possible(self.connection, name, wanted)
@@ -116,7 +114,6 @@ class NatsBroker(BaseBroker):
         return queue
 
     def queue(self, name: str) -> NatsQueue:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         found = self.connection.run(self.definitions.get(kv_key("queue", check_name(name))))
         if found is None:
@@ -130,7 +127,6 @@ class NatsBroker(BaseBroker):
         )
 
     def put_target(self, name: str) -> api.Queue:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         if is_reply_name(check_name(name)):
             return cast("api.Queue", NatsReplyTarget(self.connection, name))
@@ -139,7 +135,6 @@ class NatsBroker(BaseBroker):
     def ensure_queue(
         self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
     ) -> NatsQueue:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_if_different(if_different)
         wanted = QueueOptions.for_queue(check_name(name), options)
@@ -148,7 +143,6 @@ class NatsBroker(BaseBroker):
         return same(self._opened(name, made), options, if_different)
 
     def delete_queue(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         if not self.connection.run(self._delete_queue(check_name(name))):
             raise self._no_queue(name)
@@ -168,7 +162,6 @@ class NatsBroker(BaseBroker):
         return True
 
     def list_queues(self) -> list[api.QueueSummary]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         found = []
         for name in self.queue_names():
@@ -186,7 +179,6 @@ class NatsBroker(BaseBroker):
         return found
 
     def queue_names(self) -> list[str]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self.connection.run(self.definitions.names("queue"))
 
@@ -195,7 +187,6 @@ class NatsBroker(BaseBroker):
     def create_stream(
         self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
     ) -> NatsStream:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_name(name, "stream")
         wanted = StreamOptions.given({"partitions": partitions, **options})
@@ -207,7 +198,6 @@ class NatsBroker(BaseBroker):
         return stream
 
     def stream(self, name: str) -> NatsStream:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._kept(self.streams.open(check_name(name, "stream")))
 
@@ -218,7 +208,6 @@ class NatsBroker(BaseBroker):
         if_different: IfDifferent = "accept",
         **options: Unpack[EnsureStreamKeywords],
     ) -> NatsStream:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_if_different(if_different)
         check_name(name, "stream")
@@ -227,7 +216,6 @@ class NatsBroker(BaseBroker):
         return same(self._kept(self.streams.make(name, wanted)), options, if_different)
 
     def delete_stream(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_name(name, "stream")
         if not self.connection.run(self.streams.delete(name)):
@@ -235,7 +223,6 @@ class NatsBroker(BaseBroker):
         self.connection.run(self.exchanges.forget("stream", name))
 
     def list_streams(self) -> list[api.StreamSummary]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         found = []
         for name in self.streams.names():
@@ -253,7 +240,6 @@ class NatsBroker(BaseBroker):
     def create_exchange(
         self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
     ) -> NatsExchange:
-        """See :class:`shmq.api.Broker`."""
         return self._made_exchange(name, kind, alternate, ensure=False)
 
     def _made_exchange(
@@ -271,7 +257,6 @@ class NatsBroker(BaseBroker):
         return self.exchange(name)
 
     def exchange(self, name: str) -> NatsExchange:
-        """See :class:`shmq.api.Broker`."""
         check_name(name, "exchange")
         self._check_open()
         table, _ = self.connection.run(self.exchanges.table())
@@ -285,13 +270,11 @@ class NatsBroker(BaseBroker):
         *,
         if_different: IfDifferent = "accept",
     ) -> NatsExchange:
-        """See :class:`shmq.api.Broker`."""
         check_if_different(if_different)
         made = self._made_exchange(name, kind or "direct", alternate, ensure=True)
         return same(made, given_of(kind, alternate), if_different)
 
     def delete_exchange(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         check_name(name, "exchange")
         self._check_open()
         self.connection.run(
@@ -299,7 +282,6 @@ class NatsBroker(BaseBroker):
         )
 
     def list_exchanges(self) -> list[api.ExchangeSummary]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self.connection.run(self.exchanges.table())[0].summaries()
 
@@ -314,7 +296,6 @@ class NatsBroker(BaseBroker):
         self.connection.run(self._schemas.check(check_name(name), schema, rule))
 
     def schemas(self, name: str) -> list[api.SchemaVersion]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self.connection.run(self._schemas.get(check_name(name)))
 
@@ -323,20 +304,16 @@ class NatsBroker(BaseBroker):
     def ensure_table(
         self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
     ) -> api.Table:
-        """See :class:`shmq.api.Broker`."""
         check_table(durability, max_bytes)
         self._no_tables(f"table {name!r}")
 
     def table(self, name: str) -> api.Table:
-        """See :class:`shmq.api.Broker`."""
         self._no_tables(f"table {name!r}")
 
     def delete_table(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._no_tables(f"table {name!r}")
 
     def list_tables(self) -> list[str]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return []
 
@@ -362,7 +339,6 @@ class NatsBroker(BaseBroker):
             raise errors.ShmqError(f"this broker of {self.url} is closed")
 
     def close(self) -> None:
-        """See :class:`shmq.api.Broker`."""
         if self._closed:
             return
         self._close_replies()

@@ -123,7 +123,7 @@ def _only(messages: list[NatsMessage]) -> NatsMessage | None:
 
 
 class NatsConsumer(api.Consumer):
-    """See :class:`shmq.api.Consumer`. For one thread at a time."""
+    """Implements :class:`shmq.api.Consumer`. For one thread at a time."""
 
     def __init__(self, prefetched: Prefetched) -> None:
         self.prefetched = prefetched
@@ -143,12 +143,10 @@ class NatsConsumer(api.Consumer):
         return message
 
     def flush(self) -> None:
-        """See :class:`shmq.api.Consumer`."""
         if not self.prefetched.ended:
             self._queue.run(self.prefetched.flush())
 
     def close(self) -> None:
-        """See :class:`shmq.api.Consumer`."""
         if not self.prefetched.ended:
             self._queue.finish(self.prefetched.close())
 
@@ -159,7 +157,7 @@ class NatsConsumer(api.Consumer):
 
 
 class NatsAsyncConsumer(api.AsyncConsumer):
-    """See :class:`shmq.api.AsyncConsumer`. For one task at a time."""
+    """Implements :class:`shmq.api.AsyncConsumer`. For one task at a time."""
 
     def __init__(self, prefetched: Prefetched) -> None:
         self.prefetched = prefetched
@@ -180,16 +178,15 @@ class NatsAsyncConsumer(api.AsyncConsumer):
         return message
 
     def flush(self) -> None:
-        """See :class:`shmq.api.AsyncConsumer`. Acknowledgements are sent already."""
+        """Do nothing: acknowledgements are sent already."""
 
     async def aclose(self) -> None:
-        """See :class:`shmq.api.AsyncConsumer`."""
         if not self.prefetched.ended:
             await self._queue.arun(self.prefetched.close())
 
 
 class NatsBodies(api.Bodies):
-    """See :class:`shmq.api.Bodies`. For one thread at a time."""
+    """Implements :class:`shmq.api.Bodies`. For one thread at a time."""
 
     def __init__(self, consumer: NatsConsumer) -> None:
         self._consumer = consumer
@@ -215,11 +212,9 @@ class NatsBodies(api.Bodies):
             message.ack()
 
     def flush(self) -> None:
-        """See :class:`shmq.api.Bodies`."""
         self._consumer.flush()
 
     def close(self) -> None:
-        """See :class:`shmq.api.Bodies`."""
         message, self._message = self._message, None
         if message is not None:
             with contextlib.suppress(LeaseExpired):

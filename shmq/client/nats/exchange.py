@@ -104,7 +104,6 @@ class NatsExchange(ExchangeHandle):
         headers: Mapping[str, Any] | None = None,
         match: api.Match = "all",
     ) -> bool:
-        """See :class:`shmq.api.Exchange`."""
         binding = check_binding(self._kind, target, key, kind, headers, match)
         return self._run(self._bind(binding, kind, target))
 
@@ -131,7 +130,6 @@ class NatsExchange(ExchangeHandle):
         headers: Mapping[str, Any] | None = None,
         match: api.Match = "all",
     ) -> bool:
-        """See :class:`shmq.api.Exchange`."""
         binding = check_binding(self._kind, target, key, kind, headers, match)
         return self._run(
             self._exchanges.change(
@@ -140,7 +138,6 @@ class NatsExchange(ExchangeHandle):
         )
 
     def bindings(self) -> list[api.Binding]:
-        """See :class:`shmq.api.Exchange`."""
         table, _ = self._run(self._exchanges.table())
         return table.bindings(self._name)
 
@@ -154,7 +151,6 @@ class NatsExchange(ExchangeHandle):
         timeout: float | None,
         properties: dict[str, Any],
     ) -> api.Published:
-        """See :class:`shmq.client.shared.exchange.ExchangeHandle`."""
         _core.check_timeout(timeout)
         check_headers(properties.get("headers"))
         key, confirm = check_key(key), properties.pop("confirm", None)
@@ -226,7 +222,6 @@ class NatsExchange(ExchangeHandle):
         return found
 
     def close(self) -> None:
-        """See :class:`shmq.api.Exchange`."""
         self._closed = True
 
     def __reduce__(self) -> tuple[Any, ...]:

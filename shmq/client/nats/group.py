@@ -47,7 +47,7 @@ def open_group(
     session_timeout: float | None,
     start: api.GroupStart,
 ) -> Group:
-    """See ``group`` of :class:`shmq.api.Stream`."""
+    """Implements ``group`` of :class:`shmq.api.Stream`."""
     check_name(name, "group")
     options = group_options(assignment=assignment, session_timeout=session_timeout, start=start)
     made = {
@@ -75,7 +75,7 @@ def open_group(
 
 
 def groups_of(stream: Any) -> list[api.GroupSummary]:
-    """See ``groups`` of :class:`shmq.api.Stream`."""
+    """Implements ``groups`` of :class:`shmq.api.Stream`."""
     stream.offsets()  # raises StreamDeleted
     found = []
     for name in stream.run(stream.definitions.names(f"group.{escape(stream.name)}")):
@@ -85,7 +85,7 @@ def groups_of(stream: Any) -> list[api.GroupSummary]:
 
 
 def delete_group(stream: Any, name: str) -> None:
-    """See ``delete_group`` of :class:`shmq.api.Stream`."""
+    """Implements ``delete_group`` of :class:`shmq.api.Stream`."""
     key = _key(stream, check_name(name, "group"))
     stream.offsets()  # raises StreamDeleted
     if stream.run(stream.definitions.get(key)) is None:
@@ -94,7 +94,7 @@ def delete_group(stream: Any, name: str) -> None:
 
 
 class NatsGroupState:
-    """See :class:`shmq.client.shared.group_store.MemberState`."""
+    """Implements :class:`shmq.client.shared.group_store.MemberState`."""
 
     def __init__(self, stream: Any, name: str) -> None:
         self._stream = stream
@@ -338,7 +338,7 @@ class NatsGroupState:
 
 
 class NatsGroupStore(GroupStore):
-    """See :class:`shmq.client.shared.group_store.GroupStore`."""
+    """Implements :class:`shmq.client.shared.group_store.GroupStore`."""
 
     state: NatsGroupState
     stream: Any
@@ -348,22 +348,19 @@ class NatsGroupStore(GroupStore):
 
     @property
     def process(self) -> int:
-        """See :class:`GroupStore`."""
         return os.getpid()
 
     def for_member(self) -> tuple[GroupStore, NatsGroupState]:
-        """See :class:`GroupStore`."""
         state = NatsGroupState(self.stream, self.name)
         return NatsGroupStore(self.stream, self.name, state), state
 
     def refresh(self) -> None:
-        """See :class:`GroupStore`."""
         self.state.expire()
 
     def poll(
         self, reader: api.Reader | None, change: int | None, seconds: float
     ) -> list[api.Records]:
-        """See :class:`GroupStore`; the wait ends with a change of the definition, as well."""
+        # The wait ends with a change of the definition, as well.
         del change
         found = [] if reader is None else reader.poll(0)
         if found or seconds <= 0:
@@ -387,7 +384,6 @@ class NatsGroupStore(GroupStore):
             one.result()
 
     def drop(self, member: int) -> None:
-        """See :class:`GroupStore`."""
         state = self.state
 
         def leave() -> None:
@@ -398,31 +394,27 @@ class NatsGroupStore(GroupStore):
         loop.call_soon_threadsafe(loop.run_in_executor, None, leave)
 
     def why_out(self) -> str:
-        """See :class:`GroupStore`."""
         return f"it was silent for longer than the session timeout, {self.session_timeout} s"
 
     def widen(self) -> None:
-        """See :class:`GroupStore`; a stream of a cluster keeps its partitions."""
+        """Do nothing: a stream of a cluster keeps its partitions."""
 
     def look_for_dead(self) -> None:
-        """See :class:`GroupStore`."""
         for member in self.state.silent():
             self.state.leave(member, True)
 
     def plan(self) -> None:
-        """See :class:`GroupStore`."""
         self.state.plan(self.assignment)
 
     def check_offset(self, partition: int, offset: int) -> None:
-        """See :class:`GroupStore`."""
         check_whole("partition", partition, 0, self.stream.partitions - 1)
         check_whole(f"partition {partition}: offset", offset, 0, self.stream.latest(partition))
 
     def keep_from(self, partition: int, offset: int) -> None:
-        """See :class:`GroupStore`; a cluster holds no records back."""
+        """Do nothing: a cluster holds no records back."""
 
     def keep_again(self, partition: int, offset: int) -> None:
-        """See :class:`GroupStore`; a cluster holds no records back."""
+        """Do nothing: a cluster holds no records back."""
 
     def _fresh_seats(self) -> list[PartitionSeat]:
         return self.state.seats()

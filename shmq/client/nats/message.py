@@ -92,7 +92,7 @@ def priority_of(properties: Mapping[str, Any], options: QueueOptions) -> int:
 
 
 class NatsMessage(api.Message):
-    """See :class:`shmq.api.Message`. It owns its bytes; the server owns its lease."""
+    """Implements :class:`shmq.api.Message`. It owns its bytes; the server owns its lease."""
 
     def __init__(
         self,
@@ -120,7 +120,6 @@ class NatsMessage(api.Message):
 
     @property
     def body(self) -> Any:
-        """See :class:`shmq.api.Message`."""
         if not self._decoded:
             codec = self.codec
             number = codecs.CODECS.index(codec) if codec in codecs.CODECS else codecs.OTHER
@@ -134,11 +133,9 @@ class NatsMessage(api.Message):
 
     @property
     def view(self) -> memoryview:
-        """See :class:`shmq.api.Message`."""
         return memoryview(self._raw)
 
     def readinto(self, buffer: Any) -> int:
-        """See :class:`shmq.api.Message`."""
         size = len(self._raw)
         target = memoryview(buffer)
         if target.readonly:
@@ -151,19 +148,16 @@ class NatsMessage(api.Message):
 
     @property
     def headers(self) -> Mapping[str, Any]:
-        """See :class:`shmq.api.Message`."""
         return self._all.get("headers") or {}
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """See :class:`shmq.api.Message`."""
         if self._all.get("codec") in codecs.CODECS:
             return {key: value for key, value in self._all.items() if key != "codec"}
         return self._all
 
     @property
     def dead(self) -> api.DeadLetter | None:
-        """See :class:`shmq.api.Message`."""
         found = self._all.get("dead")
         return None if found is None else dead_letter(found)
 
@@ -183,42 +177,34 @@ class NatsMessage(api.Message):
 
     @property
     def codec(self) -> str:
-        """See :class:`shmq.api.Message`."""
         return str(self._all.get("codec", "bytes"))
 
     @property
     def priority(self) -> int:
-        """See :class:`shmq.api.Message`."""
         return self._priority
 
     @property
     def group(self) -> str | None:
-        """See :class:`shmq.api.Message`."""
         return self._all.get("group")
 
     @property
     def reply_to(self) -> str | None:
-        """See :class:`shmq.api.Message`."""
         return self._all.get("reply_to")
 
     @property
     def correlation(self) -> str | None:
-        """See :class:`shmq.api.Message`."""
         return self._all.get("corr")
 
     @property
     def sequence(self) -> int:
-        """See :class:`shmq.api.Message`."""
         return self._sequence
 
     @property
     def delivery_count(self) -> int:
-        """See :class:`shmq.api.Message`."""
         return self._count
 
     @property
     def receipt(self) -> int:
-        """See :class:`shmq.api.Message`."""
         self.in_hand = False
         if self.lease is None:
             return 0
@@ -234,27 +220,22 @@ class NatsMessage(api.Message):
         return self.lease
 
     def ack(self) -> None:
-        """See :class:`shmq.api.Message`."""
         self._queue.ack_lease(self._claimed(), self.consumer)
         self._settled = True
 
     def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
-        """See :class:`shmq.api.Message`."""
         self._queue.nack_lease(self._claimed(), delay, counted, self)
         self._settled = True
 
     def reject(self) -> None:
-        """See :class:`shmq.api.Message`."""
         self._queue.reject_lease(self._claimed(), self)
         self._settled = True
 
     def extend(self, seconds: float) -> None:
-        """See :class:`shmq.api.Message`."""
         self._queue.extend_lease(self._claimed(), seconds)
 
     @property
     def settled(self) -> bool:
-        """See :class:`shmq.api.Message`."""
         return self._settled
 
     def __reduce__(self) -> Any:
@@ -283,7 +264,6 @@ class _Run:
 
     @property
     def receipts(self) -> list[int]:
-        """See :class:`shmq.api.Batch`."""
         if self._is_settled:
             return []
         if self._receipts is None:
@@ -292,11 +272,9 @@ class _Run:
 
     @property
     def settled(self) -> bool:
-        """See :class:`shmq.api.Batch`."""
         return self._is_settled
 
     def ack(self) -> list[int]:
-        """See :class:`shmq.api.Batch`."""
         if self._is_settled or not self._messages:
             self._is_settled = True
             return []
@@ -305,7 +283,6 @@ class _Run:
         return refused
 
     def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]:
-        """See :class:`shmq.api.Batch`."""
         if self._is_settled:
             return []
         refused: list[int] = self._queue.return_many(self._messages, delay, counted)
@@ -325,7 +302,7 @@ class _Run:
 
 
 class NatsBatch(_Run, api.Batch):
-    """See :class:`shmq.api.Batch`."""
+    """Implements :class:`shmq.api.Batch`."""
 
     def __init__(self, queue: Any, bodies: list[Any], messages: list[NatsMessage]) -> None:
         super().__init__(queue, messages)
@@ -333,7 +310,6 @@ class NatsBatch(_Run, api.Batch):
 
     @property
     def bodies(self) -> list[Any]:
-        """See :class:`shmq.api.Batch`."""
         return self._bodies
 
     def __len__(self) -> int:
@@ -347,7 +323,7 @@ class NatsBatch(_Run, api.Batch):
 
 
 class NatsPacked(_Run, api.Packed):
-    """See :class:`shmq.api.Packed`."""
+    """Implements :class:`shmq.api.Packed`."""
 
     def __init__(self, queue: Any, messages: list[NatsMessage]) -> None:
         super().__init__(queue, messages)
@@ -357,23 +333,19 @@ class NatsPacked(_Run, api.Packed):
 
     @property
     def data(self) -> bytes:
-        """See :class:`shmq.api.Packed`."""
         return self._data
 
     @property
     def size(self) -> int | None:
-        """See :class:`shmq.api.Packed`."""
         sizes = set(self._lengths)
         return sizes.pop() if len(sizes) == 1 else None
 
     @property
     def lengths(self) -> memoryview:
-        """See :class:`shmq.api.Packed`."""
         return memoryview(self._lengths.tobytes()).cast("I")
 
     @property
     def offsets(self) -> memoryview:
-        """See :class:`shmq.api.Packed`."""
         return memoryview(array("Q", accumulate(self._lengths, initial=0)).tobytes()).cast("Q")
 
     def __len__(self) -> int:

@@ -68,17 +68,14 @@ class NatsQueue(api.Queue):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.api.Queue`."""
         return self.layout.name
 
     @property
     def options(self) -> QueueOptions:
-        """See :class:`shmq.api.Queue`."""
         return self.layout.options
 
     @property
     def identity(self) -> int:
-        """See :class:`shmq.api.Queue`."""
         self.run(self.puts.check_there())
         return self._identity
 
@@ -149,7 +146,6 @@ class NatsQueue(api.Queue):
         correlation: str | None = None,
         confirm: Confirm | None = None,
     ) -> api.Put:
-        """See :class:`shmq.api.Queue`."""
         properties = {
             "codec": codec,
             "priority": priority,
@@ -190,7 +186,6 @@ class NatsQueue(api.Queue):
         codec: str | None = None,
         confirm: Confirm | None = None,
     ) -> int:
-        """See :class:`shmq.api.Queue`."""
         waits, until = self._patience(block, timeout, confirm)
         check_many(bodies)
         properties = {
@@ -219,7 +214,6 @@ class NatsQueue(api.Queue):
         dedupe_id: str | None = None,
         confirm: Confirm | None = None,
     ) -> api.Put:
-        """See :class:`shmq.api.Queue`."""
         waits, until = self._patience(block, timeout, confirm)
         properties = {
             "codec": "packed",
@@ -238,7 +232,7 @@ class NatsQueue(api.Queue):
         return self.run(self.puts.put(self.puts.item(body, properties, True), waits, until))
 
     def loan(self, size: int, **properties: Any) -> api.Loan:
-        """See :class:`shmq.api.Queue`. The space is memory of this process."""
+        # The space is memory of this process.
         self.check_open()
         size = check_whole("size", size, 0, None)
         block, timeout = properties.pop("block", None), properties.pop("timeout", None)
@@ -254,16 +248,13 @@ class NatsQueue(api.Queue):
         return QueueLoan(size, commit)
 
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
-        """See :class:`shmq.api.Queue`."""
         self.puts.check_confirm(confirm)
         return NatsPipeline(self, check_whole("window", window, 1), confirm)
 
     def bulk(self) -> api.BulkQueue:
-        """See :class:`shmq.api.Queue`."""
         self._unsupported("bulk()", "its servers keep messages, not columns of them")
 
     def staged_publisher(self, publisher: str) -> api.StagedPublisher:
-        """See :class:`shmq.api.Queue`."""
         self._unsupported(
             f"staged_publisher({publisher!r})", "a batch there has at most 1,000 messages"
         )
@@ -349,7 +340,6 @@ class NatsQueue(api.Queue):
     def get(
         self, block: bool = True, timeout: float | None = None, *, where: str | None = None
     ) -> api.Message:
-        """See :class:`shmq.api.Queue`."""
         messages = self._taken(1, block, timeout, where)
         if not messages:
             raise self._empty(block, timeout)
@@ -368,12 +358,10 @@ class NatsQueue(api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> list[api.Message]:
-        """See :class:`shmq.api.Queue`."""
         messages = self._taken(check_whole("max", max, 1, None), block, timeout, where)
         return list(_handed_out(messages))
 
     def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
-        """See :class:`shmq.api.Queue`."""
         messages = self._taken(check_whole("max", max, 1, None), block, timeout)
         bodies = []
         for message in messages:
@@ -392,7 +380,6 @@ class NatsQueue(api.Queue):
     def get_packed(
         self, max: int = 65536, timeout: float | None = None, *, block: bool = True
     ) -> api.Packed:
-        """See :class:`shmq.api.Queue`."""
         wanted = check_whole("max", max, 1, None)
         messages = self._taken(1, block, timeout)
         records = sum(len(records_of(message)) for message in messages)
@@ -427,7 +414,6 @@ class NatsQueue(api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> api.Consumer:
-        """See :class:`shmq.api.Queue`."""
         consumer = NatsConsumer(self._prefetched(prefetch, timeout, block, where))
         self._consumers.add(consumer)
         return consumer
@@ -440,7 +426,6 @@ class NatsQueue(api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> api.Bodies:
-        """See :class:`shmq.api.Queue`."""
         bodies = NatsBodies(NatsConsumer(self._prefetched(prefetch, timeout, block, where)))
         self._consumers.add(bodies)
         return bodies
@@ -485,23 +470,18 @@ class NatsQueue(api.Queue):
         return lease
 
     def ack(self, receipt: int) -> None:
-        """See :class:`shmq.api.Queue`."""
         self.begin(partial(self.settlements.begin_ack, self._lease(receipt)))
 
     def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None:
-        """See :class:`shmq.api.Queue`."""
         self.nack_lease(self._lease(receipt), delay, counted, None)
 
     def reject(self, receipt: int) -> None:
-        """See :class:`shmq.api.Queue`."""
         self.reject_lease(self._lease(receipt), None)
 
     def extend(self, receipt: int, seconds: float) -> None:
-        """See :class:`shmq.api.Queue`."""
         self.extend_lease(self._lease(receipt), seconds)
 
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
-        """See :class:`shmq.api.Queue`."""
         some = list(messages)
         leases = [self._lease_of(message) for message in some]
         self.check_open()
@@ -531,7 +511,6 @@ class NatsQueue(api.Queue):
     # ---- asyncio ----
 
     async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
-        """See :class:`shmq.api.Queue`."""
         self._refuse_where(where)
         _core.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
@@ -558,7 +537,6 @@ class NatsQueue(api.Queue):
         confirm: Confirm | None = None,
         **properties: Any,
     ) -> api.Put:
-        """See :class:`shmq.api.Queue`."""
         waits, until = self._patience(block, timeout, confirm)
         item: Item = self.puts.item(body, properties)
         return await self.arun(self.puts.put(item, waits, until))
@@ -566,62 +544,52 @@ class NatsQueue(api.Queue):
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> api.AsyncConsumer:
-        """See :class:`shmq.api.Queue`."""
         return NatsAsyncConsumer(self._prefetched(prefetch, timeout, True, where))
 
     def abodies(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> api.AsyncBodies:
-        """See :class:`shmq.api.Queue`."""
         return AsyncBodies(self.aconsume(prefetch, timeout, where=where))
 
     def fileno(self) -> int:
-        """See :class:`shmq.api.Queue`."""
         self._unsupported("fileno()", "its servers tell of a message by handing it out: use aget")
 
     # ---- looking ----
 
     def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
-        """See :class:`shmq.api.Queue`. What was delivered and came back may be missing."""
+        # What was delivered and came back may be missing.
         limit = min(check_whole("limit", limit, 1, None), self.options.capacity)
         return self.run(self.state.peek(limit, None if where is None else Where(where)))
 
     def purge(self) -> int:
-        """See :class:`shmq.api.Queue`."""
         return self.run(self.state.purge())
 
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
-        """See :class:`shmq.api.Queue`."""
         if limit is not None:
             check_whole("limit", limit, 1, None)
         return self.run(redrive(self, limit, None if where is None else Where(where)))
 
     def stats(self) -> api.QueueStats:
-        """See :class:`shmq.api.Queue`. Totals other than of puts and removals are 0."""
+        # Totals other than of puts and removals are 0.
         return self.run(self.state.stats())
 
     def attachments(self) -> list[api.Attachment]:
-        """See :class:`shmq.api.Queue`."""
         self._unsupported("attachments()", "its servers do not know processes")
 
     def leases(self, limit: int = 100, *, after: int = 0) -> list[api.Lease]:
-        """See :class:`shmq.api.Queue`."""
         check_whole("limit", limit, 1, None)
         check_whole("after", after, 0, (1 << 64) - 1)
         self._unsupported("leases()", "its servers do not tell who holds what")
 
     def qsize(self) -> int:
-        """See :class:`shmq.api.Queue`."""
         return self.run(self.state.counts())[0]
 
     def full(self) -> bool:
-        """See :class:`shmq.api.Queue`."""
         return self.run(self.state.is_full())
 
     # ---- the end ----
 
     def close(self) -> None:
-        """See :class:`shmq.api.Queue`."""
         if self._closed:
             return
         for consumer in list(self._consumers):

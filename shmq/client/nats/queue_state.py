@@ -65,7 +65,7 @@ class QueueState:
         return int((await self._info())["state"]["messages"]) >= self._layout.options.capacity
 
     async def stats(self) -> api.QueueStats:
-        """See :class:`shmq.api.Queue`."""
+        """The queue's statistics."""
         state, depth, delayed, leased, waiting = await self._counted()
         options = self._layout.options
         put, held, used = int(state["last_seq"]), int(state["messages"]), int(state["bytes"])

@@ -107,7 +107,6 @@ class _Reply(NatsMessage):
     """A reply, which is settled when it has come."""
 
     def ack(self) -> None:
-        """See :class:`shmq.api.Message`."""
         self._settled = True
 
 

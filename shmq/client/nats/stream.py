@@ -89,26 +89,21 @@ class NatsStream(BaseStream):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.api.Stream`."""
         return self._name
 
     @property
     def options(self) -> StreamOptions:
-        """See :class:`shmq.api.Stream`."""
         return self._options
 
     @property
     def identity(self) -> int:
-        """See :class:`shmq.api.Stream`."""
         return self._identity
 
     @property
     def partitions(self) -> int:
-        """See :class:`shmq.api.Stream`."""
         return self._options.partitions
 
     def repartition(self, partitions: int) -> range:
-        """See :class:`shmq.api.Stream`."""
         check_whole("partitions", partitions, 1)
         self._unsupported(
             f"repartition({partitions})", "make another stream, and move its producers first"
@@ -187,7 +182,6 @@ class NatsStream(BaseStream):
         producer: int | None = None,
         sequence: int | None = None,
     ) -> api.Appended:
-        """See :class:`shmq.api.Stream`."""
         self.check_append(confirm, timeout)
         _check_producer(producer, sequence, partition)
         keys = None if key is None else [key]
@@ -216,7 +210,6 @@ class NatsStream(BaseStream):
         sequence: int | None = None,
         gaps: bool = False,  # noqa: ARG002 - sequences are ids here
     ) -> list[api.AppendedRange]:
-        """See :class:`shmq.api.Stream`."""
         self.check_append(confirm, timeout)
         _check_producer(producer, sequence, partition)
         _stream.check_many(values)
@@ -247,7 +240,6 @@ class NatsStream(BaseStream):
 
     @property
     def max_block_bytes(self) -> int:
-        """See :class:`shmq.api.Stream`."""
         return min(_MOST_BLOCK, self._options.ring_bytes // 2)
 
     def append_block(
@@ -265,7 +257,7 @@ class NatsStream(BaseStream):
         sequence: int | None = None,
         gaps: bool = False,  # noqa: ARG002 - sequences are ids here
     ) -> api.AppendedRange:
-        """See :class:`shmq.api.Stream`. The records are messages of their own: expanded."""
+        # The records are messages of their own: expanded.
         self.check_append(confirm, timeout)
         _check_producer(producer, sequence, partition)
         place = self.partition(partition)
@@ -304,7 +296,7 @@ class NatsStream(BaseStream):
         where: str | None = None,
         end: int | None = None,
     ) -> api.Records:
-        """See :class:`shmq.api.Stream`; what came over the network is a copy in any case."""
+        # What came over the network is a copy in any case.
         _stream.check_timeout(timeout)
         place = self._check_read(
             partition, where, offset=offset, limit=limit, max_bytes=max_bytes, end=end
@@ -323,7 +315,6 @@ class NatsStream(BaseStream):
         where: str | None = None,
         end: int | None = None,
     ) -> api.Records:
-        """See :class:`shmq.api.Stream`."""
         _stream.check_timeout(timeout)
         place = self._check_read(
             partition, where, offset=offset, limit=limit, max_bytes=max_bytes, end=end
@@ -400,7 +391,7 @@ class NatsStream(BaseStream):
         return any(one.latest > at for one, at in zip(found, position.values(), strict=True))
 
     def wait_for_any(self, position: Mapping[int, int], timeout: float | None) -> bool:
-        """See :class:`shmq.client.shared.reader.Reader`."""
+        """Wait for a record beyond the position; return whether there is one."""
         return self.run(self._beyond(position, timeout))
 
     async def abeyond_any(self, position: Mapping[int, int], timeout: float | None) -> bool:
@@ -418,7 +409,6 @@ class NatsStream(BaseStream):
         where: str | None = None,
         on_damage: api.OnDamage = "raise",
     ) -> api.Reader:
-        """See :class:`shmq.api.Stream`."""
         self._check_read(0, where)
         return Reader(self, start, partitions, limit, timeout, lapped, where, on_damage)
 
@@ -433,14 +423,12 @@ class NatsStream(BaseStream):
         where: str | None = None,
         on_damage: api.OnDamage = "raise",
     ) -> api.AsyncReader:
-        """See :class:`shmq.api.Stream`."""
         self._check_read(0, where)
         return AsyncReader(self, start, partitions, limit, timeout, lapped, where, on_damage)
 
     # ---- looking ----
 
     def offsets(self) -> list[api.PartitionOffsets]:
-        """See :class:`shmq.api.Stream`."""
         return self.run(self._offsets())
 
     async def _offsets(self) -> list[api.PartitionOffsets]:
@@ -459,15 +447,13 @@ class NatsStream(BaseStream):
         ]
 
     def earliest(self, partition: int) -> int:
-        """See :class:`shmq.api.Stream`."""
         return self.run(self.partition(partition).bounds()).earliest
 
     def latest(self, partition: int) -> int:
-        """See :class:`shmq.api.Stream`."""
         return self.run(self.partition(partition).bounds()).latest
 
     def at(self, timestamp: float, partition: int) -> int:
-        """See :class:`shmq.api.Stream`. It goes by the time at which a server stored a record."""
+        # It goes by the time at which a server stored a record.
         return self.run(self.partition(partition).at(_stream.least_ns(timestamp)))
 
     def _new_hold(self) -> RetentionFloors:
@@ -483,31 +469,26 @@ class NatsStream(BaseStream):
         session_timeout: float | None = None,
         start: api.GroupStart = "earliest",
     ) -> Group:
-        """See :class:`shmq.api.Stream`."""
         self._check_open()
         return open_group(
             self, name, assignment=assignment, session_timeout=session_timeout, start=start
         )
 
     def share(self, name: str, *, member: str | None = None, **options: Any) -> api.Share:
-        """See :class:`shmq.api.Stream`."""
         del member, options
         self._unsupported(f"share({name!r})", "use a queue, whose messages consumers share")
 
     def groups(self) -> list[api.GroupSummary]:
-        """See :class:`shmq.api.Stream`."""
         self._check_open()
         return groups_of(self)
 
     def delete_group(self, name: str) -> None:
-        """See :class:`shmq.api.Stream`."""
         self._check_open()
         delete_group(self, name)
 
     # ---- the end ----
 
     def close(self) -> None:
-        """See :class:`shmq.api.Stream`."""
         if not self._closed:
             self._closed = True
             if self._owns_connection:

@@ -19,7 +19,7 @@ _TAKEN = (Status.OK, Status.DUPLICATE)
 
 
 class RemotePipeline(api.Pipeline):
-    """See :class:`shmq.api.Pipeline`. For one thread at a time.
+    """Implements :class:`shmq.api.Pipeline`. For one thread at a time.
 
     Requests gather while answers are outstanding: half a window is sent in one piece.
     """
@@ -40,11 +40,9 @@ class RemotePipeline(api.Pipeline):
 
     @property
     def taken(self) -> int:
-        """See :class:`shmq.api.Pipeline`."""
         return self._taken
 
     def put(self, body: api.Body, **properties: Any) -> int:
-        """See :class:`shmq.api.Pipeline`."""
         self._forget_parents()
         if self._failures or self._unknown or self._unconfirmed:
             self.flush()
@@ -130,7 +128,6 @@ class RemotePipeline(api.Pipeline):
             self._taken += 1
 
     def flush(self) -> None:
-        """See :class:`shmq.api.Pipeline`."""
         self._forget_parents()
         self._settle(0)
         if self._failures or self._unknown or self._unconfirmed:

@@ -79,7 +79,6 @@ class RemoteBroker(BaseBroker):
 
     @property
     def namespace(self) -> str:
-        """See :class:`shmq.api.Broker`."""
         return self._greeting.namespace
 
     @property
@@ -110,7 +109,6 @@ class RemoteBroker(BaseBroker):
     # ---- queues ----
 
     def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> RemoteQueue:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
         if (mine := self._mine(name)) is not None:
@@ -162,13 +160,11 @@ class RemoteBroker(BaseBroker):
         return errors.QueueExists.of(name, differences)
 
     def queue(self, name: str) -> RemoteQueue:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         mine = self._mine(check_name(name))
         return self._usable(self._opened(name)) if mine is None else mine
 
     def put_target(self, name: str) -> RemoteQueue:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         mine = self._mine(check_name(name))
         return self._opened(name) if mine is None else mine
@@ -183,7 +179,6 @@ class RemoteBroker(BaseBroker):
     def ensure_queue(
         self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
     ) -> RemoteQueue:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_if_different(if_different)
         wanted = QueueOptions.for_queue(check_name(name), options)
@@ -204,7 +199,6 @@ class RemoteBroker(BaseBroker):
         return same(queue, options, if_different)
 
     def delete_queue(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         answer = self._ask(Type.DELETE, check_name(name))
         if answer.status == Status.NO_QUEUE:
@@ -215,12 +209,10 @@ class RemoteBroker(BaseBroker):
         self._check(answer, name)
 
     def list_queues(self) -> list[api.QueueSummary]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return with_texts(self, QUEUES.unpack(self._list(List())))
 
     def queue_names(self) -> list[str]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         if Feature.NAMES not in self._greeting.features:
             return [queue.name for queue in self.list_queues()]
@@ -240,7 +232,6 @@ class RemoteBroker(BaseBroker):
     def create_stream(
         self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
     ) -> RemoteStream:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_name(name, "stream")
         given = {"partitions": partitions, **options}
@@ -253,7 +244,6 @@ class RemoteBroker(BaseBroker):
         return self._opened_stream(name)
 
     def stream(self, name: str) -> RemoteStream:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._opened_stream(check_name(name, "stream"))
 
@@ -264,7 +254,6 @@ class RemoteBroker(BaseBroker):
         if_different: IfDifferent = "accept",
         **options: Unpack[EnsureStreamKeywords],
     ) -> RemoteStream:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_if_different(if_different)
         check_name(name, "stream")
@@ -281,7 +270,6 @@ class RemoteBroker(BaseBroker):
         return same(stream, options, if_different)
 
     def delete_stream(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         answer = self._ask(Type.STREAM_DELETE, check_name(name, "stream"))
         if answer.status == Status.NO_QUEUE:
@@ -292,7 +280,6 @@ class RemoteBroker(BaseBroker):
         self._check_stream(answer, name)
 
     def list_streams(self) -> list[api.StreamSummary]:
-        """See :class:`shmq.api.Broker`."""
         self._check_open()
         answer = self._connection.call(
             lambda wire: wire.request(Type.STREAM_LIST, False, b""), again=True
@@ -331,7 +318,6 @@ class RemoteBroker(BaseBroker):
         self._schema(name, SchemaRequest("check", schema, rule))
 
     def schemas(self, name: str) -> list[api.SchemaVersion]:
-        """See :class:`shmq.api.Broker`."""
         return self._schema(name, SchemaRequest("get")).versions or []
 
     def _schema(self, name: str, asked: SchemaRequest) -> SchemaAnswer:
@@ -357,13 +343,11 @@ class RemoteBroker(BaseBroker):
     def create_exchange(
         self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
     ) -> RemoteExchange:
-        """See :class:`shmq.api.Broker`."""
         check_exchange(name, kind, alternate)
         answer = self._ask_exchange(name, "create", kind=kind, alternate=alternate)
         return self._opened_exchange(name, answer)
 
     def exchange(self, name: str) -> RemoteExchange:
-        """See :class:`shmq.api.Broker`."""
         answer = self._ask_exchange(check_name(name, "exchange"), "look")
         return self._opened_exchange(name, answer)
 
@@ -379,7 +363,6 @@ class RemoteBroker(BaseBroker):
         *,
         if_different: IfDifferent = "accept",
     ) -> RemoteExchange:
-        """See :class:`shmq.api.Broker`."""
         check_if_different(if_different)
         check_exchange(name, kind or "direct", alternate)
         return same(
@@ -399,11 +382,9 @@ class RemoteBroker(BaseBroker):
                     return self.create_exchange(name, kind, alternate)
 
     def delete_exchange(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._ask_exchange(check_name(name, "exchange"), "delete")
 
     def list_exchanges(self) -> list[api.ExchangeSummary]:
-        """See :class:`shmq.api.Broker`."""
         self._check_exchanges()
         return with_texts(self, exchange.summaries(self._connection))
 
@@ -423,7 +404,6 @@ class RemoteBroker(BaseBroker):
     def ensure_table(
         self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
     ) -> RemoteTable:
-        """See :class:`shmq.api.Broker`."""
         check_name(name, "table")
         check_table(durability, max_bytes)
         try:
@@ -433,7 +413,6 @@ class RemoteBroker(BaseBroker):
             return self._opened_table(name, TableRequest("make", options))
 
     def table(self, name: str) -> RemoteTable:
-        """See :class:`shmq.api.Broker`."""
         return self._opened_table(check_name(name, "table"), TableRequest("look"))
 
     def _opened_table(self, name: str, asked: TableRequest) -> RemoteTable:
@@ -442,13 +421,11 @@ class RemoteBroker(BaseBroker):
         return RemoteTable(self, self._connection, name, TableInfo.unpack(answer))
 
     def delete_table(self, name: str) -> None:
-        """See :class:`shmq.api.Broker`."""
         check_name(name, "table")
         self._check_tables()
         table.ask(self._connection, name, TableRequest("drop"))
 
     def list_tables(self) -> list[str]:
-        """See :class:`shmq.api.Broker`."""
         self._check_tables()
         return List.unpack_names(self._list(List(tables=True)))
 
@@ -500,7 +477,6 @@ class RemoteBroker(BaseBroker):
             raise self._connection.closed_error()
 
     def close(self) -> None:
-        """See :class:`shmq.api.Broker`."""
         if self._closed:
             return
         self._close_replies()
@@ -518,7 +494,6 @@ class RemoteBroker(BaseBroker):
         return RemoteBroker, (self._connection.target,)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        """See `Displayed`."""
         yield "url", self.url
 
     def __repr__(self) -> str:

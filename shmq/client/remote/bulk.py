@@ -24,7 +24,7 @@ _LEAST_ROW = 67
 
 
 class RemoteBulkQueue(api.BulkQueue):
-    """See :class:`shmq.api.BulkQueue`."""
+    """Implements :class:`shmq.api.BulkQueue`."""
 
     def __init__(self, queue: Any) -> None:
         self._queue = queue
@@ -52,13 +52,11 @@ class RemoteBulkQueue(api.BulkQueue):
             ) from error
 
     def slots(self) -> int:
-        """See :class:`shmq.api.BulkQueue`."""
         return self._columns(0, 0, 1)[1]
 
     def read_columns(
         self, start: int = 0, *, max_bytes: int = 4 << 20, end: int | None = None
     ) -> tuple[api.Columns, int | None]:
-        """See :class:`shmq.api.BulkQueue`."""
         first = min(check_whole("start", start, 0, None), 1 << 24)
         last = FOREVER if end is None else min(check_whole("end", end, 0, None), 1 << 24)
         most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
@@ -78,7 +76,6 @@ class RemoteBulkQueue(api.BulkQueue):
         claim: api.Claim | None = None,
         epoch: int = 0,
     ) -> api.Run:
-        """See :class:`shmq.api.BulkQueue`."""
         most = min(check_whole("max", max, 1, None), FOREVER)
         budget = (1 << 63) - 1
         if max_bytes is not None:
@@ -112,7 +109,6 @@ class RemoteBulkQueue(api.BulkQueue):
     def take_over(
         self, name: str, *, settled: int = 0, epoch: int = 0, seconds: float = 600.0
     ) -> api.Takeover:
-        """See :class:`shmq.api.BulkQueue`."""
         asked = NamedLease(
             action="take_over",
             holder=check_holder(name),
@@ -124,11 +120,9 @@ class RemoteBulkQueue(api.BulkQueue):
         return api.Takeover(api.Claim(name, told.token), told.run, told.settled, told.returned)
 
     def is_claimed(self, claim: api.Claim) -> bool:
-        """See :class:`shmq.api.BulkQueue`."""
         return self._named(NamedLease(action="check", holder=claim.name, token=claim.token)).known
 
     def release(self, name: str) -> int:
-        """See :class:`shmq.api.BulkQueue`."""
         return self._named(NamedLease(action="release", holder=check_holder(name))).returned
 
     def _named(self, asked: NamedLease, *, again: bool = True) -> NamedLeaseState:
@@ -147,7 +141,6 @@ class RemoteBulkQueue(api.BulkQueue):
         return told
 
     def lease_again(self, sequences: Any, *, seconds: float = 600.0) -> api.Run:
-        """See :class:`shmq.api.BulkQueue`."""
         raw = _core.numbers_of("sequences", sequences, 8)
         ms = _lease_ms(seconds)
 
@@ -170,7 +163,6 @@ class RemoteBulkQueue(api.BulkQueue):
     def read_run(
         self, slots: Any, sequences: Any, *, start: int = 0, max_bytes: int = 4 << 20
     ) -> tuple[api.Columns, int | None]:
-        """See :class:`shmq.api.BulkQueue`."""
         where, which, count = _core.places_of(slots, sequences)
         first = check_whole("start", start, 0, count)
         most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
@@ -183,15 +175,12 @@ class RemoteBulkQueue(api.BulkQueue):
         return columns, None if reached >= count else reached
 
     def ack_run(self, receipts: Any) -> int:
-        """See :class:`shmq.api.BulkQueue`."""
         return self._settle_run(Type.ACK, receipts, None)
 
     def extend_run(self, receipts: Any, seconds: float) -> int:
-        """See :class:`shmq.api.BulkQueue`."""
         return self._settle_run(Type.EXTEND, receipts, _core.milliseconds("seconds", seconds))
 
     def return_run(self, receipts: Any) -> int:
-        """See :class:`shmq.api.BulkQueue`."""
         return self._settle_run(Type.RETURN, receipts, None)
 
     def _settle_run(self, kind: int, receipts: Any, argument: int | None) -> int:

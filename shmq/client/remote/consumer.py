@@ -24,7 +24,7 @@ _MOST_TOLD = 32
 
 
 class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
-    """See :class:`shmq.api.Consumer`. For one thread at a time.
+    """Implements :class:`shmq.api.Consumer`. For one thread at a time.
 
     If it may wait, it subscribes: the server sends up to ``prefetch`` messages ahead, and further
     ones as those are settled. If it may not wait, it requests that many at a time.
@@ -205,12 +205,9 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
     # ---- the end ----
 
     def flush(self) -> None:
-        """See :class:`shmq.api.Consumer`.
-
-        Waits until the server has confirmed what was acknowledged. Raises
-        :class:`~shmq.LeaseExpired` with their receipts, for acknowledgements that came too late,
-        and :class:`~shmq.ConnectionLost` if it is unknown.
-        """
+        # Waits until the server has confirmed what was acknowledged. Raises LeaseExpired with
+        # their receipts, for acknowledgements that came too late, and ConnectionLost if it is
+        # unknown.
         wire = self.acks.wire
         if wire is None or self.ended:
             return
@@ -228,7 +225,6 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
             )
 
     def close(self) -> None:
-        """See :class:`shmq.api.Consumer`."""
         if self.ended:
             return
         self.ended = True
@@ -373,7 +369,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
 
 
 class RemoteAsyncConsumer(api.AsyncConsumer):
-    """See :class:`shmq.api.AsyncConsumer`. For one task at a time."""
+    """Implements :class:`shmq.api.AsyncConsumer`. For one task at a time."""
 
     def __init__(self, consumer: RemoteConsumer, prefetch: int) -> None:
         self._consumer = consumer
@@ -399,9 +395,8 @@ class RemoteAsyncConsumer(api.AsyncConsumer):
         return message
 
     def flush(self) -> None:
-        """See :class:`shmq.api.AsyncConsumer`. It sends, and waits for no answer."""
+        # It sends, and waits for no answer.
         self._consumer.acks.send()
 
     async def aclose(self) -> None:
-        """See :class:`shmq.api.AsyncConsumer`."""
         await self._consumer.aclose()

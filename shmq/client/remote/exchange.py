@@ -90,7 +90,6 @@ class RemoteExchange(ExchangeHandle):
         headers: Mapping[str, Any] | None = None,
         match: api.Match = "all",
     ) -> bool:
-        """See :class:`shmq.api.Exchange`."""
         done = self._bind("bind", target, key, kind, headers, match)
         if done.missing is not None:
             raise no_target(done.missing, target, f"at {self._connection.url}", self._name)
@@ -105,7 +104,6 @@ class RemoteExchange(ExchangeHandle):
         headers: Mapping[str, Any] | None = None,
         match: api.Match = "all",
     ) -> bool:
-        """See :class:`shmq.api.Exchange`."""
         return self._bind("unbind", target, key, kind, headers, match).changed
 
     def _bind(
@@ -126,7 +124,6 @@ class RemoteExchange(ExchangeHandle):
         return Changed.unpack(answer)
 
     def bindings(self) -> list[api.Binding]:
-        """See :class:`shmq.api.Exchange`."""
         self._check_open()
         return Bindings.unpack(ask(self._connection, self._name, "bindings")).bindings
 
@@ -140,11 +137,8 @@ class RemoteExchange(ExchangeHandle):
         timeout: float | None,
         properties: dict[str, Any],
     ) -> api.Published:
-        """See :class:`shmq.client.shared.exchange.ExchangeHandle`.
-
-        A publish larger than a frame is sent frame by frame, and ends with the first frame of which
-        something was refused.
-        """
+        # A publish larger than a frame is sent frame by frame, and ends with the first frame of
+        # which something was refused.
         _core.check_timeout(timeout)
         self._check_open()
         check_headers(properties.get("headers"))
@@ -213,7 +207,6 @@ class RemoteExchange(ExchangeHandle):
             raise self._connection.closed_error()
 
     def close(self) -> None:
-        """See :class:`shmq.api.Exchange`."""
         self._closed = True
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -226,21 +226,17 @@ class _Run:
 
     @property
     def receipts(self) -> list[int]:
-        """See :class:`shmq.api.Batch`."""
         self._last = None
         return list(self._receipts)
 
     @property
     def settled(self) -> bool:
-        """See :class:`shmq.api.Batch`."""
         return self._settled
 
     def ack(self) -> list[int]:
-        """See :class:`shmq.api.Batch`."""
         return self._settle(Type.ACK, None)
 
     def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]:
-        """See :class:`shmq.api.Batch`."""
         return self._settle(*nack_of(delay, counted))
 
     def _settle(self, kind: int, argument: int | None) -> list[int]:
@@ -254,7 +250,7 @@ class _Run:
 
 
 class RemoteBatch(_Run, api.Batch):
-    """See :class:`shmq.api.Batch`."""
+    """Implements :class:`shmq.api.Batch`."""
 
     def __init__(self, queue: Any, bodies: list[Any], messages: list[Any]) -> None:
         super().__init__(queue, messages)
@@ -262,7 +258,6 @@ class RemoteBatch(_Run, api.Batch):
 
     @property
     def bodies(self) -> list[Any]:
-        """See :class:`shmq.api.Batch`."""
         return self._bodies
 
     def __len__(self) -> int:
@@ -272,7 +267,6 @@ class RemoteBatch(_Run, api.Batch):
         return iter(self._bodies)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        """See `Displayed`."""
         yield "queue", self._queue.name
         yield "messages", len(self._bodies)
         yield from sample(self._bodies)
@@ -282,7 +276,7 @@ class RemoteBatch(_Run, api.Batch):
 
 
 class RemotePacked(_Run, api.Packed):
-    """See :class:`shmq.api.Packed`."""
+    """Implements :class:`shmq.api.Packed`."""
 
     def __init__(self, queue: Any, messages: list[Any]) -> None:
         super().__init__(queue, messages)
@@ -290,24 +284,20 @@ class RemotePacked(_Run, api.Packed):
 
     @property
     def data(self) -> bytes:
-        """See :class:`shmq.api.Packed`."""
         return self._data
 
     @property
     def size(self) -> int | None:
-        """See :class:`shmq.api.Packed`."""
         return self._size
 
     @property
     def lengths(self) -> memoryview:
-        """See :class:`shmq.api.Packed`."""
         if self._each is None:
             self._each = array("I", [self._size or 0]).tobytes() * self._count
         return memoryview(self._each).cast("I")
 
     @property
     def offsets(self) -> memoryview:
-        """See :class:`shmq.api.Packed`."""
         places = array("Q", accumulate(self.lengths, initial=0))
         return memoryview(places.tobytes()).cast("Q")
 

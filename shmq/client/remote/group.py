@@ -40,7 +40,7 @@ _FRESH: Final = 0.01
 
 
 def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> Group:
-    """See ``group`` of :class:`shmq.api.Stream`."""
+    """Implements ``group`` of :class:`shmq.api.Stream`."""
     group_options(**options)
     given = {key: value for key, value in options.items() if value is not None}
     state = RemoteGroupState(stream, check_name(name, "group"), given)
@@ -49,7 +49,7 @@ def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> Group:
 
 
 def open_share(stream: Any, name: str, member: str | None, options: dict[str, Any]) -> Share:
-    """See ``share`` of :class:`shmq.api.Stream`."""
+    """Implements ``share`` of :class:`shmq.api.Stream`."""
     on_damage = options.pop("on_damage", "raise")
     check_one_of("on_damage", on_damage, ("raise", "skip"))
     share_options(options)
@@ -67,19 +67,19 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
 
 
 def groups_of(stream: Any) -> list[api.GroupSummary]:
-    """See ``groups`` of :class:`shmq.api.Stream`."""
+    """Implements ``groups`` of :class:`shmq.api.Stream`."""
     asked = GroupsRequest(stream.identity, "list").pack()
     return GROUPS.unpack(stream.ask(Type.STREAM_GROUPS, asked))
 
 
 def delete_group(stream: Any, name: str) -> None:
-    """See ``delete_group`` of :class:`shmq.api.Stream`."""
+    """Implements ``delete_group`` of :class:`shmq.api.Stream`."""
     asked = GroupsRequest(stream.identity, "delete", check_name(name, "group"))
     stream.ask(Type.STREAM_GROUPS, asked.pack())
 
 
 class RemoteLender(Lender):
-    """See :class:`shmq.client.shared.share.Lender`: the server leases, and maintains the group.
+    """Implements `Lender`: the server leases, and maintains the group.
 
     The member belongs to the stream handle's connection: when that is lost, it rejoins.
     """
@@ -107,14 +107,12 @@ class RemoteLender(Lender):
 
     @property
     def settler(self) -> RemoteSettler:
-        """See :class:`Lender`."""
         return self._settler
 
     def attend(self) -> None:
-        """See :class:`Lender`. The server does it whenever it leases records."""
+        """Do nothing: the server does it whenever it leases records."""
 
     def lend(self, limit: int, *, handed: bool) -> list[Lent]:
-        """See :class:`Lender`."""
         try:
             self._ends, lent = self._state.take(self._id, limit, handed=handed)
         except MemberFenced:  # over another connection
@@ -123,19 +121,15 @@ class RemoteLender(Lender):
         return lent
 
     def outlook(self) -> tuple[float, dict[int, int]]:
-        """See :class:`Lender`."""
         return self._state.due_in(), self._ends
 
     def ack_many(self, receipts: list[int]) -> list[int]:
-        """See :class:`Lender`."""
         return self._state.settle(self._id, Settlement.ACK, receipts)
 
     def leave(self) -> None:
-        """See :class:`Lender`."""
         self._state.leave(self._id, False)
 
     def drop(self) -> None:
-        """See :class:`Lender`."""
         self._state.drop(self._id)
 
 
@@ -351,7 +345,6 @@ class RemoteMemberState(RemoteGroupState):
         return self._ask(Type.SEATS, member, rest).payload != b""
 
     def commit(self, partition: int, member: int, offset: int) -> bool:
-        """See :class:`RemoteGroupState`."""
         if not super().commit(partition, member, offset):
             return False
         owner, meant, _, at, lent, moves = self._seats[partition]
@@ -397,7 +390,7 @@ class RemoteMemberState(RemoteGroupState):
 
 
 class RemoteGroupStore(GroupStore):
-    """See :class:`shmq.client.shared.group_store.GroupStore`.
+    """Implements :class:`shmq.client.shared.group_store.GroupStore`.
 
     The server assigns partitions, detects dead members, and keeps the records not done yet.
     """
@@ -409,25 +402,22 @@ class RemoteGroupStore(GroupStore):
 
     @property
     def process(self) -> int:
-        """See :class:`GroupStore`. Members belong to the server's process."""
+        # Members belong to the server's process.
         return 0
 
     def for_member(self) -> tuple[RemoteGroupStore, RemoteMemberState]:
-        """See :class:`GroupStore`. Raises StreamDeleted if a JOIN would recreate the group."""
+        # Raises StreamDeleted if a JOIN would recreate the group.
         self.state.look()
         state = self.state.member()
         return RemoteGroupStore(self.stream, self.name, state), state
 
     def refresh(self) -> None:
-        """See :class:`GroupStore`."""
         self._member_state.forget()
 
     def drop(self, member: int) -> None:
-        """See :class:`GroupStore`."""
         self._member_state.drop(member)
 
     def why_out(self) -> str:
-        """See :class:`GroupStore`."""
         if self._member_state.has_lost_connection:
             return "the connection that it was one by was lost"
         return f"it was silent for more than {self.session_timeout:g} s"
@@ -438,26 +428,26 @@ class RemoteGroupStore(GroupStore):
         return self.state
 
     def widen(self) -> None:
-        """See :class:`GroupStore`. The server does it."""
+        """Do nothing: the server does it."""
 
     def look_for_dead(self) -> None:
-        """See :class:`GroupStore`. The server does it whenever its state is requested."""
+        # The server does it whenever its state is requested.
         self.state.look()
 
     def plan(self) -> None:
-        """See :class:`GroupStore`. The server does it."""
+        """Do nothing: the server does it."""
 
     def check_offset(self, partition: int, offset: int) -> None:
-        """See :class:`GroupStore`. The server checks the end of a partition."""
+        # The server checks the end of a partition.
         count = max(self.stream.partitions, self.state.partitions)
         check_whole("partition", partition, 0, count - 1)
         check_whole(f"partition {partition}: offset", offset, 0, (1 << 63) - 1)
 
     def keep_from(self, partition: int, offset: int) -> None:
-        """See :class:`GroupStore`. The server does it."""
+        """Do nothing: the server does it."""
 
     def keep_again(self, partition: int, offset: int) -> None:
-        """See :class:`GroupStore`. The server does it."""
+        """Do nothing: the server does it."""
 
     def _fresh_seats(self) -> list[PartitionSeat]:
         self.state.look()
@@ -465,7 +455,7 @@ class RemoteGroupStore(GroupStore):
 
 
 class RemoteSettler:
-    """See :class:`shmq.client.shared.share.Settler`: settles what was leased to one member."""
+    """Implements `Settler`: settles what was leased to one member."""
 
     def __init__(self, state: RemoteMemberState, member: int) -> None:
         self._state = state

@@ -111,7 +111,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
 
     @property
     def options(self) -> QueueOptions:
-        """See :class:`shmq.api.Queue`."""
         return self._options
 
     def is_owner(self) -> bool:
@@ -158,7 +157,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         correlation: str | None = None,
         confirm: Confirm | None = None,
     ) -> api.Put:
-        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         durable = (confirm is not None or self._confirms) and is_durable(self, confirm)
@@ -209,7 +207,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         codec: str | None = None,
         confirm: Confirm | None = None,
     ) -> int:
-        """See :class:`shmq.api.Queue`."""
         _core.check_timeout(timeout)
         durable = is_durable(self, confirm)
         check_many(bodies)
@@ -243,7 +240,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         dedupe_id: str | None = None,
         confirm: Confirm | None = None,
     ) -> api.Put:
-        """See :class:`shmq.api.Queue`."""
         _core.check_timeout(timeout)
         durable = is_durable(self, confirm)
         properties = {
@@ -264,11 +260,8 @@ class RemoteQueue(RemoteHandle, api.Queue):
         return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
 
     def loan(self, size: int, **properties: Any) -> api.Loan:
-        """See :class:`shmq.api.Queue`.
-
-        The space is memory of this process: room in the queue is checked now, and decided by the
-        commit.
-        """
+        # The space is memory of this process: room in the queue is checked now, and decided by
+        # the commit.
         size = check_whole("size", size, 0, None)
         block, timeout = properties.pop("block", None), properties.pop("timeout", None)
         _core.check_timeout(timeout)
@@ -280,18 +273,15 @@ class RemoteQueue(RemoteHandle, api.Queue):
         return QueueLoan(size, lambda body: self._put(meta, body, block, timeout, known, durable))
 
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
-        """See :class:`shmq.api.Queue`."""
         is_durable(self, confirm)
         return RemotePipeline(self, check_whole("window", window, 1), confirm)
 
     # ---- very many messages at once ----
 
     def bulk(self) -> api.BulkQueue:
-        """See :class:`shmq.api.Queue`."""
         return RemoteBulkQueue(self)
 
     def staged_publisher(self, publisher: str) -> api.StagedPublisher:
-        """See :class:`shmq.api.Queue`."""
         return RemoteStagedPublisher(self, publisher)
 
     # ---- get ----
@@ -299,7 +289,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
     def get(
         self, block: bool = True, timeout: float | None = None, *, where: str | None = None
     ) -> api.Message:
-        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         first = None
@@ -355,7 +344,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> list[api.Message]:
-        """See :class:`shmq.api.Queue`."""
         if where is None:
             return _core.hand_over(self._many(max, block, timeout))
         most = min(check_whole("max", max, 1, None), self._options.capacity)
@@ -363,7 +351,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         return _core.hand_over(RemoteGet(self, most, self._asked(where)).run(block, timeout))
 
     def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
-        """See :class:`shmq.api.Queue`."""
         messages = self._many(max, block, timeout)
         try:
             bodies = _core.bodies_of(messages)
@@ -389,7 +376,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
     def get_packed(
         self, max: int = 65536, timeout: float | None = None, *, block: bool = True
     ) -> api.Packed:
-        """See :class:`shmq.api.Queue`."""
         wanted = check_whole("max", max, 1, None)
         messages = self._many(1, block, timeout, 1)
         records = _core.records_in(messages)
@@ -422,7 +408,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> api.Consumer:
-        """See :class:`shmq.api.Queue`."""
         prefetch = check_whole("prefetch", prefetch, 1, 1 << 20)
         _core.check_timeout(timeout)
         subscribes = block and timeout != 0
@@ -438,7 +423,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> api.Bodies:
-        """See :class:`shmq.api.Queue`."""
         consumer = self.consume(prefetch, timeout, block=block, where=where)
         bodies = cast("api.Bodies", _core.RemoteBodies(cast("RemoteConsumer", consumer)))
         self._consumers.add(bodies)
@@ -470,7 +454,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         return refused
 
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
-        """See :class:`shmq.api.Queue`."""
         receipts = [_core.receipt_of(message) for message in messages]
         possible = [receipt for receipt in receipts if _can_be(receipt)]
         if not possible:
@@ -486,7 +469,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         return told
 
     def ack(self, receipt: int) -> None:
-        """See :class:`shmq.api.Queue`."""
         wire = self._connection.wire
         if type(receipt) is not int or not _can_be(receipt) or wire is None or not wire.is_usable:
             self._settle_one(Type.ACK, receipt, None)
@@ -500,16 +482,13 @@ class RemoteQueue(RemoteHandle, api.Queue):
             raise self._stale(receipt)
 
     def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None:
-        """See :class:`shmq.api.Queue`."""
         kind, ms = nack_of(delay, counted)
         self._settle_one(kind, receipt, ms)
 
     def reject(self, receipt: int) -> None:
-        """See :class:`shmq.api.Queue`."""
         self._settle_one(Type.REJECT, receipt, None)
 
     def extend(self, receipt: int, seconds: float) -> None:
-        """See :class:`shmq.api.Queue`."""
         self._settle_one(Type.EXTEND, receipt, _core.milliseconds("seconds", seconds))
 
     def _settle_one(self, kind: int, receipt: int, argument: int | None) -> None:
@@ -520,7 +499,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
     # ---- asyncio ----
 
     async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
-        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         getting = RemoteGet(self, 1, self._asked(where))
@@ -539,7 +517,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         confirm: Confirm | None = None,
         **properties: Any,
     ) -> api.Put:
-        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         durable = is_durable(self, confirm)
@@ -576,7 +553,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> api.AsyncConsumer:
-        """See :class:`shmq.api.Queue`."""
         prefetch = check_whole("prefetch", prefetch, 1, 1 << 20)
         _core.check_timeout(timeout)
         consumer = RemoteConsumer(self, prefetch, timeout, timeout != 0, self._asked(where))
@@ -586,11 +562,9 @@ class RemoteQueue(RemoteHandle, api.Queue):
     def abodies(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> api.AsyncBodies:
-        """See :class:`shmq.api.Queue`."""
         return AsyncBodies(self.aconsume(prefetch, timeout, where=where))
 
     def fileno(self) -> int:
-        """See :class:`shmq.api.Queue`."""
         self._check_open()
         return descriptor_of(self)
 
@@ -609,7 +583,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         return answer
 
     def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
-        """See :class:`shmq.api.Queue`."""
         limit = min(check_whole("limit", limit, 1, None), self._options.capacity)
         asked = b"" if where is None else Where(where).text.encode()
         if asked:
@@ -621,11 +594,9 @@ class RemoteQueue(RemoteHandle, api.Queue):
         return list(answer.messages or ())
 
     def purge(self) -> int:
-        """See :class:`shmq.api.Queue`."""
         return self.ask(Type.PURGE).number
 
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
-        """See :class:`shmq.api.Queue`."""
         most = FOREVER if limit is None else min(check_whole("limit", limit, 1, None), FOREVER - 1)
         text = None if where is None else Where(where).text
         if text is not None:
@@ -639,7 +610,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
 
     @property
     def identity(self) -> int:
-        """See :class:`shmq.api.Queue`."""
         found = self.puts.state().identity
         if type(found) is not int:
             raise errors.Unsupported(
@@ -649,21 +619,19 @@ class RemoteQueue(RemoteHandle, api.Queue):
         return found
 
     def stats(self) -> api.QueueStats:
-        """See :class:`shmq.api.Queue`.
-
-        ``waiting_put`` includes the waiting puts of this process: a remote put waits by retrying.
-        """
+        # ``waiting_put`` includes the waiting puts of this process: a remote put waits by
+        # retrying.
         found = self.puts.state().stats
         return dataclasses.replace(
             found, waiting_put=found.waiting_put + waiting_puts(self.puts.key)
         )
 
     def attachments(self) -> list[api.Attachment]:
-        """See :class:`shmq.api.Queue`. A server's process stands for all its clients."""
+        # A server's process stands for all its clients.
         return self.puts.state().attachments
 
     def leases(self, limit: int = 100, *, after: int = 0) -> list[api.Lease]:
-        """See :class:`shmq.api.Queue`. A server's process stands for all its clients."""
+        # A server's process stands for all its clients.
         limit = min(check_whole("limit", limit, 1, None), self._options.capacity)
         after = check_whole("after", after, 0, (1 << 64) - 1)
         self._need_leases()
@@ -685,11 +653,9 @@ class RemoteQueue(RemoteHandle, api.Queue):
             )
 
     def qsize(self) -> int:
-        """See :class:`shmq.api.Queue`."""
         return self.puts.state().stats.depth
 
     def full(self) -> bool:
-        """See :class:`shmq.api.Queue`."""
         return self.puts.is_full()
 
     # ---- the end ----
@@ -699,7 +665,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
             raise self._connection.closed_error()
 
     def close(self) -> None:
-        """See :class:`shmq.api.Queue`."""
         if self._connection.closed:
             return
         for consumer in list(self._consumers):
@@ -723,7 +688,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         return attach, (self._connection.target, self._name, self._namespace)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        """See `Displayed`."""
         yield "name", self._name
         yield "url", self._connection.url
         yield "closed", self.closed

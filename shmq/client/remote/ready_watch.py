@@ -29,7 +29,7 @@ _LINGER: Final = 2.0
 
 
 class RemoteReadyWatch(ReadyWatch):
-    """See :class:`shmq.client.shared.ready_event.ReadyWatch`.
+    """Implements :class:`shmq.client.shared.ready_event.ReadyWatch`.
 
     While it is armed, the server has a READY of it that waits.
     """
@@ -41,17 +41,16 @@ class RemoteReadyWatch(ReadyWatch):
         self._thread = _thread_for(queue.connection.target, self)
 
     def arm(self) -> bool:
-        """See `ReadyWatch`. It never knows of a message: the server tells of one at once."""
+        # It never knows of a message: the server notifies of one at once.
         self._thread.arm(self)
         return False
 
     def close(self) -> None:
-        """See `ReadyWatch`."""
         self._thread.leave(self)
 
     @staticmethod
     def look(queues: Sequence[Any]) -> list[bool | ShmqError]:
-        """See `ReadyWatch`. Asks each server once."""
+        # Asks each server once.
         found: dict[Any, bool | ShmqError] = {}
         by_target: dict[int, list[Any]] = {}
         for queue in queues:

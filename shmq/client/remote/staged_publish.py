@@ -22,7 +22,7 @@ _BESIDE: Final = 1024
 
 
 class RemoteStagedPublisher(api.StagedPublisher):
-    """See :class:`shmq.api.StagedPublisher`."""
+    """Implements :class:`shmq.api.StagedPublisher`."""
 
     def __init__(self, queue: Any, publisher: str) -> None:
         self._queue = queue
@@ -30,7 +30,6 @@ class RemoteStagedPublisher(api.StagedPublisher):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.api.StagedPublisher`."""
         return self._publisher
 
     def stage(
@@ -41,7 +40,6 @@ class RemoteStagedPublisher(api.StagedPublisher):
         *,
         staging_bytes: int = STAGING_BYTES,
     ) -> None:
-        """See :class:`shmq.api.StagedPublisher`."""
         queue = self._queue
         asked = Stage(self._publisher, check_batch(batch), check_part(part), staging_bytes)
         items = _from_columns(rows) if isinstance(rows, api.Rows) else _from_rows(queue, rows)
@@ -53,7 +51,6 @@ class RemoteStagedPublisher(api.StagedPublisher):
     def commit_batch(
         self, batch: int, parts: Sequence[str], *, timeout: float | None = None
     ) -> int:
-        """See :class:`shmq.api.StagedPublisher`."""
         _core.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         parts = [check_part(part) for part in parts]
@@ -74,15 +71,12 @@ class RemoteStagedPublisher(api.StagedPublisher):
                 time.sleep(backoff.pause(left))
 
     def sealed(self) -> int | None:
-        """See :class:`shmq.api.StagedPublisher`."""
         return self._ask("sealed").sealed
 
     def sweep(self, keep: str | None = None) -> int:
-        """See :class:`shmq.api.StagedPublisher`."""
         return self._ask("sweep", keep).removed
 
     def discard(self) -> None:
-        """See :class:`shmq.api.StagedPublisher`."""
         self._ask("discard")
 
     def _ask(self, action: str, keep: str | None = None) -> StagedState:

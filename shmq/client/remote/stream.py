@@ -65,26 +65,23 @@ class RemoteStream(RemoteHandle, BaseStream):
 
     @property
     def options(self) -> StreamOptions:
-        """See :class:`shmq.api.Stream`."""
         return self._options
 
     @property
     def identity(self) -> int:
-        """See :class:`shmq.api.Stream`."""
         return self._identity
 
     @property
     def partitions(self) -> int:
-        """See :class:`shmq.api.Stream`; those that it has heard of."""
+        # Those that it has heard of.
         return self._partitions
 
     @property
     def open_partitions(self) -> range:
-        """See :class:`shmq.api.Stream`; those that it has heard of."""
+        # Those that it has heard of.
         return range(self._partitions - self._options.partitions, self._partitions)
 
     def repartition(self, partitions: int) -> range:
-        """See :class:`shmq.api.Stream`."""
         check_whole("partitions", partitions, 1, MAX_PARTITIONS)
         rest = Repartition(self._identity, partitions).pack()
         answer = self._checked(
@@ -167,7 +164,6 @@ class RemoteStream(RemoteHandle, BaseStream):
         producer: int | None = None,
         sequence: int | None = None,
     ) -> api.Appended:
-        """See :class:`shmq.api.Stream`."""
         how = AppendOptions(block, timeout, confirm, producer, sequence)
         return self._appender.one(value, key, headers, timestamp, partition, codec, how)
 
@@ -187,13 +183,12 @@ class RemoteStream(RemoteHandle, BaseStream):
         sequence: int | None = None,
         gaps: bool = False,
     ) -> list[api.AppendedRange]:
-        """See :class:`shmq.api.Stream`."""
         how = AppendOptions(block, timeout, confirm, producer, sequence, gaps)
         return self._appender.many(values, keys, headers, timestamp, partition, codec, how)
 
     @property
     def max_block_bytes(self) -> int:
-        """See :class:`shmq.api.Stream`; a frame holds it, too."""
+        # A frame holds it, too.
         return self._appender.max_block_bytes
 
     def append_block(
@@ -211,7 +206,6 @@ class RemoteStream(RemoteHandle, BaseStream):
         sequence: int | None = None,
         gaps: bool = False,
     ) -> api.AppendedRange:
-        """See :class:`shmq.api.Stream`."""
         how = AppendOptions(wait, timeout, confirm, producer, sequence, gaps)
         records = _count_of(block) if count is None and compression is None else count or 0
         done = self._appender.block(block, partition, records, how, compression, raw_bytes or 0)
@@ -233,7 +227,7 @@ class RemoteStream(RemoteHandle, BaseStream):
         where: str | None = None,
         end: int | None = None,
     ) -> api.Records:
-        """See :class:`shmq.api.Stream`; what came over the network is a copy in any case."""
+        # What came over the network is a copy in any case.
         self._check_read(partition, offset, limit, max_bytes, where, end)
         until = deadline(timeout) if block else 0.0
         while True:
@@ -257,7 +251,6 @@ class RemoteStream(RemoteHandle, BaseStream):
         where: str | None = None,
         end: int | None = None,
     ) -> api.Records:
-        """See :class:`shmq.api.Stream`."""
         self._check_read(partition, offset, limit, max_bytes, where, end)
         until = deadline(timeout)
         while True:
@@ -382,7 +375,6 @@ class RemoteStream(RemoteHandle, BaseStream):
         where: str | None = None,
         on_damage: api.OnDamage = "raise",
     ) -> api.Reader:
-        """See :class:`shmq.api.Stream`."""
         return RemoteReader(
             self,
             self._position(start, partitions),
@@ -405,7 +397,6 @@ class RemoteStream(RemoteHandle, BaseStream):
         where: str | None = None,
         on_damage: api.OnDamage = "raise",
     ) -> api.AsyncReader:
-        """See :class:`shmq.api.Stream`."""
         position, follows = self._position(start, partitions), partitions is None
         return RemoteAsyncReader(
             self, position, limit, timeout, lapped, where, on_damage, follows=follows
@@ -438,7 +429,6 @@ class RemoteStream(RemoteHandle, BaseStream):
     # ---- looking ----
 
     def offsets(self) -> list[api.PartitionOffsets]:
-        """See :class:`shmq.api.Stream`."""
         return self._info().offsets
 
     async def aoffsets(self) -> list[api.PartitionOffsets]:
@@ -446,17 +436,14 @@ class RemoteStream(RemoteHandle, BaseStream):
         return self._current(await self.aask(Type.STREAM_INFO, b"")).offsets
 
     def earliest(self, partition: int) -> int:
-        """See :class:`shmq.api.Stream`."""
         self._check_partition(partition)
         return self.offsets()[partition].earliest
 
     def latest(self, partition: int) -> int:
-        """See :class:`shmq.api.Stream`."""
         self._check_partition(partition)
         return self.offsets()[partition].latest
 
     def at(self, timestamp: float, partition: int) -> int:
-        """See :class:`shmq.api.Stream`."""
         self._check_partition(partition)
         ns = _stream.least_ns(timestamp)
         rest = OffsetAt(self._identity, partition, ns).pack()
@@ -475,26 +462,21 @@ class RemoteStream(RemoteHandle, BaseStream):
         session_timeout: float | None = None,
         start: api.GroupStart = "earliest",
     ) -> Group:
-        """See :class:`shmq.api.Stream`."""
         options = {"assignment": assignment, "session_timeout": session_timeout, "start": start}
         return open_group(self, name, options)
 
     def share(self, name: str, *, member: str | None = None, **options: Any) -> Share:
-        """See :class:`shmq.api.Stream`."""
         return open_share(self, name, member, options)
 
     def groups(self) -> list[api.GroupSummary]:
-        """See :class:`shmq.api.Stream`."""
         return groups_of(self)
 
     def delete_group(self, name: str) -> None:
-        """See :class:`shmq.api.Stream`."""
         delete_group(self, name)
 
     # ---- the end ----
 
     def close(self) -> None:
-        """See :class:`shmq.api.Stream`."""
         self._connection.close()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -86,7 +86,7 @@ class Appender:
 
     @property
     def max_block_bytes(self) -> int:
-        """See :class:`shmq.api.Stream`."""
+        """The largest block, in bytes."""
         half = int(self._options.ring_bytes) // 2 - 2 * _HEAD
         return min(half, int(self._stream.max_frame) - _BESIDE)
 

@@ -187,7 +187,6 @@ class _RemoteReading:
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.api.Reader`."""
         found = dict(sorted(self._place.position.items()))
         for record in reversed(self._ready):
             found[record.partition] = record.offset
@@ -195,12 +194,10 @@ class _RemoteReading:
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.api.Reader`."""
         return self._place.lost
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.api.Reader`."""
         return self._place.damaged
 
 
@@ -208,7 +205,6 @@ class RemoteReader(_RemoteReading, api.Reader):
     """An iterator over records of a :class:`~shmq.client.remote.stream.RemoteStream`."""
 
     def seek(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.api.Reader`."""
         self._forget()
         self._place.seek(position)
 
@@ -219,7 +215,6 @@ class RemoteReader(_RemoteReading, api.Reader):
         self._place.position.update(here)
 
     def poll(self, timeout: float | None = 0.0) -> list[api.Records]:
-        """See :class:`shmq.api.Reader`."""
         if self._closed:
             raise ShmqError("this reader is closed")
         self._forget()
@@ -265,7 +260,6 @@ class RemoteReader(_RemoteReading, api.Reader):
         return self._ready.popleft()
 
     def close(self) -> None:
-        """See :class:`shmq.api.Reader`."""
         self._closed = True
         self._ready.clear()
 
@@ -308,7 +302,6 @@ class RemoteAsyncReader(_RemoteReading, api.AsyncReader):
                 return
 
     async def aclose(self) -> None:
-        """See :class:`shmq.api.AsyncReader`."""
         self._closed = True
         self._ready.clear()
 
@@ -346,25 +339,25 @@ class RemoteRetentionHold:
         self._ended = False
 
     def take(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        """Hold the records from these offsets on; moves a hold that exists."""
         self._stream.ask(Type.HOLD, self._said(position))
 
     def move(self, position: Mapping[int, int]) -> None:
         """Nothing to do: the reader's next FETCH includes the position."""
 
     def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
-        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        """Create the reader of a subscription that has this hold."""
         hold = self._number
         return RemoteReader(
             self._stream, position, limit, None, "skip", None, on_damage, follows=True, hold=hold
         )
 
     def close(self) -> None:
-        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        """Release the records. May be called again."""
         self._end(wait=True)
 
     def drop(self) -> None:
-        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
+        """Release the records, from a destructor."""
         self._end(wait=False)
 
     def _said(self, position: Mapping[int, int]) -> bytes:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from shmq import errors
-from shmq.api.contract import document
-from shmq.api.table import Table
 from shmq.client.remote.connection import Connection
 from shmq.client.shared.table import TableHandle
 from shmq.native import _core
@@ -151,7 +149,6 @@ class RemoteTable(TableHandle):
     # ---- the handle ----
 
     def close(self) -> None:
-        """See :class:`shmq.api.Table`."""
         self._closed = True
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -164,6 +161,3 @@ class RemoteTable(TableHandle):
 def _attach_by_name(broker: Any, name: str) -> RemoteTable:
     table: RemoteTable = broker.table(name)
     return table
-
-
-document(RemoteTable, Table)

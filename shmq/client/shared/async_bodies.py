@@ -12,7 +12,7 @@ from shmq.native import _core
 
 
 class AsyncBodies(api.AsyncBodies):
-    """See :class:`shmq.api.AsyncBodies`."""
+    """Implements :class:`shmq.api.AsyncBodies`."""
 
     def __init__(self, consumer: api.AsyncConsumer) -> None:
         self._consumer = consumer
@@ -38,11 +38,9 @@ class AsyncBodies(api.AsyncBodies):
             message.ack()
 
     def flush(self) -> None:
-        """See :class:`shmq.api.AsyncBodies`."""
         self._consumer.flush()
 
     async def aclose(self) -> None:
-        """See :class:`shmq.api.AsyncBodies`."""
         message, self._message = self._message, None
         if message is not None:
             with contextlib.suppress(LeaseExpired):

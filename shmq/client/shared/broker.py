@@ -30,11 +30,9 @@ class BaseBroker(RpcClient):
         """`check_schema` with a validated JSON Schema."""
 
     def set_schema(self, name: str, schema: Any, compatibility: str | None = None) -> int:
-        """See :class:`shmq.api.Broker`."""
         return self._set_schema(name, as_json_schema(schema), _rule(compatibility))
 
     def check_schema(self, name: str, schema: Any, compatibility: str | None = None) -> None:
-        """See :class:`shmq.api.Broker`."""
         self._check_schema(name, as_json_schema(schema), _rule(compatibility))
 
     @overload
@@ -60,7 +58,6 @@ class BaseBroker(RpcClient):
     def typed(
         self, of: str | api.Queue | api.Stream, schema: Any = None, compatibility: str | None = None
     ) -> api.TypedQueue[Any] | api.TypedStream[Any]:
-        """See :class:`shmq.api.Broker`."""
         if schema is None and compatibility is not None:
             raise InvalidOption(
                 f"compatibility={compatibility!r} is for a schema that is set: give one, or neither"

@@ -27,12 +27,12 @@ class BufferedLoan(Generic[Result]):
 
     @property
     def view(self) -> memoryview:
-        """See :class:`shmq.api.Loan`."""
+        """The reserved memory, writable."""
         self._check()
         return self._view
 
     def commit(self, size: int | None = None) -> Result:
-        """See :class:`shmq.api.Loan`."""
+        """Put the first ``size`` bytes (None: all)."""
         self._check()
         whole = len(self._memory)
         if size is not None:
@@ -47,7 +47,7 @@ class BufferedLoan(Generic[Result]):
         return self._result
 
     def drop(self) -> None:
-        """See :class:`shmq.api.Loan`."""
+        """Put nothing."""
         if not self._ended:
             self._end()
 
@@ -78,9 +78,8 @@ class BufferedLoan(Generic[Result]):
 
 
 class QueueLoan(BufferedLoan[api.Put], api.Loan):
-    """See :class:`shmq.api.Loan`. It takes no space in the queue before its commit."""
+    """Implements :class:`shmq.api.Loan`. It takes no space in the queue before its commit."""
 
     @property
     def put(self) -> api.Put | None:
-        """See :class:`shmq.api.Loan`."""
         return self._result

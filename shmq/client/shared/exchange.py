@@ -49,17 +49,14 @@ class ExchangeHandle(api.Exchange):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.api.Exchange`."""
         return self._name
 
     @property
     def kind(self) -> api.ExchangeKind:
-        """See :class:`shmq.api.Exchange`."""
         return self._kind
 
     @property
     def alternate(self) -> str | None:
-        """See :class:`shmq.api.Exchange`."""
         return self._alternate
 
     def publish(
@@ -70,7 +67,6 @@ class ExchangeHandle(api.Exchange):
         timeout: float | None = None,
         **properties: Any,
     ) -> api.Published:
-        """See :class:`shmq.api.Exchange`."""
         return self._publish([body], key, block, timeout, properties)
 
     def publish_many(
@@ -81,7 +77,6 @@ class ExchangeHandle(api.Exchange):
         timeout: float | None = None,
         **properties: Any,
     ) -> api.Published:
-        """See :class:`shmq.api.Exchange`."""
         return self._publish(many(bodies, properties), key, block, timeout, properties)
 
     @abc.abstractmethod
@@ -226,7 +221,6 @@ class StreamCopy(QueueDelivery):
 
     @property
     def waits(self) -> bool:
-        """See :class:`QueueDelivery`."""
         return bool(self.queue.options.overflow == "block")
 
     def put(self, block: bool, until: float | None) -> None:
@@ -248,7 +242,6 @@ class StreamCopy(QueueDelivery):
             self.sequence = done.offset + 1
 
     def confirm(self, until: float | None) -> None:
-        """See :class:`QueueDelivery`."""
         left = None if until is None else max(0.0, until - time.monotonic())
         if not self.queue.wait_written(self.queue.logs[self.partition], self.sequence, left):
             raise NotConfirmed(
@@ -261,11 +254,10 @@ class StreamCopy(QueueDelivery):
 
     @property
     def number(self) -> int:
-        """See :class:`QueueDelivery`."""
         return self.sequence << 16 | self.partition
 
     def want(self) -> None:
-        """See :class:`QueueDelivery`; a wait for a partition asks for the write itself."""
+        """Do nothing: a wait for a partition asks for the write itself."""
 
 
 class Deliveries:

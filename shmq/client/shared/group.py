@@ -33,7 +33,7 @@ def group_options(
 
 
 class Group(api.Group):
-    """See :class:`shmq.api.Group`."""
+    """Implements :class:`shmq.api.Group`."""
 
     def __init__(self, store: GroupStore) -> None:
         self._store = store
@@ -46,17 +46,14 @@ class Group(api.Group):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.api.Group`."""
         return self._store.name
 
     @property
     def assignment(self) -> api.Assignment:
-        """See :class:`shmq.api.Group`."""
         return cast("api.Assignment", self._store.assignment)
 
     @property
     def session_timeout(self) -> float:
-        """See :class:`shmq.api.Group`."""
         return self._store.session_timeout
 
     def join(
@@ -71,7 +68,6 @@ class Group(api.Group):
         on_assigned: api.OnPartitions | None = None,
         on_revoked: api.OnPartitions | None = None,
     ) -> Member:
-        """See :class:`shmq.api.Group`."""
         check_whole("limit", limit, 1)
         check_one_of("lapped", lapped, ("raise", "skip"))
         check_one_of("on_damage", on_damage, ("raise", "skip"))
@@ -93,7 +89,6 @@ class Group(api.Group):
     # ---- looking ----
 
     def members(self) -> list[api.MemberInfo]:
-        """See :class:`shmq.api.Group`."""
         self._store.look_for_dead()
         seats = self._state.seats()
         return [
@@ -108,7 +103,6 @@ class Group(api.Group):
         ]
 
     def partitions(self) -> list[api.GroupPartition]:
-        """See :class:`shmq.api.Group`."""
         self._store.widen()
         return [self._partition(p, seat) for p, seat in enumerate(self._state.seats())]
 
@@ -125,16 +119,13 @@ class Group(api.Group):
         )
 
     def committed(self) -> dict[int, int | None]:
-        """See :class:`shmq.api.Group`."""
         self._store.widen()
         return {partition: seat[2] for partition, seat in enumerate(self._state.seats())}
 
     def lag(self) -> dict[int, int]:
-        """See :class:`shmq.api.Group`."""
         return {found.partition: found.lag for found in self.partitions()}
 
     def summary(self) -> api.GroupSummary:
-        """See :class:`shmq.api.Group`."""
         return summary_of(self._store)
 
     # ---- changing ----
@@ -144,7 +135,6 @@ class Group(api.Group):
         to: api.GroupStart | Mapping[int, int] | float,
         partitions: Collection[int] | None = None,
     ) -> dict[int, int]:
-        """See :class:`shmq.api.Group`."""
         self._store.look_for_dead()
         self._store.widen()
         offsets = self._offsets(to, partitions)

@@ -27,7 +27,7 @@ _NO_MEMBER: Final = 0
 
 
 class Member(api.Member):
-    """See :class:`shmq.api.Member`.
+    """Implements :class:`shmq.api.Member`.
 
     ``_handed`` is the position after the records handed to the application, ``_reader`` the one
     after the records read for it; ``_ahead`` holds the records between the two during an iteration.
@@ -81,47 +81,38 @@ class Member(api.Member):
 
     @property
     def id(self) -> int:
-        """See :class:`shmq.api.Member`."""
         return self._id
 
     @property
     def assignment(self) -> frozenset[int]:
-        """See :class:`shmq.api.Member`."""
         return frozenset(self._handed)
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.api.Member`."""
         return dict(self._handed)
 
     @property
     def paused(self) -> frozenset[int]:
-        """See :class:`shmq.api.Member`."""
         return frozenset(self._paused)
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.api.Member`."""
         return self._lost_before + (self._reader.lost if self._reader is not None else 0)
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.api.Member`."""
         return self._damaged_before + (self._reader.damaged if self._reader is not None else 0)
 
     def committed(self) -> dict[int, int | None]:
-        """See :class:`shmq.api.Member`."""
         return {partition: self._state.committed(partition) for partition in self._handed}
 
     def lag(self) -> dict[int, int]:
-        """See :class:`shmq.api.Member`."""
         latest = self._store.stream.latest
         return {p: max(latest(p) - offset, 0) for p, offset in self._handed.items()}
 
     # ---- reading ----
 
     def poll(self, limit: int = 1000, timeout: float | None = 0.0) -> list[api.Records]:
-        """See :class:`shmq.api.Member`."""
         self._check_open()
         check_whole("limit", limit, 1)
         _stream.check_timeout(timeout)
@@ -255,7 +246,6 @@ class Member(api.Member):
         self._drop_reader()
 
     def seek(self, partition: int, offset: int) -> None:
-        """See :class:`shmq.api.Member`."""
         self._check_open()
         self._check_own(partition)
         self._handed[partition] = check_whole("offset", offset, 0, (1 << 63) - 1)
@@ -263,7 +253,6 @@ class Member(api.Member):
         self._read_anew()
 
     def pause(self, *partitions: int) -> None:
-        """See :class:`shmq.api.Member`."""
         self._check_open()
         for partition in partitions or tuple(self._handed):
             self._check_own(partition)
@@ -271,7 +260,6 @@ class Member(api.Member):
         self._forget_ahead()
 
     def resume(self, *partitions: int) -> None:
-        """See :class:`shmq.api.Member`."""
         self._check_open()
         for partition in partitions or tuple(self._handed):
             self._check_own(partition)
@@ -280,7 +268,6 @@ class Member(api.Member):
     # ---- committing ----
 
     def commit(self, offsets: Mapping[int, int] | None = None) -> None:
-        """See :class:`shmq.api.Member`."""
         self._check_open()
         if offsets is None:
             offsets = {p: at for p, at in self._handed.items() if at != self._committed.get(p)}
@@ -362,7 +349,6 @@ class Member(api.Member):
     # ---- membership ----
 
     def heartbeat(self) -> None:
-        """See :class:`shmq.api.Member`."""
         self._check_open()
         if self._beat() is None:
             raise MemberFenced(
@@ -465,7 +451,6 @@ class Member(api.Member):
     # ---- the end ----
 
     def close(self) -> None:
-        """See :class:`shmq.api.Member`."""
         if self._closed:
             return
         try:

@@ -88,7 +88,7 @@ class _Batch:
 
 
 class Producer(api.Producer):
-    """See :class:`shmq.api.Producer`."""
+    """Implements :class:`shmq.api.Producer`."""
 
     def __init__(
         self,
@@ -160,26 +160,22 @@ class Producer(api.Producer):
 
     @property
     def id(self) -> int | None:
-        """See :class:`shmq.api.Producer`."""
         self._renew_in_child()
         return self._id
 
     @property
     def pending(self) -> int:
-        """See :class:`shmq.api.Producer`."""
         self._renew_in_child()
         over = self._appended + self._failed  # before ``_sent``, which may grow meanwhile
         return self._sent - over
 
     @property
     def appended(self) -> int:
-        """See :class:`shmq.api.Producer`."""
         self._renew_in_child()
         return self._appended
 
     @property
     def failed(self) -> int:
-        """See :class:`shmq.api.Producer`."""
         self._renew_in_child()
         return self._failed
 
@@ -191,7 +187,6 @@ class Producer(api.Producer):
         headers: Mapping[str, Any] | None = None,
         partition: int | None = None,
     ) -> int:
-        """See :class:`shmq.api.Producer`."""
         self._renew_in_child()
         known_as = _bytes_of(key)
         block = self._packed(value, known_as, headers)
@@ -397,7 +392,6 @@ class Producer(api.Producer):
     # ---- the end ----
 
     def flush(self) -> None:
-        """See :class:`shmq.api.Producer`."""
         self._renew_in_child()
         with self._lock:
             failed = self._append_all()
@@ -468,7 +462,6 @@ class Producer(api.Producer):
             log.warning("stream %s: a batch waits: %s", self._stream.name, error)
 
     def close(self) -> None:
-        """See :class:`shmq.api.Producer`."""
         with self._lock:
             if self._closed:
                 return

@@ -187,7 +187,7 @@ def _first(stream: Any, start: api.Start, partition: int) -> int:
 
 
 class Reader(api.Reader):
-    """See :class:`shmq.api.Reader`.
+    """Implements :class:`shmq.api.Reader`.
 
     Beyond the contract, the stream has ``wait_for_any(position, timeout)``: whether one of these
     partitions has a record at or after the offset, in time.
@@ -214,7 +214,6 @@ class Reader(api.Reader):
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.api.Reader`."""
         position = dict(self._at.offsets)
         for records in self._ready:
             position[records.partition] = records[0].offset
@@ -224,16 +223,13 @@ class Reader(api.Reader):
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.api.Reader`."""
         return self._at.lost
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.api.Reader`."""
         return self._at.damaged
 
     def seek(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.api.Reader`."""
         now = self.position
         self._forget()
         self._at.offsets.update(now)
@@ -244,7 +240,6 @@ class Reader(api.Reader):
         self._records = self._current = None
 
     def poll(self, timeout: float | None = 0.0) -> list[api.Records]:
-        """See :class:`shmq.api.Reader`."""
         self._check_open()
         _stream.check_timeout(timeout)
         now = self.position
@@ -279,7 +274,6 @@ class Reader(api.Reader):
             self._records = iter(self._ready.pop())
 
     def close(self) -> None:
-        """See :class:`shmq.api.Reader`."""
         self._closed = True
         self._forget()
 
@@ -289,7 +283,7 @@ class Reader(api.Reader):
 
 
 class AsyncReader(api.AsyncReader):
-    """See :class:`shmq.api.AsyncReader`.
+    """Implements :class:`shmq.api.AsyncReader`.
 
     Beyond the contract, the stream has ``abeyond_any(position, timeout)``: an awaitable
     ``wait_for_any``.
@@ -315,17 +309,14 @@ class AsyncReader(api.AsyncReader):
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.api.AsyncReader`."""
         return dict(self._position if self._ready else self._at.offsets)
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.api.AsyncReader`."""
         return self._at.lost
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.api.AsyncReader`."""
         return self._at.damaged
 
     async def __anext__(self) -> api.Record:
@@ -353,6 +344,5 @@ class AsyncReader(api.AsyncReader):
             await self._at.stream.abeyond_any(self._at.offsets, self._at.slice(left))
 
     async def aclose(self) -> None:
-        """See :class:`shmq.api.AsyncReader`."""
         self._closed = True
         self._ready = []

@@ -67,7 +67,6 @@ class RpcClient(api.Broker):
 
     @property
     def late_replies(self) -> int:
-        """See :class:`shmq.api.Broker`."""
         return self._tally.late
 
     def request(
@@ -77,7 +76,6 @@ class RpcClient(api.Broker):
         timeout: float | None = None,
         **properties: Any,
     ) -> api.Message:
-        """See :class:`shmq.api.Broker`."""
         _check_queue(queue)
         until = _end_of(timeout, properties)
         replies = self._thread_replies()
@@ -98,7 +96,6 @@ class RpcClient(api.Broker):
         timeout: float | None = None,
         **properties: Any,
     ) -> api.Message:
-        """See :class:`shmq.api.Broker`."""
         _check_queue(queue)
         until = _end_of(timeout, properties)
         replies = await self._loop_replies()
@@ -121,7 +118,6 @@ class RpcClient(api.Broker):
         stop: threading.Event | None = None,
         tracebacks: bool = False,
     ) -> int:
-        """See :class:`shmq.api.Broker`."""
         check_whole("prefetch", prefetch, 1)
         _check_queue(queue)
         if not callable(handler):

@@ -111,7 +111,7 @@ class Lender(abc.ABC):
 
 
 class LentRecord(api.SharedRecord):
-    """See :class:`shmq.api.SharedRecord`."""
+    """Implements :class:`shmq.api.SharedRecord`."""
 
     __slots__ = (
         "_deliveries",
@@ -168,73 +168,59 @@ class LentRecord(api.SharedRecord):
 
     @property
     def partition(self) -> int:
-        """See :class:`shmq.api.SharedRecord`."""
         return self._record.partition
 
     @property
     def offset(self) -> int:
-        """See :class:`shmq.api.SharedRecord`."""
         return self._record.offset
 
     @property
     def timestamp(self) -> float:
-        """See :class:`shmq.api.SharedRecord`."""
         return self._record.timestamp
 
     @property
     def key(self) -> bytes | None:
-        """See :class:`shmq.api.SharedRecord`."""
         return self._record.key
 
     @property
     def headers(self) -> Mapping[str, Any]:
-        """See :class:`shmq.api.SharedRecord`."""
         return self._record.headers
 
     @property
     def value(self) -> bytes:
-        """See :class:`shmq.api.SharedRecord`."""
         return bytes(self._record.value)
 
     @property
     def body(self) -> Any:
-        """See :class:`shmq.api.SharedRecord`."""
         return self._record.body
 
     @property
     def delivery_count(self) -> int:
-        """See :class:`shmq.api.SharedRecord`."""
         return self._deliveries
 
     @property
     def receipt(self) -> int:
-        """See :class:`shmq.api.SharedRecord`."""
         self._until = 0.0
         return self._receipt
 
     @property
     def settled(self) -> bool:
-        """See :class:`shmq.api.SharedRecord`."""
         return self._settled
 
     def ack(self) -> None:
-        """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         self._conclude(self._settler.ack(self._receipt))
 
     def nack(self, delay: float = 0.0, *, counted: bool = True) -> None:
-        """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         wait = round(check_seconds("delay", delay, least=0) * 1e9)
         self._conclude(self._settler.nack(self._receipt, wait, counted))
 
     def reject(self) -> None:
-        """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         self._conclude(self._settler.reject(self._receipt))
 
     def extend(self, seconds: float | None = None) -> None:
-        """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         ns = 0 if seconds is None else round(check_seconds("seconds", seconds, least=1e-9) * 1e9)
         self._check(self._settler.extend(self._receipt, ns))
@@ -261,7 +247,7 @@ class LentRecord(api.SharedRecord):
 
 
 class Share(api.Share):
-    """See :class:`shmq.api.Share`."""
+    """Implements :class:`shmq.api.Share`."""
 
     _closed = True
 
@@ -274,7 +260,6 @@ class Share(api.Share):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.api.Share`."""
         return self._lender.name
 
     @property
@@ -289,19 +274,16 @@ class Share(api.Share):
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.api.Share`."""
         return self._damaged + self._lender.damaged
 
     # ---- getting ----
 
     def get(self, block: bool = True, timeout: float | None = None) -> LentRecord:
-        """See :class:`shmq.api.Share`."""
         return self.get_many(1, block, timeout)[0]
 
     def get_many(
         self, limit: int, block: bool = True, timeout: float | None = None
     ) -> list[LentRecord]:
-        """See :class:`shmq.api.Share`."""
         check_whole("limit", limit, 1)
         if block:
             _stream.check_timeout(timeout)
@@ -316,7 +298,6 @@ class Share(api.Share):
         return found
 
     def consume(self, prefetch: int = 16, timeout: float | None = None) -> Iterator[LentRecord]:
-        """See :class:`shmq.api.Share`."""
         check_whole("prefetch", prefetch, 1)
         _stream.check_timeout(timeout)
         return self._consume(prefetch, timeout)
@@ -420,7 +401,6 @@ class Share(api.Share):
     # ---- settling ----
 
     def ack_many(self, receipts: Iterable[int]) -> list[int]:
-        """See :class:`shmq.api.Share`."""
         self._check_open()
         return self._lender.ack_many(
             [check_whole("receipt", receipt, 0, (1 << 64) - 1) for receipt in receipts]
@@ -429,7 +409,6 @@ class Share(api.Share):
     # ---- the end ----
 
     def close(self) -> None:
-        """See :class:`shmq.api.Share`."""
         if self._closed:
             return
         self._closed = True

@@ -103,7 +103,7 @@ class _Keys:
 
 
 class Subscription(api.Subscription):
-    """See :class:`shmq.api.Subscription`. ``hold`` creates the floors of a blocking one."""
+    """Implements :class:`shmq.api.Subscription`. ``hold`` creates the floors of a blocking one."""
 
     def __init__(
         self,
@@ -144,31 +144,25 @@ class Subscription(api.Subscription):
 
     @property
     def pattern(self) -> str:
-        """See :class:`shmq.api.Subscription`."""
         return self._pattern
 
     @property
     def policy(self) -> api.Policy:
-        """See :class:`shmq.api.Subscription`."""
         return self._policy
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.api.Subscription`."""
         return dict(self._reader.position)
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.api.Subscription`."""
         return int(self._reader.lost)
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.api.Subscription`."""
         return self._damaged_before + int(self._reader.damaged)
 
     def poll(self, timeout: float | None = 0.0) -> list[api.Record]:
-        """See :class:`shmq.api.Subscription`."""
         _core.check_timeout(timeout)
         self._check_open()
         if not self._ready:
@@ -215,7 +209,6 @@ class Subscription(api.Subscription):
                 self._on_lost(more)
 
     def close(self) -> None:
-        """See :class:`shmq.api.Subscription`."""
         if not self._closed:
             self._closed = True
             self._ready.clear()
@@ -229,11 +222,10 @@ class Subscription(api.Subscription):
 
 
 class _BufferedRecordLoan(BufferedLoan[api.Appended], api.RecordLoan):
-    """See :class:`shmq.api.RecordLoan`. It takes no space in the stream before its commit."""
+    """Implements `RecordLoan`. It takes no space in the stream before its commit."""
 
     @property
     def appended(self) -> api.Appended | None:
-        """See :class:`shmq.api.RecordLoan`."""
         return self._result
 
 
@@ -258,7 +250,6 @@ class BaseStream(api.Stream):
         timeout: float | None = None,
         confirm: Confirm | None = None,
     ) -> api.RecordLoan:
-        """See :class:`shmq.api.Stream`."""
         most = self.options.max_record_bytes
         if check_whole("size", size, 0) > most:
             raise MessageTooLarge(
@@ -291,7 +282,6 @@ class BaseStream(api.Stream):
         on_lost: Lost | None = None,
         on_damage: api.OnDamage = "raise",
     ) -> api.Subscription:
-        """See :class:`shmq.api.Stream`."""
         hold = self._new_hold
         return Subscription(
             self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold

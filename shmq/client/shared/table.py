@@ -50,17 +50,14 @@ class TableHandle(api.Table):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.api.Table`."""
         return self._name
 
     @property
     def durability(self) -> TableDurability:
-        """See :class:`shmq.api.Table`."""
         return self._durability
 
     @property
     def max_bytes(self) -> int | None:
-        """See :class:`shmq.api.Table`."""
         return self._max_bytes
 
     # ---- what a transport does ----
@@ -98,22 +95,18 @@ class TableHandle(api.Table):
     # ---- reading ----
 
     def get(self, key: str, default: Any = None) -> Any:
-        """See :class:`shmq.api.Table`."""
         stored = self._look(check_key(key))
         return default if stored is None else decoded(stored)
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
-        """See :class:`shmq.api.Table`."""
         found = self._find(check_keys(keys))
         return {key: decoded(stored) for key, stored in found.items()}
 
     def keys(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
-        """See :class:`shmq.api.Table`."""
         checked = check_prefix(prefix, "prefix"), check_limit(limit), check_prefix(after, "after")
         return self._keys(*checked)
 
     def wait(self, key: str, timeout: float | None = None) -> Any | None:
-        """See :class:`shmq.api.Table`."""
         check_key(key)
         check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
@@ -132,7 +125,6 @@ class TableHandle(api.Table):
             pause = min(2 * pause, self._longest_pause)
 
     async def await_key(self, key: str, timeout: float | None = None) -> Any | None:
-        """See :class:`shmq.api.Table`."""
         check_key(key)
         check_timeout(timeout)
         stored = await run_blocking(self._look, key)
@@ -146,23 +138,18 @@ class TableHandle(api.Table):
     # ---- writing ----
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """See :class:`shmq.api.Table`."""
         self._store({check_key(key): encoded(value)}, check_ttl(ttl))
 
     def set_many(self, mapping: Mapping[str, Any], ttl: float | None = None) -> None:
-        """See :class:`shmq.api.Table`."""
         self._store(encoded_all(mapping), check_ttl(ttl))
 
     def add(self, key: str, value: Any, ttl: float | None = None) -> bool:
-        """See :class:`shmq.api.Table`."""
         return self._add(check_key(key), encoded(value), check_ttl(ttl))
 
     def delete(self, *keys: str) -> int:
-        """See :class:`shmq.api.Table`."""
         return self._delete(check_keys(keys))
 
     def expire(self, key: str, ttl: float | None) -> bool:
-        """See :class:`shmq.api.Table`."""
         return self._expire(check_key(key), check_ttl(ttl))
 
     def increment(
@@ -175,7 +162,6 @@ class TableHandle(api.Table):
         most: int | None = None,
         sum_with: Iterable[str] = (),
     ) -> int | None:
-        """See :class:`shmq.api.Table`."""
         bounds = Bounds(
             None if least is None else check_by("least", least),
             None if most is None else check_by("most", most),

@@ -59,7 +59,7 @@ class _Bodies:
 
 
 class TypedQueue(api.TypedQueue[Any]):
-    """See :class:`shmq.api.TypedQueue`."""
+    """Implements :class:`shmq.api.TypedQueue`."""
 
     def __init__(self, queue: api.Queue, bodies: _Bodies) -> None:
         self._queue = queue
@@ -67,16 +67,13 @@ class TypedQueue(api.TypedQueue[Any]):
 
     @property
     def queue(self) -> api.Queue:
-        """See :class:`shmq.api.TypedQueue`."""
         return self._queue
 
     @property
     def version(self) -> int:
-        """See :class:`shmq.api.TypedQueue`."""
         return self._bodies.version
 
     def check(self, body: Any) -> None:
-        """See :class:`shmq.api.TypedQueue`."""
         self._bodies.plain(body)
 
     def _properties(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -86,12 +83,10 @@ class TypedQueue(api.TypedQueue[Any]):
     def put(
         self, body: Any, block: bool | None = None, timeout: float | None = None, **properties: Any
     ) -> api.Put:
-        """See :class:`shmq.api.TypedQueue`."""
         plain = self._bodies.plain(body)
         return self._queue.put(plain, block, timeout, **self._properties(properties))
 
     async def aput(self, body: Any, timeout: float | None = None, **properties: Any) -> api.Put:
-        """See :class:`shmq.api.TypedQueue`."""
         plain = self._bodies.plain(body)
         return await self._queue.aput(plain, timeout, **self._properties(properties))
 
@@ -102,17 +97,15 @@ class TypedQueue(api.TypedQueue[Any]):
         timeout: float | None = None,
         **properties: Any,
     ) -> int:
-        """See :class:`shmq.api.TypedQueue`."""
         plain = [self._bodies.plain(body) for body in bodies]
         return self._queue.put_many(plain, block, timeout, **self._properties(properties))
 
     def body(self, message: api.Message) -> Any:
-        """See :class:`shmq.api.TypedQueue`."""
         return self._bodies.read(message.body)
 
 
 class TypedStream(api.TypedStream[Any]):
-    """See :class:`shmq.api.TypedStream`."""
+    """Implements :class:`shmq.api.TypedStream`."""
 
     def __init__(self, stream: api.Stream, bodies: _Bodies) -> None:
         self._stream = stream
@@ -120,22 +113,18 @@ class TypedStream(api.TypedStream[Any]):
 
     @property
     def stream(self) -> api.Stream:
-        """See :class:`shmq.api.TypedStream`."""
         return self._stream
 
     @property
     def version(self) -> int:
-        """See :class:`shmq.api.TypedStream`."""
         return self._bodies.version
 
     def check(self, value: Any) -> None:
-        """See :class:`shmq.api.TypedStream`."""
         self._bodies.plain(value)
 
     def append(
         self, value: Any, *, headers: Mapping[str, Any] | None = None, **how: Any
     ) -> api.Appended:
-        """See :class:`shmq.api.TypedStream`."""
         plain, more = self._bodies.plain(value), self._bodies.headers(headers)
         return self._stream.append(plain, headers=more, **{"codec": "msgpack", **how})
 
@@ -146,7 +135,6 @@ class TypedStream(api.TypedStream[Any]):
         headers: Sequence[Mapping[str, Any] | None] | None = None,
         **how: Any,
     ) -> list[api.AppendedRange]:
-        """See :class:`shmq.api.TypedStream`."""
         _stream.check_many(values)
         plain = [self._bodies.plain(value) for value in values]
         _stream.check_each("headers", headers, len(plain))
@@ -155,11 +143,9 @@ class TypedStream(api.TypedStream[Any]):
         return self._stream.append_many(plain, headers=more, **{"codec": "msgpack", **how})
 
     def producer(self, **options: Unpack[ProducerKeywords]) -> api.Producer:
-        """See :class:`shmq.api.TypedStream`."""
         return _TypedProducer(self._stream, self._bodies, {"codec": "msgpack", **options})
 
     def body(self, record: api.Record) -> Any:
-        """See :class:`shmq.api.TypedStream`."""
         return self._bodies.read(record.body)
 
 
@@ -178,7 +164,6 @@ class _TypedProducer(Producer):
         headers: Mapping[str, Any] | None = None,
         partition: int | None = None,
     ) -> int:
-        """See :class:`shmq.api.TypedStream`."""
         plain, more = self._bodies.plain(value), self._bodies.headers(headers)
         return super().send(plain, key=key, headers=more, partition=partition)
 

@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class ShmqConfig(AppConfig):
-    """See ``docs/how-to/django.md``."""
+    """The application that Django loads: docs/how-to/django.md."""
 
     name = "shmq.integrations.django"
     label = "shmq"

@@ -46,31 +46,25 @@ class FakeMessage(shmq.Message):
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """See :class:`shmq.Message`."""
         return {"headers": self.headers}
 
     @property
     def view(self) -> memoryview:
-        """See :class:`shmq.Message`."""
         return memoryview(self._raw)
 
     def readinto(self, buffer: Any) -> int:
-        """See :class:`shmq.Message`."""
         memoryview(buffer)[: len(self._raw)] = self._raw
         return len(self._raw)
 
     def ack(self) -> None:
-        """See :class:`shmq.Message`."""
         self.settled = True
 
     def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
-        """See :class:`shmq.Message`."""
         del delay, counted
         self.settled = True
 
     def reject(self) -> None:
-        """See :class:`shmq.Message`."""
         self.settled = True
 
     def extend(self, seconds: float) -> None:
-        """See :class:`shmq.Message`."""
+        """Do nothing: it has no lease."""

@@ -104,7 +104,6 @@ class TlsConnection(Connection):
         self.close()
 
     def close(self) -> None:
-        """See `Connection`."""
         self._handshake_timer.cancel()
         super().close()
 

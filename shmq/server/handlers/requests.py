@@ -209,7 +209,7 @@ class Control:
         return queue
 
     def consume(self, session: Session, queue: LocalQueue) -> None:
-        """See :class:`shmq.native._core.Engine`."""
+        """Count the session as a consumer of the temporary queue."""
         self._temporary.consume(session, queue)
 
     def _opened(self, name: str, done: Future[LocalQueue]) -> None:

@@ -198,7 +198,6 @@ class Replay(Base, frozen=True, kw_only=True):
     ]
 
     def check(self) -> None:
-        """See :class:`~shmq.spark.jobs.config.Base`."""
         if self.source.path is None and self.source.format == "dmsq":
             raise InvalidOption("'path' is missing in [source]: the folder of the files")
         if self.every < _GLANCE:
@@ -212,11 +211,9 @@ class Replay(Base, frozen=True, kw_only=True):
 
     @property
     def has_sql(self) -> bool:
-        """See :class:`~shmq.spark.jobs.config.Base`."""
         return self.select.where is not None
 
     def check_sql(self, session: SparkSession) -> None:
-        """See :class:`~shmq.spark.jobs.config.Base`."""
         _selected(session, self)
 
 

@@ -88,11 +88,9 @@ class TransformFile(StreamBase, frozen=True, kw_only=True):
 
     @property
     def has_sql(self) -> bool:
-        """See :class:`~shmq.spark.jobs.config.Base`."""
         return self.decode is not None
 
     def check_sql(self, session: SparkSession) -> None:  # noqa: ARG002 - Spark has only one
-        """See :class:`~shmq.spark.jobs.config.Base`."""
         from shmq.spark.shared.body_columns import schema_of  # noqa: PLC0415 - with Spark alone
 
         assert self.decode is not None

@@ -167,7 +167,6 @@ class MessageRows(Rows):
         self.run = run
 
     def named(self, row: int) -> str:
-        """See :class:`Rows`."""
         return f"message {self.run.sequence[row]} of queue {self.topic!r}"
 
     def small(self, column: memoryview) -> Numbers:

@@ -22,7 +22,6 @@ class RecordRows(Rows):
         self.partition = partition
 
     def named(self, row: int) -> str:
-        """See :class:`~shmq.spark.shared.arrow.Rows`."""
         offset = np.frombuffer(self.columns.offsets, np.int64)[row]
         return (
             f"the record at offset {offset} of partition {self.partition} of stream {self.topic!r}"

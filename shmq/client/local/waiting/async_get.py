@@ -82,7 +82,7 @@ async def put(
 
 
 class AsyncConsumer(api.AsyncConsumer):
-    """See :class:`shmq.api.AsyncConsumer`. One task at a time may use it."""
+    """Implements :class:`shmq.api.AsyncConsumer`. One task at a time may use it."""
 
     def __init__(
         self,
@@ -134,7 +134,6 @@ class AsyncConsumer(api.AsyncConsumer):
         return message
 
     def flush(self) -> None:
-        """See :class:`shmq.api.AsyncConsumer`."""
         self._consumer.flush()
 
     def close(self) -> None:
@@ -143,5 +142,4 @@ class AsyncConsumer(api.AsyncConsumer):
         self._consumer.close()
 
     async def aclose(self) -> None:
-        """See :class:`shmq.api.AsyncConsumer`."""
         self.close()

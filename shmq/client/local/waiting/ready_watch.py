@@ -13,7 +13,7 @@ from shmq.native import _core
 
 
 class LocalReadyWatch(ReadyWatch):
-    """See :class:`shmq.client.shared.ready_event.ReadyWatch`.
+    """Implements :class:`shmq.client.shared.ready_event.ReadyWatch`.
 
     It waits for each message that arrives, as a filtered wait does, and so is never woken in the
     place of a consumer: the owner of a readable descriptor may never look.
@@ -29,7 +29,6 @@ class LocalReadyWatch(ReadyWatch):
         )
 
     def arm(self) -> bool:
-        """See `ReadyWatch`."""
         if self._seen_empty and not self._waiter.called:
             return False
         self._task_queue.arm(self._waiter)
@@ -48,12 +47,11 @@ class LocalReadyWatch(ReadyWatch):
             self._descriptor.set(since)
 
     def close(self) -> None:
-        """See `ReadyWatch`."""
         self._wait_thread.leave(self._task_queue, self._waiter, served=False)
 
     @staticmethod
     def look(queues: Sequence[Any]) -> list[bool | ShmqError]:
-        """See `ReadyWatch`. A queue whose lock is held may have a message."""
+        # A queue whose lock is held may have a message.
         return [_may_have(queue) for queue in queues]
 
 

@@ -49,7 +49,6 @@ class WaitingTask(Waiter):
         self.future: asyncio.Future[None] = loop.create_future()
 
     def renew(self) -> None:
-        """See `Waiter`."""
         if self.future.done():
             self.future = self.loop.create_future()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shmq import units
 from shmq.console.pages import words
 
 
@@ -20,7 +21,7 @@ from shmq.console.pages import words
     ],
 )
 def test_a_length_of_time_has_its_largest_unit(seconds: float | None, said: str) -> None:
-    assert words.span(seconds) == said
+    assert units.span(seconds) == said
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_a_length_of_time_has_its_largest_unit(seconds: float | None, said: str)
     [(0, "0 bytes"), (1023, "1,023 bytes"), (1536, "1.5 KiB"), (1 << 50, "1024.0 TiB"), (None, "")],
 )
 def test_a_size_has_its_largest_unit(count: int | None, said: str) -> None:
-    assert words.size(count) == said
+    assert units.size(count) == said
 
 
 def test_a_moment_that_no_calendar_has_is_a_number() -> None:
@@ -40,7 +41,7 @@ def test_a_moment_that_no_calendar_has_is_a_number() -> None:
 def test_one_has_no_plural() -> None:
     assert words.amount(1, "message") == "1 message"
     assert words.amount(2000, "message") == "2,000 messages"
-    assert words.rate(0.25) == "0.2"
-    assert words.rate(1234.5) == "1,234"
+    assert units.rate(0.25) == "0.2"
+    assert units.rate(1234.5) == "1,234"
     assert words.option(None) == "none"
     assert words.option(True) == "yes"
