@@ -1,14 +1,14 @@
-"""``python -m bench.report``: the recorded tables again; with ``--write`` into the documents.
+"""``python -m bench.report``: print the recorded tables; with ``--write`` write them into the documents.
 
-What stands between the marks in README.md and docs/performance.md is written from the recorded
+The text between the marks in README.md and docs/performance.md is generated from the recorded
 results, and a test compares them.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -18,7 +18,7 @@ from bench.compiled import ROOT
 from bench.estimate import Estimate
 from bench.mood import described
 from bench.record import RECORDED, Entry, Record, RowRecord, read
-from bench.row import TIMES
+from bench.row import TIMES, number
 from bench.verdict import Met, Verdict
 
 #: The tables by name, with what follows "measured" in their marks, and the command of each.
@@ -30,30 +30,45 @@ TABLES = {
     "frameworks": (" of frameworks", "make bench-frameworks"),
     "spark": (" on Spark", "make bench-spark"),
 }
-#: The rows whose ratios the README shows, by table.
-SHORT = {
-    "local": (
-        "one-call",
-        "batches",
-        "packed",
-        "kib-one-call",
-        "kib-batches",
-        "mib-view",
-        "stream-fan-out",
-        "round-trip-one-core",
-        "round-trip-two-cores",
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A row of the README: shmq beside another system, both from one recorded row."""
+
+    work: str
+    table: str
+    row: str
+    ours: str
+    other: str
+    #: The other system's name, where its label does not say it.
+    name: str = ""
+
+
+#: The rows of the README.
+COMPARISONS = (
+    Comparison(
+        "One host, 64 B, one call each", "local", "one-call",
+        "shmq put, get, ack", "multiprocessing.Queue",
     ),
-    "tcp": (
-        "tcp-produce",
-        "tcp-batch",
-        "tcp-consume",
-        "tcp-client-one",
-        "tcp-client-pipelined",
-        "tcp-client-batch",
+    Comparison(
+        "Over TCP, Python client, 64 B, one call each", "tcp", "tcp-client-one",
+        "shmq put, get, ack", "redis-py, LPUSH, LMOVE, LREM", "Redis (LPUSH, LMOVE, LREM)",
     ),
-    "disk": ("disk-one", "disk-producers", "disk-batch", "disk-stream"),
-}
-HEAD = ["| work | shmq | measured | bar | |", "| --- | --- | --- | --- | --- |"]
+    Comparison(
+        "Celery tasks, two worker processes", "frameworks", "celery-rate",
+        "shmq", "RabbitMQ", "Celery on RabbitMQ",
+    ),
+    Comparison(
+        "One host, 64 B, one call each", "local", "one-call",
+        "shmq put, get, ack", "subetha SpscRing", "a bare ring (subetha), no leases, no acks",
+    ),
+)  # fmt: skip
+SUMMARY_HEAD = [
+    "| per second | shmq | compared with | | ratio |",
+    "| --- | ---: | --- | ---: | ---: |",
+]
+HEAD = ["| work | shmq | measured | target | |", "| --- | --- | --- | --- | --- |"]
 _MET: dict[Met, str] = {"met": "met", "missed": "**missed**", "for information": ""}
 
 
@@ -86,7 +101,7 @@ def documents(recorded: dict[str, Record]) -> dict[str, dict[str, str]]:
     """The block of each table in each document, by the document's path."""
     return {
         "docs/performance.md": {name: _block(recorded, name, document) for name in TABLES},
-        "README.md": {name: _block(recorded, name, partial(summary, name)) for name in SHORT},
+        "README.md": {"local": summary(recorded)},
     }
 
 
@@ -110,22 +125,39 @@ def _block(recorded: dict[str, Record], name: str, made: Callable[[Record], str]
     if name in recorded:
         return made(recorded[name])
     _, command = TABLES[name]
-    return f"\nNo results are recorded: `{command} BENCH=--record` measures and records them.\n\n"
+    return _not_recorded(f"{command} BENCH=--record")
+
+
+def _not_recorded(command: str) -> str:
+    return f"\nNo results are recorded: `{command}` measures and records them.\n\n"
 
 
 # ---- the README's ----
 
 
-def summary(name: str, record: Record) -> str:
-    """The ratios of the most wanted rows of the table as Markdown."""
-    bars = [
-        _bar(row, verdict)
-        for row in record.rows
-        if row.key in SHORT[name]
-        for verdict in row.verdicts
-        if verdict.other
-    ]
-    return "\n".join(["", *HEAD, *bars, "", _where(record)]) + "\n\n"
+def summary(recorded: dict[str, Record]) -> str:
+    """The comparisons of the README as Markdown; those whose table is recorded."""
+    found = [each for each in COMPARISONS if each.table in recorded]
+    if not found:
+        return _not_recorded("make bench-record")
+    lines = [_compare(each, recorded[each.table].row(each.row)) for each in found]
+    dates = sorted({str(recorded[each.table].machine["date"]) for each in found})
+    machine = recorded[found[0].table].machine
+    where = f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}"
+    when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+    return "\n".join(["", *SUMMARY_HEAD, *lines, "", f"{where}, {when}."]) + "\n\n"
+
+
+def _compare(each: Comparison, row: RowRecord) -> str:
+    ours, other = (
+        number(row.entry(label).figures[row.figures[0].key].median)
+        for label in (each.ours, each.other)
+    )
+    ratio = _ratio(row, each.ours, each.other)
+    return f"| {each.work} | {ours} | {each.name or each.other} | {other} | {ratio} |"
+
+
+# ---- the whole table ----
 
 
 def _bar(row: RowRecord, verdict: Verdict) -> str:
@@ -142,14 +174,11 @@ def _where(record: Record) -> str:
     return f"{'; '.join(part for part in said if part)}."
 
 
-# ---- the whole table ----
-
-
 def document(record: Record) -> str:
     """The whole table as Markdown."""
     turns = f", turns of {record.turn * 1e3:.0f} ms" if record.turn else ""
     lines = ["", f"{_where(record)} {record.visits} visits to each row{turns}.", ""]
-    lines += [*_places(record), "### The bars", ""]
+    lines += [*_places(record), "### Targets", ""]
     lines += HEAD
     lines += [
         _bar(row, verdict)
@@ -160,35 +189,35 @@ def document(record: Record) -> str:
     for row in record.rows:
         lines += ["", f"### {row.title}", "", *_figures(row)]
         if row.crossing:
-            lines += ["", f"A cache line crossed in {table.shown(row.crossing)} ns meanwhile."]
+            lines += ["", f"A cache line crossed between the cores in {table.shown(row.crossing)} ns."]
         if row.limit:
             lines += ["", f"What limits it: {row.limit}."]
     return "\n".join(lines) + "\n\n"
 
 
 def _places(record: Record) -> Iterator[str]:
-    """In words: where shmq is ahead of the best peer, where not, and why."""
-    told: dict[str, list[str]] = {"ahead of": [], "level with": [], "behind": []}
+    """Say where shmq is faster than the best peer, where it is not, and why."""
+    found: dict[str, list[str]] = {"faster than": [], "as fast as": [], "slower than": []}
     for row in record.rows:
         peers = {entry.label for entry in row.entries if entry.role == "peer"}
         for verdict in row.verdicts:
             if verdict.other in peers and verdict.estimate is not None:
                 place = _place(verdict.estimate, row, verdict)
-                why = f"; {row.limit}" if place == "behind" and row.limit else ""
-                told[place].append(f"- {row.title}: {verdict.ours}, {table.measured(verdict)}{why}")
-    for place, lines in told.items():
+                why = f"; {row.limit}" if place == "slower than" and row.limit else ""
+                found[place].append(f"- {row.title}: {verdict.ours}, {table.measured(verdict)}{why}")
+    for place, lines in found.items():
         if lines:
             yield from (f"### Where shmq is {place} the best peer", "", *lines, "")
 
 
 def _place(estimate: Estimate, row: RowRecord, verdict: Verdict) -> str:
-    """Where a ratio to a peer puts shmq; level unless the whole interval is on one side of 1."""
+    """Where a ratio to a peer puts shmq; as fast as it unless the whole interval is on one side of 1."""
     key = next(ratio.key for ratio in row.ratios if (ratio.ours, ratio.other) == _pair(verdict))
     better = next(figure.higher_is_better for figure in row.figures if figure.key == key)
     low, high = estimate.low, estimate.high
     if low is None or high is None or low <= 1 <= high:
-        return "level with"
-    return "ahead of" if (low > 1) == better else "behind"
+        return "as fast as"
+    return "faster than" if (low > 1) == better else "slower than"
 
 
 def _pair(verdict: Verdict) -> tuple[str, str]:
@@ -198,7 +227,7 @@ def _pair(verdict: Verdict) -> tuple[str, str]:
 def _figures(row: RowRecord) -> Iterator[str]:
     ours = list(dict.fromkeys(ratio.ours for ratio in row.ratios))
     heads = [f"{figure.key}, {figure.unit}" for figure in row.figures]
-    heads += [f"{label}, divided by it" for label in ours]
+    heads += [f"ratio of {label}" for label in ours]
     yield f"| | {' | '.join(heads)} | turns | |"
     yield "| --- |" + " ---: |" * (len(heads) + 1) + " --- |"
     for entry in row.entries:

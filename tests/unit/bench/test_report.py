@@ -60,12 +60,33 @@ def test_what_is_recorded_is_read_again(made: Record, tmp_path: Path) -> None:
     assert record.read(tmp_path / "absent.json") == {}
 
 
-def test_the_readme_has_the_bars_with_their_intervals(made: Record) -> None:
-    shown = report.summary("local", made)
+def test_the_page_has_the_targets_with_their_intervals(made: Record) -> None:
+    shown = report.document(made)
     assert (
         f"| A row | shmq put | 1.51 {TIMES} (1.4 to 1.6) a peer | ≥ 1.5 {TIMES} | open |" in shown
     )
     assert "1.2% of the cores' time stolen; load up to 1.5" in shown
+
+
+def test_the_readme_compares_what_is_recorded(
+    made: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = report.Comparison("Puts", "local", "packed", "shmq put", "a peer")
+    named = replace(here, name="a peer, which acknowledges nothing")
+    absent = replace(here, table="tcp")
+    monkeypatch.setattr(report, "COMPARISONS", (here, named, absent))
+    shown = report.summary({"local": made})
+    assert f"| Puts | 3 M | a peer | 2 M | 1.51 {TIMES} (1.4 to 1.6) |" in shown
+    assert "| a peer, which acknowledges nothing | 2 M |" in shown
+    assert shown.count("| Puts |") == 2
+    assert "one, 2 cores, Python 3, 2000-01-01." in shown
+    assert "No results are recorded: `make bench-record`" in report.summary({})
+
+
+def test_the_readme_compares_with_what_is_used_today() -> None:
+    shown = report.summary(record.read())
+    for name in ("multiprocessing.Queue", "Redis", "RabbitMQ", "a bare ring"):
+        assert shown.count(f"| {name}") + shown.count(f"Celery on {name}") == 1
 
 
 def test_the_page_has_every_contestant_its_ratio_and_the_mood(made: Record) -> None:
@@ -73,20 +94,29 @@ def test_the_page_has_every_contestant_its_ratio_and_the_mood(made: Record) -> N
     assert "| **shmq put** | 3 M (2.9 M to 3.1 M) |  | 120 |  |" in shown
     assert f"| a peer | 2 M (1.9 M to 2.1 M) | 1.51 {TIMES} (1.4 to 1.6) | 120 | a note |" in shown
     assert "| another |  |  |  | it is not installed |" in shown
-    assert "A cache line crossed in 61 (50 to 90) ns meanwhile." in shown
+    assert "A cache line crossed between the cores in 61 (50 to 90) ns." in shown
     assert "What limits it: the limit." in shown
 
 
-def test_the_blocks_are_written_between_the_marks(made: Record, tmp_path: Path) -> None:
+def test_the_blocks_are_written_between_the_marks(
+    made: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, last = report.marks("local")
-    pages = {"README.md": tuple(report.SHORT), "docs/performance.md": tuple(report.TABLES)}
+    pages = {name: tuple(blocks) for name, blocks in report.documents({}).items()}
+    assert set(pages["docs/performance.md"]) == set(report.TABLES)
     for name, tables in pages.items():
         page = tmp_path / name
         page.parent.mkdir(exist_ok=True)
         page.write_text("".join(f"before\n{'old'.join(report.marks(each))}" for each in tables))
+    monkeypatch.setattr(
+        report, "COMPARISONS",
+        (report.Comparison("Puts", "local", "packed", "shmq put", "a peer"),),
+    )  # fmt: skip
     report.write({"local": made}, tmp_path)
     text = (tmp_path / "README.md").read_text()
-    assert text.startswith(f"before\n{first}{report.summary('local', made)}{last}before\n")
+    assert text == f"before\n{first}{report.summary({'local': made})}{last}"
+    text = (tmp_path / "docs/performance.md").read_text()
+    assert text.startswith(f"before\n{first}{report.document(made)}{last}before\n")
     assert "old" not in text
     assert "No results are recorded: `make bench-tcp BENCH=--record`" in text
 
@@ -98,20 +128,20 @@ def test_a_page_without_marks_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "place"),
-    [(1.1, 1.3, "ahead of"), (0.9, 1.1, "level with"), (0.5, 0.9, "behind")],
+    [(1.1, 1.3, "faster than"), (0.9, 1.1, "as fast as"), (0.5, 0.9, "slower than")],
 )
-def test_the_page_says_in_words_where_shmq_is(
+def test_the_page_says_where_shmq_is_faster_and_slower(
     made: Record, low: float, high: float, place: str
 ) -> None:
     (row,) = made.rows
     found = Estimate((low + high) / 2, low, high, 120)
     verdict = judge(BAR, {"a peer": found})
     shown = report.document(replace(made, rows=[replace(row, verdicts=[verdict])]))
-    words, _, _ = shown.partition("### The bars")
+    words, _, _ = shown.partition("### Targets")
     assert f"### Where shmq is {place} the best peer" in words
     assert words.count("### Where") == 1
-    assert ("the limit" in words) == (place == "behind")
+    assert ("the limit" in words) == (place == "slower than")
     costs = [replace(RATE, higher_is_better=False)]
     turned = report.document(replace(made, rows=[replace(row, figures=costs, verdicts=[verdict])]))
-    other = {"ahead of": "behind", "behind": "ahead of"}.get(place, place)
+    other = {"faster than": "slower than", "slower than": "faster than"}.get(place, place)
     assert f"### Where shmq is {other} the best peer" in turned
