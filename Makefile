@@ -1,5 +1,5 @@
-# `make demo` and `make test` need Python 3.11 and a C compiler, nothing else: both make
-# their own virtual environment in .venv, once. `make` lists every target.
+# `make demo` and `make test` require CPython 3.11 to 3.14 with its headers and a C compiler, nothing else: both
+# create a virtual environment in .venv, once. `make` lists every target.
 
 PYTHON ?= python3
 SECONDS := 60

@@ -1,4 +1,4 @@
-"""``python -m bench.report``: print the recorded tables; with ``--write`` write them into the documents.
+"""``python -m bench.report``: print the recorded tables; ``--write``: write them into the pages.
 
 The text between the marks in README.md and docs/performance.md is generated from the recorded
 results, and a test compares them.
@@ -52,7 +52,7 @@ COMPARISONS = (
         "shmq put, get, ack", "multiprocessing.Queue",
     ),
     Comparison(
-        "Over TCP, Python client, 64 B, one call each", "tcp", "tcp-client-one",
+        "Over TCP, 64 B, one call each, all on one core", "tcp", "tcp-client-one",
         "shmq put, get, ack", "redis-py, LPUSH, LMOVE, LREM", "Redis (LPUSH, LMOVE, LREM)",
     ),
     Comparison(
@@ -61,11 +61,11 @@ COMPARISONS = (
     ),
     Comparison(
         "One host, 64 B, one call each", "local", "one-call",
-        "shmq put, get, ack", "subetha SpscRing", "a bare ring (subetha), no leases, no acks",
+        "shmq put, get, ack", "subetha SpscRing", "a bare ring (subetha SpscRing)",
     ),
 )  # fmt: skip
 SUMMARY_HEAD = [
-    "| per second | shmq | compared with | | ratio |",
+    "| messages per second | shmq | compared with | | ratio |",
     "| --- | ---: | --- | ---: | ---: |",
 ]
 HEAD = ["| work | shmq | measured | target | |", "| --- | --- | --- | --- | --- |"]
@@ -189,7 +189,10 @@ def document(record: Record) -> str:
     for row in record.rows:
         lines += ["", f"### {row.title}", "", *_figures(row)]
         if row.crossing:
-            lines += ["", f"A cache line crossed between the cores in {table.shown(row.crossing)} ns."]
+            lines += [
+                "",
+                f"A cache line crossed between the cores in {table.shown(row.crossing)} ns.",
+            ]
         if row.limit:
             lines += ["", f"What limits it: {row.limit}."]
     return "\n".join(lines) + "\n\n"
@@ -204,14 +207,16 @@ def _places(record: Record) -> Iterator[str]:
             if verdict.other in peers and verdict.estimate is not None:
                 place = _place(verdict.estimate, row, verdict)
                 why = f"; {row.limit}" if place == "slower than" and row.limit else ""
-                found[place].append(f"- {row.title}: {verdict.ours}, {table.measured(verdict)}{why}")
+                found[place].append(
+                    f"- {row.title}: {verdict.ours}, {table.measured(verdict)}{why}"
+                )
     for place, lines in found.items():
         if lines:
             yield from (f"### Where shmq is {place} the best peer", "", *lines, "")
 
 
 def _place(estimate: Estimate, row: RowRecord, verdict: Verdict) -> str:
-    """Where a ratio to a peer puts shmq; as fast as it unless the whole interval is on one side of 1."""
+    """Where a ratio puts shmq: as fast as the peer, unless the whole interval excludes 1."""
     key = next(ratio.key for ratio in row.ratios if (ratio.ours, ratio.other) == _pair(verdict))
     better = next(figure.higher_is_better for figure in row.figures if figure.key == key)
     low, high = estimate.low, estimate.high

@@ -155,3 +155,29 @@ def test_an_interpreter_that_cannot_build_is_none(
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}")
     assert broken not in interpreters.found()
+
+
+#: The extras of those who develop shmq.
+DEVELOPMENT = {"bench", "demo", "docs", "release", "test"}
+INSTALL = (ROOT / "docs/how-to/install.md").read_text()
+
+
+def test_every_extra_is_on_the_page_of_the_installation() -> None:
+    listed = re.findall(r"`([\w-]+)`", "".join(re.findall(r"^\| (`.*?) \|", INSTALL, re.MULTILINE)))
+    assert sorted(listed) == sorted(set(PROJECT["optional-dependencies"]) - DEVELOPMENT)
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/index.md", "docs/tutorial.md", "docs/how-to/install.md"]
+)
+def test_the_pages_agree_on_the_installation(page: str) -> None:
+    text = (ROOT / page).read_text()
+    minors = sorted(
+        int(found[1])
+        for each in PROJECT["classifiers"]
+        if (found := re.search(r" 3\.(\d+)$", each))
+    )
+    assert "pip install shmq" in text
+    assert f"CPython 3.{minors[0]} to 3.{minors[-1]}" in text
+    assert ("pip install ." in text) or page == "docs/index.md"
+    assert ("how-to/install.md" in text) or page == "docs/how-to/install.md"
