@@ -69,6 +69,8 @@ SUMMARY_HEAD = [
     "| --- | ---: | --- | ---: | ---: |",
 ]
 HEAD = ["| work | shmq | measured | target | |", "| --- | --- | --- | --- | --- |"]
+#: A peer whose ratio may be 1.
+LEVEL = "not measurably different from"
 _MET: dict[Met, str] = {"met": "met", "missed": "**missed**", "for information": ""}
 
 
@@ -200,12 +202,13 @@ def document(record: Record) -> str:
 
 def _places(record: Record) -> Iterator[str]:
     """Say where shmq is faster than the best peer, where it is not, and why."""
-    found: dict[str, list[str]] = {"faster than": [], "as fast as": [], "slower than": []}
+    found: dict[str, list[str]] = {place: [] for place in ("faster than", LEVEL, "slower than")}
     for row in record.rows:
         peers = {entry.label for entry in row.entries if entry.role == "peer"}
         for verdict in row.verdicts:
-            if verdict.other in peers and verdict.estimate is not None:
-                place = _place(verdict.estimate, row, verdict)
+            if verdict.other not in peers or verdict.estimate is None:
+                continue
+            if place := _place(verdict.estimate, row, verdict):
                 why = f"; {row.limit}" if place == "slower than" and row.limit else ""
                 found[place].append(
                     f"- {row.title}: {verdict.ours}, {table.measured(verdict)}{why}"
@@ -215,13 +218,15 @@ def _places(record: Record) -> Iterator[str]:
             yield from (f"### Where shmq is {place} the best peer", "", *lines, "")
 
 
-def _place(estimate: Estimate, row: RowRecord, verdict: Verdict) -> str:
-    """Where a ratio puts shmq: as fast as the peer, unless the whole interval excludes 1."""
+def _place(estimate: Estimate, row: RowRecord, verdict: Verdict) -> str | None:
+    """Where the interval of a ratio puts shmq; None without an interval."""
+    low, high = estimate.low, estimate.high
+    if low is None or high is None:
+        return None
     key = next(ratio.key for ratio in row.ratios if (ratio.ours, ratio.other) == _pair(verdict))
     better = next(figure.higher_is_better for figure in row.figures if figure.key == key)
-    low, high = estimate.low, estimate.high
-    if low is None or high is None or low <= 1 <= high:
-        return "as fast as"
+    if low <= 1 <= high:
+        return LEVEL
     return "faster than" if (low > 1) == better else "slower than"
 
 

@@ -85,7 +85,7 @@ class Theirs(nats_jetstream.OneByOne):
 class TheirsMany(Theirs):
     """64 publishes whose answers are awaited together, a fetch of 64, 64 confirmed acks."""
 
-    label = f"nats-py {BATCH} publishes under way, fetch({BATCH}), {BATCH} ack_sync"
+    label = f"nats-py {BATCH} publishes in flight, fetch({BATCH}), {BATCH} ack_sync"
 
     async def pass_on(self, sent: list[bytes]) -> list[bytes]:
         """See :class:`Theirs`."""

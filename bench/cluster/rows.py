@@ -31,14 +31,14 @@ def one_row() -> Row:
 
 
 def many_row() -> Row:
-    """64 messages under way."""
-    title = f"The same, {BATCH} messages under way"
+    """64 messages in flight."""
+    title = f"The same, {BATCH} messages in flight"
     return _row("cluster-many", title, OursMany, TheirsMany, "the client's Python, in one loop")
 
 
 def synced_row() -> Row:
-    """64 messages under way, synced."""
-    title = f"The same, {BATCH} under way, sync_interval: always"
+    """64 messages in flight, synced."""
+    title = f"The same, {BATCH} in flight, sync_interval: always"
     return _row("cluster-synced", title, OursSynced, TheirsSynced, "the disks of three servers")
 
 

@@ -79,7 +79,7 @@ def producers() -> list[Contestant]:
 def batches() -> list[Contestant]:
     """One producer with 64 in flight, or with transactions of 64."""
     kept = [
-        Kept(f"{label}, {BATCH} under way", server, work, window=BATCH)
+        Kept(f"{label}, {BATCH} in flight", server, work, window=BATCH)
         for label, server, work in brokers()
     ]
     return [*kept, Sqlite(f"SQLite FULL, transactions of {BATCH}", BATCH)]

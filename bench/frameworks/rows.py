@@ -30,7 +30,7 @@ _PEERS: dict[str, tuple[Peer, ...]] = {
 _FIGURES: dict[Work, Figure] = {"rate": RATE, "latency": LATENCY, "idle": IDLE}
 _TITLES: dict[Work, str] = {
     "rate": "tasks sent, run by two processes and acknowledged",
-    "latency": "one task, from its sending until it runs, the worker being idle",
+    "latency": "one task, from sending to running, with an idle worker",
     "idle": "CPU of an idle worker, all its processes",
 }
 

@@ -166,7 +166,7 @@ def backlog_row() -> Row:
     cycles = _cycles("waiting", {n: Setting(backlog=n) for n in (1_000, 100_000, 1_000_000)})
     return Row(
         key="growth-backlog",
-        title="One process puts, gets and acknowledges while others wait in front",
+        title="One process puts, gets and acknowledges, with a backlog",
         contestants=cycles,
         figures=[COST],
         bars=_flat(cycles),

@@ -61,7 +61,7 @@ def row() -> Row:
     """The two loops of a stream of 64 B."""
     return Row(
         key="harness",
-        title="What the measurement's own loops take, 64 B",
+        title="Overhead of the measurement loops, 64 B",
         contestants=[
             Loop("sending: the loop and a call of len", _send),
             Loop("receiving: the loop, a call of next, a list, and the comparison", _receive),

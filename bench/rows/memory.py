@@ -68,7 +68,7 @@ def row() -> Row:
     remembered = Memory("shmq, a dedupe id each", count, {"dedupe_id": "{}"}, dedupe_window=HOUR)
     return Row(
         key="memory",
-        title="Shared memory beside the payload's size class",
+        title="Shared memory in addition to the payload's size class",
         contestants=[*counted, remembered],
         figures=[BYTES],
         bars=[at_most(memory.label, 192, "B", BYTES.key) for memory in counted],

@@ -88,7 +88,7 @@ def row() -> Row:
     contestants = [Rebalance("shmq, 8 partitions, 2 members")]
     return Row(
         key="rebalance",
-        title="A member of a group was killed: until its partitions are served",
+        title="Time until the partitions of a killed group member are served",
         contestants=contestants,
         figures=[TIME],
         bars=[at_most(contestants[0].label, 100, "ms", TIME.key)],

@@ -30,7 +30,7 @@ class Publish(Contestant):
     def __init__(self, bindings: int, anew: bool) -> None:
         self.bindings = bindings
         self.anew = anew
-        self.label = f"shmq, {bindings:,} bindings, {'keys anew' if anew else 'one key'}"
+        self.label = f"shmq, {bindings:,} bindings, {'new keys' if anew else 'one key'}"
 
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""

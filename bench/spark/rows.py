@@ -48,7 +48,7 @@ def files_row() -> Row:
     ours, theirs = Dmsq(), Parquet()
     return Row(
         key="spark-dmsq",
-        title=f"The files of a queue made Parquet, {SIZE} B values",
+        title=f"The files of a queue written to Parquet, {SIZE} B values",
         contestants=[ours, theirs, Ready()],
         figures=(RATE,),
         bars=[times(ours.label, theirs.label, 0.8)],
@@ -61,7 +61,7 @@ def archive_row() -> Row:
     ours = Archive()
     return Row(
         key="spark-archive",
-        title=f"A queue leased, made Parquet and acknowledged, {SIZE} B values",
+        title=f"A queue leased, written to Parquet and acknowledged, {SIZE} B values",
         contestants=[ours],
         figures=(RATE,),
         bars=[at_least(ours.label, 4e5, "rows/s")],
@@ -90,7 +90,7 @@ def stream_archive_row() -> Row:
     ours = ArchiveStream()
     return Row(
         key="spark-stream-archive",
-        title=f"A stream made Parquet, {SIZE} B values",
+        title=f"A stream written to Parquet, {SIZE} B values",
         contestants=[ours],
         figures=(RATE, WHOLE),
         bars=[at_least(ours.label, 7e5, "rows/s")],
@@ -132,7 +132,7 @@ def latency_row() -> Row:
     ours = Latency()
     return Row(
         key="spark-latency",
-        title=f"A message's way through a stream, {PACE:,} messages/s, {SIZE} B values",
+        title=f"Latency through a streaming query, {PACE:,} messages/s, {SIZE} B values",
         contestants=[ours],
         figures=(MEDIAN, TAIL),
         bars=[at_most(ours.label, 400, "ms", MEDIAN.key)],

@@ -64,7 +64,7 @@ def batch_row() -> Row:
         note=f"p50 and p99: of {BATCH} puts",
     )
     remote = [
-        peers.over_tcp(f"PRODUCE, flag 0x02, {BATCH} under way", window=BATCH),
+        peers.over_tcp(f"PRODUCE, flag 0x02, {BATCH} in flight", window=BATCH),
         peers.over_tcp(f"PRODUCE_BATCH of {BATCH}, flag 0x02", window=BATCH, batch=BATCH),
     ]
     others = peers.batches()

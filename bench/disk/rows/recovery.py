@@ -14,7 +14,7 @@ def row() -> Row:
     """Small messages and large ones, after the memory is lost."""
     return Row(
         key="disk-recovery",
-        title="Recovery from the journal, the queue's memory gone",
+        title="Recovery from the journal after the queue's memory is lost",
         contestants=[SMALL, LARGE],
         figures=[RATE, BANDWIDTH],
         bars=[

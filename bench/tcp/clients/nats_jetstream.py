@@ -67,7 +67,7 @@ class OneByOne(Client):
 class Batches(OneByOne):
     """64 publishes whose answers are awaited together, a fetch of 64, 64 acks."""
 
-    label = f"nats-py JetStream, {BATCH} publishes under way, fetch({BATCH}), ack"
+    label = f"nats-py JetStream, {BATCH} publishes in flight, fetch({BATCH}), ack"
 
     async def pass_on(self, sent: list[bytes]) -> list[bytes]:
         """See :class:`OneByOne`."""

@@ -85,7 +85,7 @@ def pipelined_row() -> Row:
     """Many requests in flight."""
     return _row(
         "tcp-client-pipelined",
-        "A client in Python, 64 B, a call for each message, many under way",
+        "A client in Python, 64 B, a call for each message, many in flight",
         "the interpreter: a call and an object for each message on either side",
         [shmq_client.Pipelined],
         [redis_list.Pipelined, redis_stream.Batches, nats_jetstream.Batches],

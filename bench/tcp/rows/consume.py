@@ -14,7 +14,7 @@ WINDOW = 256
 #: The bar: messages per second on one connection.
 LEAST = 500e3
 
-GATHERED = "shmq SUBSCRIBE, an ACK for what came together"
+GATHERED = "shmq SUBSCRIBE, an ACK for each batch received"
 EACH = "shmq SUBSCRIBE, an ACK each"
 CALLED = "shmq CONSUME and ACK of 64"
 
@@ -34,7 +34,7 @@ PEERS = [label for label, server, *_ in LOADS if server is not Shmq]
 def _row(key: str, title: str, connections: int, bars: Sequence[Bar]) -> Row:
     return Row(
         key=key,
-        title=f"Get and acknowledge, 64 B, each answered, 256 under way on {title}",
+        title=f"Get and acknowledge, 64 B, each answered, 256 in flight on {title}",
         contestants=[
             Load(
                 label, server, work, connections=connections, window=WINDOW, batch=batch, note=note

@@ -52,7 +52,7 @@ def _row(key: str, what: str, load: Load) -> Row:
     alone = Beside(f"shmq {what}, no idle connection", load, 0)
     return Row(
         key=key,
-        title=f"{CONNECTIONS:,} idle connections, and one that {what} beside them",
+        title=f"{CONNECTIONS:,} idle connections and one that {what}",
         contestants=[ours, alone],
         figures=[RATE, MEMORY],
         bars=[

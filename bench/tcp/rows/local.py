@@ -74,5 +74,5 @@ def row() -> Row:
         contestants=[ours, alone],
         figures=[COST],
         bars=[within(ours.label, alone.label, 1.05, COST.key)],
-        limit="nothing of the server is in a local process's way",
+        limit="the server is not involved in local operations",
     )

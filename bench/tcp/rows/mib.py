@@ -35,7 +35,7 @@ def row() -> Row:
     limit = RateLimit("C, a socket of the loopback", "loopback", SIZE, -1, -1)
     return Row(
         key="tcp-mib",
-        title="1 MiB, one connection, eight bodies under way",
+        title="1 MiB, one connection, eight bodies in flight",
         contestants=[put, got, limit],
         bars=[times(ours.label, limit.label, 0.7) for ours in (put, got)],
         limit="a copy between the socket's memory and the queue's",

@@ -24,7 +24,7 @@ OURS, *PEERS = (label for label, _, _ in LOADS)
 def _row(key: str, title: str, connections: int, least: float, limit: str) -> Row:
     return Row(
         key=key,
-        title=f"Put, 64 B, each answered, 64 under way on {title}",
+        title=f"Put, 64 B, each answered, 64 in flight on {title}",
         contestants=[
             Load(label, server, work, connections=connections) for label, server, work in LOADS
         ],
@@ -52,7 +52,7 @@ def batch_row() -> Row:
     theirs = Load("Redis LPUSH of 64", Redis, "redis-push", window=WINDOW, batch=64)
     return Row(
         key="tcp-batch",
-        title="Put, 64 B, 64 in a request, one connection, 16 requests under way",
+        title="Put, 64 B, 64 in a request, one connection, 16 requests in flight",
         contestants=[ours, theirs],
         figures=[RATE, MEDIAN],
         bars=[times(ours.label, theirs.label, 1.0), at_least(ours.label, 3e6)],

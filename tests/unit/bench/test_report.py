@@ -128,7 +128,7 @@ def test_a_page_without_marks_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "place"),
-    [(1.1, 1.3, "faster than"), (0.9, 1.1, "as fast as"), (0.5, 0.9, "slower than")],
+    [(1.1, 1.3, "faster than"), (0.9, 1.1, report.LEVEL), (0.5, 0.9, "slower than")],
 )
 def test_the_page_says_where_shmq_is_faster_and_slower(
     made: Record, low: float, high: float, place: str
@@ -145,3 +145,12 @@ def test_the_page_says_where_shmq_is_faster_and_slower(
     turned = report.document(replace(made, rows=[replace(row, figures=costs, verdicts=[verdict])]))
     other = {"faster than": "slower than", "slower than": "faster than"}.get(place, place)
     assert f"### Where shmq is {other} the best peer" in turned
+
+
+def test_a_ratio_without_an_interval_puts_shmq_nowhere(made: Record) -> None:
+    (row,) = made.rows
+    found = Estimate(0.6, None, None, 3)
+    verdict = judge(BAR, {"a peer": found})
+    shown = report.document(replace(made, rows=[replace(row, verdicts=[verdict])]))
+    assert "### Where" not in shown
+    assert f"0.6 {TIMES} a peer" in shown
