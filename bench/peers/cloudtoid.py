@@ -19,7 +19,7 @@ class OneByOne(Way):
 
     label = "cloudtoid-interprocess"
     needs = "cloudtoid_interprocess"
-    note = "no acknowledgement; a full queue only refuses, so the sender spins"
+    note = "no acknowledgement; a full queue only rejects, so the sender spins"
 
     def _room(self) -> int:
         return equal_places(self.size) * (self.size + HEAD)

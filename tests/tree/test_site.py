@@ -38,6 +38,10 @@ def test_the_first_page_begins_with_five_lines_of_code() -> None:
     assert len([line for line in code.splitlines() if line]) == 5
 
 
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 130
+
+
 def test_each_cell_of_the_comparison_has_its_source() -> None:
     screen, _, _ = FIRST.partition("</div>")
     head, _, *rows = [line for line in screen.splitlines() if line.startswith("|")]

@@ -20,7 +20,7 @@ def _row(key: str, size: int, text: str) -> Row:
         contestants=[Stream(kind, size) for pair in PAIRS for kind in pair],
         bars=[times(ours.label, plain.label, 0.6) for ours, plain in PAIRS],
         limit="the writer, a third process on the same cores, and a slot that waits for the "
-        "journal if it was seen there before it was acknowledged",
+        "journal if it was observed there before it was acknowledged",
     )
 
 
