@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shmq.console.api import table
-from shmq.console.api.operation import OPERATIONS, Operation
+from shmq.extras.console.api import table
+from shmq.extras.console.api.operation import OPERATIONS, Operation
 
 PAGE = Path(__file__).with_name("http-api.md")
 BEGIN = "<!-- operations: made by docs/http_api.py -->\n"

@@ -30,8 +30,8 @@ MODULES = {
     "shmq": "",
     "shmq.server.keeper": " Does what is due in queues that nobody touches, in a process or a "
     "thread of your own: see [failures.md](failures.md#a-process-dies).",
-    "shmq.cloudevents": " See [how-to/cloudevents.md](how-to/cloudevents.md).",
-    "shmq.otel": " See [how-to/tracing.md](how-to/tracing.md).",
+    "shmq.extras.cloudevents": " See [how-to/cloudevents.md](how-to/cloudevents.md).",
+    "shmq.extras.otel": " See [how-to/tracing.md](how-to/tracing.md).",
     "shmq.mp": " All else in it is multiprocessing's own, and `ShutDown` what `queue` has from "
     "Python 3.13 on: see [how-to/multiprocessing.md](how-to/multiprocessing.md).",
 }

@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 
 import shmq
-from shmq.namespace import name_book
+from shmq.host.namespace import name_book
 from tests.support.http_servers import HTTP_SERVERS
 from tests.support.namespaces import own_namespace
 from tests.support.nats_server import NATS_SERVER

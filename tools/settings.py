@@ -15,10 +15,10 @@ import typing
 from pathlib import Path
 from typing import Any, Final
 
+from shmq.host.supervision.stderr import LOG_FORMATS
 from shmq.server.config.settings import LEVELS, MAX_WORKERS, Limits, Quota, Settings
 from shmq.server.config.tls import Tls
 from shmq.server.config.tokens import Token
-from shmq.supervision.stderr import LOG_FORMATS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FILE: Final = ROOT / "deploy/serve.schema.json"

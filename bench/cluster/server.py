@@ -5,9 +5,9 @@ from __future__ import annotations
 import psutil
 
 from bench.tcp.server import Server, tether
-from shmq.cluster.binary import find_binary
-from shmq.cluster.local import LocalCluster
 from shmq.errors import ShmqError
+from shmq.extras.nats.cluster.binary import find_binary
+from shmq.extras.nats.cluster.local import LocalCluster
 
 
 class Cluster(Server):

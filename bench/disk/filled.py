@@ -49,7 +49,7 @@ def journaled(stage: Stage, name: str) -> None:
 
 def recover(stage: Stage, name: str, data: Path) -> int:
     """The time until the queue is recovered, in ns, without Python's imports."""
-    from shmq.persistence.process import Persistence
+    from shmq.disk.persistence.process import Persistence
 
     stage.meet()
     begun = now()

@@ -100,7 +100,7 @@ class Snapshot(Contestant):
 
 def _ask(stage: Stage, data: Path, marker: Path) -> int:
     """The duration of the snapshot, in ns."""
-    from shmq.storage.writer_control import ask_for_snapshots
+    from shmq.disk.storage.writer_control import ask_for_snapshots
 
     try:
         stage.meet()

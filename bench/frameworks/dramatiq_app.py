@@ -24,7 +24,7 @@ def broker_at(url: str) -> dramatiq.Broker:
         from dramatiq.brokers.rabbitmq import RabbitmqBroker
 
         return RabbitmqBroker(url=url)
-    from shmq.integrations.dramatiq import ShmqBroker
+    from shmq.extras.dramatiq import ShmqBroker
 
     return ShmqBroker(url)
 

@@ -27,7 +27,7 @@ def broker_at(url: str) -> AsyncBroker:
 
         broker = AioPikaBroker(url)
     else:
-        from shmq.integrations.taskiq import ShmqBroker
+        from shmq.extras.taskiq import ShmqBroker
 
         broker = ShmqBroker(url)
     return broker

@@ -88,7 +88,7 @@ def _local(framework: Framework) -> str:
 
 
 def _integration(framework: Framework) -> tuple[str, ...]:
-    return (f"shmq.integrations.{framework.name}",)
+    return (f"shmq.extras.{framework.name}",)
 
 
 def _redis(_: Framework) -> str:

@@ -79,7 +79,7 @@ class Ready(OnSpark):
 @contextlib.contextmanager
 def snapshot(rows: int) -> Iterator[Path]:
     """The folder with the files of a queue of that many values."""
-    from shmq.storage.writer_control import ask_for_snapshots
+    from shmq.disk.storage.writer_control import ask_for_snapshots
 
     options = numbered.queue_options(rows)
     with kept(durability="snapshot", snapshot_interval=NEVER, **options) as made:

@@ -6,7 +6,7 @@ import dramatiq
 from dramatiq.rate_limits import ConcurrentRateLimiter
 from dramatiq.results import Results
 
-from shmq.integrations.dramatiq import ShmqBroker, ShmqRateLimiterBackend, ShmqResultBackend
+from shmq.extras.dramatiq import ShmqBroker, ShmqRateLimiterBackend, ShmqResultBackend
 
 broker = ShmqBroker()  # where SHMQ_URL or SHMQ_NAMESPACE says
 broker.add_middleware(Results(backend=ShmqResultBackend()))

@@ -14,7 +14,7 @@ import asyncio
 from pydantic import BaseModel, PositiveInt
 
 from faststream import FastStream
-from shmq.integrations.faststream import ShmqBroker, ShmqRouter
+from shmq.extras.faststream import ShmqBroker, ShmqRouter
 
 PRICES = {"tea": 4, "jam": 6}
 

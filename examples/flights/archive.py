@@ -25,7 +25,7 @@ from examples.flights.queues import COUNTED, PATIENCE
 from examples.flights.tally import Sums
 from examples.flights.workers import interrupts_blocked
 from shmq.errors import ShmqError
-from shmq.supervision.signals import end_with_parent
+from shmq.host.supervision.signals import end_with_parent
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 

@@ -20,8 +20,8 @@ from examples.flights.plan import Plan
 from examples.flights.queues import PATIENCE
 from examples.flights.screen import Screen
 from examples.flights.tally import Sums
-from shmq.client.nats.names import queue_stream
-from shmq.cluster.local import LocalCluster
+from shmq.extras.nats.client.names import queue_stream
+from shmq.extras.nats.cluster.local import LocalCluster
 
 #: The queue on this host, and the one of the cluster.
 DEPARTURES: Final = "departures"

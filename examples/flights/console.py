@@ -15,7 +15,7 @@ from typing import Final, Self
 from examples.flights.errors import DemoError
 from examples.flights.queues import PATIENCE
 from examples.flights.workers import interrupts_blocked
-from shmq.supervision.signals import end_with_parent
+from shmq.host.supervision.signals import end_with_parent
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 

@@ -21,9 +21,9 @@ from examples.flights.errors import DemoError
 from examples.flights.queues import PATIENCE
 from examples.flights.workers import interrupts_blocked
 from shmq.errors import ShmqError
+from shmq.host.supervision.signals import end_with_parent
 from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
-from shmq.supervision.signals import end_with_parent
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from taskiq import TaskiqScheduler
 
-from shmq.integrations.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
+from shmq.extras.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
 
 results: ShmqResultBackend[str] = ShmqResultBackend()  # where SHMQ_URL or SHMQ_NAMESPACE says
 broker = ShmqBroker().with_result_backend(results)

@@ -52,7 +52,7 @@ class Columns(Displayed):
     state: memoryview
     #: Why it is dying, unsigned 8-bit: see `REASONS`.
     reason: memoryview
-    #: The number of its codec, unsigned 8-bit: see ``shmq.codec.codecs``.
+    #: The number of its codec, unsigned 8-bit: see ``shmq.model.codec.codecs``.
     codec: memoryview
     #: Where the bodies begin and end, signed 32-bit.
     body_offsets: memoryview

@@ -16,15 +16,15 @@ from shmq.cli.shared.flags import json_flag, namespace_of, quiet_flag
 from shmq.cli.shared.names import complete_queues, complete_streams
 from shmq.cli.shared.output import amount, counted, note, show, show_json
 from shmq.cli.shared.progress import progress, steps_of
-from shmq.persistence.backup import (
+from shmq.disk.persistence.backup import (
     Saved,
     directory_of,
     durable_queues,
     durable_streams,
     durable_tables,
 )
-from shmq.persistence.backup import backup as copy
-from shmq.persistence.restore import (
+from shmq.disk.persistence.backup import backup as copy
+from shmq.disk.persistence.restore import (
     Done,
     Restored,
     RestoredFile,
@@ -32,9 +32,9 @@ from shmq.persistence.restore import (
     SalvagedTransactions,
     restore_aside,
 )
-from shmq.persistence.restore import restore as take
-from shmq.persistence.stream_restore import DAMAGED, THERE, RestoredStream
-from shmq.supervision.audit import Event
+from shmq.disk.persistence.restore import restore as take
+from shmq.disk.persistence.stream_restore import DAMAGED, THERE, RestoredStream
+from shmq.host.supervision.audit import Event
 
 _KINDS: Final = ("queue", "stream", "table", "file")
 

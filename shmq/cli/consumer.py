@@ -27,7 +27,7 @@ from shmq.cli.shared.output import (
 )
 from shmq.cli.shared.progress import progress
 from shmq.cli.unacked_window import Outlet, Window, open_outlet
-from shmq.supervision.signals import Stop
+from shmq.host.supervision.signals import Stop
 
 #: How long one wait for a message lasts before the loop looks for signals, in seconds.
 SLICE = 0.25

@@ -20,8 +20,8 @@ from shmq.cli.shared.target import (
     rewriting_contexts,
     typed,
 )
-from shmq.client.nats.address import ClusterAddress
 from shmq.client.remote.address import Address
+from shmq.extras.nats.client.address import ClusterAddress
 
 _YES_NO = {True: "yes", False: "no"}
 

@@ -20,13 +20,13 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag, quiet_flag
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
 from shmq.cli.shared.progress import Progress, progress, steps_of
+from shmq.disk.persistence.file_message import StoredMessage
+from shmq.disk.persistence.verify import other_content, verify_file
+from shmq.disk.storage.disk import completed
+from shmq.disk.storage.file_header import HEADER_BYTES, read_header
+from shmq.disk.storage.progress import Step, bytes_of
+from shmq.disk.storage.queue_files import QueueFiles, read_file
 from shmq.native._core import read_record
-from shmq.persistence.file_message import StoredMessage
-from shmq.persistence.verify import other_content, verify_file
-from shmq.storage.disk import completed
-from shmq.storage.file_header import HEADER_BYTES, read_header
-from shmq.storage.progress import Step, bytes_of
-from shmq.storage.queue_files import QueueFiles, read_file
 
 _KINDS: Final = {1: "snapshot", 2: "journal segment"}
 _file = click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))

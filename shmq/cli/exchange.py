@@ -41,8 +41,8 @@ from shmq.cli.shared.output import (
     table,
 )
 from shmq.client.shared.name_texts import with_texts
-from shmq.supervision.audit import Event
-from shmq.supervision.signals import Stop
+from shmq.host.supervision.audit import Event
+from shmq.host.supervision.signals import Stop
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -32,19 +32,19 @@ from shmq.cli.shared.output import (
     table,
 )
 from shmq.cli.shared.target import target_of
-from shmq.diagnose.leftovers import Finding, namespaces, sweep
-from shmq.diagnose.machine import Condition, conditions
-from shmq.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments
-from shmq.diagnose.streams import examine_files
-from shmq.diagnose.tables import examine_tables
+from shmq.disk.storage.set_aside import FileSetAside, files_aside
 from shmq.errors import InvalidOption, WrongDirectory
-from shmq.namespace.data_directory import directory_of
-from shmq.namespace.namespace import Namespace
+from shmq.host.diagnose.leftovers import Finding, namespaces, sweep
+from shmq.host.diagnose.machine import Condition, conditions
+from shmq.host.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments
+from shmq.host.diagnose.streams import examine_files
+from shmq.host.diagnose.tables import examine_tables
+from shmq.host.namespace.data_directory import directory_of
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.supervision.audit import Event
+from shmq.host.supervision.signals import Stop
+from shmq.host.supervision.stderr import default_log_format, show_on_stderr
 from shmq.server.keeper import Keeper
-from shmq.storage.set_aside import FileSetAside, files_aside
-from shmq.supervision.audit import Event
-from shmq.supervision.signals import Stop
-from shmq.supervision.stderr import default_log_format, show_on_stderr
 
 log = logging.getLogger("shmq")
 

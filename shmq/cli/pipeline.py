@@ -19,9 +19,9 @@ from shmq.cli.shared.output import duration, show
 from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
 from shmq.errors import InvalidOption
+from shmq.host.supervision.signals import Stop
 from shmq.native._core import reserve_standard
 from shmq.spark.jobs import catalog as jobs
-from shmq.supervision.signals import Stop
 
 if TYPE_CHECKING:
     from shmq.spark.jobs.config import Base

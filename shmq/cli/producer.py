@@ -25,7 +25,7 @@ from shmq.cli.shared.messages import (
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import counted, note, show, show_json
 from shmq.cli.shared.progress import progress
-from shmq.supervision.signals import Stop
+from shmq.host.supervision.signals import Stop
 
 
 @click.command(epilog="Example: seq 1 1000 | shmq produce orders --priority low")

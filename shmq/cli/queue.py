@@ -46,9 +46,9 @@ from shmq.cli.shared.output import (
 )
 from shmq.cli.shared.progress import Progress, progress
 from shmq.cli.shared.target import is_this_process, target_of, typed
-from shmq.codec.strict_json import decode_json
+from shmq.host.supervision.audit import Event
+from shmq.model.codec.strict_json import decode_json
 from shmq.native._core import MAX_NAME
-from shmq.supervision.audit import Event
 
 
 @click.command(epilog="Example: shmq create shipments --capacity 100000 --visibility-timeout 5m")

@@ -21,7 +21,7 @@ from shmq.cli.shared.flags import connected, count_flag, json_flag, partition_fl
 from shmq.cli.shared.messages import open_lines
 from shmq.cli.shared.names import stream_name
 from shmq.cli.shared.output import counted, note, show, show_json
-from shmq.supervision.signals import Stop
+from shmq.host.supervision.signals import Stop
 
 
 @click.command(epilog="Example: shmq stream append clicks --key alice -m /cart -m /pay")

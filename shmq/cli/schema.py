@@ -14,10 +14,10 @@ from shmq.cli.shared.audited import audited
 from shmq.cli.shared.flags import Group, connected, json_flag
 from shmq.cli.shared.names import complete_names, queue_name
 from shmq.cli.shared.output import cell, clock, show, show_json, show_table, table
-from shmq.codec.strict_json import decode_json
-from shmq.schema.asyncapi import document
-from shmq.schema.compare import Compatibility
-from shmq.supervision.audit import Event
+from shmq.host.supervision.audit import Event
+from shmq.model.codec.strict_json import decode_json
+from shmq.model.schema.asyncapi import document
+from shmq.model.schema.compare import Compatibility
 
 F = TypeVar("F", bound=Callable[..., Any])
 

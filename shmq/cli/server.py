@@ -13,26 +13,26 @@ from typing import Any
 
 import click
 
-from shmq.cli.console import check_console
 from shmq.cli.shared import params
 from shmq.cli.shared.flags import count_flag, data_dir_flag, json_flag
 from shmq.cli.shared.output import duration, show, show_json
 from shmq.cli.shared.target import target_of
 from shmq.client.remote.broker import RemoteBroker
-from shmq.protocol.opcodes import DEFAULT_PORT
-from shmq.server import listener
-from shmq.server.config.settings import LEVELS, Source
-from shmq.server.config.tokens import hash_of, make_token
-from shmq.server.supervisor import Supervisor
-from shmq.supervision.audit import AuditFile
-from shmq.supervision.child_process import ChildProcess
-from shmq.supervision.signals import Stop
-from shmq.supervision.stderr import (
+from shmq.extras.console.command import check_console
+from shmq.host.supervision.audit import AuditFile
+from shmq.host.supervision.child_process import ChildProcess
+from shmq.host.supervision.signals import Stop
+from shmq.host.supervision.stderr import (
     LOG_FORMATS,
     set_log_format,
     show_on_stderr,
     show_stack_on_demand,
 )
+from shmq.protocol.opcodes import DEFAULT_PORT
+from shmq.server import listener
+from shmq.server.config.settings import LEVELS, Source
+from shmq.server.config.tokens import hash_of, make_token
+from shmq.server.supervisor import Supervisor
 
 
 @click.command(epilog="Example: shmq serve --port 0")
@@ -157,8 +157,8 @@ def _beside(
             raise click.UsageError("--allow-changes belongs to --console ADDRESS")
         return []
     check_console()
-    from shmq.console.server.process import main  # noqa: PLC0415
-    from shmq.console.settings import Address, ConsoleSettings  # noqa: PLC0415
+    from shmq.extras.console.server.process import main  # noqa: PLC0415
+    from shmq.extras.console.settings import Address, ConsoleSettings  # noqa: PLC0415
 
     read = source.read()
     settings = ConsoleSettings(

@@ -38,7 +38,7 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
-from shmq.supervision.audit import Event
+from shmq.host.supervision.audit import Event
 
 
 @click.command(epilog="Example: shmq stream groups clicks billing")

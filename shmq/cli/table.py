@@ -29,8 +29,8 @@ from shmq.cli.shared.output import (
 )
 from shmq.cli.shared.output import table as output_table
 from shmq.cli.shared.render import as_text, body_of
-from shmq.codec.codecs import encode_body
-from shmq.supervision.audit import Event
+from shmq.host.supervision.audit import Event
+from shmq.model.codec.codecs import encode_body
 
 #: How the VALUE of a set is given; msgpack is given as JSON.
 _CODECS: Final = ("text", "bytes", "json")

@@ -32,7 +32,7 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
-from shmq.diagnose.activity import Observer, QueueActivity, StreamActivity
+from shmq.host.diagnose.activity import Observer, QueueActivity, StreamActivity
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from shmq.cli.shared.names import EXCHANGE, QUEUE, STREAM
 from shmq.cli.shared.output import also_shown, cell, one_line, show, show_json, table
 from shmq.cli.shared.sparkline import sparkline
 from shmq.cli.top import Row, clipped, look, ordered
-from shmq.diagnose.activity import Observer
+from shmq.host.diagnose.activity import Observer
 
 #: How many looks are kept.
 _KEPT: Final = 60

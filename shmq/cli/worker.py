@@ -16,7 +16,7 @@ from shmq.cli.shared import params
 from shmq.cli.shared.flags import log_format_flag
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.target import target_of
-from shmq.supervision.stderr import show_on_stderr
+from shmq.host.supervision.stderr import show_on_stderr
 from shmq.workers.plan import MODES, Plan, load
 from shmq.workers.supervisor import Supervisor
 

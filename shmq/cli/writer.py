@@ -23,20 +23,20 @@ from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import amount, note, show, show_json
 from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
+from shmq.disk.persistence.backup import directory_of, durable_queues
+from shmq.disk.persistence.process import Persistence
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import snapshot_name
+from shmq.disk.storage.writer_control import ask_for_snapshots
 from shmq.errors import ShmqError
-from shmq.namespace.data_directory import writer_directory
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.backup import directory_of, durable_queues
-from shmq.persistence.process import Persistence
+from shmq.host.namespace.data_directory import writer_directory
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.supervision import detached_writer
+from shmq.host.supervision.detached_writer import Parent
+from shmq.host.supervision.signals import caught, ended_by
+from shmq.host.supervision.stderr import show_on_stderr
 from shmq.server.config.settings import LEVELS
 from shmq.server.systemd import Manager
-from shmq.storage.disk import Disk
-from shmq.storage.paths import snapshot_name
-from shmq.storage.writer_control import ask_for_snapshots
-from shmq.supervision import detached_writer
-from shmq.supervision.detached_writer import Parent
-from shmq.supervision.signals import caught, ended_by
-from shmq.supervision.stderr import show_on_stderr
 
 log = logging.getLogger("shmq")
 

@@ -45,7 +45,7 @@ def connect(
     ``ack`` raises :class:`~shmq.LeaseExpired` if the lease is over by the client's clock; a refusal
     of the server is logged as a warning.
 
-    With ``SHMQ_OTEL=1`` in the environment the broker is as of ``shmq.otel.instrument``.
+    With ``SHMQ_OTEL=1`` in the environment the broker is as of ``shmq.extras.otel.instrument``.
     """
     with late_imports:
         from shmq.api.names import is_cluster_url, is_url  # noqa: PLC0415
@@ -54,7 +54,7 @@ def connect(
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_cluster_url(target):
         with late_imports:
-            from shmq.client.nats.broker import NatsBroker  # noqa: PLC0415 - of the extra "cluster"
+            from shmq.extras.nats.client.broker import NatsBroker  # noqa: PLC0415 - of the extra "cluster"
 
         how = token, tls, connect_timeout, request_timeout, wait_for_acks
         return traced(NatsBroker.connect(target, *how))
@@ -84,7 +84,7 @@ def traced(broker: api.Broker) -> api.Broker:
         if asked != "1":
             raise InvalidOption(f"SHMQ_OTEL={asked!r} must be 1 for traces and metrics, or 0")
         with late_imports:
-            from shmq.otel import instrument  # noqa: PLC0415 - when it is asked for alone
+            from shmq.extras.otel import instrument  # noqa: PLC0415 - when it is asked for alone
 
         return instrument(broker)
     except BaseException:

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from shmq.diagnose.activity import ExchangeActivity, Observation, QueueActivity, StreamActivity
+from shmq.host.diagnose.activity import ExchangeActivity, Observation, QueueActivity, StreamActivity
 from shmq.metrics import families
 from shmq.metrics.families import Family, Kind, Reading
 

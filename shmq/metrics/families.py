@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
 from shmq.api.stats import QueueStats
-from shmq.diagnose.activity import Observation, QueueActivity, StreamActivity
-from shmq.diagnose.findings import SEVERITIES, find
+from shmq.host.diagnose.activity import Observation, QueueActivity, StreamActivity
+from shmq.host.diagnose.findings import SEVERITIES, find
 from shmq.version import VERSION
 
 

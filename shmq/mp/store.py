@@ -41,8 +41,8 @@ from shmq.api.options import MAX_ARENA, MIN_ARENA
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import Full, NoSpace, NoSuchQueue, ShmqError
+from shmq.host.namespace.namespace import Namespace
 from shmq.mp.mutex import Mutex
-from shmq.namespace.namespace import Namespace
 from shmq.native._core import MAX_CAPACITY, reserve_standard
 from shmq.native.descriptors import open_file
 

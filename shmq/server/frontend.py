@@ -15,6 +15,7 @@ from shmq.client.local.queue import LocalQueue
 from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError
+from shmq.host.supervision.login_failures import source_of
 from shmq.native import _core
 from shmq.native._core import reserve_standard
 from shmq.server.config.settings import Limits, Settings
@@ -24,7 +25,6 @@ from shmq.server.connection.peer import Peer, RateLimitedLog
 from shmq.server.connection.tls_connection import TlsConnection
 from shmq.server.handlers.requests import Control
 from shmq.server.handlers.side_threads import SideThreads
-from shmq.supervision.login_failures import source_of
 
 log = logging.getLogger("shmq.server")
 

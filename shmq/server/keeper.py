@@ -19,12 +19,12 @@ from typing import Final
 from shmq.api.names import chosen_namespace
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, ShmqError
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.supervision.heartbeat import Heartbeat
+from shmq.host.supervision.signals import end_with_parent, handle_sigterm
+from shmq.host.supervision.stderr import show_on_stderr, show_stack_on_demand
 from shmq.native import _core, _group, _stream
 from shmq.native._core import check_seconds
-from shmq.supervision.heartbeat import Heartbeat
-from shmq.supervision.signals import end_with_parent, handle_sigterm
-from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 log = logging.getLogger("shmq")
 

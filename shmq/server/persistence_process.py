@@ -12,15 +12,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
+from shmq.disk.persistence.process import Persistence
 from shmq.errors import ShmqError
-from shmq.namespace.data_directory import other_directory, writer_directory
-from shmq.namespace.namespace import AlreadyWritten, Namespace
-from shmq.persistence.process import Persistence
+from shmq.host.namespace.data_directory import other_directory, writer_directory
+from shmq.host.namespace.namespace import AlreadyWritten, Namespace
+from shmq.host.supervision.child_process import PipedChildProcess
+from shmq.host.supervision.heartbeat import Heartbeat
+from shmq.host.supervision.signals import end_with_parent, handle_sigterm
+from shmq.host.supervision.stderr import show_on_stderr, show_stack_on_demand
 from shmq.server.config.settings import Settings
-from shmq.supervision.child_process import PipedChildProcess
-from shmq.supervision.heartbeat import Heartbeat
-from shmq.supervision.signals import end_with_parent, handle_sigterm
-from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 log = logging.getLogger("shmq.server")
 

@@ -14,7 +14,11 @@ from typing import Any, Final
 from shmq.client.local.broker import LocalBroker
 from shmq.client.shared import durability
 from shmq.errors import ShmqError
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.supervision.audit import AuditFile
+from shmq.host.supervision.child_process import LOOK, ChildProcess, PipedChildProcess, WakeupPipe
+from shmq.host.supervision.descriptors import raise_descriptor_limit
+from shmq.host.supervision.signals import caught, ended_by
 from shmq.server import worker
 from shmq.server.config.settings import Settings, Source
 from shmq.server.connection.connection import ConnectionCounts
@@ -22,10 +26,6 @@ from shmq.server.keeper import main as keep
 from shmq.server.listener import listen, refuse, remove, url_of
 from shmq.server.persistence_process import PersistenceProcess
 from shmq.server.systemd import Manager, inherited_socket
-from shmq.supervision.audit import AuditFile
-from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess, WakeupPipe
-from shmq.supervision.descriptors import raise_descriptor_limit
-from shmq.supervision.signals import caught, ended_by
 
 log = logging.getLogger("shmq.server")
 

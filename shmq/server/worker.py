@@ -15,15 +15,15 @@ from typing import Any, Final
 
 from shmq.client.shared import durability
 from shmq.errors import DurabilityWarning, ShmqError
+from shmq.host.supervision.audit import to_file
+from shmq.host.supervision.heartbeat import Heartbeat
+from shmq.host.supervision.signals import blocked_signals, end_with_parent, handle_sigterm
+from shmq.host.supervision.stderr import show_on_stderr, show_stack_on_demand
 from shmq.native._core import reserve_standard
 from shmq.server.config.settings import Settings
 from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
 from shmq.server.keeper import limit_lock_waits
-from shmq.supervision.audit import to_file
-from shmq.supervision.heartbeat import Heartbeat
-from shmq.supervision.signals import blocked_signals, end_with_parent, handle_sigterm
-from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 log = logging.getLogger("shmq.server")
 

@@ -113,7 +113,7 @@ def run(*workers: Worker, drain_timeout: float | None = None) -> None:
     """
     # Only programs that run workers should load multiprocessing.
     with late_imports:
-        from shmq.supervision.stderr import show_on_stderr  # noqa: PLC0415
+        from shmq.host.supervision.stderr import show_on_stderr  # noqa: PLC0415
         from shmq.workers.supervisor import Supervisor  # noqa: PLC0415
 
     plans = [worker.plan for worker in workers]

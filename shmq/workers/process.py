@@ -26,11 +26,11 @@ from shmq.errors import (
     SegmentError,
     ShuttingDown,
 )
+from shmq.host.supervision.signals import end_with_parent, handle_sigterm
+from shmq.host.supervision.stderr import show_on_stderr
 from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
-from shmq.supervision.signals import end_with_parent, handle_sigterm
-from shmq.supervision.stderr import show_on_stderr
 from shmq.workers.plan import Handler, Plan, load
 from shmq.workers.timings import Outcome, Timings
 

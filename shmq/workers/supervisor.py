@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 
 from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
+from shmq.host.supervision.child_process import ChildProcess, WakeupPipe
+from shmq.host.supervision.signals import caught, ended_by
 from shmq.native import _clock as time
 from shmq.native._core import check_seconds
-from shmq.supervision.child_process import ChildProcess, WakeupPipe
-from shmq.supervision.signals import caught, ended_by
 from shmq.workers.plan import Plan
 from shmq.workers.process import Ending, main
 from shmq.workers.timings import Timings

@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Stream
-from shmq.codec.compression import compressor
+from shmq.model.codec.compression import compressor
 from shmq.native import _stream
 
 HUGE = 1 << 70

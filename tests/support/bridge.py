@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import shmq
-from shmq.bridge.bridge import RunningBridge
-from shmq.bridge.config import Backward, Bridge, Forward, Mirror, check
-from shmq.bridge.progress import Numbers
+from shmq.extras.nats.bridge.bridge import RunningBridge
+from shmq.extras.nats.bridge.config import Backward, Bridge, Forward, Mirror, check
+from shmq.extras.nats.bridge.progress import Numbers
 from tests.support.processes import eventually
 
 #: How long a test waits for what it expects, in seconds.

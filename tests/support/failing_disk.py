@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from shmq.storage.disk import Disk
+from shmq.disk.storage.disk import Disk
 
 
 class FailingDisk(Disk):

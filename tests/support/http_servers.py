@@ -18,9 +18,9 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import shmq
-from shmq.console.server.app import application
-from shmq.console.server.process import ConsoleProcess
-from shmq.console.settings import ConsoleSettings
+from shmq.extras.console.server.app import application
+from shmq.extras.console.server.process import ConsoleProcess
+from shmq.extras.console.settings import ConsoleSettings
 from tests.support.tcp_servers import TcpServers
 
 

@@ -11,10 +11,10 @@ import pytest
 
 import shmq
 from shmq.client.local.queue import attach
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.journal_writer import JournalWriter, Transfers
-from shmq.storage.disk import Disk
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.storage.disk import Disk
+from shmq.host.namespace.namespace import Namespace
 from tests.support.processes import Start
 from tests.support.writer_process import WriterProcess, running_writer
 

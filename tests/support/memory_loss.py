@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from shmq.api.names import SHM
-from shmq.namespace.data_directory import DataDirectory
-from shmq.persistence.recovery import recover
-from shmq.storage.disk import Disk
+from shmq.disk.persistence.recovery import recover
+from shmq.disk.storage.disk import Disk
+from shmq.host.namespace.data_directory import DataDirectory
 
 
 def lose_memory(namespace: str) -> None:

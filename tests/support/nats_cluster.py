@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.cluster.local import LocalCluster
+from shmq.extras.nats.cluster.local import LocalCluster
 
 #: A server of Debian 12, if it is installed: 2.9, which has to be refused.
 OLD_BINARY: Final = Path("/usr/sbin/nats-server")

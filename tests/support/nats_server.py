@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import shmq
-from shmq.client.nats.address import ClusterTarget
-from shmq.client.nats.connection import ClusterConnection
-from shmq.cluster.binary import find_binary
+from shmq.extras.nats.client.address import ClusterTarget
+from shmq.extras.nats.client.connection import ClusterConnection
+from shmq.extras.nats.cluster.binary import find_binary
 
 #: How long a server may take to start, in seconds.
 _PATIENCE = 30.0

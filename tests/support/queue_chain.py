@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_header import read_header
+from shmq.disk.storage.paths import catalog, segment_name, snapshot_name
 from shmq.native._core import read_record
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import read_header
-from shmq.storage.paths import catalog, segment_name, snapshot_name
 
 
 def chain(disk: Disk, queue: str) -> dict[int, dict[str, Any]]:

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
+from shmq.disk.storage.file_header import JOURNAL, SNAPSHOT, FileHeader, Trailer
 from shmq.native._core import pack_batch, pack_record
-from shmq.storage.file_header import JOURNAL, SNAPSHOT, FileHeader, Trailer
 
 SALT = 0x5EED
 HASH_KEY = 0x1122334455667788

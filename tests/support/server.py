@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil
 
+from shmq.host.supervision.stderr import SHOW_STACK
 from shmq.server.config.tokens import hash_of
-from shmq.supervision.stderr import SHOW_STACK
 from tests.support.ended_processes import runs
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from tests.support.layout import place_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from shmq.disk.persistence.stream_journal import Commit
+from shmq.disk.storage.file_header import StreamIdentity
+from shmq.disk.storage.stream_segment import Block
 from shmq.native import _core, _file
-from shmq.persistence.stream_journal import Commit
-from shmq.storage.file_header import StreamIdentity
-from shmq.storage.stream_segment import Block
 
 IDENTITY = StreamIdentity("s", 7, 0x1122334455667788, {"partitions": 1})
 #: The time from one record's append to the next, in ns.

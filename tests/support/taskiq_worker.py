@@ -9,7 +9,7 @@ from typing import Any
 
 from taskiq.receiver import Receiver
 
-from shmq.integrations.taskiq import ShmqBroker
+from shmq.extras.taskiq import ShmqBroker
 from tests.support.processes import PATIENCE
 
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import shmq
-from shmq.otel import instrument
+from shmq.extras.otel import instrument
 
 
 class Recorder:

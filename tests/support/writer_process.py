@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import ClassVar
 
 import shmq
-from shmq.namespace.data_directory import DataDirectory
-from shmq.persistence.writer import Writer
-from shmq.storage.disk import Disk
-from shmq.storage.writer_control import Control
+from shmq.disk.persistence.writer import Writer
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.writer_control import Control
+from shmq.host.namespace.data_directory import DataDirectory
 from tests.support.processes import PATIENCE, ROOT, eventually
 
 

@@ -18,7 +18,7 @@ from shmq import api
 ROOT = Path(__file__).resolve().parents[2]
 
 #: A command, or loaded by a framework alone.
-NOT_LOADED = {"shmq.integrations.django.process"}
+NOT_LOADED = {"shmq.extras.django.process"}
 
 
 def modules(package: ModuleType) -> Iterator[ModuleType]:

@@ -10,18 +10,18 @@ ROOT = Path(__file__).parents[2]
 #: Locks that `shmq.fork_safe` does not create, and why a child needs none of it.
 OTHERS = {
     "shmq/client/local/waiting/guardian.py": "a fork ends its thread; a child has no guardians",
-    "shmq/client/nats/flight.py": "recreated in the child",
-    "shmq/client/nats/loop_thread.py": "of one call, in whose thread no child goes on",
+    "shmq/extras/nats/client/flight.py": "recreated in the child",
+    "shmq/extras/nats/client/loop_thread.py": "of one call, in whose thread no child goes on",
     "shmq/client/remote/ack_flusher.py": "recreated in the child",
     "shmq/client/remote/connect.py": "of a connection of the parent, which the child replaces",
     "shmq/client/shared/reply_inbox.py": "of a reply queue of the parent, which the child replaces",
     "shmq/client/shared/rpc_client.py": "recreated in the child",
     "shmq/client/shared/rpc_server.py": "of a call that serves, in whose thread no child goes on",
-    "shmq/integrations/celery/transport.py": "of a connection, which a child replaces",
-    "shmq/integrations/dramatiq/consumer.py": "of a worker's thread, in which no child goes on",
+    "shmq/extras/celery/transport.py": "of a connection, which a child replaces",
+    "shmq/extras/dramatiq/consumer.py": "of a worker's thread, in which no child goes on",
     "shmq/mp/mutex.py": "recreated in the child",
-    "shmq/namespace/data_directory.py": "of a writer, which does not fork",
-    "shmq/table/database.py": "a fork waits for it",
+    "shmq/host/namespace/data_directory.py": "of a writer, which does not fork",
+    "shmq/model/table/database.py": "a fork waits for it",
 }
 KINDS = {"Lock", "RLock", "Condition", "Event", "Semaphore", "BoundedSemaphore", "Barrier"}
 FOLDERS = (

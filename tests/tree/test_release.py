@@ -16,7 +16,7 @@ from tools.release import archives, interpreters, manual, materials
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
-STATIC = ROOT / "shmq/console/pages/static"
+STATIC = ROOT / "shmq/extras/console/pages/static"
 
 #: The files of the console that are this project's own.
 OWN = {"console.css", "console.js"}
@@ -32,7 +32,7 @@ def test_every_file_that_others_made_is_listed_and_licensed() -> None:
     listed = {name for component in materials.read_vendored() for name in component["files"]}
     there = {str(path.relative_to(ROOT)) for path in STATIC.iterdir() if path.name not in OWN}
     assert there == listed
-    assert "shmq/console/pages/static/uPlot.LICENSE" in PROJECT["license-files"]
+    assert "shmq/extras/console/pages/static/uPlot.LICENSE" in PROJECT["license-files"]
 
 
 def test_wheels_are_built_for_each_python_that_the_project_names() -> None:

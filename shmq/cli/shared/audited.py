@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import shmq
 from shmq.client.local.broker import LocalBroker
-from shmq.supervision.audit import (
+from shmq.host.supervision.audit import (
     Event,
     Value,
     audit_file_of_environment,

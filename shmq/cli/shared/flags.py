@@ -14,7 +14,7 @@ import shmq
 from shmq.api.options import Option, Options
 from shmq.cli.shared import params
 from shmq.cli.shared.target import target_of
-from shmq.supervision.stderr import LOG_FORMATS, set_log_format
+from shmq.host.supervision.stderr import LOG_FORMATS, set_log_format
 
 P = ParamSpec("P")
 R = TypeVar("R")

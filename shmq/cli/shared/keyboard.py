@@ -15,8 +15,8 @@ from typing import Any, Final, Self
 
 from rich.console import Console
 
+from shmq.host.supervision.signals import Stop
 from shmq.native._core import reserve_standard
-from shmq.supervision.signals import Stop
 
 #: The shortest time between two looks, in seconds.
 LEAST_INTERVAL: Final = 0.05

@@ -16,8 +16,8 @@ import click
 import shmq
 from shmq.api.options import Confirm
 from shmq.cli.shared import params
-from shmq.codec.strict_json import decode_json
-from shmq.supervision.signals import Stop
+from shmq.host.supervision.signals import Stop
+from shmq.model.codec.strict_json import decode_json
 
 #: What ``--codec`` takes. All but text and bytes are read as JSON.
 CODECS = ("text", "bytes", "json", "msgpack", "command", "event")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol, TypeAlias
 
 from shmq.cli.shared.output import age, amount, note
-from shmq.storage.progress import Report
+from shmq.disk.storage.progress import Report
 
 #: What ends sooner shows nothing, in seconds.
 DELAY: Final = 2.0

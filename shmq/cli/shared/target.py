@@ -189,8 +189,8 @@ def _decoded(value: Any) -> Contexts:
 
 
 if TYPE_CHECKING:
-    from shmq.client.nats.broker import NatsBroker
     from shmq.client.remote import address
+    from shmq.extras.nats.client.broker import NatsBroker
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -237,7 +237,7 @@ class Target:
 
     def cluster(self) -> NatsBroker:
         """The broker of the cluster. Raises :class:`click.UsageError` for another place."""
-        from shmq.client.nats.broker import NatsBroker  # noqa: PLC0415 - with a cluster alone
+        from shmq.extras.nats.client.broker import NatsBroker  # noqa: PLC0415 - with a cluster alone
 
         place = self.place
         if place.url is None or not is_cluster_url(place.url):
@@ -258,7 +258,7 @@ class Target:
         if self.place.url is None:
             return shmq.connect(self.namespace)
         if is_cluster_url(self.place.url):
-            from shmq.client.nats.broker import NatsBroker  # noqa: PLC0415 - with a cluster alone
+            from shmq.extras.nats.client.broker import NatsBroker  # noqa: PLC0415 - with a cluster alone
 
             return NatsBroker.connect(
                 self.place.url, self.place.token, self._tls, connect_timeout, request_timeout

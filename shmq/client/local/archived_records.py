@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import partition_directory
+from shmq.disk.storage.stream_files import StreamFiles
+from shmq.disk.storage.stream_segment import Block
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.fork_safe import new_lock
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _file, _stream
-from shmq.storage.disk import Disk
-from shmq.storage.paths import partition_directory
-from shmq.storage.stream_files import StreamFiles
-from shmq.storage.stream_segment import Block
 
 #: The most bytes of files that one read takes. They are read several times, so they should fit into
 #: the processor's cache. More values, freed at once, would be given back to the kernel, which

@@ -25,6 +25,7 @@ from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, 
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.transaction.recover import attach_by, look, settle_all
+from shmq.disk.storage.paths import SCHEMAS
 from shmq.errors import (
     FileError,
     InvalidName,
@@ -35,13 +36,12 @@ from shmq.errors import (
     ShmqError,
     no_descriptor,
 )
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.semaphores import sweep_wakeups
 from shmq.lazy_imports import late_imports
-from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import sweep_wakeups
+from shmq.model.routing.book import Book
+from shmq.model.schema.book import Schemas
 from shmq.native import _core
-from shmq.routing.book import Book
-from shmq.schema.book import Schemas
-from shmq.storage.paths import SCHEMAS
 
 if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords

@@ -17,15 +17,15 @@ from shmq.api.names import staging_target
 from shmq.api.options import QueueOptions
 from shmq.client.local.queue_segments import ensure_dead_letters
 from shmq.client.transaction.recover import is_transaction, settle_copy
-from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
 
 if TYPE_CHECKING:
     from shmq.api import DeadLetter
-    from shmq.expression.parse import Where
+    from shmq.model.expression.parse import Where
 
 log = logging.getLogger("shmq")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from shmq.client.local.temporary_queue import looks_over
 from shmq.errors import LockTimeout, ShmqError
+from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
-from shmq.namespace.namespace import Namespace
 
 #: Attaches to a queue, whose class is built on this module.
 _Attach = Callable[[Namespace, str], Any]
@@ -75,7 +75,7 @@ def _wake_all(namespace: Namespace, name: str) -> None:
     """Drop the holds of the dead, and wake all who wait for the stream."""
     with late_imports:
         from shmq.client.local.retention_hold import drop_dead  # noqa: PLC0415 - few have streams
-        from shmq.namespace import streams  # noqa: PLC0415
+        from shmq.host.namespace import streams  # noqa: PLC0415
 
     for partition in streams.open_stream(namespace, name)[1]:
         drop_dead(namespace, partition)

@@ -22,13 +22,13 @@ from shmq.client.shared.exchange import (
 )
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
 from shmq.fork_safe import new_lock
+from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
-from shmq.namespace.namespace import Namespace
+from shmq.model.routing.book import Book
+from shmq.model.routing.table import Operation, Route, Table, check_binding, check_exchange
+from shmq.model.routing.topic import check_key
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.routing.book import Book
-from shmq.routing.table import Operation, Route, Table, check_binding, check_exchange
-from shmq.routing.topic import check_key
 
 #: The prefix of a stream's name where a queue's could be meant.
 _STREAM: Final = "stream/"

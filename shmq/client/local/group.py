@@ -27,8 +27,8 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
 )
-from shmq.namespace import group_files
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace import group_files
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core, _group, _stream
 
 log = logging.getLogger("shmq.groups")

@@ -19,8 +19,8 @@ from shmq.api.options import check_whole
 from shmq.client.shared.group_store import SLICE, GroupStore, PartitionSeat
 from shmq.client.transaction.recover import look, settle, taking
 from shmq.errors import OffsetOutOfRange, SegmentError, StreamDeleted
-from shmq.namespace import group_files
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace import group_files
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _group, _stream
 
 

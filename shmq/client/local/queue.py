@@ -32,15 +32,15 @@ from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.ready_event import descriptor_of
 from shmq.client.transaction.recover import settle
 from shmq.errors import Full, LockTimeout, QueueDeleted, SegmentError, ShmqError
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_prefix
 from shmq.lazy_imports import late_imports
-from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_prefix
 from shmq.native import _clock as time
 from shmq.native import _core
 
 if TYPE_CHECKING:
     from shmq.client.local.run_store import RunStore
-    from shmq.expression.parse import Where
+    from shmq.model.expression.parse import Where
 
 log = logging.getLogger("shmq")
 
@@ -60,7 +60,7 @@ _T = TypeVar("_T")
 
 def _meant(where: str) -> Where:
     with late_imports:
-        from shmq.expression.parse import Where  # noqa: PLC0415
+        from shmq.model.expression.parse import Where  # noqa: PLC0415
 
     return Where(where)
 

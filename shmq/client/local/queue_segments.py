@@ -9,10 +9,10 @@ from shmq.api.names import staging_target
 from shmq.api.options import QueueOptions
 from shmq.client.shared import durability
 from shmq.errors import ForeignSegment, NoSuchQueue, SegmentError
-from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import semaphore_names, wakeup_prefix
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.semaphores import semaphore_names, wakeup_prefix
+from shmq.model.routing.book import Book
 from shmq.native import _core
-from shmq.routing.book import Book
 
 log = logging.getLogger("shmq")
 

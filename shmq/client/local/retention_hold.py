@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from shmq import api
 from shmq.errors import InvalidOption, NoSpace, OffsetOutOfRange, ShmqError
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core, _stream
 
 #: The tag of the holds that a server takes for its clients.

@@ -13,7 +13,7 @@ from typing import Final
 
 from shmq.client.local.table import LocalTable, Tables
 from shmq.errors import NoSuchTable
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 
 _TABLE: Final = "shmq.runs"
 

@@ -20,9 +20,9 @@ from shmq.api.names import staging_name
 from shmq.api.options import MAX_ARENA, MAX_STAGING_BYTES, STAGING_BYTES, QueueOptions, check_whole
 from shmq.client.local.queue_segments import find_segment, remove_queue
 from shmq.client.shared import durable_wait
-from shmq.codec.codecs import CODECS, unpack_properties
 from shmq.errors import Full, InvalidOption, NoSuchQueue, NotConfirmed, QueueDeleted
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.codec.codecs import CODECS, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
 

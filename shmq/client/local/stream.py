@@ -34,14 +34,14 @@ from shmq.errors import (
     StreamDeleted,
     StreamExists,
 )
-from shmq.expression.record_fields import RecordWhere
+from shmq.host.namespace import group_files as files
+from shmq.host.namespace import repartition, streams
+from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
-from shmq.namespace import group_files as files
-from shmq.namespace import repartition, streams
-from shmq.namespace.namespace import Namespace
+from shmq.model.expression.record_fields import RecordWhere
+from shmq.model.routing.book import Book
 from shmq.native import _clock as time
 from shmq.native import _stream
-from shmq.routing.book import Book
 
 if TYPE_CHECKING:
     from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread

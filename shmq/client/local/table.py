@@ -7,10 +7,10 @@ from typing import Any, Final
 from shmq.api.names import check_name
 from shmq.api.table import TableDurability
 from shmq.client.shared.table import TableHandle, check_table
-from shmq.namespace.namespace import Namespace
-from shmq.table import files
-from shmq.table.entries import Entries
-from shmq.table.entry import Bounds, Stored
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.table import files
+from shmq.model.table.entries import Entries
+from shmq.model.table.entry import Bounds, Stored
 
 #: The longest pause of a wait, in seconds.
 _PAUSE: Final = 0.02

@@ -1,6 +1,6 @@
 """The end of queues that end by themselves: ``expires``, ``auto_delete`` and ``exclusive``.
 
-Which processes live is decided by the kernel (`shmq.namespace.namespace`). The owner of an
+Which processes live is decided by the kernel (`shmq.host.namespace.namespace`). The owner of an
 exclusive queue has the claim to it; consumers are marked in their attachments
 (shmq/core/queue/attachments.c). A queue that is past its end is deleted by the process that
 notices: one that opens, lists or publishes, one that waits for deaths, or the keeper. It decides
@@ -18,7 +18,7 @@ from typing import Any
 from shmq.api.names import own_dead_letters
 from shmq.client.local.queue_segments import remove_ended, remove_queue, remove_staged
 from shmq.errors import Forbidden, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.native.lock_holder import Holder
 

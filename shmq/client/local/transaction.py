@@ -42,7 +42,7 @@ from shmq.errors import (
     PartitionSealed,
     ShmqError,
 )
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 

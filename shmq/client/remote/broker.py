@@ -23,6 +23,7 @@ from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, 
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.shared.table import check_table
+from shmq.model.routing.table import check_exchange
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.exchange import Shown
@@ -32,7 +33,6 @@ from shmq.protocol.messages.stream import STREAMS, StreamCreate
 from shmq.protocol.messages.table import TableInfo, TableRequest
 from shmq.protocol.opcodes import MAX_PING, Feature, Status, Type
 from shmq.protocol.status import error_of
-from shmq.routing.table import check_exchange
 
 if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords

@@ -10,6 +10,8 @@ from shmq import api, errors
 from shmq.client.remote.connection import Connection, RoomBackoff
 from shmq.client.remote.put import encode
 from shmq.client.shared.exchange import ExchangeHandle, check_headers, no_target, published
+from shmq.model.routing.table import check_binding
+from shmq.model.routing.topic import check_key
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.exchange import (
@@ -26,8 +28,6 @@ from shmq.protocol.messages.exchange import (
 from shmq.protocol.messages.payload import pack_name
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of, error_of_status
-from shmq.routing.table import check_binding
-from shmq.routing.topic import check_key
 
 #: The length prefix of a body in a ROUTE request.
 _LENGTH_BYTES: Final = 4

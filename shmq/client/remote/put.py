@@ -14,9 +14,9 @@ from shmq import api, errors
 from shmq.api.options import QueueOptions
 from shmq.client.remote.connection import Connection, RoomBackoff
 from shmq.client.remote.durable_wait import confirmed
-from shmq.codec import codecs
 from shmq.errors import MessageTooLarge
 from shmq.fork_safe import new_lock
+from shmq.model.codec import codecs
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import QueueState

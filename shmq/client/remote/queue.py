@@ -37,7 +37,7 @@ from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
-from shmq.expression.parse import Where
+from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import Create, Leases, LeasesState, QueueState, Select

@@ -11,7 +11,7 @@ from shmq.api.bulk import check_batch, check_part, check_publisher
 from shmq.api.options import STAGING_BYTES
 from shmq.client.remote.connection import RoomBackoff
 from shmq.client.remote.put import encode
-from shmq.codec.codecs import pack_properties, unpack_properties
+from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState, StageRow

@@ -25,7 +25,7 @@ from shmq.client.remote.stream_reader import (
 from shmq.client.shared.group import Group
 from shmq.client.shared.share import Share
 from shmq.client.shared.subscription import BaseStream
-from shmq.expression.record_fields import RecordWhere
+from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.native._stream import MAX_PARTITIONS

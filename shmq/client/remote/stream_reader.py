@@ -11,7 +11,7 @@ from shmq import api
 from shmq.api.options import check_one_of, check_whole
 from shmq.client.shared.reader import behind_damage, checked_position
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError, Unsupported
-from shmq.expression.record_fields import RecordWhere
+from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native._stream import MAX_PARTITIONS

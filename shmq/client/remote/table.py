@@ -8,6 +8,7 @@ from typing import Any, Final
 from shmq import errors
 from shmq.client.remote.connection import Connection
 from shmq.client.shared.table import TableHandle
+from shmq.model.table.entry import Bounds, Stored
 from shmq.native import _core
 from shmq.protocol.messages.payload import pack_name
 from shmq.protocol.messages.table import (
@@ -20,7 +21,6 @@ from shmq.protocol.messages.table import (
 )
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of
-from shmq.table.entry import Bounds, Stored
 
 #: The longest pause of a wait, in seconds.
 _PAUSE: Final = 0.05

@@ -11,8 +11,8 @@ from shmq.api.options import IfDifferent, check_one_of
 from shmq.client.shared.rpc_client import RpcClient
 from shmq.errors import InvalidOption
 from shmq.lazy_imports import late_imports
-from shmq.schema.check import as_json_schema
-from shmq.schema.compare import Compatibility
+from shmq.model.schema.check import as_json_schema
+from shmq.model.schema.compare import Compatibility
 
 T = TypeVar("T")
 _Handle = TypeVar("_Handle", bound="api.Queue | api.Stream | api.Exchange")

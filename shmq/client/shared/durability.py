@@ -1,7 +1,7 @@
 """Ensures that a persistence writer runs for durable data and has recovered what is on disk.
 
 Each process that creates or opens something durable checks whether the namespace has a writer, and
-starts one if there is none: :mod:`shmq.supervision.detached_writer`. A writer recovers all in
+starts one if there is none: :mod:`shmq.host.supervision.detached_writer`. A writer recovers all in
 its directory, under the registry lock, before the writer becomes visible: so a process that sees
 the writer also sees what it recovered.
 
@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Final
 
 from shmq.api.names import default_namespace
+from shmq.disk.storage.erase import erase_stored
+from shmq.disk.storage.inventory import LOCK, Kind, refusal_of, stored_names
+from shmq.disk.storage.paths import EXCHANGES, SCHEMAS
 from shmq.errors import DurabilityWarning, InvalidOption, LockTimeout, NotConfirmed, ShmqError
 from shmq.fork_safe import new_lock
+from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
-from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
-from shmq.storage.erase import erase_stored
-from shmq.storage.inventory import LOCK, Kind, refusal_of, stored_names
-from shmq.storage.paths import EXCHANGES, SCHEMAS
 
 log = logging.getLogger("shmq")
 
@@ -141,7 +141,7 @@ def _alone(namespace: Namespace, end: float) -> Iterator[None]:
 def _launch(namespace: Namespace, end: float) -> str | None:
     """Start a writer; if it does not run then, why. Raises LockTimeout."""
     with late_imports:
-        from shmq.supervision.detached_writer import launch  # noqa: PLC0415 - it imports subprocess
+        from shmq.host.supervision.detached_writer import launch  # noqa: PLC0415 - it imports subprocess
 
     directory = None
     try:
@@ -179,7 +179,7 @@ def directory_for(namespace: Namespace) -> Path:
     Raises :class:`~shmq.WrongDirectory` if this process names another one, and InvalidOption.
     """
     with late_imports:
-        from shmq.namespace.data_directory import directory_of  # noqa: PLC0415 - rarely needed
+        from shmq.host.namespace.data_directory import directory_of  # noqa: PLC0415 - rarely needed
 
     return directory_of(namespace)
 
@@ -446,7 +446,7 @@ def _warn(namespace: Namespace, why: str) -> None:
 def _confirm(namespace: Namespace) -> None:
     """Return once the writer has written them. Raises NotConfirmed."""
     with late_imports:
-        from shmq.storage.writer_control import ask_to_define  # noqa: PLC0415 - rarely needed
+        from shmq.disk.storage.writer_control import ask_to_define  # noqa: PLC0415 - rarely needed
 
     began = time.monotonic()
     end = began + (_WRITTEN if waits() else _WRITTEN_FOR_CLIENTS)

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from shmq import api
 from shmq.client.shared.durable_wait import not_confirmed
-from shmq.codec import codecs
 from shmq.errors import (
     Full,
     MessageTooLarge,
@@ -30,6 +29,7 @@ from shmq.errors import (
     StreamDeleted,
     Unroutable,
 )
+from shmq.model.codec import codecs
 from shmq.native import _clock as time
 from shmq.native._core import codec_number
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 from typing import Any, Final
 
 from shmq import api
-from shmq.codec import codecs
 from shmq.lazy_imports import late_imports
+from shmq.model.codec import codecs
 from shmq.native import _core
 
 
 def compile_filter(where: str) -> _core.Filter:
-    """See :func:`shmq.expression.compiler.compile_filter`."""
+    """See :func:`shmq.model.expression.compiler.compile_filter`."""
     with late_imports:
-        from shmq.expression import compiler  # noqa: PLC0415
+        from shmq.model.expression import compiler  # noqa: PLC0415
 
     return compiler.compile_filter(where)
 
 
 def _expand(name: str, packed: bytes, size: int) -> bytes:
     with late_imports:
-        from shmq.codec import compression  # noqa: PLC0415
+        from shmq.model.codec import compression  # noqa: PLC0415
 
     return compression.expand(name, packed, size)
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from shmq import api
 from shmq.api.options import Confirm, check_one_of, check_whole
-from shmq.codec.compression import LARGEST, compressor
 from shmq.errors import (
     Forbidden,
     Full,
@@ -31,6 +30,7 @@ from shmq.errors import (
     Unsupported,
 )
 from shmq.fork_safe import new_lock
+from shmq.model.codec.compression import LARGEST, compressor
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.native._core import check_seconds

@@ -9,7 +9,7 @@ from shmq import api
 from shmq.api.options import check_one_of, check_whole
 from shmq.client.shared.policy import POLICY
 from shmq.errors import DamagedFile, InvalidOption, OffsetOutOfRange, ShmqError
-from shmq.expression.record_fields import RecordWhere
+from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _stream
 

@@ -14,9 +14,9 @@ from shmq.client.shared.buffered_loan import BufferedLoan
 from shmq.client.shared.producer import producer
 from shmq.client.shared.reader import behind_damage
 from shmq.errors import DamagedFile, MessageTooLarge, OffsetOutOfRange, ShmqError
+from shmq.model.routing.topic import Topics, check_pattern
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.routing.topic import Topics, check_pattern
 
 #: The most records that one read of the history search fetches.
 _MOST: Final = 4096

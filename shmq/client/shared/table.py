@@ -11,9 +11,7 @@ from shmq.api.options import check_one_of, check_whole
 from shmq.api.table import MIN_BYTES, TableDurability
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.client.shared.table_waits import FIRST_PAUSE, TableWaits
-from shmq.native import _clock as time
-from shmq.native._core import check_timeout
-from shmq.table.entry import (
+from shmq.model.table.entry import (
     Bounds,
     Stored,
     check_by,
@@ -27,6 +25,8 @@ from shmq.table.entry import (
     encoded,
     encoded_all,
 )
+from shmq.native import _clock as time
+from shmq.native._core import check_timeout
 
 
 def check_table(durability: str, max_bytes: int | None) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from shmq.client.shared import loop_timer
 from shmq.fork_safe import new_lock
-from shmq.table.entry import Stored
+from shmq.model.table.entry import Stored
 
 #: The first pause between two lookups, in seconds; doubled each time.
 FIRST_PAUSE: Final = 0.001

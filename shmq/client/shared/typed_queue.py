@@ -9,8 +9,8 @@ from shmq import api
 from shmq.client.shared.producer import Producer
 from shmq.errors import SchemaError
 from shmq.lazy_imports import late_imports
+from shmq.model.schema.check import checker
 from shmq.native import _stream
-from shmq.schema.check import checker
 
 if TYPE_CHECKING:
     from shmq.api.keywords import ProducerKeywords

@@ -25,8 +25,8 @@ from shmq.errors import (
     SegmentError,
     StreamDeleted,
 )
-from shmq.namespace import group_files
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace import group_files
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _clock as time
 from shmq.native import _group, _stream
 

@@ -19,8 +19,8 @@ from shmq.client.transaction.transaction_log import (
     owners,
 )
 from shmq.errors import ShmqError, no_descriptor
+from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
-from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
 
 if TYPE_CHECKING:

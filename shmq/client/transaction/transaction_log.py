@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.api.names import SHM, listed
-from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import DamagedSegment
-from shmq.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.host.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import locker_of, take_file_lock

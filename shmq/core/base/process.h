@@ -2,7 +2,7 @@
  *
  * A process has a number in its namespace, which is never reused. For as long as it lives it has a
  * record lock (fcntl(2)) on the byte of that number in the namespace's file, which Python opens and
- * locks: shmq/namespace/namespace.py. The kernel releases the lock at the process's death and keeps
+ * locks: shmq/host/namespace/namespace.py. The kernel releases the lock at the process's death and keeps
  * it across PID namespaces. A process loses all its record locks when it closes any descriptor of
  * the file, so the core neither opens nor closes that file. */
 #ifndef SHMQ_BASE_PROCESS_H

@@ -1,6 +1,6 @@
 /* A filter: selects messages by what is known about them without their bodies.
  *
- * shmq/expression/compiler.py compiles an expression of the language of shmq/expression/parse.py to
+ * shmq/model/expression/compiler.py compiles an expression of the language of shmq/model/expression/parse.py to
  * a small program in postfix order, as bytes, with numbers in network byte order:
  *
  * NOT AND OR   take one or two truth values from the stack, and push one

@@ -12,6 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from shmq.api.names import check_name
+from shmq.disk.persistence.transaction_recovery import complete_transactions
+from shmq.disk.storage.disk import Disk, write_whole
+from shmq.disk.storage.paths import CARD, TABLES
+from shmq.disk.storage.progress import Report, Step, bytes_of, silent
+from shmq.disk.storage.transaction_file import TRANSACTIONS
+from shmq.disk.storage.writer_control import CutFile, ask_for_cut, ask_for_snapshots
 from shmq.errors import (
     InvalidOption,
     LockTimeout,
@@ -21,17 +27,11 @@ from shmq.errors import (
     ShmqError,
     TableDeleted,
 )
-from shmq.namespace import streams
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.transaction_recovery import complete_transactions
-from shmq.storage.disk import Disk, write_whole
-from shmq.storage.paths import CARD, TABLES
-from shmq.storage.progress import Report, Step, bytes_of, silent
-from shmq.storage.transaction_file import TRANSACTIONS
-from shmq.storage.writer_control import CutFile, ask_for_cut, ask_for_snapshots
-from shmq.supervision.descriptors import raise_descriptor_limit
-from shmq.table.backup import copied
-from shmq.table.files import TableFile, disk_directory, tables_in
+from shmq.host.namespace import streams
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.supervision.descriptors import raise_descriptor_limit
+from shmq.model.table.backup import copied
+from shmq.model.table.files import TableFile, disk_directory, tables_in
 
 _PIECE: Final = 1 << 20
 

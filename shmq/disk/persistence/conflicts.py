@@ -15,16 +15,11 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from shmq.errors import NoSuchQueue, SegmentError, ShmqError
-from shmq.namespace import streams
-from shmq.namespace.data_directory import remember
-from shmq.namespace.directory_record import read_record
-from shmq.namespace.namespace import Namespace
-from shmq.storage.disk import Disk
-from shmq.storage.erase import is_carded
-from shmq.storage.file_header import hash_key_of
-from shmq.storage.history import History, read_history, write_history
-from shmq.storage.paths import (
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import is_carded
+from shmq.disk.storage.file_header import hash_key_of
+from shmq.disk.storage.history import History, read_history, write_history
+from shmq.disk.storage.paths import (
     EXCHANGES,
     SCHEMAS,
     STREAMS,
@@ -34,6 +29,11 @@ from shmq.storage.paths import (
     stream_directory,
     streams_among,
 )
+from shmq.errors import NoSuchQueue, SegmentError, ShmqError
+from shmq.host.namespace import streams
+from shmq.host.namespace.data_directory import remember
+from shmq.host.namespace.directory_record import read_record
+from shmq.host.namespace.namespace import Namespace
 
 log = logging.getLogger("shmq")
 

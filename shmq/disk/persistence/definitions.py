@@ -2,7 +2,7 @@
 
 ``writer.exchanges`` has the operations that create the exchanges and their bindings, and
 ``writer.schemas`` the versions of the schemas of durable queues and streams. Each exists as
-long as it has contents, and is rewritten as a whole: see :mod:`shmq.storage.map_file`.
+long as it has contents, and is rewritten as a whole: see :mod:`shmq.disk.storage.map_file`.
 
 The file in memory takes precedence while it exists, even if it is empty. So after the last
 exchange, or schema, is deleted, the file in memory stays until the one on disk is removed.
@@ -16,18 +16,18 @@ import threading
 import time
 from typing import Any, Final
 
+from shmq.disk.persistence.conflicts import set_definitions_aside
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_header import DEFINITIONS, FileHeader
+from shmq.disk.storage.map_file import read_map, write_map
+from shmq.disk.storage.paths import EXCHANGES, SCHEMAS
 from shmq.errors import DamagedFile, FileError, NoSuchQueue, NoSuchStream, SegmentError, ShmqError
-from shmq.namespace import streams
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.conflicts import set_definitions_aside
-from shmq.routing.book import Book
-from shmq.routing.table import Operation, Table, operation_of
-from shmq.schema.book import Rows, Schemas, versions_of
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import DEFINITIONS, FileHeader
-from shmq.storage.map_file import read_map, write_map
-from shmq.storage.paths import EXCHANGES, SCHEMAS
+from shmq.host.namespace import streams
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.routing.book import Book
+from shmq.model.routing.table import Operation, Table, operation_of
+from shmq.model.schema.book import Rows, Schemas, versions_of
 
 log = logging.getLogger("shmq")
 

@@ -10,8 +10,8 @@ import msgpack
 
 from shmq.api import DeadLetter
 from shmq.client.shared.policy import dead_letter
-from shmq.codec import codecs
 from shmq.errors import FileError
+from shmq.model.codec import codecs
 
 _REASONS: Final = ("", "rejected", "max_deliveries", "expired")
 

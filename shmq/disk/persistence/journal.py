@@ -19,12 +19,12 @@ import errno
 from dataclasses import dataclass
 from typing import Final
 
+from shmq.disk.storage.disk import Disk, opened, size_of, write_whole
+from shmq.disk.storage.file_header import HEADER_BYTES, JOURNAL, QueueIdentity, Trailer, read_header
+from shmq.disk.storage.paths import catalog, segment_name
 from shmq.errors import FileError
 from shmq.native import _core
 from shmq.native._core import read_record
-from shmq.storage.disk import Disk, opened, size_of, write_whole
-from shmq.storage.file_header import HEADER_BYTES, JOURNAL, QueueIdentity, Trailer, read_header
-from shmq.storage.paths import catalog, segment_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,16 @@ import time
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
-from shmq.codec.codecs import unpack_properties
+from shmq.disk.persistence.journal import Journal, WriteSizes
+from shmq.disk.persistence.snapshot import Snapshot, SnapshotWriter
+from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import segment_name
+from shmq.disk.storage.transaction_file import Id, Part
 from shmq.errors import LockTimeout, NoSuchQueue, SegmentError
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.codec.codecs import unpack_properties
 from shmq.native import _core
-from shmq.persistence.journal import Journal, WriteSizes
-from shmq.persistence.snapshot import Snapshot, SnapshotWriter
-from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
-from shmq.storage.disk import Disk
-from shmq.storage.paths import segment_name
-from shmq.storage.transaction_file import Id, Part
 
 log = logging.getLogger("shmq")
 

@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from shmq.disk.persistence.stream_restore import copy_file
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_lock import lock_file
+from shmq.disk.storage.history import HISTORY, History, read_history, write_history
+from shmq.disk.storage.inventory import LOCK, OWN
+from shmq.disk.storage.paths import TABLES
 from shmq.errors import ShmqError
-from shmq.namespace.data_directory import is_moved, remember
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.stream_restore import copy_file
-from shmq.storage.disk import Disk
-from shmq.storage.file_lock import lock_file
-from shmq.storage.history import HISTORY, History, read_history, write_history
-from shmq.storage.inventory import LOCK, OWN
-from shmq.storage.paths import TABLES
-from shmq.table.files import tables_in
+from shmq.host.namespace.data_directory import is_moved, remember
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.table.files import tables_in
 
 log = logging.getLogger("shmq")
 

@@ -10,25 +10,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from shmq.disk.persistence.conflicts import join_memory
+from shmq.disk.persistence.move import finish_move, move_files
+from shmq.disk.persistence.recovery import recover
+from shmq.disk.persistence.system_disk import SystemDisk
+from shmq.disk.persistence.writer import Writer
+from shmq.disk.storage.inventory import is_written
+from shmq.disk.storage.writer_control import Control, ask_to_end
 from shmq.errors import ShmqError, WrongDirectory
-from shmq.namespace.data_directory import (
+from shmq.host.namespace.data_directory import (
     DataDirectory,
     is_named,
     other_directory,
     refuse_missing,
     writer_directory,
 )
-from shmq.namespace.directory_record import is_namespace_locked
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.directory_record import is_namespace_locked
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.supervision.descriptors import raise_descriptor_limit
 from shmq.native.lock_holder import until_locked
-from shmq.persistence.conflicts import join_memory
-from shmq.persistence.move import finish_move, move_files
-from shmq.persistence.recovery import recover
-from shmq.persistence.system_disk import SystemDisk
-from shmq.persistence.writer import Writer
-from shmq.storage.inventory import is_written
-from shmq.storage.writer_control import Control, ask_to_end
-from shmq.supervision.descriptors import raise_descriptor_limit
 
 log = logging.getLogger("shmq")
 
@@ -44,9 +44,9 @@ class Persistence:
 
     ``data_dir`` is the directory; a writer without ``idle`` moves the namespace's files there if
     they are in another one. None: the namespace's own, see
-    :func:`~shmq.namespace.data_directory.directory_of`, which says what is raised. With ``idle``
-    it ends by itself once no other process has used anything durable for so many seconds, and
-    gives way to a writer without ``idle``.
+    :func:`~shmq.host.namespace.data_directory.directory_of`, which says what is raised. With
+    ``idle`` it ends by itself once no other process has used anything durable for so many seconds,
+    and gives way to a writer without ``idle``.
     """
 
     def __init__(

@@ -18,22 +18,27 @@ from typing import Any
 from shmq.api.names import check_name
 from shmq.api.options import DEAD_LETTER_ROOM, DEFAULT_ARENA, MAX_ARENA, QueueOptions
 from shmq.client.local.queue import attach
+from shmq.disk.persistence.conflicts import (
+    in_memory,
+    join_memory,
+    live_keys,
+    set_earlier_streams_aside,
+)
+from shmq.disk.persistence.definitions import recover_definitions
+from shmq.disk.persistence.stream_recovery import StoredStream, recover_streams
+from shmq.disk.persistence.transaction_recovery import complete_transactions, drop_the_lost
+from shmq.disk.storage.disk import Disk, opened, sync_file
+from shmq.disk.storage.erase import finish_erasures
+from shmq.disk.storage.file_header import read_tail
+from shmq.disk.storage.inventory import write_refusals
+from shmq.disk.storage.paths import Files, catalog, segment_name, unfinished
+from shmq.disk.storage.progress import Report, Step, Told, bytes_of, silent
+from shmq.disk.storage.queue_files import QueueFiles
+from shmq.disk.storage.queue_reader import lineage_of
 from shmq.errors import FileError, LockTimeout, ShmqError
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
 from shmq.native._core import reserve_standard
-from shmq.persistence.conflicts import in_memory, join_memory, live_keys, set_earlier_streams_aside
-from shmq.persistence.definitions import recover_definitions
-from shmq.persistence.stream_recovery import StoredStream, recover_streams
-from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
-from shmq.storage.disk import Disk, opened, sync_file
-from shmq.storage.erase import finish_erasures
-from shmq.storage.file_header import read_tail
-from shmq.storage.inventory import write_refusals
-from shmq.storage.paths import Files, catalog, segment_name, unfinished
-from shmq.storage.progress import Report, Step, Told, bytes_of, silent
-from shmq.storage.queue_files import QueueFiles
-from shmq.storage.queue_reader import lineage_of
 
 log = logging.getLogger("shmq")
 

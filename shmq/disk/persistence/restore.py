@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from shmq.api.names import check_name
-from shmq.errors import FileError, InvalidOption, LockTimeout, NoSuchQueue, QueueExists, ShmqError
-from shmq.namespace.data_directory import DataDirectory, directory_of
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.conflicts import in_memory, join_memory, live_keys, set_aside
-from shmq.persistence.definitions import check_definitions
-from shmq.persistence.move import finish_move
-from shmq.persistence.recovery import Decision, plan, rebuild_queue, sync_files
-from shmq.persistence.stream_restore import (
+from shmq.disk.persistence.conflicts import in_memory, join_memory, live_keys, set_aside
+from shmq.disk.persistence.definitions import check_definitions
+from shmq.disk.persistence.move import finish_move
+from shmq.disk.persistence.recovery import Decision, plan, rebuild_queue, sync_files
+from shmq.disk.persistence.stream_restore import (
     DAMAGED,
     RESTORED,
     SALVAGED,
@@ -27,18 +24,21 @@ from shmq.persistence.stream_restore import (
     restore_stream_aside,
     restore_streams,
 )
-from shmq.persistence.transaction_recovery import complete_transactions
-from shmq.storage.disk import Disk
-from shmq.storage.erase import finish_erasures
-from shmq.storage.file_header import hash_key_of
-from shmq.storage.inventory import others, writer_of
-from shmq.storage.paths import EXCHANGES, TABLES, catalog
-from shmq.storage.progress import Report, Step, Told, silent
-from shmq.storage.queue_reader import ReadOnly
-from shmq.storage.set_aside import FileSetAside, RenamedDisk, files_aside
-from shmq.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
-from shmq.table.backup import copied
-from shmq.table.files import new_path, tables_in, tables_of
+from shmq.disk.persistence.transaction_recovery import complete_transactions
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import finish_erasures
+from shmq.disk.storage.file_header import hash_key_of
+from shmq.disk.storage.inventory import others, writer_of
+from shmq.disk.storage.paths import EXCHANGES, TABLES, catalog
+from shmq.disk.storage.progress import Report, Step, Told, silent
+from shmq.disk.storage.queue_reader import ReadOnly
+from shmq.disk.storage.set_aside import FileSetAside, RenamedDisk, files_aside
+from shmq.disk.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
+from shmq.errors import FileError, InvalidOption, LockTimeout, NoSuchQueue, QueueExists, ShmqError
+from shmq.host.namespace.data_directory import DataDirectory, directory_of
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.table.backup import copied
+from shmq.model.table.files import new_path, tables_in, tables_of
 
 log = logging.getLogger("shmq")
 

@@ -18,12 +18,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
-from shmq.errors import QueueDeleted, ShmqError
-from shmq.native import _core
-from shmq.persistence.journal import WriteSizes
-from shmq.storage.disk import Disk, opened, size_of, write_whole
-from shmq.storage.erase import erase_queue
-from shmq.storage.file_header import (
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.storage.disk import Disk, opened, size_of, write_whole
+from shmq.disk.storage.erase import erase_queue
+from shmq.disk.storage.file_header import (
     HEADER_BYTES,
     SNAPSHOT,
     QueueIdentity,
@@ -31,8 +29,10 @@ from shmq.storage.file_header import (
     hash_key_of,
     read_header,
 )
-from shmq.storage.paths import aside_names, catalog, snapshot_name, unfinished
-from shmq.storage.writer_control import WriterEnding
+from shmq.disk.storage.paths import aside_names, catalog, snapshot_name, unfinished
+from shmq.disk.storage.writer_control import WriterEnding
+from shmq.errors import QueueDeleted, ShmqError
+from shmq.native import _core
 
 
 class Snapshot:

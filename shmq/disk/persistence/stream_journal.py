@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.storage.disk import Disk, size_of, write_pushed, write_whole
+from shmq.disk.storage.file_header import BATCH_BYTES, INDEXED, StreamIdentity, Trailer
+from shmq.disk.storage.paths import UNFINISHED_SEGMENT, bases, segment_file
+from shmq.disk.storage.stream_producers import note_producers
+from shmq.disk.storage.stream_segment import LEAST_TIME, FilePosition, StreamSegment
 from shmq.errors import DamagedSegment, FileError
 from shmq.native import _core, _file
 from shmq.native._core import pack_record
-from shmq.persistence.journal import WriteSizes
-from shmq.storage.disk import Disk, size_of, write_pushed, write_whole
-from shmq.storage.file_header import BATCH_BYTES, INDEXED, StreamIdentity, Trailer
-from shmq.storage.paths import UNFINISHED_SEGMENT, bases, segment_file
-from shmq.storage.stream_producers import note_producers
-from shmq.storage.stream_segment import LEAST_TIME, FilePosition, StreamSegment
 
 #: Zeros are written ahead of commits of up to this fraction of them. They save syncing a longer
 #: file with each commit, and must cost less than that.

@@ -20,14 +20,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from shmq.errors import FileError, LockTimeout, OffsetOutOfRange, ShmqError, StreamDeleted
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
-from shmq.storage.disk import Disk
-from shmq.storage.erase import erase_stream
-from shmq.storage.file_header import StreamIdentity
-from shmq.storage.paths import (
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.stream_journal import Commit, StreamJournal
+from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import erase_stream
+from shmq.disk.storage.file_header import StreamIdentity
+from shmq.disk.storage.paths import (
     CARD,
     PRODUCERS,
     bases,
@@ -36,9 +35,10 @@ from shmq.storage.paths import (
     segment_file,
     stream_directory,
 )
-from shmq.storage.stream_meta import Generation, StreamCard, eras_among, read_card, write_card
-from shmq.storage.stream_segment import StreamSegment
-from shmq.storage.transaction_file import Id, Part
+from shmq.disk.storage.stream_meta import Generation, StreamCard, eras_among, read_card, write_card
+from shmq.disk.storage.stream_segment import StreamSegment
+from shmq.disk.storage.transaction_file import Id, Part
+from shmq.errors import FileError, LockTimeout, OffsetOutOfRange, ShmqError, StreamDeleted
 
 log = logging.getLogger("shmq")
 

@@ -20,14 +20,10 @@ from typing import Any, Final
 
 from shmq.api.names import check_name
 from shmq.api.stream_options import StreamOptions
-from shmq.errors import DamagedFile, FileError, NoSuchStream, SegmentError, ShmqError
-from shmq.namespace import group_files, streams
-from shmq.namespace.namespace import Namespace
-from shmq.native._group import GroupState
-from shmq.storage.disk import Disk, size_of, sync_file
-from shmq.storage.erase import sweep_streams
-from shmq.storage.file_header import StreamIdentity, Tail, read_tail
-from shmq.storage.paths import (
+from shmq.disk.storage.disk import Disk, size_of, sync_file
+from shmq.disk.storage.erase import sweep_streams
+from shmq.disk.storage.file_header import StreamIdentity, Tail, read_tail
+from shmq.disk.storage.paths import (
     STREAMS,
     bases,
     partition_directory,
@@ -35,10 +31,14 @@ from shmq.storage.paths import (
     stream_directory,
     streams_among,
 )
-from shmq.storage.progress import Report, Step, Told, bytes_of, silent
-from shmq.storage.stream_meta import Generation, read_card
-from shmq.storage.stream_producers import Producers, producers_before
-from shmq.storage.stream_segment import StreamSegment
+from shmq.disk.storage.progress import Report, Step, Told, bytes_of, silent
+from shmq.disk.storage.stream_meta import Generation, read_card
+from shmq.disk.storage.stream_producers import Producers, producers_before
+from shmq.disk.storage.stream_segment import StreamSegment
+from shmq.errors import DamagedFile, FileError, NoSuchStream, SegmentError, ShmqError
+from shmq.host.namespace import group_files, streams
+from shmq.host.namespace.namespace import Namespace
+from shmq.native._group import GroupState
 
 
 def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from shmq.disk.persistence.conflicts import set_stream_aside
+from shmq.disk.persistence.stream_recovery import StoredStream, rebuild_stream, stored_stream
+from shmq.disk.persistence.stream_salvage import salvage_stream
+from shmq.disk.storage.disk import Disk, write_whole
+from shmq.disk.storage.erase import erase_stream, is_carded
+from shmq.disk.storage.paths import CARD, STREAMS, stream_directory, streams_among
+from shmq.disk.storage.progress import Report, Step, bytes_of, silent
 from shmq.errors import FileError, NoSuchStream, SegmentError, StreamExists
-from shmq.namespace import streams as stream_registry
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.conflicts import set_stream_aside
-from shmq.persistence.stream_recovery import StoredStream, rebuild_stream, stored_stream
-from shmq.persistence.stream_salvage import salvage_stream
-from shmq.storage.disk import Disk, write_whole
-from shmq.storage.erase import erase_stream, is_carded
-from shmq.storage.paths import CARD, STREAMS, stream_directory, streams_among
-from shmq.storage.progress import Report, Step, bytes_of, silent
+from shmq.host.namespace import streams as stream_registry
+from shmq.host.namespace.namespace import Namespace
 
 #: The result for a queue or stream: restored, restored from intact parts, already there (left as
 #: it is), damaged (not restored).

@@ -15,13 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from shmq.errors import DamagedFile, FileError, IncompatibleFile
-from shmq.native import _file
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.storage.disk import Disk, make_file, read_whole, replace_file
-from shmq.storage.file_header import FileHeader, StreamIdentity
-from shmq.storage.paths import (
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.stream_journal import Commit, StreamJournal
+from shmq.disk.storage.disk import Disk, make_file, read_whole, replace_file
+from shmq.disk.storage.file_header import FileHeader, StreamIdentity
+from shmq.disk.storage.paths import (
     UNFINISHED_SEGMENT,
     bases,
     free_name,
@@ -29,9 +27,16 @@ from shmq.storage.paths import (
     segment_file,
     stream_directory,
 )
-from shmq.storage.progress import Report, Step, Told, bytes_of, silent
-from shmq.storage.stream_meta import StreamCard, eras_of, read_card, write_card
-from shmq.storage.stream_segment import EVERYTHING, LEAST_TIME, StreamSegment, read_stream_header
+from shmq.disk.storage.progress import Report, Step, Told, bytes_of, silent
+from shmq.disk.storage.stream_meta import StreamCard, eras_of, read_card, write_card
+from shmq.disk.storage.stream_segment import (
+    EVERYTHING,
+    LEAST_TIME,
+    StreamSegment,
+    read_stream_header,
+)
+from shmq.errors import DamagedFile, FileError, IncompatibleFile
+from shmq.native import _file
 
 _SCRATCH: Final = ".salvage"
 #: The offset and the time of an entry, and its record type, with their byte positions.

@@ -9,15 +9,15 @@ import logging
 import time
 
 from shmq.client.local.stream import LocalStream, attach
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.stream_partition_writer import RETRY, StreamPartitionWriters
+from shmq.disk.persistence.stream_recovery import groups_of
+from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
+from shmq.disk.storage.file_header import StreamIdentity
 from shmq.errors import LockTimeout, NoSuchStream, SegmentError, ShmqError, StreamDeleted
-from shmq.namespace import streams
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_partition_writer import RETRY, StreamPartitionWriters
-from shmq.persistence.stream_recovery import groups_of
-from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
-from shmq.storage.file_header import StreamIdentity
+from shmq.host.namespace import streams
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
 
 log = logging.getLogger("shmq")
 

@@ -19,21 +19,21 @@ from typing import Any, Final
 from shmq.client.transaction.apply import Entry, by_partition, entries_of
 from shmq.client.transaction.transaction_log import noted as in_memory
 from shmq.client.transaction.transaction_log import read_transactions
+from shmq.disk.persistence.journal import Journal, WriteSizes
+from shmq.disk.persistence.stream_journal import Commit, StreamJournal
+from shmq.disk.persistence.stream_recovery import StoredStream, durable_options, stored_stream
+from shmq.disk.storage.disk import Disk, sync_file
+from shmq.disk.storage.file_header import QueueIdentity, StreamIdentity
+from shmq.disk.storage.paths import catalog, partition_directory, stream_directory
+from shmq.disk.storage.queue_files import QueueFiles, map_file
+from shmq.disk.storage.queue_reader import lineage_of
+from shmq.disk.storage.stream_files import StreamFiles
+from shmq.disk.storage.stream_meta import StreamCard, read_card, write_card
+from shmq.disk.storage.transaction_file import Part, TransactionFile, parts_of, read_noted
 from shmq.errors import ShmqError
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.native._core import pack_batch, pack_record
-from shmq.persistence.journal import Journal, WriteSizes
-from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_recovery import StoredStream, durable_options, stored_stream
-from shmq.storage.disk import Disk, sync_file
-from shmq.storage.file_header import QueueIdentity, StreamIdentity
-from shmq.storage.paths import catalog, partition_directory, stream_directory
-from shmq.storage.queue_files import QueueFiles, map_file
-from shmq.storage.queue_reader import lineage_of
-from shmq.storage.stream_files import StreamFiles
-from shmq.storage.stream_meta import StreamCard, read_card, write_card
-from shmq.storage.transaction_file import Part, TransactionFile, parts_of, read_noted
 
 log = logging.getLogger("shmq")
 

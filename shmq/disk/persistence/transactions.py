@@ -4,7 +4,7 @@ A committed transaction has a file in memory (`shmq.client.transaction.transacti
 before its first step until the writer has seen that all of it was applied. A writer thread calls
 `note` between collecting from a queue, a partition or the groups of a stream and writing that: if
 it has collected any part of a transaction, the whole transaction is on disk first. So a power cut
-leaves all of it or nothing: recovery completes it (`shmq.persistence.transaction_recovery`).
+leaves all of it or nothing: recovery completes it (`shmq.disk.persistence.transaction_recovery`).
 
 A part of a transaction is done when its queue, stream or groups are on disk as they were after
 the transaction was applied. Then the part is marked. Until then a journal keeps the records by
@@ -22,12 +22,18 @@ from pathlib import Path
 from typing import Final
 
 from shmq.client.transaction.transaction_log import noted, read_transactions
+from shmq.disk.storage import transaction_file
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.transaction_file import (
+    Id,
+    Part,
+    StoredTransaction,
+    TransactionFile,
+    parts_of,
+)
 from shmq.errors import NoSuchQueue, NoSuchStream, SegmentError
-from shmq.namespace import streams
-from shmq.namespace.namespace import Namespace
-from shmq.storage import transaction_file
-from shmq.storage.disk import Disk
-from shmq.storage.transaction_file import Id, Part, StoredTransaction, TransactionFile, parts_of
+from shmq.host.namespace import streams
+from shmq.host.namespace.namespace import Namespace
 
 log = logging.getLogger("shmq")
 

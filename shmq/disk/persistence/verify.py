@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.errors import DamagedFile, FileError
-from shmq.persistence.stream_salvage import runs_in
-from shmq.storage.file_header import (
+from shmq.disk.persistence.stream_salvage import runs_in
+from shmq.disk.storage.file_header import (
     DEFINITIONS,
     HEADER_BYTES,
     JOURNAL,
@@ -19,13 +18,14 @@ from shmq.storage.file_header import (
     STREAM_PRODUCERS,
     read_header,
 )
-from shmq.storage.map_file import parse_map
-from shmq.storage.paths import CARD, PRODUCERS, bases, streams_among
-from shmq.storage.progress import Told
-from shmq.storage.queue_files import QueueFiles, read_file
-from shmq.storage.queue_reader import ReadOnly
-from shmq.storage.stream_meta import read_card
-from shmq.storage.stream_segment import EVERYTHING, StreamSegment
+from shmq.disk.storage.map_file import parse_map
+from shmq.disk.storage.paths import CARD, PRODUCERS, bases, streams_among
+from shmq.disk.storage.progress import Told
+from shmq.disk.storage.queue_files import QueueFiles, read_file
+from shmq.disk.storage.queue_reader import ReadOnly
+from shmq.disk.storage.stream_meta import read_card
+from shmq.disk.storage.stream_segment import EVERYTHING, StreamSegment
+from shmq.errors import DamagedFile, FileError
 
 _SEGMENT_NAME: Final = re.compile(r"\d{20}\.dmsq", re.ASCII)
 _KIND_AT: Final = 6

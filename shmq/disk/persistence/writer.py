@@ -21,20 +21,20 @@ from typing import Final
 
 from shmq.api.names import SHM, chosen_namespace
 from shmq.client.local.queue import LocalQueue, attach
+from shmq.disk.persistence.definitions import Definitions
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.journal_writer import RETRY, JournalWriter, Transfers
+from shmq.disk.persistence.snapshot import SnapshotThread, SnapshotWriter
+from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
+from shmq.disk.persistence.stream_writer import StreamWriter
+from shmq.disk.persistence.transactions import Transactions
+from shmq.disk.storage.inventory import others
+from shmq.disk.storage.writer_control import CutFile, WriterEnding
 from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
-from shmq.persistence.definitions import Definitions
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.journal_writer import RETRY, JournalWriter, Transfers
-from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
-from shmq.persistence.stream_partition_writer import StreamPartitionWriters
-from shmq.persistence.stream_writer import StreamWriter
-from shmq.persistence.transactions import Transactions
-from shmq.storage.inventory import others
-from shmq.storage.writer_control import CutFile, WriterEnding
 
 log = logging.getLogger("shmq")
 
@@ -63,7 +63,7 @@ class Writer:
     """Writes the durable queues of a namespace to a directory. `run` until `stop`.
 
     The directory is created and claimed before the first file, see
-    :class:`~shmq.namespace.data_directory.DataDirectory`. ``namespace`` is as for
+    :class:`~shmq.host.namespace.data_directory.DataDirectory`. ``namespace`` is as for
     :func:`shmq.connect`. With ``idle`` it ends by itself once no other process has used a
     durable queue or stream for so many seconds. Raises :class:`~shmq.InvalidName`.
     """

@@ -19,9 +19,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Literal
 
-from shmq.storage.disk import Disk, opened, write_whole
-from shmq.storage.file_header import hash_key_of
-from shmq.storage.paths import (
+from shmq.disk.storage.disk import Disk, opened, write_whole
+from shmq.disk.storage.file_header import hash_key_of
+from shmq.disk.storage.paths import (
     CARD,
     STREAMS,
     SUFFIX,

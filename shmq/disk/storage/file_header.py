@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
+from shmq.disk.storage.disk import Disk, opened
 from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native._core import pack_record, read_record
-from shmq.storage.disk import Disk, opened
 
 VERSION: Final = _core.DMSQ_VERSION
 SNAPSHOT: Final = 1

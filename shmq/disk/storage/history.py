@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.storage.disk import Disk, opened, read_whole, replace_file, write_whole
+from shmq.disk.storage.disk import Disk, opened, read_whole, replace_file, write_whole
 
 HISTORY: Final = "writer.history"
 _UNFINISHED: Final = ".writer.history.tmp"

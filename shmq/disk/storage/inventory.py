@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from shmq.disk.storage.disk import Disk, write_whole
+from shmq.disk.storage.erase import erasure_note, is_carded, is_left
+from shmq.disk.storage.file_lock import is_locked
+from shmq.disk.storage.history import HISTORY
+from shmq.disk.storage.paths import STREAMS, TABLES, catalog, streams_among
 from shmq.errors import DamagedFile, FileError, ShmqError
-from shmq.storage.disk import Disk, write_whole
-from shmq.storage.erase import erasure_note, is_carded, is_left
-from shmq.storage.file_lock import is_locked
-from shmq.storage.history import HISTORY
-from shmq.storage.paths import STREAMS, TABLES, catalog, streams_among
 
 Kind = Literal["queue", "stream"]
 

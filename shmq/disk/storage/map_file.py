@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgpack
 
+from shmq.disk.storage.disk import Disk, read_whole, replace_file
+from shmq.disk.storage.file_header import HEADER_BYTES, FileHeader, read_header
 from shmq.errors import DamagedFile
 from shmq.native import _core
-from shmq.storage.disk import Disk, read_whole, replace_file
-from shmq.storage.file_header import HEADER_BYTES, FileHeader, read_header
 
 #: Bytes of the map, and their CRC-32C.
 _LENGTH: Final = struct.Struct("<II")
@@ -30,7 +30,7 @@ def write_map(
     told: Mapping[str, Any],
     guard: AbstractContextManager[object] | None = None,
 ) -> None:
-    """Replace the file ``name`` durably: see :func:`shmq.storage.disk.replace_file`.
+    """Replace the file ``name`` durably: see :func:`shmq.disk.storage.disk.replace_file`.
 
     Raises OSError; then the file has its old contents or the new ones.
     """

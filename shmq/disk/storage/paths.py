@@ -26,7 +26,7 @@ SUFFIX: Final = ".dmsq"
 #: The exchanges of the namespace, and the schemas of its queues and streams.
 EXCHANGES: Final = "writer.exchanges"
 SCHEMAS: Final = "writer.schemas"
-#: The directory of the tables, which their users write: see shmq.table.files.
+#: The directory of the tables, which their users write: see shmq.model.table.files.
 TABLES: Final = "tables"
 
 _SEGMENT: Final = re.compile(r"(?P<queue>[^@]+)@(?P<number>\d{16})\.dmsq", re.ASCII)

@@ -19,12 +19,12 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from shmq.api import Columns
+from shmq.disk.storage.file_header import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
+from shmq.disk.storage.progress import Told
 from shmq.errors import DamagedFile, FileError
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import open_file
-from shmq.storage.file_header import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
-from shmq.storage.progress import Told
 
 #: The first and the last sequence number that a message may have.
 ALL_NUMBERS: Final = (0, (1 << 64) - 1)

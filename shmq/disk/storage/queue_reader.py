@@ -14,11 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shmq.errors import DamagedFile, FileError
-from shmq.native._core import read_record, reserve_standard
-from shmq.native.descriptors import open_file
-from shmq.storage.disk import Disk, opened
-from shmq.storage.file_header import (
+from shmq.disk.storage.disk import Disk, opened
+from shmq.disk.storage.file_header import (
     HEADER_BYTES,
     JOURNAL,
     SNAPSHOT,
@@ -26,8 +23,11 @@ from shmq.storage.file_header import (
     FileHeader,
     read_header,
 )
-from shmq.storage.paths import Files, catalog, segment_name, snapshot_name
-from shmq.storage.queue_files import ALL_NUMBERS, QueueFiles
+from shmq.disk.storage.paths import Files, catalog, segment_name, snapshot_name
+from shmq.disk.storage.queue_files import ALL_NUMBERS, QueueFiles
+from shmq.errors import DamagedFile, FileError
+from shmq.native._core import read_record, reserve_standard
+from shmq.native.descriptors import open_file
 
 #: How many times a queue's files are listed, if snapshots replace them meanwhile.
 _TRIES: Final = 20

@@ -17,9 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from shmq.storage.disk import Disk
-from shmq.storage.paths import EXCHANGES, SCHEMAS, STREAMS, catalog, stream_directory, streams_among
-from shmq.storage.transaction_file import TRANSACTIONS
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import (
+    EXCHANGES,
+    SCHEMAS,
+    STREAMS,
+    catalog,
+    stream_directory,
+    streams_among,
+)
+from shmq.disk.storage.transaction_file import TRANSACTIONS
 
 AsideKind = Literal["queue", "stream", "segment", "definitions", "transactions"]
 

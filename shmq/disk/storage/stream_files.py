@@ -11,11 +11,11 @@ import contextlib
 import itertools
 from typing import Final
 
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import bases, segment_file
+from shmq.disk.storage.stream_segment import Block, StreamSegment
 from shmq.errors import DamagedFile, FileError
 from shmq.fork_safe import new_lock
-from shmq.storage.disk import Disk
-from shmq.storage.paths import bases, segment_file
-from shmq.storage.stream_segment import Block, StreamSegment
 
 #: How many segments are kept open between reads.
 _OPEN: Final = 4

@@ -2,7 +2,7 @@
 
 A *generation* is the partitions that were created together: the first with the stream, and one
 more with each repartition. Records are appended to the last one; the others are sealed, and have
-the older records of the same keys. The file's format is that of :mod:`shmq.storage.map_file`.
+the older records of the same keys. The file's format is that of :mod:`shmq.disk.storage.map_file`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_header import STREAM_CARD, FileHeader, StreamIdentity
+from shmq.disk.storage.map_file import read_map, write_map
+from shmq.disk.storage.paths import CARD, UNFINISHED
 from shmq.errors import DamagedFile
 from shmq.native._stream import MAX_PARTITIONS
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import STREAM_CARD, FileHeader, StreamIdentity
-from shmq.storage.map_file import read_map, write_map
-from shmq.storage.paths import CARD, UNFINISHED
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_header import STREAM_PRODUCERS, StreamIdentity
+from shmq.disk.storage.map_file import read_map, write_map
+from shmq.disk.storage.paths import PRODUCERS, UNFINISHED_PRODUCERS, bases
+from shmq.disk.storage.stream_segment import StreamSegment
 from shmq.errors import DamagedFile, FileError
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import STREAM_PRODUCERS, StreamIdentity
-from shmq.storage.map_file import read_map, write_map
-from shmq.storage.paths import PRODUCERS, UNFINISHED_PRODUCERS, bases
-from shmq.storage.stream_segment import StreamSegment
 
 #: By producer: the sequence number and the offset of the first of its last records, and their
 #: number.

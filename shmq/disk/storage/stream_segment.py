@@ -12,12 +12,8 @@ import mmap
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from shmq.errors import DamagedFile
-from shmq.fork_safe import new_lock
-from shmq.native import _file
-from shmq.native._core import read_record, reserve_standard
-from shmq.storage.disk import Disk, opened
-from shmq.storage.file_header import (
+from shmq.disk.storage.disk import Disk, opened
+from shmq.disk.storage.file_header import (
     BATCH_BYTES,
     HEADER_BYTES,
     INDEXED,
@@ -25,8 +21,12 @@ from shmq.storage.file_header import (
     FileHeader,
     read_header,
 )
-from shmq.storage.paths import segment_file
-from shmq.storage.progress import Told
+from shmq.disk.storage.paths import segment_file
+from shmq.disk.storage.progress import Told
+from shmq.errors import DamagedFile
+from shmq.fork_safe import new_lock
+from shmq.native import _file
+from shmq.native._core import read_record, reserve_standard
 
 #: Behind every offset: the whole file may be read.
 EVERYTHING: Final = (1 << 64) - 1

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgpack
 
+from shmq.disk.storage.disk import Disk, make_file, opened, write_whole
 from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _core
-from shmq.storage.disk import Disk, make_file, opened, write_whole
 
 #: Its name in the data directory, and its temporary name.
 TRANSACTIONS: Final = "writer.txn"

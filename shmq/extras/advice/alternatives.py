@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from shmq.advice.plan import ORDINARY, Plan
-from shmq.advice.workload import DAY
+from shmq.extras.advice.plan import ORDINARY, Plan
+from shmq.extras.advice.workload import DAY
 from shmq.units import rate, size, span
 
 _TERABYTE: Final = 1e12

@@ -9,14 +9,6 @@ from typing import Any, Final
 import click
 
 import shmq
-from shmq.advice import plot as plots
-from shmq.advice.load import ASSUMPTIONS
-from shmq.advice.measurement import measure
-from shmq.advice.question import QUESTIONS, Question
-from shmq.advice.report import Advice
-from shmq.advice.report import advise as advise_on
-from shmq.advice.text import default_of, read_text, read_workload, template
-from shmq.advice.workload import ANSWERS, Workload
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import json_flag, plot_flag, quiet_flag
@@ -35,6 +27,14 @@ from shmq.cli.shared.output import (
 from shmq.cli.shared.plot import drawn_to
 from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
+from shmq.extras.advice import plot as plots
+from shmq.extras.advice.load import ASSUMPTIONS
+from shmq.extras.advice.measurement import measure
+from shmq.extras.advice.question import QUESTIONS, Question
+from shmq.extras.advice.report import Advice
+from shmq.extras.advice.report import advise as advise_on
+from shmq.extras.advice.text import default_of, read_text, read_workload, template
+from shmq.extras.advice.workload import ANSWERS, Workload
 from shmq.units import size
 
 _LONGEST_LOOK: Final = 3600.0

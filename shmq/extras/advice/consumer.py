@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from shmq.advice.knob import Knob, Rule
-from shmq.advice.load import TARGET
-from shmq.advice.plan import Plan
+from shmq.extras.advice.knob import Knob, Rule
+from shmq.extras.advice.load import TARGET
+from shmq.extras.advice.plan import Plan
 from shmq.units import brief, rate
 
 #: A round trip to a queue: in shared memory with a process to be woken, and between two hosts of a

@@ -6,8 +6,8 @@ import dataclasses
 from functools import cached_property
 from typing import Final, Literal
 
-from shmq.advice.load import Load, consumers_for, mean_of, spread_of
-from shmq.advice.workload import DAY, Workload
+from shmq.extras.advice.load import Load, consumers_for, mean_of, spread_of
+from shmq.extras.advice.workload import DAY, Workload
 
 #: So many groups still have a queue each; more read one stream.
 MOST_QUEUES: Final = 8

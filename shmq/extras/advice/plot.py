@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from shmq.advice.load import Load
+from shmq.extras.advice.load import Load
 from shmq.units import brief, rate
 
 #: Loads that text shows, as parts of the most.

@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, Final
 
-from shmq.advice.knob import Knob
-from shmq.advice.plan import Plan
-from shmq.advice.text import written
 from shmq.api.options import Options, QueueOptions, options_of
 from shmq.api.stream_options import StreamOptions
+from shmq.extras.advice.knob import Knob
+from shmq.extras.advice.plan import Plan
+from shmq.extras.advice.text import written
 
 _CONSUMER: Final = """\
 import shmq

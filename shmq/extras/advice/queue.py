@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from shmq.advice.knob import Knob, Rule
-from shmq.advice.plan import Plan
 from shmq.api.options import DEFAULT_ARENA, MAX_ARENA
+from shmq.extras.advice.knob import Knob, Rule
+from shmq.extras.advice.plan import Plan
 from shmq.native._core import MAX_CAPACITY
 from shmq.units import brief, rate, size
 

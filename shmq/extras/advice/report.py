@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Final
 
-from shmq.advice import consumer, queue, stream
-from shmq.advice.alternatives import Alternative, alternatives
-from shmq.advice.knob import Knob, Rule
-from shmq.advice.load import ASSUMPTIONS, Load
-from shmq.advice.plan import Plan
-from shmq.advice.program import command_line, python
-from shmq.advice.workload import Workload
+from shmq.extras.advice import consumer, queue, stream
+from shmq.extras.advice.alternatives import Alternative, alternatives
+from shmq.extras.advice.knob import Knob, Rule
+from shmq.extras.advice.load import ASSUMPTIONS, Load
+from shmq.extras.advice.plan import Plan
+from shmq.extras.advice.program import command_line, python
+from shmq.extras.advice.workload import Workload
 from shmq.units import brief, rate
 
 _OF_CONSUMERS: Final = (consumer.consumers, consumer.prefetch, consumer.order)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from shmq.advice.knob import Knob, Rule
-from shmq.advice.plan import Plan
-from shmq.advice.queue import OVERHEAD
 from shmq.api.stream_options import DEFAULT_RING, MAX_RING
+from shmq.extras.advice.knob import Knob, Rule
+from shmq.extras.advice.plan import Plan
+from shmq.extras.advice.queue import OVERHEAD
 from shmq.native._stream import MAX_PARTITIONS
 from shmq.units import brief, rate, size
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.advice.question import QUESTIONS
-from shmq.advice.workload import ANSWERS, Workload, checked
 from shmq.errors import InvalidOption
+from shmq.extras.advice.question import QUESTIONS
+from shmq.extras.advice.workload import ANSWERS, Workload, checked
 from shmq.units import seconds_of, size_of
 
 #: No file of answers is longer, in bytes.

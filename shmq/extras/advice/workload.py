@@ -1,4 +1,4 @@
-"""A workload: the table of the answers to the questions of :mod:`shmq.advice.question`.
+"""A workload: the table of the answers to the questions of :mod:`shmq.extras.advice.question`.
 
 Each field of :class:`Workload` is an answer with its default, and its :class:`Answer` is the rest
 of the row. The command's prompts, the file ``workload.toml`` and the form of the console are made

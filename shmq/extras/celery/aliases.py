@@ -12,8 +12,7 @@ from typing import Final
 from kombu.transport import TRANSPORT_ALIASES
 
 TRANSPORT_ALIASES.update(
-    shmq="shmq.integrations.celery.transport:Transport",
-    shmqs="shmq.integrations.celery.transport:TlsTransport",
+    shmq="shmq.extras.celery.transport:Transport", shmqs="shmq.extras.celery.transport:TlsTransport"
 )
 
 #: What kombu registers as the serializer ``shmq``: no encoder, no decoder, a type that none has.

@@ -16,9 +16,9 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.url import url_to_parts
 
 import shmq
-from shmq.integrations.celery.address import Address
+from shmq.extras.celery.address import Address
+from shmq.model.table.entry import check_ttl
 from shmq.native import _clock as time
-from shmq.table.entry import check_ttl
 
 log = logging.getLogger("shmq")
 

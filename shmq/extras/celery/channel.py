@@ -16,11 +16,11 @@ from kombu.utils.uuid import uuid
 
 import shmq
 from shmq.client.shared.name_texts import with_texts
-from shmq.integrations.celery.declaration import QueueSettings, wanted
-from shmq.integrations.celery.envelope import Raw, pack, properties_of, unpack
-from shmq.integrations.celery.message import Message
-from shmq.integrations.celery.qos import Lease, QoS
-from shmq.integrations.celery.session import Session
+from shmq.extras.celery.declaration import QueueSettings, wanted
+from shmq.extras.celery.envelope import Raw, pack, properties_of, unpack
+from shmq.extras.celery.message import Message
+from shmq.extras.celery.qos import Lease, QoS
+from shmq.extras.celery.session import Session
 
 #: The exchange that AMQP has of each type, and that need not be declared.
 _STANDARD: Final = "amq."

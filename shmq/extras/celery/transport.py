@@ -12,15 +12,15 @@ from kombu.transport import base, virtual
 from kombu.utils.compat import detect_environment
 
 import shmq
-from shmq.integrations.celery.address import Address
-from shmq.integrations.celery.channel import Channel
-from shmq.integrations.celery.event_loop import LoopDelivery
-from shmq.integrations.celery.session import Session
+from shmq.extras.celery.address import Address
+from shmq.extras.celery.channel import Channel
+from shmq.extras.celery.event_loop import LoopDelivery
+from shmq.extras.celery.session import Session
 from shmq.native import _clock as time
 
 _failures: ModuleType | None = None
 if "celery" in sys.modules:  # kombu alone has no tasks
-    from shmq.integrations.celery import failures as _failures
+    from shmq.extras.celery import failures as _failures
 
 #: The most messages that one call of drain_events delivers.
 _AT_ONCE: Final = 64

@@ -1,7 +1,7 @@
 """CloudEvents 1.0 in queues and streams.
 
 >>> import shmq
->>> from shmq.cloudevents import event_of, put_event
+>>> from shmq.extras.cloudevents import event_of, put_event
 >>> orders = shmq.connect().ensure_queue("orders")
 >>> event = {"id": "17", "source": "/shop", "type": "order.made", "data": {"total": 12}}
 >>> put_event(orders, event).sequence > 0
@@ -11,8 +11,8 @@ True
 {'total': 12}
 """
 
-from shmq.cloudevents.event import CloudEvent
-from shmq.cloudevents.message import (
+from shmq.extras.cloudevents.event import CloudEvent
+from shmq.extras.cloudevents.message import (
     EncodedEvent,
     Mode,
     append_event,

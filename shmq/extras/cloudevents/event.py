@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from shmq.cloudevents.attributes import (
+from shmq.errors import InvalidOption
+from shmq.extras.cloudevents.attributes import (
     SPECVERSION,
     Attribute,
     check_attribute,
@@ -17,7 +18,6 @@ from shmq.cloudevents.attributes import (
     is_json,
     text_of,
 )
-from shmq.errors import InvalidOption
 
 _REQUIRED: Final = ("id", "source", "type")
 _OPTIONAL: Final = ("datacontenttype", "dataschema", "subject", "time")

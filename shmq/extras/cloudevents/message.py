@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from shmq.cloudevents.attributes import check_name, is_json, text_of
-from shmq.cloudevents.event import CloudEvent
-from shmq.codec.strict_json import decode_json
 from shmq.errors import InvalidOption, ShmqError
+from shmq.extras.cloudevents.attributes import check_name, is_json, text_of
+from shmq.extras.cloudevents.event import CloudEvent
+from shmq.model.codec.strict_json import decode_json
 
 if TYPE_CHECKING:
     from shmq.api import Appended, Message, Put, Queue, Record, Stream

@@ -11,9 +11,9 @@ import click
 import shmq
 from shmq.cli.shared.extra import check_extra
 from shmq.cli.shared.flags import connected, log_format_flag
+from shmq.host.supervision.audit import to_file
+from shmq.host.supervision.stderr import show_on_stderr, show_stack_on_demand
 from shmq.server.config.settings import LEVELS, Settings, Source
-from shmq.supervision.audit import to_file
-from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 _NEEDED: Final = ("jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn", "websockets")
 
@@ -90,8 +90,8 @@ def console(
     messages: when it ends, nothing stops. SIGHUP reads the tokens again.
     """
     check_console()
-    from shmq.console.server.process import ConsoleProcess  # noqa: PLC0415
-    from shmq.console.settings import Address, ConsoleSettings  # noqa: PLC0415
+    from shmq.extras.console.server.process import ConsoleProcess  # noqa: PLC0415
+    from shmq.extras.console.settings import Address, ConsoleSettings  # noqa: PLC0415
 
     source = Source(config)
     server = source.read() if config is not None else Settings()

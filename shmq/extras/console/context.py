@@ -6,12 +6,12 @@ import dataclasses
 import threading
 
 import shmq
-from shmq.console.access import Access
-from shmq.console.leases import LeaseBook
-from shmq.console.observer import ObserverThread
-from shmq.console.sessions import Sessions
-from shmq.console.settings import ConsoleSettings
-from shmq.supervision.login_failures import LoginFailures
+from shmq.extras.console.access import Access
+from shmq.extras.console.leases import LeaseBook
+from shmq.extras.console.observer import ObserverThread
+from shmq.extras.console.sessions import Sessions
+from shmq.extras.console.settings import ConsoleSettings
+from shmq.host.supervision.login_failures import LoginFailures
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
-from shmq.console.access import Caller
-from shmq.console.context import Console
-from shmq.console.problem import Problem
+from shmq.extras.console.access import Caller
+from shmq.extras.console.context import Console
+from shmq.extras.console.problem import Problem
 
 COOKIE: Final = "shmq_session"
 CSRF_HEADER: Final = "x-shmq-csrf"

@@ -7,7 +7,7 @@ import dataclasses
 import threading
 from typing import Final
 
-from shmq.diagnose.activity import Observation
+from shmq.host.diagnose.activity import Observation
 
 #: How far back it reaches, in seconds.
 SPAN: Final = 600.0

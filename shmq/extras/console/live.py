@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
-from shmq.console.access import Caller
-from shmq.console.context import Console
-from shmq.console.problem import Problem
+from shmq.extras.console.access import Caller
+from shmq.extras.console.context import Console
+from shmq.extras.console.problem import Problem
 
 #: Why a connection is ended: the console ends, or its caller is no longer let in.
 End = Literal["ending", "unauthorized"]

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 import shmq
-from shmq.console.history import History
-from shmq.diagnose.activity import Observation, Observer
+from shmq.extras.console.history import History
+from shmq.host.diagnose.activity import Observation, Observer
 
 log = logging.getLogger("shmq.console")
 

@@ -21,9 +21,9 @@ from typing import Any, Final
 import msgspec
 
 import shmq
-from shmq.console.access import Caller
-from shmq.console.observer import ObserverThread
-from shmq.diagnose.activity import Observation, QueueActivity, StreamActivity
+from shmq.extras.console.access import Caller
+from shmq.extras.console.observer import ObserverThread
+from shmq.host.diagnose.activity import Observation, QueueActivity, StreamActivity
 
 #: The differences of so many looks are kept for a subscriber that comes again.
 KEPT: Final = 60

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from shmq.console.access import Caller
-from shmq.diagnose.activity import Observation, StreamActivity
-from shmq.diagnose.findings import Finding
+from shmq.extras.console.access import Caller
+from shmq.host.diagnose.activity import Observation, StreamActivity
+from shmq.host.diagnose.findings import Finding
 
 
 def visible(caller: Caller, found: Observation) -> Observation:

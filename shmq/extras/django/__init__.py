@@ -2,12 +2,12 @@
 
 In the settings of Django:
 
-    INSTALLED_APPS = [..., "shmq.integrations.django"]
-    TASKS = {"default": {"BACKEND": "shmq.integrations.django.ShmqBackend"}}
+    INSTALLED_APPS = [..., "shmq.extras.django"]
+    TASKS = {"default": {"BACKEND": "shmq.extras.django.ShmqBackend"}}
 
 ``manage.py shmq_worker`` runs the tasks.
 """
 
-from shmq.integrations.django.backend import ShmqBackend
+from shmq.extras.django.backend import ShmqBackend
 
 __all__ = ["ShmqBackend"]

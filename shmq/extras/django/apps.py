@@ -6,6 +6,6 @@ from django.apps import AppConfig
 class ShmqConfig(AppConfig):
     """The application that Django loads: docs/how-to/django.md."""
 
-    name = "shmq.integrations.django"
+    name = "shmq.extras.django"
     label = "shmq"
     verbose_name = "shmq"

@@ -10,16 +10,16 @@ from django.utils.crypto import get_random_string
 
 from shmq.api.table import MAX_TTL
 from shmq.errors import InvalidName, InvalidOption
-from shmq.integrations.django.framework import (
+from shmq.extras.django.framework import (
     BaseTaskBackend,
     InvalidTask,
     TaskResultDoesNotExist,
     normalize_json,
     task_enqueued,
 )
-from shmq.integrations.django.options import BackendOptions
-from shmq.integrations.django.place import Place
-from shmq.integrations.django.record import Record
+from shmq.extras.django.options import BackendOptions
+from shmq.extras.django.place import Place
+from shmq.extras.django.record import Record
 
 #: For how long the result of a task that never ends is kept after its time, in seconds.
 _UNFINISHED: Final = 30 * 86_400.0

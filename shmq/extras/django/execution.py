@@ -13,8 +13,8 @@ from django.db import close_old_connections, reset_queries
 from django.utils import timezone
 
 import shmq
-from shmq.integrations.django.backend import ShmqBackend
-from shmq.integrations.django.framework import (
+from shmq.extras.django.backend import ShmqBackend
+from shmq.extras.django.framework import (
     TaskContext,
     TaskResultDoesNotExist,
     TaskResultStatus,
@@ -22,7 +22,7 @@ from shmq.integrations.django.framework import (
     task_finished,
     task_started,
 )
-from shmq.integrations.django.record import Record
+from shmq.extras.django.record import Record
 
 log = logging.getLogger("shmq.workers")
 

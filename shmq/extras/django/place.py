@@ -8,8 +8,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 import shmq
 from shmq.api.names import with_dead_letter
+from shmq.extras.django.options import BackendOptions
 from shmq.fork_safe import new_lock
-from shmq.integrations.django.options import BackendOptions
 
 #: How many priorities a queue has that is made here: an odd number, so that 0 is the middle one.
 _PRIORITIES: Final = 15

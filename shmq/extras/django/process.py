@@ -11,9 +11,9 @@ import shmq
 
 django.setup()
 
-from shmq.integrations.django.backend import ShmqBackend  # noqa: E402 - they import what the
-from shmq.integrations.django.execution import reject, run  # noqa: E402 - setup has prepared
-from shmq.integrations.django.framework import InvalidTaskBackend, task_backends  # noqa: E402
+from shmq.extras.django.backend import ShmqBackend  # noqa: E402 - they import what the
+from shmq.extras.django.execution import reject, run  # noqa: E402 - setup has prepared
+from shmq.extras.django.framework import InvalidTaskBackend, task_backends  # noqa: E402
 
 
 def run_task(message: shmq.Message) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from django.utils.module_loading import import_string
 
 from shmq.errors import InvalidOption
-from shmq.integrations.django.framework import Task, TaskError, TaskResult, TaskResultStatus
+from shmq.extras.django.framework import Task, TaskError, TaskResult, TaskResultStatus
 
 _STATES: Final = frozenset(TaskResultStatus.values)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shmq.integrations.dramatiq.broker import ShmqBroker
-from shmq.integrations.dramatiq.rate_limits import ShmqRateLimiterBackend
-from shmq.integrations.dramatiq.results import ShmqResultBackend
+from shmq.extras.dramatiq.broker import ShmqBroker
+from shmq.extras.dramatiq.rate_limits import ShmqRateLimiterBackend
+from shmq.extras.dramatiq.results import ShmqResultBackend
 
 __all__ = ["ShmqBroker", "ShmqRateLimiterBackend", "ShmqResultBackend"]

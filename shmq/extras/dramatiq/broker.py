@@ -12,9 +12,9 @@ from dramatiq.errors import ActorNotFound, ConnectionClosed, QueueJoinTimeout, Q
 from dramatiq.results import Results
 
 import shmq
-from shmq.integrations.connection import Connection
-from shmq.integrations.dramatiq.consumer import ShmqConsumer
-from shmq.integrations.task_queues import TaskQueues
+from shmq.extras.dramatiq.consumer import ShmqConsumer
+from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_queues import TaskQueues
 from shmq.native import _clock as time
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dramatiq.errors import ConnectionClosed
 from dramatiq.logging import get_logger
 
 import shmq
-from shmq.integrations.task_queues import give_back
+from shmq.extras.frameworks.task_queues import give_back
 from shmq.native import _clock as time
 
 #: How many messages are leased by one call.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dramatiq.rate_limits import RateLimiterBackend
 
-from shmq.integrations.connection import Connection
-from shmq.integrations.task_table import TaskTable
+from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_table import TaskTable
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls

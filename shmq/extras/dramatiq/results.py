@@ -11,8 +11,8 @@ from dramatiq.results.middleware import DEFAULT_RESULT_TTL
 from dramatiq.results.result import wrap_exception
 
 from shmq.api.table import TableDurability
-from shmq.integrations.connection import Connection
-from shmq.integrations.task_table import ResultNotStored, TaskTable
+from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_table import ResultNotStored, TaskTable
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls

@@ -1,7 +1,7 @@
 """A broker of FastStream over shmq's queues: the extra ``shmq[faststream]``.
 
 >>> from faststream import FastStream
->>> from shmq.integrations.faststream import ShmqBroker
+>>> from shmq.extras.faststream import ShmqBroker
 >>> broker = ShmqBroker()
 >>> app = FastStream(broker)
 >>> @broker.subscriber("orders")
@@ -11,14 +11,14 @@
 
 from faststream import TestApp
 
-from shmq.integrations.faststream.broker import ShmqBroker
-from shmq.integrations.faststream.command import ShmqPublishCommand, ShmqResponse
-from shmq.integrations.faststream.memory_broker import TestShmqBroker
-from shmq.integrations.faststream.message import ShmqBatchMessage, ShmqMessage
-from shmq.integrations.faststream.publisher import ShmqPublisher
-from shmq.integrations.faststream.queue import ShmqQueue
-from shmq.integrations.faststream.router import ShmqRoute, ShmqRoutePublisher, ShmqRouter
-from shmq.integrations.faststream.subscriber import ShmqSubscriber
+from shmq.extras.faststream.broker import ShmqBroker
+from shmq.extras.faststream.command import ShmqPublishCommand, ShmqResponse
+from shmq.extras.faststream.memory_broker import TestShmqBroker
+from shmq.extras.faststream.message import ShmqBatchMessage, ShmqMessage
+from shmq.extras.faststream.publisher import ShmqPublisher
+from shmq.extras.faststream.queue import ShmqQueue
+from shmq.extras.faststream.router import ShmqRoute, ShmqRoutePublisher, ShmqRouter
+from shmq.extras.faststream.subscriber import ShmqSubscriber
 
 __all__ = [
     "ShmqBatchMessage",

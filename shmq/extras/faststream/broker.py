@@ -30,12 +30,12 @@ from shmq.api.names import chosen_namespace, is_url
 from shmq.api.options import QueueOptions
 from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.integrations.faststream.command import PutOptions, ShmqPublishCommand
-from shmq.integrations.faststream.config import ShmqBrokerConfig, logger_state
-from shmq.integrations.faststream.message import ShmqMessage
-from shmq.integrations.faststream.producer import ShmqProducer
-from shmq.integrations.faststream.queue import ShmqQueue
-from shmq.integrations.faststream.registrator import ShmqRegistrator
+from shmq.extras.faststream.command import PutOptions, ShmqPublishCommand
+from shmq.extras.faststream.config import ShmqBrokerConfig, logger_state
+from shmq.extras.faststream.message import ShmqMessage
+from shmq.extras.faststream.producer import ShmqProducer
+from shmq.extras.faststream.queue import ShmqQueue
+from shmq.extras.faststream.registrator import ShmqRegistrator
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls

@@ -29,7 +29,7 @@ from shmq.api.contract import unwrapped
 from shmq.api.names import with_dead_letter
 from shmq.client.local.broker import LocalBroker
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.integrations.faststream.queue import ShmqQueue
+from shmq.extras.faststream.queue import ShmqQueue
 
 #: How many queues a broker keeps open to put into them.
 _KEPT: Final = 256

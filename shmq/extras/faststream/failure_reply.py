@@ -17,8 +17,8 @@ from faststream.response.response import PublishCommand
 
 import shmq
 from shmq.client.shared.rpc_server import failure_reply
-from shmq.integrations.faststream.config import ShmqBrokerConfig
-from shmq.integrations.faststream.queue import ShmqQueue
+from shmq.extras.faststream.config import ShmqBrokerConfig
+from shmq.extras.faststream.queue import ShmqQueue
 
 log = logging.getLogger("shmq")
 

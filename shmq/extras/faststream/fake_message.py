@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import shmq
-from shmq.codec.codecs import decode_body, encode_body
+from shmq.model.codec.codecs import decode_body, encode_body
 
 _sequences: Final = itertools.count(1)
 

@@ -14,13 +14,13 @@ from faststream.exceptions import SubscriberNotFound
 
 import shmq
 from shmq.client.shared import loop_timer
-from shmq.integrations.faststream.broker import ShmqBroker
-from shmq.integrations.faststream.command import ShmqPublishCommand
-from shmq.integrations.faststream.fake_message import FakeMessage
-from shmq.integrations.faststream.parser import ShmqParser
-from shmq.integrations.faststream.producer import ShmqProducer
-from shmq.integrations.faststream.publisher import ShmqPublisher
-from shmq.integrations.faststream.subscriber import ShmqSubscriber
+from shmq.extras.faststream.broker import ShmqBroker
+from shmq.extras.faststream.command import ShmqPublishCommand
+from shmq.extras.faststream.fake_message import FakeMessage
+from shmq.extras.faststream.parser import ShmqParser
+from shmq.extras.faststream.producer import ShmqProducer
+from shmq.extras.faststream.publisher import ShmqPublisher
+from shmq.extras.faststream.subscriber import ShmqSubscriber
 
 
 class TestShmqBroker(TestBroker[ShmqBroker, EnterType], broker=ShmqBroker):

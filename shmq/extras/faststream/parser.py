@@ -9,9 +9,9 @@ from faststream._internal.constants import ContentTypes
 from faststream.message import StreamMessage, decode_message
 
 import shmq
-from shmq.codec.codecs import CODECS, decode_body
-from shmq.codec.strict_json import decode_json
-from shmq.integrations.faststream.message import ShmqBatchMessage, ShmqMessage
+from shmq.extras.faststream.message import ShmqBatchMessage, ShmqMessage
+from shmq.model.codec.codecs import CODECS, decode_body
+from shmq.model.codec.strict_json import decode_json
 
 #: The header with the id that FastStream knows a request and its reply by: the message's own
 #: correlation is that of the request that waits for the reply.

@@ -14,12 +14,12 @@ from faststream.response.publish_type import PublishType
 
 import shmq
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.integrations.faststream.command import ShmqPublishCommand
-from shmq.integrations.faststream.parser import CORRELATION, ShmqParser, stored
-from shmq.integrations.faststream.queue import ShmqQueue
+from shmq.extras.faststream.command import ShmqPublishCommand
+from shmq.extras.faststream.parser import CORRELATION, ShmqParser, stored
+from shmq.extras.faststream.queue import ShmqQueue
 
 if TYPE_CHECKING:
-    from shmq.integrations.faststream.config import ShmqBrokerConfig
+    from shmq.extras.faststream.config import ShmqBrokerConfig
 
 log = logging.getLogger("shmq")
 

@@ -14,10 +14,10 @@ from faststream.response.publish_type import PublishType
 from faststream.response.response import PublishCommand
 
 import shmq
-from shmq.integrations.faststream.command import PutOptions, ShmqPublishCommand
-from shmq.integrations.faststream.config import ShmqBrokerConfig, ShmqPublisherConfig
-from shmq.integrations.faststream.message import ShmqMessage
-from shmq.integrations.faststream.queue import ShmqQueue
+from shmq.extras.faststream.command import PutOptions, ShmqPublishCommand
+from shmq.extras.faststream.config import ShmqBrokerConfig, ShmqPublisherConfig
+from shmq.extras.faststream.message import ShmqMessage
+from shmq.extras.faststream.queue import ShmqQueue
 
 
 class ReplyPublisher(FakePublisher):

@@ -16,21 +16,21 @@ from faststream.middlewares import AckPolicy
 import shmq
 from shmq.api.options import check_whole
 from shmq.errors import InvalidOption
-from shmq.integrations.faststream.command import PutOptions
-from shmq.integrations.faststream.config import (
+from shmq.extras.faststream.command import PutOptions
+from shmq.extras.faststream.config import (
     ShmqBrokerConfig,
     ShmqPublisherConfig,
     ShmqPublisherSpecificationConfig,
     ShmqSubscriberConfig,
     ShmqSubscriberSpecificationConfig,
 )
-from shmq.integrations.faststream.publisher import ShmqPublisher
-from shmq.integrations.faststream.queue import ShmqQueue
-from shmq.integrations.faststream.specification import (
+from shmq.extras.faststream.publisher import ShmqPublisher
+from shmq.extras.faststream.queue import ShmqQueue
+from shmq.extras.faststream.specification import (
     ShmqPublisherSpecification,
     ShmqSubscriberSpecification,
 )
-from shmq.integrations.faststream.subscriber import ShmqSubscriber
+from shmq.extras.faststream.subscriber import ShmqSubscriber
 
 
 class ShmqRegistrator(Registrator[shmq.Message, ShmqBrokerConfig]):

@@ -12,9 +12,9 @@ from faststream._internal.types import BrokerMiddleware, CustomCallable
 from faststream.middlewares import AckPolicy
 
 import shmq
-from shmq.integrations.faststream.config import ShmqBrokerConfig
-from shmq.integrations.faststream.queue import ShmqQueue
-from shmq.integrations.faststream.registrator import ShmqRegistrator
+from shmq.extras.faststream.config import ShmqBrokerConfig
+from shmq.extras.faststream.queue import ShmqQueue
+from shmq.extras.faststream.registrator import ShmqRegistrator
 
 
 class ShmqRoutePublisher(ArgsContainer):

@@ -10,7 +10,7 @@ from faststream._internal.endpoint.subscriber import SubscriberSpecification
 from faststream.specification.asyncapi.utils import resolve_payloads
 from faststream.specification.schema import Message, Operation, PublisherSpec, SubscriberSpec
 
-from shmq.integrations.faststream.config import (
+from shmq.extras.faststream.config import (
     ShmqBrokerConfig,
     ShmqPublisherSpecificationConfig,
     ShmqSubscriberSpecificationConfig,

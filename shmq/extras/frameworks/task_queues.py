@@ -8,8 +8,8 @@ from typing import Any, Final, Protocol
 
 import shmq
 from shmq.api.names import with_dead_letter
+from shmq.extras.frameworks.connection import Connection
 from shmq.fork_safe import new_lock
-from shmq.integrations.connection import Connection
 
 #: How long a lease lasts, in seconds: until it is settled or its holder is gone. The kernel reports
 #: the end of a process, and the server that of a connection, so no clock has to.

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 import shmq
 from shmq.api.names import given_name
 from shmq.api.table import MAX_KEY, TableDurability
+from shmq.extras.frameworks.connection import Connection
 from shmq.fork_safe import new_lock
-from shmq.integrations.connection import Connection
 
 _T = TypeVar("_T")
 

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shmq.api.broker import Broker
 from shmq.api.contract import unwrapped
+from shmq.extras.otel.context import link_of
+from shmq.extras.otel.exchange import TracedExchange
+from shmq.extras.otel.operation import Operation
+from shmq.extras.otel.place import Place
+from shmq.extras.otel.proxy import Traced, implement
+from shmq.extras.otel.queue import TracedQueue
+from shmq.extras.otel.telemetry import Telemetry
 from shmq.lazy_imports import late_imports
-from shmq.otel.context import link_of
-from shmq.otel.exchange import TracedExchange
-from shmq.otel.operation import Operation
-from shmq.otel.place import Place
-from shmq.otel.proxy import Traced, implement
-from shmq.otel.queue import TracedQueue
-from shmq.otel.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from shmq.otel.stream import TracedStream, TracedSubscription
-    from shmq.otel.transaction import TracedTransaction
+    from shmq.extras.otel.stream import TracedStream, TracedSubscription
+    from shmq.extras.otel.transaction import TracedTransaction
 
 
 class TracedBroker(Traced):
@@ -60,7 +60,7 @@ class TracedBroker(Traced):
 
     def _stream(self, stream: Any) -> TracedStream:
         with late_imports:
-            from shmq.otel.stream import TracedStream  # noqa: PLC0415 - of streams alone
+            from shmq.extras.otel.stream import TracedStream  # noqa: PLC0415 - of streams alone
 
         return TracedStream(stream, self._telemetry, self._place.at(stream.name))
 
@@ -82,7 +82,7 @@ class TracedBroker(Traced):
 
     def transaction(self, **how: Any) -> TracedTransaction:
         with late_imports:
-            from shmq.otel.transaction import TracedTransaction  # noqa: PLC0415 - of streams, too
+            from shmq.extras.otel.transaction import TracedTransaction  # noqa: PLC0415 - of streams, too
 
         begun = self.__wrapped__.transaction(**how)
         return TracedTransaction(begun, self._telemetry, self._place)

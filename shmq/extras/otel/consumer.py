@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from shmq.api.queue import AsyncBodies, AsyncConsumer, Bodies, Consumer
-from shmq.otel.message import TracedMessage
-from shmq.otel.proxy import Traced, implement
-from shmq.otel.telemetry import received_one
+from shmq.extras.otel.message import TracedMessage
+from shmq.extras.otel.proxy import Traced, implement
+from shmq.extras.otel.telemetry import received_one
 
 
 class TracedConsumer(Traced):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shmq.api.exchange import Exchange
-from shmq.otel.proxy import Traced, implement
+from shmq.extras.otel.proxy import Traced, implement
 
 
 class TracedExchange(Traced):

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any
 
 from shmq.api.queue import Loan
-from shmq.otel.operation import Operation
-from shmq.otel.proxy import implement
+from shmq.extras.otel.operation import Operation
+from shmq.extras.otel.proxy import implement
 
 
 class TracedLoan:

@@ -6,11 +6,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from shmq.api.message import Message
+from shmq.extras.otel.operation import HANDLED, Operation
+from shmq.extras.otel.place import Place
+from shmq.extras.otel.proxy import Traced, implement
+from shmq.extras.otel.telemetry import Telemetry
 from shmq.native import _core
-from shmq.otel.operation import HANDLED, Operation
-from shmq.otel.place import Place
-from shmq.otel.proxy import Traced, implement
-from shmq.otel.telemetry import Telemetry
 
 
 class TracedMessage(Traced):

@@ -18,11 +18,11 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 
 from shmq.api.message import Retry
 from shmq.errors import Empty
+from shmq.extras.otel.context import carrier_of, carries_context
 from shmq.native import _clock as time
-from shmq.otel.context import carrier_of, carries_context
 
 if TYPE_CHECKING:
-    from shmq.otel.place import Place
+    from shmq.extras.otel.place import Place
 
 log = logging.getLogger("shmq.otel")
 

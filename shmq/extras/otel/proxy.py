@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from shmq.api.contract import document
-from shmq.otel.place import Place
-from shmq.otel.telemetry import Telemetry
+from shmq.extras.otel.place import Place
+from shmq.extras.otel.telemetry import Telemetry
 
 
 class Traced:

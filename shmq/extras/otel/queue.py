@@ -9,12 +9,17 @@ from typing import Any
 
 from shmq.api.contract import unwrapped
 from shmq.api.queue import Pipeline, Queue
-from shmq.otel.consumer import TracedAsyncBodies, TracedAsyncConsumer, TracedBodies, TracedConsumer
-from shmq.otel.loan import TracedLoan
-from shmq.otel.message import TracedMessage
-from shmq.otel.operation import Operation
-from shmq.otel.proxy import Traced, implement
-from shmq.otel.telemetry import received, received_one
+from shmq.extras.otel.consumer import (
+    TracedAsyncBodies,
+    TracedAsyncConsumer,
+    TracedBodies,
+    TracedConsumer,
+)
+from shmq.extras.otel.loan import TracedLoan
+from shmq.extras.otel.message import TracedMessage
+from shmq.extras.otel.operation import Operation
+from shmq.extras.otel.proxy import Traced, implement
+from shmq.extras.otel.telemetry import received, received_one
 
 Headers = Mapping[str, Any] | None
 

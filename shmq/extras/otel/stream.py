@@ -12,14 +12,14 @@ from shmq.api.record import RecordLoan
 from shmq.api.share import Share, SharedRecord
 from shmq.api.stream import AsyncReader, Reader, Stream
 from shmq.api.subscription import Subscription
+from shmq.extras.otel.consumer import TracedConsumer
+from shmq.extras.otel.context import MOST_LINKS, link_of
+from shmq.extras.otel.loan import TracedLoan
+from shmq.extras.otel.message import TracedMessage
+from shmq.extras.otel.operation import Operation
+from shmq.extras.otel.proxy import Traced, implement
+from shmq.extras.otel.telemetry import received, received_one
 from shmq.native import _stream
-from shmq.otel.consumer import TracedConsumer
-from shmq.otel.context import MOST_LINKS, link_of
-from shmq.otel.loan import TracedLoan
-from shmq.otel.message import TracedMessage
-from shmq.otel.operation import Operation
-from shmq.otel.proxy import Traced, implement
-from shmq.otel.telemetry import received, received_one
 
 Headers = Mapping[str, Any] | None
 

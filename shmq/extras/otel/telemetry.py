@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 from opentelemetry import metrics, trace
 from opentelemetry.trace import SpanKind
 
-from shmq.otel.context import carries_context, link_of, links_of
-from shmq.otel.operation import HANDLED, PARTITION, Kind, Operation, harmless
+from shmq.extras.otel.context import carries_context, link_of, links_of
+from shmq.extras.otel.operation import HANDLED, PARTITION, Kind, Operation, harmless
 from shmq.version import VERSION
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from shmq.otel.place import Place
+    from shmq.extras.otel.place import Place
 
 #: The bounds of the buckets that the conventions advise, in seconds.
 _BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)

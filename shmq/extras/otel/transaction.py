@@ -8,12 +8,12 @@ from typing import Any, Self
 
 from shmq.api.contract import unwrapped
 from shmq.api.transaction import Transaction
+from shmq.extras.otel.operation import Operation
+from shmq.extras.otel.place import Place
+from shmq.extras.otel.proxy import Traced, implement
+from shmq.extras.otel.stream import each_with_context
+from shmq.extras.otel.telemetry import Telemetry
 from shmq.native import _stream
-from shmq.otel.operation import Operation
-from shmq.otel.place import Place
-from shmq.otel.proxy import Traced, implement
-from shmq.otel.stream import each_with_context
-from shmq.otel.telemetry import Telemetry
 
 Headers = Mapping[str, Any] | None
 

@@ -7,8 +7,8 @@ import struct
 import time
 import zlib
 
-from shmq.stress.journal import NUMBER_BITS
-from shmq.stress.plan import LEAST_SIZE
+from shmq.extras.stress.journal import NUMBER_BITS
+from shmq.extras.stress.plan import LEAST_SIZE
 
 #: Producer, number, monotonic ns, and the CRC-32 of the rest.
 _HEAD = struct.Struct("<IIQ")

@@ -21,11 +21,11 @@ from shmq.cli.shared.output import cell, counted, duration, note, show_json, sho
 from shmq.cli.shared.plot import drawn_to
 from shmq.cli.shared.progress import Progress, progress
 from shmq.cli.shared.target import target_of
+from shmq.extras.stress import plot as plots
+from shmq.extras.stress.plan import LEAST_SIZE, PARTS, Plan, Result, Sample
+from shmq.extras.stress.run import run
+from shmq.host.supervision.signals import Stop
 from shmq.native._core import reserve_standard
-from shmq.stress import plot as plots
-from shmq.stress.plan import LEAST_SIZE, PARTS, Plan, Result, Sample
-from shmq.stress.run import run
-from shmq.supervision.signals import Stop
 
 Watch = Callable[[Sample], None]
 

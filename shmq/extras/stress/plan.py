@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from shmq.stress.counters import percentile
+from shmq.extras.stress.counters import percentile
 
 #: The size of the smallest body, in bytes: producer, number, time of the put, and checksum.
 LEAST_SIZE = 20

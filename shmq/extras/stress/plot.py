@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.stress.plan import Sample
+from shmq.extras.stress.plan import Sample
 
 #: The percentiles that are drawn, with their colours.
 _SHOWN: Final = {"p50": "#0b62c4", "p99": "#b2520a", "max": "#888888"}

@@ -14,10 +14,17 @@ from pathlib import Path
 from shmq import api
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import InvalidOption, MessageTooLarge
-from shmq.stress.counters import BUCKETS, SharedCounters, merged, upper_bound
-from shmq.stress.journal import NUMBER_BITS, WRONGS, CheckResult, count_once, judge, read_all
-from shmq.stress.plan import Plan, Result, Sample, latencies
-from shmq.stress.workers import Job, WorkerEnded, WorkerProcesses, failure_of, on_row, produce
+from shmq.extras.stress.counters import BUCKETS, SharedCounters, merged, upper_bound
+from shmq.extras.stress.journal import NUMBER_BITS, WRONGS, CheckResult, count_once, judge, read_all
+from shmq.extras.stress.plan import Plan, Result, Sample, latencies
+from shmq.extras.stress.workers import (
+    Job,
+    WorkerEnded,
+    WorkerProcesses,
+    failure_of,
+    on_row,
+    produce,
+)
 
 #: After this many seconds without progress the run counts as hanging.
 PATIENCE = 30.0

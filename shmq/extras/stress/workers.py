@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from shmq import api
 from shmq.errors import Empty, Full, LeaseExpired
+from shmq.extras.stress.body import Bodies, opened
+from shmq.extras.stress.counters import SharedCounters, bucket_of
+from shmq.extras.stress.journal import ACKED, ACKING, GOT, Journal
+from shmq.extras.stress.plan import Plan
 from shmq.native._core import reserve_standard
-from shmq.stress.body import Bodies, opened
-from shmq.stress.counters import SharedCounters, bucket_of
-from shmq.stress.journal import ACKED, ACKING, GOT, Journal
-from shmq.stress.plan import Plan
 
 _FORK = multiprocessing.get_context("fork")
 

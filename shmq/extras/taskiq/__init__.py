@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shmq.integrations.taskiq.broker import ShmqBroker
-from shmq.integrations.taskiq.result_backend import ShmqResultBackend
-from shmq.integrations.taskiq.schedule_source import ShmqScheduleSource
+from shmq.extras.taskiq.broker import ShmqBroker
+from shmq.extras.taskiq.result_backend import ShmqResultBackend
+from shmq.extras.taskiq.schedule_source import ShmqScheduleSource
 
 __all__ = ["ShmqBroker", "ShmqResultBackend", "ShmqScheduleSource"]

@@ -13,9 +13,9 @@ from taskiq.acks import parse_acknowledge_type
 import shmq
 from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.integrations.connection import Connection
-from shmq.integrations.task_queues import TaskQueues
-from shmq.integrations.taskiq.formatter import ShmqFormatter
+from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_queues import TaskQueues
+from shmq.extras.taskiq.formatter import ShmqFormatter
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls

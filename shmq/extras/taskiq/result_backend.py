@@ -13,10 +13,10 @@ from taskiq.serializers import JSONSerializer
 
 from shmq.api.table import Table, TableDurability
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.integrations.connection import Connection
-from shmq.integrations.task_table import ResultNotStored, TaskTable, shorten_key
-from shmq.integrations.taskiq.formatter import dump_model
-from shmq.table.entry import check_ttl
+from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_table import ResultNotStored, TaskTable, shorten_key
+from shmq.extras.taskiq.formatter import dump_model
+from shmq.model.table.entry import check_ttl
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls

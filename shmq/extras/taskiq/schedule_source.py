@@ -13,9 +13,9 @@ from taskiq.exceptions import ScheduledTaskCancelledError
 
 from shmq.api.table import MAX_KEYS, Table, TableDurability
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.integrations.connection import Connection
-from shmq.integrations.task_table import TaskTable, shorten_key
-from shmq.integrations.taskiq.formatter import dump_model
+from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_table import TaskTable, shorten_key
+from shmq.extras.taskiq.formatter import dump_model
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls

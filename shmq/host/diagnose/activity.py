@@ -21,7 +21,6 @@ from shmq.api.stream import Stream
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.client.shared import durability
-from shmq.diagnose.journals import journal_problem
 from shmq.errors import (
     Forbidden,
     NoSuchQueue,
@@ -32,8 +31,9 @@ from shmq.errors import (
     StreamDeleted,
     Unsupported,
 )
+from shmq.host.diagnose.journals import journal_problem
+from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
-from shmq.namespace.namespace import Namespace
 
 #: How many queues an observer keeps open; the others are opened and closed in turn.
 MOST_KEPT: Final = 4096

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from shmq.api.names import is_reply_name, shown_name, staging_target
 from shmq.api.stats import QueueStats
-from shmq.diagnose.activity import (
+from shmq.host.diagnose.activity import (
     GroupActivity,
     HostActivity,
     Observation,

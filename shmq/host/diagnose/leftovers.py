@@ -2,7 +2,7 @@
 
 Operations remove most leftovers when they come across them; this finds the rest. Nothing counts
 as stale by its age or by a PID: the kernel says which processes live
-(:mod:`shmq.namespace.namespace`), and the registry lock excludes the creation and removal of
+(:mod:`shmq.host.namespace.namespace`), and the registry lock excludes the creation and removal of
 files meanwhile.
 """
 
@@ -22,8 +22,6 @@ from shmq.client.local.stream import LocalStream, attach
 from shmq.client.local.temporary_queue import looks_over
 from shmq.client.transaction.recover import settle
 from shmq.client.transaction.transaction_log import ledger_path, owners
-from shmq.diagnose.journals import unwritten, why_unkept
-from shmq.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from shmq.errors import (
     ForeignSegment,
     InvalidName,
@@ -33,14 +31,16 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
 )
+from shmq.host.diagnose.journals import unwritten, why_unkept
+from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
+from shmq.host.namespace import streams
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.semaphores import semaphore_names, wakeup_owner
 from shmq.lazy_imports import late_imports
-from shmq.namespace import streams
-from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import semaphore_names, wakeup_owner
+from shmq.model.table.files import disk_directory
+from shmq.model.table.files import leftovers as table_leftovers
 from shmq.native import _core
 from shmq.native.descriptors import open_file
-from shmq.table.files import disk_directory
-from shmq.table.files import leftovers as table_leftovers
 
 _OURS = re.compile(
     r"(?:sem\.|mp\.|names\.|exchanges\.|schemas\.|stream\.|log\.|group\.|txn\.|tables\.)?"

@@ -10,7 +10,6 @@ import stat
 
 from shmq.api.names import SHM, check_name
 from shmq.client.local.queue import LocalQueue
-from shmq.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from shmq.errors import (
     ForeignSegment,
     IncompatibleSegment,
@@ -19,8 +18,9 @@ from shmq.errors import (
     QueueDeleted,
     ShmqError,
 )
-from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import semaphore_names
+from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.semaphores import semaphore_names
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 

@@ -10,11 +10,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
-from shmq.diagnose.segments import SOUND, SegmentReport
-from shmq.errors import FileError
-from shmq.namespace.namespace import Namespace
-from shmq.storage.disk import Disk
-from shmq.storage.paths import (
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import (
     STREAMS,
     bases,
     partition_directory,
@@ -22,8 +19,11 @@ from shmq.storage.paths import (
     stream_directory,
     streams_among,
 )
-from shmq.storage.stream_meta import read_card
-from shmq.storage.stream_segment import EVERYTHING, StreamSegment
+from shmq.disk.storage.stream_meta import read_card
+from shmq.disk.storage.stream_segment import EVERYTHING, StreamSegment
+from shmq.errors import FileError
+from shmq.host.diagnose.segments import SOUND, SegmentReport
+from shmq.host.namespace.namespace import Namespace
 
 
 def examine_files(namespace: str) -> list[SegmentReport]:

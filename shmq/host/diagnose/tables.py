@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shmq.diagnose.segments import SOUND, SegmentReport
+from shmq.disk.storage.paths import TABLES
 from shmq.errors import (
     ForeignSegment,
     IncompatibleFile,
@@ -13,10 +13,10 @@ from shmq.errors import (
     ShmqError,
     TableDeleted,
 )
-from shmq.namespace.namespace import Namespace
-from shmq.storage.paths import TABLES
-from shmq.table.backup import problems_of
-from shmq.table.files import TableFile, tables_of
+from shmq.host.diagnose.segments import SOUND, SegmentReport
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.table.backup import problems_of
+from shmq.model.table.files import TableFile, tables_of
 
 _STATES: tuple[tuple[type[Exception], str], ...] = (
     (IncompatibleFile, "incompatible"),

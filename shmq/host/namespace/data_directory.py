@@ -1,7 +1,7 @@
 """The directory of a namespace's durable data, and the locks of its writer.
 
 A namespace has one directory. The namespace's file names it while the namespace is in memory, and
-the host remembers it across reboots: `shmq.namespace.directory_record`. A process that names
+the host remembers it across reboots: `shmq.host.namespace.directory_record`. A process that names
 another one gets :class:`~shmq.WrongDirectory`, unless the namespace's own holds nothing.
 
 There is one writer at a time: it holds flock(2) on ``writer.lock`` in the directory, which names
@@ -19,8 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_lock import lock_file
+from shmq.disk.storage.history import History, read_history
+from shmq.disk.storage.inventory import LOCK, holds_data, is_written, writer_of
 from shmq.errors import InvalidOption, ShmqError, WrongDirectory
-from shmq.namespace.directory_record import (
+from shmq.host.namespace.directory_record import (
     DirectoryRecord,
     forget_record,
     lock_namespace,
@@ -30,11 +34,7 @@ from shmq.namespace.directory_record import (
     state_directory,
     write_record,
 )
-from shmq.namespace.namespace import Namespace, is_same_directory
-from shmq.storage.disk import Disk
-from shmq.storage.file_lock import lock_file
-from shmq.storage.history import History, read_history
-from shmq.storage.inventory import LOCK, holds_data, is_written, writer_of
+from shmq.host.namespace.namespace import Namespace, is_same_directory
 
 log = logging.getLogger("shmq")
 

@@ -6,7 +6,7 @@ has an ``@``.
 
 ``NAMESPACE@directory``
     a JSON object with the path ``data_dir``, and with ``memories``, the numbers of the memory that
-    its files were last joined to and of those before: see `shmq.storage.history`.
+    its files were last joined to and of those before: see `shmq.disk.storage.history`.
 ``NAMESPACE@lock``
     the writer of the namespace's durable queues holds flock(2) on it. So there is one, also after
     the namespace's files in /dev/shm were removed while it runs.
@@ -20,10 +20,10 @@ import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from shmq.disk.storage.disk import Disk, read_whole, replace_file
+from shmq.disk.storage.file_lock import is_locked, lock_file
 from shmq.errors import InvalidOption
 from shmq.native.directories import make_directory
-from shmq.storage.disk import Disk, read_whole, replace_file
-from shmq.storage.file_lock import is_locked, lock_file
 
 _SYSTEM: Final = Path("/var/lib")
 

@@ -26,7 +26,7 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
 )
-from shmq.namespace.namespace import (
+from shmq.host.namespace.namespace import (
     Namespace,
     as_foreign,
     as_no_space,

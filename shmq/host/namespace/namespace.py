@@ -19,15 +19,15 @@ Everything is in /dev/shm, owned by the user and closed to others:
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
     its semaphores.
 ``names.shmq@NAMESPACE``
-    the names of its queues, streams and groups, see `shmq.namespace.name_book`.
+    the names of its queues, streams and groups, see `shmq.host.namespace.name_book`.
 ``schemas.shmq@NAMESPACE``
-    the schemas of its queues and streams, see `shmq.schema.book`.
+    the schemas of its queues and streams, see `shmq.model.schema.book`.
 ``stream.shmq@NAMESPACE@STREAM``, ``log.shmq@NAMESPACE@STREAM@PARTITION``
-    a stream's segments: see `shmq.namespace.streams`.
+    a stream's segments: see `shmq.host.namespace.streams`.
 ``exchanges.shmq@NAMESPACE``
-    the exchanges and their bindings, see `shmq.routing.book`.
+    the exchanges and their bindings, see `shmq.model.routing.book`.
 ``tables.shmq@NAMESPACE``
-    the directory of the tables, see `shmq.table.files`.
+    the directory of the tables, see `shmq.model.table.files`.
 
 The lock order is registry first, queue second, never reversed.
 """
@@ -48,6 +48,9 @@ from typing import TYPE_CHECKING, Final
 
 from shmq.api.names import SHM, check_name, listed
 from shmq.api.options import QueueOptions
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import erase_queue
+from shmq.disk.storage.inventory import is_written, writer_of
 from shmq.errors import (
     ForeignSegment,
     LockTimeout,
@@ -58,15 +61,12 @@ from shmq.errors import (
     no_descriptor,
 )
 from shmq.fork_safe import new_lock
-from shmq.namespace.name_book import NameBook
-from shmq.namespace.semaphores import make_semaphores, remove_semaphores
+from shmq.host.namespace.name_book import NameBook
+from shmq.host.namespace.semaphores import make_semaphores, remove_semaphores
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import take_file_lock
-from shmq.storage.disk import Disk
-from shmq.storage.erase import erase_queue
-from shmq.storage.inventory import is_written, writer_of
 
 if TYPE_CHECKING:
     from shmq.native import _stream
@@ -764,7 +764,7 @@ class Namespace:
             raise refusal from error
 
     def names_of(self, kind: str, begin: str = "") -> list[str]:
-        """The names of one kind of `shmq.namespace.name_book.KINDS` with that beginning, sorted.
+        """The names of one kind of `name_book.KINDS` with that beginning, sorted.
 
         Some may be half created, half removed, or just removed by hand.
         """

@@ -22,8 +22,8 @@ from contextlib import suppress
 from typing import Final
 
 from shmq.errors import InvalidOption, NoSpace, StreamDeleted
-from shmq.namespace import streams
-from shmq.namespace.namespace import Namespace, as_no_space
+from shmq.host.namespace import streams
+from shmq.host.namespace.namespace import Namespace, as_no_space
 from shmq.native import _core, _stream
 from shmq.native._stream import MAX_PARTITIONS
 

@@ -20,6 +20,9 @@ from typing import Final
 
 from shmq.api.names import SHM
 from shmq.api.stream_options import StreamOptions
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import erase_stream
+from shmq.disk.storage.stream_meta import Generation
 from shmq.errors import (
     DamagedSegment,
     ForeignSegment,
@@ -28,7 +31,7 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
-from shmq.namespace.namespace import (
+from shmq.host.namespace.namespace import (
     Namespace,
     as_no_file,
     as_no_space,
@@ -38,9 +41,6 @@ from shmq.namespace.namespace import (
 from shmq.native import _core, _stream
 from shmq.native._stream import MAX_PARTITIONS
 from shmq.native.descriptors import open_file
-from shmq.storage.disk import Disk
-from shmq.storage.erase import erase_stream
-from shmq.storage.stream_meta import Generation
 
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 

@@ -14,12 +14,12 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
+from shmq.host.supervision.heartbeat import Heartbeat, is_stopped
+from shmq.host.supervision.signals import blocked_signals
+from shmq.host.supervision.stderr import SHOW_STACK
 from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import fill_standard
-from shmq.supervision.heartbeat import Heartbeat, is_stopped
-from shmq.supervision.signals import blocked_signals
-from shmq.supervision.stderr import SHOW_STACK
 
 # Spawned, not forked: the supervisor's program may have threads.
 _SPAWN = multiprocessing.get_context("spawn")

@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from shmq.disk.storage.disk import Disk
 from shmq.errors import InvalidOption, ShmqError
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
-from shmq.storage.disk import Disk
 
 #: How long nothing durable may be in use before a writer that was started so ends, in seconds.
 IDLE: Final = 60.0

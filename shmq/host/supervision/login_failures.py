@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from shmq.supervision.audit import EventLimit
+from shmq.host.supervision.audit import EventLimit
 
 #: The delay of a first failure, and the longest, in seconds.
 FIRST_DELAY: Final = 0.1

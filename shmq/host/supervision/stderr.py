@@ -9,7 +9,7 @@ import os
 import signal
 from typing import Final
 
-from shmq.supervision.audit import escaped, rfc3339
+from shmq.host.supervision.audit import escaped, rfc3339
 
 #: The signal at which a process writes the stacks of its threads to stderr.
 SHOW_STACK: Final = signal.SIGUSR2

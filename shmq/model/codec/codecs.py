@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.codec.strict_json import decode_json, encode_json
 from shmq.errors import InvalidOption, ShmqError
+from shmq.model.codec.strict_json import decode_json, encode_json
 from shmq.native import _core
 
 #: The codecs by their number in a slot. Any other codec has the number 255 and its name in

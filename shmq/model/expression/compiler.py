@@ -1,6 +1,6 @@
 """Compiles expressions to programs that the core runs: see shmq/core/queue/filter.h.
 
-The language is that of :mod:`shmq.expression.parse`, with the same meaning, but without the
+The language is that of :mod:`shmq.model.expression.parse`, with the same meaning, but without the
 body: the core tests a message in its slot, before it is leased.
 """
 
@@ -11,7 +11,7 @@ import struct
 from typing import Final
 
 from shmq.errors import InvalidOption
-from shmq.expression.parse import Comparison, Joined, Node, Not, parse
+from shmq.model.expression.parse import Comparison, Joined, Node, Not, parse
 from shmq.native import _core
 
 #: The most bytes of an expression, in UTF-8: the limit of a request of the protocol.

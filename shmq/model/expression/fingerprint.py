@@ -2,7 +2,7 @@
 
 Bodies of one shape usually come from one kind of producer, so dead letters fall into a few
 kinds. A shape is one line of text, the same for the same kind everywhere:
-:mod:`shmq.expression.parse` compares it.
+:mod:`shmq.model.expression.parse` compares it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.codec.codecs import decode_body
 from shmq.errors import ShmqError
+from shmq.model.codec.codecs import decode_body
 from shmq.native._core import codec_number
 
 #: The most characters of a shape. A longer one is cut, and ends in a hash of the whole.

@@ -2,7 +2,7 @@
 
 ``reason = 'rejected' and queue = 'orders' and age < 2h``. An expression only compares, and
 nothing of it is run as Python. docs/cli.md describes the language.
-:mod:`shmq.expression.compiler` compiles it for the core.
+:mod:`shmq.model.expression.compiler` compiles it for the core.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
 from shmq.api import Message
 from shmq.errors import InvalidOption, ShmqError
-from shmq.expression.fingerprint import shape_of
+from shmq.model.expression.fingerprint import shape_of
 from shmq.native import _clock as time
 from shmq.units import fraction_of, moment_of, seconds_of
 

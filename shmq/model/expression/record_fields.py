@@ -1,7 +1,7 @@
 """Expressions that select records of a stream.
 
-``key like 'EU-%' and age < 2h``. The language is that of :mod:`shmq.expression.parse`, with the
-fields of a record.
+``key like 'EU-%' and age < 2h``. The language is that of :mod:`shmq.model.expression.parse`, with
+the fields of a record.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from shmq.api import Record
-from shmq.expression.parse import Asked, Expression, Field, Fields
+from shmq.model.expression.parse import Asked, Expression, Field, Fields
 
 
 class _Entry(Asked):

@@ -30,14 +30,14 @@ from typing import Any, Final
 
 import msgpack
 
+from shmq.disk.storage.paths import EXCHANGES
 from shmq.errors import DamagedSegment, IncompatibleSegment, ShmqError
 from shmq.fork_safe import new_lock
-from shmq.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.host.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.model.routing.table import Operation, Route, Table, operation_of
 from shmq.native import _core
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
-from shmq.routing.table import Operation, Route, Table, operation_of
-from shmq.storage.paths import EXCHANGES
 
 _MAGIC: Final = b"SHMX"
 _VERSION: Final = 1

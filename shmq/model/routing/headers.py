@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from shmq.errors import InvalidOption
-from shmq.routing.topic import Target
+from shmq.model.routing.topic import Target
 
 #: The most headers of one binding.
 MOST_HEADERS: Final = 64

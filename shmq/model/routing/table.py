@@ -1,6 +1,6 @@
 """The exchanges of a namespace with their bindings, and the routing of messages.
 
-A table is changed by operations, and its file is a sequence of them: see `shmq.routing.book`.
+A table is changed by operations, and its file is a sequence of them: see `shmq.model.routing.book`.
 An operation from a file is checked like one from a caller.
 """
 
@@ -14,8 +14,8 @@ from shmq.api.exchange import ExchangeOptions
 from shmq.api.names import check_name
 from shmq.api.options import checked
 from shmq.errors import ExchangeExists, InvalidOption, NoSuchExchange
-from shmq.routing.headers import Headers, Wanted, check_headers
-from shmq.routing.topic import Target, Topics, check_key, check_pattern
+from shmq.model.routing.headers import Headers, Wanted, check_headers
+from shmq.model.routing.topic import Target, Topics, check_key, check_pattern
 
 _TARGETS: Final = ("queue", "stream", "exchange")
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from shmq import api
 from shmq.errors import NoSuchExchange
-from shmq.routing.headers import Headers, check_headers
-from shmq.routing.topic import Topics, check_key
+from shmq.model.routing.headers import Headers, check_headers
+from shmq.model.routing.topic import Topics, check_key
 
 
 class Shown(NamedTuple):

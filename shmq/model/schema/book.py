@@ -25,13 +25,19 @@ from typing import Any, Final
 import msgpack
 
 from shmq import api
+from shmq.disk.storage.paths import SCHEMAS
 from shmq.errors import DamagedSegment, IncompatibleSegment, InvalidOption, SchemaError
-from shmq.namespace.namespace import Namespace, as_foreign, as_no_file, as_no_space, refuse_foreign
+from shmq.host.namespace.namespace import (
+    Namespace,
+    as_foreign,
+    as_no_file,
+    as_no_space,
+    refuse_foreign,
+)
+from shmq.model.schema.compare import problem_between
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import open_file
-from shmq.schema.compare import problem_between
-from shmq.storage.paths import SCHEMAS
 
 _MAGIC: Final = b"SHMJ"
 _VERSION: Final = 1

@@ -11,8 +11,8 @@ import msgpack
 
 from shmq.errors import InvalidOption, SchemaError, ShmqError
 from shmq.lazy_imports import late_imports
-from shmq.schema.compare import look_up
-from shmq.schema.cycles import check_cycles
+from shmq.model.schema.compare import look_up
+from shmq.model.schema.cycles import check_cycles
 
 #: The longest schema, as JSON, in bytes.
 LONGEST: Final = 1 << 18

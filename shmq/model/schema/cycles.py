@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from shmq.errors import SchemaError
-from shmq.schema.compare import look_up
+from shmq.model.schema.compare import look_up
 
 #: Keywords whose schemas apply to the same value: with one schema, a list, or a map of them.
 _ONE: Final = ("not", "if", "then", "else")

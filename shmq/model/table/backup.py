@@ -8,11 +8,11 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from shmq.disk.storage.disk import Disk
 from shmq.errors import DamagedFile
+from shmq.model.table.database import connected, remove_files
+from shmq.model.table.files import TableFile
 from shmq.native.descriptors import open_file
-from shmq.storage.disk import Disk
-from shmq.table.database import connected, remove_files
-from shmq.table.files import TableFile
 
 #: The most problems that a check tells.
 _MOST: Final = 20

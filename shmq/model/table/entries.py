@@ -10,11 +10,11 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from shmq.codec.codecs import CODECS
 from shmq.errors import NoSpace
+from shmq.model.codec.codecs import CODECS
+from shmq.model.table.database import Database
+from shmq.model.table.entry import Bounds, Stored, check_sum, encoded, integer_of
 from shmq.native import _clock as time
-from shmq.table.database import Database
-from shmq.table.entry import Bounds, Stored, check_sum, encoded, integer_of
 
 _T = TypeVar("_T")
 

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from shmq.api.options import check_whole
 from shmq.api.table import MAX_KEY, MAX_KEYS, MAX_TTL, MAX_VALUE
-from shmq.codec.codecs import CODECS, decode_body, encode_body
 from shmq.errors import InvalidOption, MessageTooLarge
+from shmq.model.codec.codecs import CODECS, decode_body, encode_body
 from shmq.native._core import check_seconds
 
 _MSGPACK: Final = CODECS.index("msgpack")

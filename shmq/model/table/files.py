@@ -22,14 +22,14 @@ from typing import Final, NamedTuple
 
 from shmq.api.names import check_name
 from shmq.api.table import TableDurability
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import TABLES
 from shmq.errors import InvalidOption, NoSpace, NoSuchTable, ShmqError
-from shmq.namespace.data_directory import adopt_directory, directory_of
-from shmq.namespace.namespace import Namespace, as_foreign, as_no_file, new_identity
+from shmq.host.namespace.data_directory import adopt_directory, directory_of
+from shmq.host.namespace.namespace import Namespace, as_foreign, as_no_file, new_identity
+from shmq.model.table.database import AUXILIARY, Database, check_private, initialize, remove_files
 from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
-from shmq.storage.disk import Disk
-from shmq.storage.paths import TABLES
-from shmq.table.database import AUXILIARY, Database, check_private, initialize, remove_files
 
 _SUFFIX: Final = ".sqlite"
 _TABLE: Final = re.compile(

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgpack
 
 from shmq.errors import InvalidOption
-from shmq.expression.parse import MOST_REMOTE
+from shmq.model.expression.parse import MOST_REMOTE
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER
 from shmq.protocol.status import Refusal, senseless

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from shmq.api.options import QueueOptions
 from shmq.api.schema import SchemaVersion
 from shmq.api.stats import Attachment, Lease, QueueStats, QueueSummary
-from shmq.expression.parse import Where
+from shmq.model.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.payload import (
     Listing,

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from shmq.api.stream import PartitionOffsets, StreamSummary
 from shmq.api.stream_options import StreamOptions
-from shmq.expression.record_fields import RecordWhere
+from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _core
 from shmq.protocol.messages.payload import (
     NO_OFFSET,

@@ -9,11 +9,11 @@ from typing import Any, Final, Self
 
 from shmq.api.table import MAX_KEYS
 from shmq.errors import InvalidOption, MessageTooLarge
+from shmq.model.table.entry import Stored, check_key, check_stored
 from shmq.native import _core
 from shmq.protocol.messages.payload import pack_map, unpack_answer, unpack_map
 from shmq.protocol.opcodes import Status
 from shmq.protocol.status import Refusal, senseless
-from shmq.table.entry import Stored, check_key, check_stored
 
 #: The actions of a TABLE, and the other keys of the map.
 _KEYS: Final[dict[str, tuple[str, ...]]] = {

@@ -12,14 +12,14 @@ from typing import Any, Final, TypeVar
 
 from shmq.api.names import check_name, default_namespace
 from shmq.api.options import check_one_of, check_whole, option
-from shmq.codec.toml import read_toml
 from shmq.errors import InvalidOption, ShmqError
+from shmq.host.supervision.audit import audit_file_of_environment
+from shmq.host.supervision.stderr import LOG_FORMATS, default_log_format, default_log_level
+from shmq.model.codec.toml import read_toml
 from shmq.protocol.opcodes import DEFAULT_PORT, MAX_FRAME
 from shmq.server.config.credentials import with_hash
 from shmq.server.config.tls import Tls, check_file
 from shmq.server.config.tokens import Token
-from shmq.supervision.audit import audit_file_of_environment
-from shmq.supervision.stderr import LOG_FORMATS, default_log_format, default_log_level
 
 _KIB = 1024
 _GIB = 1 << 30

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from shmq.host.supervision.heartbeat import SharedNumbers
 from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
-from shmq.supervision.heartbeat import SharedNumbers
 
 log = logging.getLogger("shmq.server")
 

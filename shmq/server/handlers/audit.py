@@ -8,13 +8,13 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from shmq.host.supervision.audit import Actor, Event, EventLimit, Value, record
 from shmq.native._core import Session
 from shmq.protocol.messages.group import MemberRequest
 from shmq.protocol.messages.payload import unpack_map
 from shmq.protocol.opcodes import AUDIT, Right, Status, Type
 from shmq.protocol.status import Refusal
 from shmq.server.connection.peer import Peer
-from shmq.supervision.audit import Actor, Event, EventLimit, Value, record
 
 log = logging.getLogger("shmq.server")
 

@@ -20,9 +20,10 @@ from shmq.client.local.exchange import LocalExchange
 from shmq.client.local.queue import LocalQueue
 from shmq.client.shared import durability
 from shmq.client.shared.exchange import Deliveries, Outcome, is_synced
-from shmq.codec.codecs import put_arguments
 from shmq.errors import Forbidden, NoSuchExchange, NoSuchQueue, NoSuchStream, SchemaError
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.codec.codecs import put_arguments
+from shmq.model.schema.compare import Compatibility
 from shmq.protocol.messages.exchange import (
     Bindings,
     Changed,
@@ -36,7 +37,6 @@ from shmq.protocol.messages.payload import pack_map
 from shmq.protocol.messages.queue import SchemaAnswer, SchemaRequest
 from shmq.protocol.opcodes import Right
 from shmq.protocol.status import status_of
-from shmq.schema.compare import Compatibility
 
 #: The payload of the answer to a "delete": an empty map.
 _NOTHING: Final = pack_map({})

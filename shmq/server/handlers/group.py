@@ -15,7 +15,7 @@ from shmq.client.local.stream import LocalStream
 from shmq.client.shared.group import Group
 from shmq.client.shared.member import LOOK_EVERY
 from shmq.errors import MemberFenced, NoSuchGroup
-from shmq.namespace import group_files
+from shmq.host.namespace import group_files
 from shmq.native import _group as _group_state
 from shmq.native._core import Session
 from shmq.protocol.messages.group import (

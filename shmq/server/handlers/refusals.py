@@ -18,16 +18,16 @@ from typing import Final, NamedTuple
 from shmq.api.names import staging_target
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import InvalidName, InvalidOption, NoSpace, NoSuchStream, SegmentError, ShmqError
-from shmq.namespace import streams
-from shmq.namespace.group_files import group_names
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace import streams
+from shmq.host.namespace.group_files import group_names
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.table.files import TableFile, tables_of
 from shmq.native._core import Session
 from shmq.protocol.opcodes import Right, Status
 from shmq.protocol.status import Refusal
 from shmq.server.config.settings import Limits, Quota
 from shmq.server.config.tokens import Token
 from shmq.server.connection.peer import Peer
-from shmq.table.files import TableFile, tables_of
 
 _BLOCK: Final = 512  # bytes of st_blocks
 

@@ -21,8 +21,9 @@ from shmq.api.options import QueueOptions
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import NoSpace, NoSuchQueue, QueueExists, ShmqError
-from shmq.expression.compiler import compile_filter
-from shmq.expression.parse import MOST_REMOTE
+from shmq.host.supervision.login_failures import LoginFailures
+from shmq.model.expression.compiler import compile_filter
+from shmq.model.expression.parse import MOST_REMOTE
 from shmq.native import _core
 from shmq.native._core import Filter, Session
 from shmq.protocol.messages.exchange import EXCHANGES, ExchangeRequest, Exchanges
@@ -55,7 +56,6 @@ from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.stream import Streams
 from shmq.server.handlers.table import TableHandler
 from shmq.server.handlers.temporary_queues import TemporaryQueues
-from shmq.supervision.login_failures import LoginFailures
 from shmq.version import VERSION
 
 log = logging.getLogger("shmq.server")

@@ -12,8 +12,8 @@ from shmq.api.stream_options import StreamOptions
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.retention_hold import REMOTE, RetentionHold
 from shmq.client.local.stream import LocalStream
-from shmq.codec.compression import expand
 from shmq.errors import InvalidOption, NoSpace, NoSuchStream, ShmqError, Unsupported
+from shmq.model.codec.compression import expand
 from shmq.native import _stream
 from shmq.native._core import Session
 from shmq.protocol.messages.payload import check_empty

@@ -11,12 +11,7 @@ from shmq.client.local.broker import LocalBroker
 from shmq.client.local.table import LocalTable
 from shmq.client.shared.table import check_table
 from shmq.errors import Forbidden, NoSuchTable, TableDeleted
-from shmq.native._core import Session
-from shmq.protocol.messages.payload import pack_map
-from shmq.protocol.messages.table import TableInfo, TableRequest, pack_entries
-from shmq.protocol.opcodes import Right
-from shmq.server.handlers.refusals import QuotaRequest, Quotas
-from shmq.table.entry import (
+from shmq.model.table.entry import (
     Bounds,
     check_by,
     check_key,
@@ -25,6 +20,11 @@ from shmq.table.entry import (
     check_sum_with,
     check_ttl,
 )
+from shmq.native._core import Session
+from shmq.protocol.messages.payload import pack_map
+from shmq.protocol.messages.table import TableInfo, TableRequest, pack_entries
+from shmq.protocol.opcodes import Right
+from shmq.server.handlers.refusals import QuotaRequest, Quotas
 
 #: The session's rights to a name, as the engine's bits.
 Rights = Callable[[str], int]

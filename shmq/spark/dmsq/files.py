@@ -15,6 +15,10 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql.datasource import InputPartition
 
+from shmq.disk.persistence.recovery import settle_moves
+from shmq.disk.storage.paths import SUFFIX, catalog
+from shmq.disk.storage.queue_files import QueueFiles, Skipped
+from shmq.disk.storage.queue_reader import Part, ReadOnly, open_parts, open_queue
 from shmq.errors import (
     DamagedFile,
     FileError,
@@ -23,11 +27,7 @@ from shmq.errors import (
     NoSuchQueue,
     ShmqError,
 )
-from shmq.persistence.recovery import settle_moves
 from shmq.spark.dmsq.bounds import Bounds
-from shmq.storage.paths import SUFFIX, catalog
-from shmq.storage.queue_files import QueueFiles, Skipped
-from shmq.storage.queue_reader import Part, ReadOnly, open_parts, open_queue
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -133,7 +133,7 @@ def cut(first: int, last: int, spread: tuple[int, int, list[int]], count: int) -
     """The numbers ``first`` to ``last`` in up to ``count`` ranges of about equal size in bytes.
 
     ``spread`` is the distribution of the bytes over the numbers:
-    :meth:`~shmq.storage.queue_files.QueueFiles.spread`.
+    :meth:`~shmq.disk.storage.queue_files.QueueFiles.spread`.
     """
     least, width, sums = spread
     found: list[tuple[int, int]] = []

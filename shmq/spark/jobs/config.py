@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from shmq.codec.toml import read_toml
 from shmq.errors import InvalidOption
+from shmq.model.codec.toml import read_toml
 from shmq.spark.jobs.values import Location, Master, Options, Trigger
 
 if TYPE_CHECKING:

@@ -19,17 +19,17 @@ from rich import box, table
 from rich.console import Console
 from rich.text import Text
 
-from shmq.codec.codecs import decode_body
+from shmq.disk.storage.disk import completed
 from shmq.errors import InvalidOption, ShmqError
-from shmq.expression.fingerprint import shape_of
-from shmq.expression.parse import quoted
+from shmq.model.codec.codecs import decode_body
+from shmq.model.expression.fingerprint import shape_of
+from shmq.model.expression.parse import quoted
 from shmq.native._core import codec_number
 from shmq.native.descriptors import open_file
 from shmq.spark.jobs.config import Base, Table, key
 from shmq.spark.jobs.endpoints import BatchSource
 from shmq.spark.jobs.job import Batch, Progress
 from shmq.spark.jobs.values import Location
-from shmq.storage.disk import completed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

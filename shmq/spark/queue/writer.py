@@ -13,8 +13,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
 from shmq.api.options import MAX_STAGING_BYTES, STAGING_BYTES
-from shmq.codec.codecs import CODECS, put_arguments, unpack_properties
 from shmq.errors import Full, InvalidOption
+from shmq.model.codec.codecs import CODECS, put_arguments, unpack_properties
 from shmq.spark.queue import staging
 from shmq.spark.queue.staging import Staged
 from shmq.spark.shared import options, sink_rows

@@ -20,8 +20,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from shmq.api.columns import REASONS, STATES
-from shmq.codec.codecs import CODECS, OTHER, unpack_properties
 from shmq.errors import ShmqError
+from shmq.model.codec.codecs import CODECS, OTHER, unpack_properties
 from shmq.native import _arrow
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import shmq
-from shmq.codec.codecs import OTHER, PUT_ARGUMENTS
 from shmq.errors import InvalidOption
+from shmq.model.codec.codecs import OTHER, PUT_ARGUMENTS
 from shmq.native import _arrow
 from shmq.native._core import codec_number
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, TypeVar
 
+from shmq.disk.storage.disk import completed
 from shmq.errors import Full
 from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
-from shmq.storage.disk import completed
 
 log = logging.getLogger("shmq")
 

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import shmq
 from shmq.client.local.broker import LocalBroker
-from shmq.namespace.namespace import Namespace
-from shmq.routing.book import Book
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.routing.book import Book
 from tests.conformance.tools import drain
 from tests.support.namespaces import own_namespace
 
@@ -213,7 +213,7 @@ TestExchanges.settings = SETTINGS
 
 @hypothesis.given(st.lists(patterns, max_size=8), keys)
 def test_the_tree_matches_what_each_pattern_matches(some: list[str], key: str) -> None:
-    from shmq.routing.topic import Topics
+    from shmq.model.routing.topic import Topics
 
     topics = Topics()
     for pattern in some:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.advice.report import Advice, advise
-from shmq.advice.workload import Workload
+from shmq.extras.advice.report import Advice, advise
+from shmq.extras.advice.workload import Workload
 from tests.prove.recovery.tools import lose
 from tests.support.memory_loss import bring_back
 from tests.support.processes import eventually

@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 import shmq
-from shmq.advice.report import Advice, advise
-from shmq.advice.workload import ANSWERS, Workload
+from shmq.extras.advice.report import Advice, advise
+from shmq.extras.advice.workload import ANSWERS, Workload
 from tests.support.processes import eventually
 from tests.support.workloads import GOLDEN
 

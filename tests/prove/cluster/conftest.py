@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.cluster.local import LocalCluster
+from shmq.extras.nats.cluster.local import LocalCluster
 from tests.support.bridge import Bridged
 from tests.support.nats_cluster import running_cluster
 

@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 
 import shmq
-from shmq.bridge.config import Backward, Forward, Mirror
-from shmq.client.nats.names import partition_stream, queue_stream
-from shmq.cluster.local import LocalCluster
-from shmq.cluster.monitor import leader_of
+from shmq.extras.nats.bridge.config import Backward, Forward, Mirror
+from shmq.extras.nats.client.names import partition_stream, queue_stream
+from shmq.extras.nats.cluster.local import LocalCluster
+from shmq.extras.nats.cluster.monitor import leader_of
 from tests.support.bridge import Bridged, bridge_process, take_all, wait_until
 
 ORDERS = Forward(queue="orders")

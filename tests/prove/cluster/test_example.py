@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import shmq
-from shmq.cluster.local import LocalCluster
+from shmq.extras.nats.cluster.local import LocalCluster
 from tests.support.examples import command, printed
 from tests.support.processes import eventually
 from tests.support.server import serve

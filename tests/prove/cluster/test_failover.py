@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.nats.names import partition_stream, queue_stream
-from shmq.cluster.local import LocalCluster
+from shmq.extras.nats.client.names import partition_stream, queue_stream
+from shmq.extras.nats.cluster.local import LocalCluster
 from tests.conformance.tools import eventually
 from tests.support.nats_cluster import OLD_BINARY, PREFIX, running_cluster
 

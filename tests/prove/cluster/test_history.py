@@ -28,10 +28,10 @@ from typing import Final
 import pytest
 
 import shmq
-from shmq.bridge.config import Forward, Mirror
-from shmq.client.nats.names import queue_stream
-from shmq.cluster.local import LocalCluster
-from shmq.supervision.signals import end_with_parent
+from shmq.extras.nats.bridge.config import Forward, Mirror
+from shmq.extras.nats.client.names import queue_stream
+from shmq.extras.nats.cluster.local import LocalCluster
+from shmq.host.supervision.signals import end_with_parent
 from tests.support.bridge import PATIENCE, Bridged, bridge_process, wait_until
 
 #: How many processes are killed or stopped: SHMQ_KILLS says more, for a long run.

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.nats.inbox import Arrival
-from shmq.client.nats.message import NatsMessage
-from shmq.client.nats.names import queue_stream
-from shmq.client.nats.queue import NatsQueue
-from shmq.client.nats.settlement import Settlements
-from shmq.cluster.local import LocalCluster
+from shmq.extras.nats.client.inbox import Arrival
+from shmq.extras.nats.client.message import NatsMessage
+from shmq.extras.nats.client.names import queue_stream
+from shmq.extras.nats.client.queue import NatsQueue
+from shmq.extras.nats.client.settlement import Settlements
+from shmq.extras.nats.cluster.local import LocalCluster
 from tests.support.bridge import PATIENCE, wait_until
 
 #: The visibility timeout, and how long a consumer holds what it has taken at most, in seconds.

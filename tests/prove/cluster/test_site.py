@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 import shmq
 from shmq.cli.main import cli
-from shmq.client.nats.broker import NatsBroker
-from shmq.cluster.findings import find
-from shmq.cluster.local import LocalCluster
-from shmq.cluster.observation import observe
+from shmq.extras.nats.client.broker import NatsBroker
+from shmq.extras.nats.cluster.findings import find
+from shmq.extras.nats.cluster.local import LocalCluster
+from shmq.extras.nats.cluster.observation import observe
 from tests.support.bridge import wait_until
 from tests.support.nats_cluster import running_cluster
 

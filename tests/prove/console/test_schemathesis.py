@@ -22,8 +22,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import shmq
-from shmq.console.api import table
-from shmq.console.api.openapi import document
+from shmq.extras.console.api import table
+from shmq.extras.console.api.openapi import document
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
 from tests.support.processes import PATIENCE

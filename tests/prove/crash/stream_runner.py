@@ -21,14 +21,14 @@ import shmq
 from shmq.api.names import SHM
 from shmq.api.stream_options import StreamDurability
 from shmq.client.local.stream import attach
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
+from shmq.disk.persistence.stream_writer import StreamWriter
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_header import StreamIdentity
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core, _stream
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_partition_writer import StreamPartitionWriters
-from shmq.persistence.stream_writer import StreamWriter
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import StreamIdentity
 from tests.support.memory_loss import bring_back, lose_memory
 
 WATCHDOG = 240

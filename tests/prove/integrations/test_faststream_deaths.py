@@ -11,7 +11,7 @@ import pytest
 from faststream import FastStream
 
 import shmq
-from shmq.integrations.faststream import ShmqBroker
+from shmq.extras.faststream import ShmqBroker
 from tests.support.processes import HOUR, Child, Start, eventually, woken_within
 from tests.support.server import serve
 

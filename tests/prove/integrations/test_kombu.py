@@ -87,7 +87,7 @@ def broker_url(way: str, namespace: str) -> Iterator[str]:
 def test_kombus_own_tests_pass(way: str, namespace: str, tmp_path: Path) -> None:
     source = source_of("kombu")
     tests = TESTS if way == "tcp" else TESTS.partition("@pytest.fixture\ndef failover")[0]
-    (tmp_path / "test_shmq.py").write_text("import shmq.integrations.celery\n" + tests)
+    (tmp_path / "test_shmq.py").write_text("import shmq.extras.celery\n" + tests)
     with broker_url(way, namespace) as url:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shmq.py"],

@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 
 import shmq
-from shmq.persistence.journal import WriteSizes
-from shmq.storage.disk import Disk
-from shmq.storage.paths import catalog
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import catalog
 from tests.support.queue_chain import chain
 from tests.system.persistence.test_writer import synced, writing
 

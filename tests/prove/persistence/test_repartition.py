@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.diagnose.leftovers import sweep
-from shmq.diagnose.streams import examine_files
-from shmq.namespace import group_files
-from shmq.namespace.namespace import Namespace
+from shmq.disk.storage.paths import stream_directory
+from shmq.host.diagnose.leftovers import sweep
+from shmq.host.diagnose.streams import examine_files
+from shmq.host.namespace import group_files
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _stream
-from shmq.storage.paths import stream_directory
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.processes import eventually
 from tests.support.writer_process import WriterProcess
@@ -191,7 +191,7 @@ def test_what_a_dead_process_began_is_finished_on_disk_too(
 ) -> None:
     append_round(stream, 0)
     with monkeypatch.context() as patch:
-        patch.setattr("shmq.namespace.repartition.finish", dies_of_it)
+        patch.setattr("shmq.host.namespace.repartition.finish", dies_of_it)
         with pytest.raises(KeyboardInterrupt):
             stream.repartition(3)
     stream.logs[0].seal()

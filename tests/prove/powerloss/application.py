@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import shmq
-from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import remove_semaphores
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.semaphores import remove_semaphores
 from tests.prove.powerloss.expectation import (
     Expectation,
     Found,

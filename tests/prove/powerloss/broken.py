@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.journal_writer import JournalWriter, Transfers
-from shmq.persistence.snapshot import Snapshot
-from shmq.persistence.transactions import NO_TRANSACTIONS, Notes
-from shmq.storage.disk import Disk
-from shmq.storage.transaction_file import Id, Part
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.persistence.snapshot import Snapshot
+from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.transaction_file import Id, Part
 
 
 class _Through(Disk):

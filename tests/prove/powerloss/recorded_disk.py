@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
-from shmq.storage import disk as disk_module
-from shmq.storage.disk import Disk
+from shmq.disk.storage import disk as disk_module
+from shmq.disk.storage.disk import Disk
 from tests.prove.powerloss.events import (
     Create,
     Event,

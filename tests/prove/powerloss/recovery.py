@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from shmq.api.names import SHM
-from shmq.codec.codecs import unpack_properties
-from shmq.persistence.recovery import plan
-from shmq.persistence.transaction_recovery import complete_transactions
-from shmq.storage.disk import Disk
-from shmq.storage.erase import finish_erasures
-from shmq.storage.transaction_file import TRANSACTIONS
+from shmq.disk.persistence.recovery import plan
+from shmq.disk.persistence.transaction_recovery import complete_transactions
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import finish_erasures
+from shmq.disk.storage.transaction_file import TRANSACTIONS
+from shmq.model.codec.codecs import unpack_properties
 from tests.prove.powerloss.expectation import Found, Recovered
 from tests.prove.powerloss.simulated_host import DATA
 from tests.prove.powerloss.state_directory import StateDirectory

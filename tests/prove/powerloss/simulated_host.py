@@ -13,14 +13,14 @@ from unittest import mock
 import shmq
 from shmq.client.local.queue import attach
 from shmq.client.transaction.transaction_log import noted
-from shmq.namespace import namespace as registry
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.journal_writer import JournalWriter, Transfers
-from shmq.persistence.recovery import recover
-from shmq.persistence.transactions import Notes, Transactions
-from shmq.storage.disk import Disk
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.persistence.recovery import recover
+from shmq.disk.persistence.transactions import Notes, Transactions
+from shmq.disk.storage.disk import Disk
+from shmq.host.namespace import namespace as registry
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
 from tests.prove.powerloss.application import Application
 from tests.prove.powerloss.recorded_disk import Fault, Recording, RecordingDisk
 from tests.prove.powerloss.trace import Trace

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.api.names import SHM
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_partition_writer import StreamPartitionWriters
-from shmq.persistence.stream_recovery import StoredStream, plan_streams
-from shmq.storage.disk import Disk
-from shmq.storage.erase import sweep_streams
-from shmq.storage.file_header import StreamIdentity
-from shmq.storage.paths import partition_directory
-from shmq.storage.stream_files import StreamFiles
-from shmq.storage.stream_meta import Generation, eras_among
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
+from shmq.disk.persistence.stream_recovery import StoredStream, plan_streams
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import sweep_streams
+from shmq.disk.storage.file_header import StreamIdentity
+from shmq.disk.storage.paths import partition_directory
+from shmq.disk.storage.stream_files import StreamFiles
+from shmq.disk.storage.stream_meta import Generation, eras_among
 from tests.prove.powerloss.model import DiskModel
 from tests.prove.powerloss.recorded_disk import Fault, Recording
 from tests.prove.powerloss.state_directory import StateDirectory

@@ -9,15 +9,15 @@ from typing import Any, Self, cast
 
 import pytest
 
+from shmq.disk.persistence.definitions import Definitions
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_header import DEFINITIONS
+from shmq.disk.storage.map_file import read_map
+from shmq.disk.storage.paths import EXCHANGES
 from shmq.errors import FileError
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.definitions import Definitions
-from shmq.routing.book import Book
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import DEFINITIONS
-from shmq.storage.map_file import read_map
-from shmq.storage.paths import EXCHANGES
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.routing.book import Book
 from tests.prove.powerloss.expectation import Expectation
 from tests.prove.powerloss.model import DiskModel
 from tests.prove.powerloss.recorded_disk import Recording, failing

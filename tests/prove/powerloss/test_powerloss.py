@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.persistence import recovery
-from shmq.storage.queue_files import QueueFiles
+from shmq.disk.persistence import recovery
+from shmq.disk.storage.queue_files import QueueFiles
 from tests.prove.powerloss import broken
 from tests.prove.powerloss.recorded_disk import failing
 from tests.prove.powerloss.recovery import Recoverer

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from shmq.persistence import stream_partition_writer, stream_recovery
-from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_partition_writer import StreamPartitionWriter, StreamPartitionWriters
-from shmq.storage.stream_meta import StreamCard, eras_among
+from shmq.disk.persistence import stream_partition_writer, stream_recovery
+from shmq.disk.persistence.stream_journal import Commit, StreamJournal
+from shmq.disk.persistence.stream_partition_writer import (
+    StreamPartitionWriter,
+    StreamPartitionWriters,
+)
+from shmq.disk.storage.stream_meta import StreamCard, eras_among
 from tests.prove.powerloss import streams
 from tests.prove.powerloss.recorded_disk import SHORT, RecordingDisk, failing
 from tests.prove.powerloss.streams import StreamHost, record, try_crashes

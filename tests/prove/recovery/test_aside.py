@@ -11,17 +11,17 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.conflicts import set_aside
-from shmq.persistence.definitions import recover_definitions
-from shmq.persistence.restore import Restored, RestoredFile, restore_aside
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import DEFINITIONS, FileHeader
-from shmq.storage.map_file import write_map
-from shmq.storage.paths import EXCHANGES, segment_file, segment_name, snapshot_name, unfinished
-from shmq.storage.set_aside import files_aside
-from shmq.storage.transaction_file import TRANSACTIONS
+from shmq.disk.persistence.conflicts import set_aside
+from shmq.disk.persistence.definitions import recover_definitions
+from shmq.disk.persistence.restore import Restored, RestoredFile, restore_aside
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_header import DEFINITIONS, FileHeader
+from shmq.disk.storage.map_file import write_map
+from shmq.disk.storage.paths import EXCHANGES, segment_file, segment_name, snapshot_name, unfinished
+from shmq.disk.storage.set_aside import files_aside
+from shmq.disk.storage.transaction_file import TRANSACTIONS
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
 from tests.prove.recovery.tools import Persist, lose
 from tests.support.processes import PATIENCE
 from tests.support.queue_files import HASH_KEY, Building, put

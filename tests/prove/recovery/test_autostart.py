@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import shmq
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from tests.prove.recovery.test_recovery import damaged
 from tests.prove.recovery.tools import lose, running_writer
 from tests.support.processes import PATIENCE, ROOT, environment, eventually, run_script

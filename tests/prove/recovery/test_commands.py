@@ -15,11 +15,11 @@ import shmq
 from shmq.api.names import MAX_TEXT
 from shmq.api.options import Durability
 from shmq.cli.shared.exit_codes import Code
-from shmq.persistence.backup import backup
-from shmq.persistence.recovery import plan
-from shmq.persistence.restore import restore
-from shmq.persistence.verify import verify_file
-from shmq.storage.disk import Disk
+from shmq.disk.persistence.backup import backup
+from shmq.disk.persistence.recovery import plan
+from shmq.disk.persistence.restore import restore
+from shmq.disk.persistence.verify import verify_file
+from shmq.disk.storage.disk import Disk
 from tests.prove.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
 from tests.prove.recovery.tools import Persist, lose
 from tests.support.processes import eventually

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from tests.support.own_shm import UNSHARE, own_shm
 from tests.support.processes import PATIENCE, eventually, run_script
 
@@ -16,7 +16,7 @@ SCRIPT = f"""
 import contextlib, os, signal, sys, time
 from pathlib import Path
 import shmq
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 
 kind, phase = sys.argv[1:]
 directory = Path(os.environ["SHMQ_DATA_DIR"])

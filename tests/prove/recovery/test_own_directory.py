@@ -17,14 +17,14 @@ from typing import Any, Literal
 import pytest
 
 import shmq
-from shmq.namespace.data_directory import chosen_directory
-from shmq.namespace.directory_record import read_record
-from shmq.namespace.namespace import Namespace
-from shmq.persistence import move
-from shmq.persistence.process import Persistence
-from shmq.storage.disk import Disk
-from shmq.storage.history import HISTORY, read_history
-from shmq.storage.set_aside import files_aside
+from shmq.disk.persistence import move
+from shmq.disk.persistence.process import Persistence
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.history import HISTORY, read_history
+from shmq.disk.storage.set_aside import files_aside
+from shmq.host.namespace.data_directory import chosen_directory
+from shmq.host.namespace.directory_record import read_record
+from shmq.host.namespace.namespace import Namespace
 from tests.support.namespaces import SHM, own_namespace
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
 
@@ -523,8 +523,8 @@ def test_a_move_that_is_refused_changes_nothing(case: str, namespace: str, tmp_p
         if case == "full":
             code = (
                 "import errno, sys; from pathlib import Path; "
-                "from shmq.persistence import move\n"
-                "from shmq.persistence.process import Persistence\n"
+                "from shmq.disk.persistence import move\n"
+                "from shmq.disk.persistence.process import Persistence\n"
                 "def full(*_): raise OSError(errno.ENOSPC, 'full')\n"
                 "move._take = full\n"
                 "Persistence(sys.argv[1], Path(sys.argv[2])).recover()"
@@ -582,7 +582,8 @@ def test_a_move_that_is_complete_needs_the_former_directory_no_more(
     lose(namespace)
     code = (
         "import os, sys; from pathlib import Path; "
-        "from shmq.persistence import move; from shmq.persistence.process import Persistence\n"
+        "from shmq.disk.persistence import move; "
+        "from shmq.disk.persistence.process import Persistence\n"
         "move._finish = lambda *_: os._exit(9)\n"
         "Persistence(sys.argv[1], Path(sys.argv[2])).recover()"
     )

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.persistence.backup import backup
-from shmq.storage.disk import Disk
-from shmq.storage.paths import CARD
-from shmq.storage.stream_meta import read_card
+from shmq.disk.persistence.backup import backup
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import CARD
+from shmq.disk.storage.stream_meta import read_card
 from tests.prove.recovery.tools import Persist, lose
 from tests.support.processes import PATIENCE, eventually
 from tests.support.shell import Shell

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.namespace.data_directory import DataDirectory
-from shmq.persistence.recovery import recover
-from shmq.storage.disk import Disk
-from shmq.storage.transaction_file import TRANSACTIONS, read_noted
+from shmq.disk.persistence.recovery import recover
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.transaction_file import TRANSACTIONS, read_noted
+from shmq.host.namespace.data_directory import DataDirectory
 from tests.prove.recovery.tools import lose
 from tests.support.processes import eventually
 from tests.support.writer_process import WriterProcess, running_writer

@@ -35,7 +35,7 @@ def test_a_release_is_reproducible_and_works_without_a_compiler(tmp_path: Path) 
     with tarfile.open(sdist) as files:
         names = {name.partition("/")[2] for name in files.getnames()}
         times = {member.mtime for member in files}
-    assert {"man/shmq.1", "SECURITY.md", "shmq/console/pages/static/console.js"} <= names
+    assert {"man/shmq.1", "SECURITY.md", "shmq/extras/console/pages/static/console.js"} <= names
     assert len(times) == 1
     bill = json.loads((target / "shmq.cdx.json").read_text())
     found = {component["name"] for component in bill["components"]}

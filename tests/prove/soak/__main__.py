@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import shmq
-from shmq.stress.journal import WRONGS, CheckResult, Journal, judge, read_all
-from shmq.stress.workers import WorkerProcesses
+from shmq.extras.stress.journal import WRONGS, CheckResult, Journal, judge, read_all
+from shmq.extras.stress.workers import WorkerProcesses
 from tests.prove.soak import durable, mixed, streams, tcp, transactions, workers
 from tests.prove.soak.containers import Contained
 from tests.prove.soak.drain import check, drain

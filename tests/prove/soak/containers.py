@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from shmq.stress.workers import WorkerProcesses
+from shmq.extras.stress.workers import WorkerProcesses
 
 CLONE_NEWPID = 0x20000000
 

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import shmq
-from shmq.stress.journal import ACKED, GOT, Journal
+from shmq.extras.stress.journal import ACKED, GOT, Journal
 from tests.prove.soak import workers
 from tests.prove.soak.stops import insist
 

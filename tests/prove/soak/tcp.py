@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 
 import shmq
-from shmq.stress.journal import GOT, CheckResult, Journal, Record, judge, read_all
-from shmq.stress.workers import WorkerProcesses
+from shmq.extras.stress.journal import GOT, CheckResult, Journal, Record, judge, read_all
+from shmq.extras.stress.workers import WorkerProcesses
 from tests.prove.soak import tcp_workers, workers
 from tests.prove.soak.drain import check, drain
 from tests.prove.soak.stops import Stops, delete, insist

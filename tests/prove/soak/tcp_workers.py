@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, RETURNED, Journal
+from shmq.extras.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, RETURNED, Journal
 from tests.prove.soak.workers import BATCH, body_of, number_of, properties, write_all
 from tests.system.wire import frames
 from tests.system.wire.client import Wire

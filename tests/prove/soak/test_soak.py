@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record, judge
+from shmq.extras.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record, judge
 from tests.prove.soak import durable, mixed, tcp
 from tests.prove.soak.__main__ import soak
 from tests.prove.soak.containers import Contained, why_not_contained

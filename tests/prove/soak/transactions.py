@@ -22,7 +22,7 @@ import shmq
 from shmq import Broker, Group, Member, Message, Queue, Records
 from shmq.client.transaction.recover import settle_all
 from shmq.client.transaction.transaction_log import owners
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from tests.prove.soak.stops import delete, insist
 from tests.support.processes import eventually
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import shmq
-from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, RETURNED, Journal
+from shmq.extras.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, RETURNED, Journal
 from tests.prove.soak.stops import insist
 
 GROUPS = 8

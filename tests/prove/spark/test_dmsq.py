@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import shmq
+from shmq.disk.storage.paths import segment_name, snapshot_name
 from shmq.spark.dmsq.options import OPTIONS
 from shmq.spark.jobs.failure import failure_of
 from shmq.spark.shared import columns
-from shmq.storage.paths import segment_name, snapshot_name
 from tests.support.queue_files import HASH_KEY, WALL, Building, put, settle, update
 from tests.support.writer_process import running_writer
 

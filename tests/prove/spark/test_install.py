@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.storage.paths import snapshot_name
+from shmq.disk.storage.paths import snapshot_name
 from tests.support.queue_files import Building, put
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import shmq
-from shmq.codec.codecs import unpack_properties
 from shmq.errors import InvalidOption
+from shmq.model.codec.codecs import unpack_properties
 from shmq.spark.shared.columns import SinkColumns
 from shmq.spark.shared.sink_rows import by_queue
 from tests.prove.spark.test_sink_columns import schema

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import types
 
 import shmq
-from shmq.codec.compression import compressor
+from shmq.model.codec.compression import compressor
 from shmq.native import _stream
 from shmq.spark.format_dispatch import find_kind
 from shmq.spark.shared.address import Address

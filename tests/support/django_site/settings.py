@@ -11,12 +11,12 @@ DATABASES = {
         "NAME": os.environ.get("SITE_DATABASE", ":memory:"),
     }
 }
-INSTALLED_APPS = ["shmq.integrations.django", "tests.support.django_site"]
+INSTALLED_APPS = ["shmq.extras.django", "tests.support.django_site"]
 if importlib.util.find_spec("django.tasks") is None:
     INSTALLED_APPS.insert(0, "django_tasks")
 TASKS = {
     "default": {
-        "BACKEND": "shmq.integrations.django.ShmqBackend",
+        "BACKEND": "shmq.extras.django.ShmqBackend",
         "QUEUES": ["default", "mails"],
         "OPTIONS": {"target": os.environ.get("SITE_TARGET"), "max_attempts": 2},
     }

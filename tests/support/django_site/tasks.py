@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from shmq.integrations.django.framework import TaskContext, task
+from shmq.extras.django.framework import TaskContext, task
 
 
 @task

@@ -8,7 +8,7 @@ import time
 
 import dramatiq
 
-from shmq.integrations.dramatiq import ShmqBroker
+from shmq.extras.dramatiq import ShmqBroker
 from tests.support.task_apps.ledger import OPTIONS, TARGET, WORK, is_late, is_open, note
 
 broker = ShmqBroker(os.environ[TARGET], **json.loads(os.environ[OPTIONS]))

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 
-from shmq.integrations.taskiq import ShmqBroker
+from shmq.extras.taskiq import ShmqBroker
 from tests.support.task_apps.ledger import OPTIONS, TARGET, WORK, is_late, is_open, note
 
 broker = ShmqBroker(os.environ[TARGET], queue="default", **json.loads(os.environ[OPTIONS]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import shmq
-from shmq.bridge.backward import BackwardLane
-from shmq.bridge.config import Backward
+from shmq.extras.nats.bridge.backward import BackwardLane
+from shmq.extras.nats.bridge.config import Backward
 from tests.support.bridge import Bridged, take_all
 
 PRICES = Backward(queue="prices")

@@ -8,9 +8,9 @@ import os
 import pytest
 
 import shmq
-from shmq.bridge import forward
-from shmq.bridge.config import Forward
-from shmq.bridge.forward import ForwardLane
+from shmq.extras.nats.bridge import forward
+from shmq.extras.nats.bridge.config import Forward
+from shmq.extras.nats.bridge.forward import ForwardLane
 from tests.support.bridge import Bridged, take_all, wait_until
 
 ORDERS = Forward(queue="orders")

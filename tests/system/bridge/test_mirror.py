@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.bridge.config import Mirror
-from shmq.bridge.mirror import MirrorLane
+from shmq.extras.nats.bridge.config import Mirror
+from shmq.extras.nats.bridge.mirror import MirrorLane
 from tests.support.bridge import Bridged
 
 EVENTS = Mirror(stream="events", batch=50)

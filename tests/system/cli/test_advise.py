@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.advice.measurement import measure
-from shmq.advice.question import QUESTIONS
-from shmq.advice.workload import ANSWERS, Workload
+from shmq.extras.advice.measurement import measure
+from shmq.extras.advice.question import QUESTIONS
+from shmq.extras.advice.workload import ANSWERS, Workload
 from tests.support.processes import eventually
 from tests.support.shell import PATIENCE, ROOT, Shell, read_until, terminal
 from tests.support.workloads import GOLDEN

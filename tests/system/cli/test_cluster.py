@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shmq.cluster.local import LocalCluster
+from shmq.extras.nats.cluster.local import LocalCluster
 from tests.support.nats_cluster import OLD_BINARY
 from tests.support.shell import Shell
 

@@ -17,14 +17,14 @@ from pyarrow import parquet
 import shmq
 from shmq.cli import dmsq
 from shmq.cli.shared.exit_codes import Code
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_journal import StreamJournal
-from shmq.storage.disk import Disk
-from shmq.storage.map_file import write_map
-from shmq.storage.paths import CARD, PRODUCERS
-from shmq.storage.queue_files import QueueFiles
-from shmq.storage.stream_meta import StreamCard, eras_of, write_card
-from shmq.storage.stream_segment import StreamSegment
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.stream_journal import StreamJournal
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.map_file import write_map
+from shmq.disk.storage.paths import CARD, PRODUCERS
+from shmq.disk.storage.queue_files import QueueFiles
+from shmq.disk.storage.stream_meta import StreamCard, eras_of, write_card
+from shmq.disk.storage.stream_segment import StreamSegment
 from tests.support.queue_files import WALL, Building, flip, put, settle
 from tests.support.stream_entries import IDENTITY, commit
 from tests.system.cli.conftest import Quick

@@ -15,8 +15,8 @@ import pytest
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from shmq.client.local.queue import LocalQueue
-from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import make_semaphores
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.semaphores import make_semaphores
 from tests.support.own_shm import UNSHARE, own_shm
 from tests.support.shell import Shell, ended
 from tests.system.cli.conftest import Quick
@@ -28,8 +28,8 @@ BEGIN = """
 import os, signal, sys
 import posix_ipc
 import shmq
-from shmq.namespace import namespace as registry
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace import namespace as registry
+from shmq.host.namespace.namespace import Namespace
 
 def die(*arguments, **more):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -14,7 +14,7 @@ import pytest
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from shmq.client.local.queue import LocalQueue
-from shmq.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
+from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from tests.support.layout import place_of
 from tests.support.shell import Shell, ended, eventually
 from tests.support.stopped import locks_of_queue

@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from shmq.stress.body import Bodies
+from shmq.extras.stress.body import Bodies
 from tests.support.shell import PATIENCE, Ran, Shell, ended, eventually, read_until, terminal
 
 SIZE = 64
@@ -174,9 +174,9 @@ def test_a_worker_that_dies_by_itself_is_seen(shell: Shell) -> None:
 
 
 IMPATIENT = """
-import shmq.stress.run
+import shmq.extras.stress.run
 from shmq.cli.main import main
-shmq.stress.run.PATIENCE = 1.0
+shmq.extras.stress.run.PATIENCE = 1.0
 main()
 """
 

@@ -20,14 +20,14 @@ from typing import Any, cast
 import pytest
 
 import shmq
-from shmq.client.nats.address import ClusterTarget
-from shmq.client.nats.broker import NatsBroker
-from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.loop_thread import Begun, LoopThread
-from shmq.client.nats.message import NatsMessage
-from shmq.client.nats.names import kv_stream, queue_stream
-from shmq.client.nats.queue import NatsQueue, _Handoff
-from shmq.client.nats.settlement import Settlements
+from shmq.extras.nats.client.address import ClusterTarget
+from shmq.extras.nats.client.broker import NatsBroker
+from shmq.extras.nats.client.connection import ApiError, ClusterConnection
+from shmq.extras.nats.client.loop_thread import Begun, LoopThread
+from shmq.extras.nats.client.message import NatsMessage
+from shmq.extras.nats.client.names import kv_stream, queue_stream
+from shmq.extras.nats.client.queue import NatsQueue, _Handoff
+from shmq.extras.nats.client.settlement import Settlements
 from tests.conformance.tools import PATIENCE, eventually, getter_asleep
 from tests.support.nats_server import NATS_SERVER
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.nats import loop_thread
-from shmq.client.nats.broker import NatsBroker
+from shmq.extras.nats.client import loop_thread
+from shmq.extras.nats.client.broker import NatsBroker
 from tests.support.nats_server import NATS_SERVER
 from tests.support.processes import PATIENCE
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import msgpack
 import pytest
 
-from shmq.client.nats import names
-from shmq.client.nats.broker import NatsBroker
-from shmq.client.nats.message import PROPERTIES
+from shmq.extras.nats.client import names
+from shmq.extras.nats.client.broker import NatsBroker
+from shmq.extras.nats.client.message import PROPERTIES
 from tests.support.nats_server import NATS_SERVER
 
 BODIES = [b"first", b"foreign", b"last"]

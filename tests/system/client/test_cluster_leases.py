@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.nats.inbox import Arrival
-from shmq.client.nats.pull import Pulls
-from shmq.client.nats.settlement import Settlements
-from shmq.cluster.local import LocalCluster
+from shmq.extras.nats.client.inbox import Arrival
+from shmq.extras.nats.client.pull import Pulls
+from shmq.extras.nats.client.settlement import Settlements
+from shmq.extras.nats.cluster.local import LocalCluster
 from tests.conformance.tools import PATIENCE, eventually
 from tests.support.nats_cluster import PREFIX
 from tests.support.nats_server import NATS_SERVER

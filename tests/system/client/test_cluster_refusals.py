@@ -14,8 +14,8 @@ import pytest
 from nats.aio.msg import Msg
 
 import shmq
-from shmq.client.nats.address import ClusterTarget
-from shmq.client.nats.connection import ApiError, ClusterConnection
+from shmq.extras.nats.client.address import ClusterTarget
+from shmq.extras.nats.client.connection import ApiError, ClusterConnection
 from tests.support.nats_server import NATS_SERVER
 
 #: Of a server that has lost the lead and proposes a message yet: it has no number.

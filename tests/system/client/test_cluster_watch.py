@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.client.nats.broker import NatsBroker
+from shmq.extras.nats.client.broker import NatsBroker
 from tests.support.bridge import wait_until
 from tests.support.nats_server import NATS_SERVER
 

@@ -13,7 +13,7 @@ import shmq
 from shmq.client.local import dead_letters
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
-from shmq.codec.codecs import pack_properties
+from shmq.model.codec.codecs import pack_properties
 
 
 @pytest.fixture

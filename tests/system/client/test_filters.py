@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import shmq
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
-from shmq.expression.compiler import compile_filter
-from shmq.expression.parse import Where, quoted
+from shmq.model.expression.compiler import compile_filter
+from shmq.model.expression.parse import Where, quoted
 from shmq.native import _core
 from tests.support.loops import Loop
 

@@ -73,7 +73,7 @@ broker.close()
 FRAMEWORKS = """
 import asyncio, contextlib, faulthandler, logging, sys
 import shmq
-from shmq.integrations import faststream, taskiq
+from shmq.extras.frameworks import faststream, taskiq
 {freeze}
 faulthandler.dump_traceback_later(30, exit=True)
 logging.disable()
@@ -144,7 +144,7 @@ def test_a_wait_of_a_framework_ends_while_the_clock_is_frozen(namespace: str, fr
 def test_the_loop_of_clusters_has_the_clock_of_the_kernel(freezer: str) -> None:
     code = """
 import asyncio
-from shmq.client.nats.loop_thread import LoopThread
+from shmq.extras.nats.client.loop_thread import LoopThread
 {freeze}
 asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), LoopThread.get().loop).result(30)
 """

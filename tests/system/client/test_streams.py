@@ -17,10 +17,10 @@ import shmq
 from shmq.api.names import SHM
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.local.stream import LocalStream
-from shmq.codec.compression import compressor
-from shmq.namespace.namespace import Namespace
+from shmq.disk.storage.paths import partition_directory
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.codec.compression import compressor
 from shmq.native import _stream
-from shmq.storage.paths import partition_directory
 from tests.conformance.tools import in_thread, outcome
 
 FORK = multiprocessing.get_context("fork")

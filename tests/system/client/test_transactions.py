@@ -19,8 +19,8 @@ from shmq.client.local.transaction import LocalTransaction
 from shmq.client.transaction import transaction_log
 from shmq.client.transaction.apply import put_out
 from shmq.client.transaction.recover import handles_in, settle_all
-from shmq.diagnose.leftovers import sweep
-from shmq.namespace.namespace import Namespace
+from shmq.host.diagnose.leftovers import sweep
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _stream
 from tests.support.processes import eventually
 

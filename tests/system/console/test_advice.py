@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from shmq.advice.report import advise
-from shmq.advice.workload import ANSWERS, Workload
+from shmq.extras.advice.report import advise
+from shmq.extras.advice.workload import ANSWERS, Workload
 from tests.support.browser import HOSTILE, Page, open_page
 from tests.support.console import Console
 

@@ -11,7 +11,7 @@ from cloudevents.core.bindings.http import to_binary_event, to_structured_event
 from cloudevents.core.v1.event import CloudEvent
 
 import shmq
-from shmq.cloudevents import event_of
+from shmq.extras.cloudevents import event_of
 from tests.support.console import API, Console, Reply
 
 EVENT = {"specversion": "1.0", "id": "17", "source": "/shop", "type": "order.made"}

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from shmq.console.api import table
-from shmq.console.api.openapi import document
-from shmq.console.api.operation import OPERATIONS
+from shmq.extras.console.api import table
+from shmq.extras.console.api.openapi import document
+from shmq.extras.console.api.operation import OPERATIONS
 from tests.support.console import Console
 from tests.support.processes import ROOT
 

@@ -11,8 +11,8 @@ import pytest
 
 import shmq
 from shmq.api.query_pages import TABLE, key_of
-from shmq.console.api.queues import MOST_COUNTED
-from shmq.console.pages import endpoints
+from shmq.extras.console.api.queues import MOST_COUNTED
+from shmq.extras.console.pages import endpoints
 from shmq.server.config.tokens import make_token
 from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page, send
 from tests.support.console import Console, console

@@ -36,9 +36,9 @@ with pytest.MonkeyPatch.context() as patch:  # the processes of other tests have
     patch.setenv("DJANGO_SETTINGS_MODULE", SITE)
     django.setup()
 
-from shmq.integrations.django import place as places  # noqa: E402
-from shmq.integrations.django.execution import WorkerDied, run  # noqa: E402
-from shmq.integrations.django.framework import (  # noqa: E402
+from shmq.extras.django import place as places  # noqa: E402
+from shmq.extras.django.execution import WorkerDied, run  # noqa: E402
+from shmq.extras.django.framework import (  # noqa: E402
     BaseTaskBackend,
     InvalidTask,
     InvalidTaskBackend,
@@ -48,7 +48,7 @@ from shmq.integrations.django.framework import (  # noqa: E402
     task_finished,
     task_started,
 )
-from shmq.integrations.django.process import run_task  # noqa: E402
+from shmq.extras.django.process import run_task  # noqa: E402
 from tests.support.django_site import tasks  # noqa: E402
 
 

@@ -24,8 +24,8 @@ from dramatiq.rate_limits import (
 
 import shmq
 from shmq.client.local.dead_letters import DeadLetters
-from shmq.integrations.dramatiq import ShmqBroker, ShmqRateLimiterBackend
-from shmq.integrations.dramatiq.consumer import LeasedMessage
+from shmq.extras.dramatiq import ShmqBroker, ShmqRateLimiterBackend
+from shmq.extras.dramatiq.consumer import LeasedMessage
 from tests.support.processes import PATIENCE, eventually
 from tests.support.server import serve
 
@@ -368,7 +368,7 @@ def test_calls_are_limited_in_each_bucket_and_in_every_window(
 def test_a_worker_that_is_full_keeps_its_connection_and_its_leases(
     namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shmq.integrations.dramatiq.consumer.SILENCE", 0.1)
+    monkeypatch.setattr("shmq.extras.dramatiq.consumer.SILENCE", 0.1)
     idle = 2.0
     with serve(namespace, limits={"idle": idle}) as server:
         broker = ShmqBroker(server.url)

@@ -13,7 +13,7 @@ from dramatiq import Actor, Message, Worker
 from dramatiq.results import ResultFailure, Results, ResultTimeout
 
 import shmq
-from shmq.integrations.dramatiq import ShmqBroker, ShmqRateLimiterBackend, ShmqResultBackend
+from shmq.extras.dramatiq import ShmqBroker, ShmqRateLimiterBackend, ShmqResultBackend
 from tests.support.processes import PATIENCE
 
 

@@ -15,7 +15,7 @@ from faststream.specification import AsyncAPI
 from pydantic import BaseModel
 
 import shmq
-from shmq.integrations.faststream import (
+from shmq.extras.faststream import (
     ShmqBatchMessage,
     ShmqBroker,
     ShmqMessage,

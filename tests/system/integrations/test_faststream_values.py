@@ -19,7 +19,7 @@ from faststream import AckPolicy, Context
 from faststream.exceptions import AckMessage, NackMessage, RejectMessage
 
 import shmq
-from shmq.integrations.faststream import ShmqBroker, ShmqMessage, ShmqQueue
+from shmq.extras.faststream import ShmqBroker, ShmqMessage, ShmqQueue
 from tests.support.loops import occupied_pool, until
 from tests.support.processes import PATIENCE, environment, eventually
 
@@ -334,7 +334,7 @@ def test_messages_are_settled_while_the_default_pool_is_occupied(
 
 APP = """
 from faststream import FastStream
-from shmq.integrations.faststream import ShmqBroker
+from shmq.extras.faststream import ShmqBroker
 
 broker = ShmqBroker()
 app = FastStream(broker)

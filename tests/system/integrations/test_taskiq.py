@@ -25,7 +25,7 @@ from taskiq.exceptions import (
 )
 
 import shmq
-from shmq.integrations.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
+from shmq.extras.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
 from tests.support.processes import PATIENCE
 from tests.support.server import serve
 from tests.support.taskiq_worker import worker
@@ -205,7 +205,7 @@ def test_tasks_that_run_when_a_worker_ends_are_acknowledged(target: str, namespa
 def test_a_worker_goes_on_with_a_new_queue_when_its_queue_was_deleted(
     namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shmq.integrations.taskiq.broker.PAUSE", 0.01)
+    monkeypatch.setattr("shmq.extras.taskiq.broker.PAUSE", 0.01)
     broker = ShmqBroker(namespace)
     ran: list[int] = []
 

@@ -15,7 +15,7 @@ from taskiq.exceptions import SendTaskError, TaskiqResultTimeoutError
 from taskiq.serializers import JSONSerializer, MSGPackSerializer, PickleSerializer
 
 import shmq
-from shmq.integrations.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
+from shmq.extras.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
 from tests.support.loops import occupied_pool
 from tests.support.processes import PATIENCE
 from tests.support.taskiq_worker import worker

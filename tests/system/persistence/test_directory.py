@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.namespace.data_directory import DataDirectory, chosen_directory
-from shmq.namespace.namespace import Namespace
-from shmq.storage.disk import Disk
-from shmq.storage.inventory import is_written
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.inventory import is_written
+from shmq.host.namespace.data_directory import DataDirectory, chosen_directory
+from shmq.host.namespace.namespace import Namespace
 from tests.support.processes import PATIENCE, ROOT, environment
 
 
@@ -106,7 +106,7 @@ def test_another_process_is_told_where_it_is(namespace: str, tmp_path: Path) -> 
     directory = of(namespace, tmp_path / "d")
     directory.ready()
     look = (
-        "from shmq.namespace.namespace import Namespace; "
+        "from shmq.host.namespace.namespace import Namespace; "
         f"print(Namespace.of({namespace!r}).data_dir)"
     )
 

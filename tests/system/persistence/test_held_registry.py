@@ -12,14 +12,14 @@ import pytest
 
 import shmq
 from shmq.client.local.stream import LocalStream
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
-from shmq.persistence import backup, process, recovery
-from shmq.persistence.process import Persistence
-from shmq.persistence.restore import restore, restore_aside
-from shmq.persistence.writer import Writer
-from shmq.storage.disk import Disk
-from shmq.storage.inventory import is_written
+from shmq.disk.persistence import backup, process, recovery
+from shmq.disk.persistence.process import Persistence
+from shmq.disk.persistence.restore import restore, restore_aside
+from shmq.disk.persistence.writer import Writer
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.inventory import is_written
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
 from tests.support.processes import PATIENCE, eventually
 from tests.support.server import Server
 from tests.support.stopped import stopped_inside
@@ -28,7 +28,7 @@ from tests.system.persistence.test_writer import synced, writing
 #: Holds the registry of a namespace, stopped.
 HOLD = """
 import os, signal, sys
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 with Namespace.of(sys.argv[1]).locked():
     os.kill(os.getpid(), signal.SIGSTOP)
 """

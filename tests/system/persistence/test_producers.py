@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.storage.disk import Disk
-from shmq.storage.paths import PRODUCERS, bases, partition_directory
-from shmq.storage.stream_producers import producers_before
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import PRODUCERS, bases, partition_directory
+from shmq.disk.storage.stream_producers import producers_before
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.writer_process import WriterProcess
 

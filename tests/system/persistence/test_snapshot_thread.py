@@ -11,7 +11,7 @@ import pytest
 
 import shmq
 from shmq.client.local.queue import attach
-from shmq.persistence.snapshot import SnapshotThread, SnapshotWriter
+from shmq.disk.persistence.snapshot import SnapshotThread, SnapshotWriter
 from tests.support.manual_writer import SMALL, ManualWriter
 from tests.support.processes import PATIENCE, ROOT
 
@@ -83,7 +83,7 @@ def test_want_of_memory_fails_one_snapshot_and_not_the_next(
 
 def test_a_process_that_ends_at_once_does_not_wait_for_it() -> None:
     text = (
-        "from shmq.persistence.snapshot import SnapshotThread; "
+        "from shmq.disk.persistence.snapshot import SnapshotThread; "
         "SnapshotThread().start(); raise SystemExit(3)"
     )
     run = subprocess.run([sys.executable, "-c", text], check=False, cwd=ROOT, timeout=PATIENCE)

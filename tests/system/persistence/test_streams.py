@@ -12,14 +12,20 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.diagnose.leftovers import sweep
-from shmq.diagnose.streams import examine_files
-from shmq.namespace import group_files
-from shmq.namespace.namespace import Namespace
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import StreamIdentity
-from shmq.storage.paths import STREAMS, bases, partition_directory, segment_file, stream_directory
-from shmq.storage.stream_meta import Generation, read_card, write_card
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_header import StreamIdentity
+from shmq.disk.storage.paths import (
+    STREAMS,
+    bases,
+    partition_directory,
+    segment_file,
+    stream_directory,
+)
+from shmq.disk.storage.stream_meta import Generation, read_card, write_card
+from shmq.host.diagnose.leftovers import sweep
+from shmq.host.diagnose.streams import examine_files
+from shmq.host.namespace import group_files
+from shmq.host.namespace.namespace import Namespace
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.processes import eventually
 from tests.support.writer_process import WriterProcess

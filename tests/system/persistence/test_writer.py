@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.namespace.data_directory import DataDirectory
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.journal_writer import RETRY, JournalWriter
-from shmq.persistence.writer import Writer
-from shmq.storage.disk import Disk
-from shmq.storage.paths import catalog, snapshot_name
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.journal_writer import RETRY, JournalWriter
+from shmq.disk.persistence.writer import Writer
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import catalog, snapshot_name
+from shmq.host.namespace.data_directory import DataDirectory
 from tests.support.failing_disk import FailingDisk
 from tests.support.manual_writer import ManualWriter
 from tests.support.processes import PATIENCE, Child, Start, eventually

@@ -133,7 +133,7 @@ class Program:
 
     def backup(self) -> None:
         """The socket of the writer, copies of files, and their readers."""
-        from shmq.persistence import backup
+        from shmq.disk.persistence import backup
 
         source, target = backup.directory_of(self.namespace), Path(os.environ["BACKUP"])
         backup.backup(
@@ -142,7 +142,7 @@ class Program:
 
     def restore(self) -> None:
         """Readers of files, which stay open until the restored queue is written."""
-        from shmq.persistence.restore import restore
+        from shmq.disk.persistence.restore import restore
 
         restore(self.namespace, Path(os.environ["BACKUP"]), ["journal"], "restored")
 

@@ -23,8 +23,9 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import shmq
-from shmq import Broker, Queue, client, routing, schema
+from shmq import Broker, Queue, client
 from shmq.client.local.queue import LocalQueue
+from shmq.model import routing, schema
 from tests.support.processes import SHM, drain
 
 #: How many free pages an operation is tried with, at most.

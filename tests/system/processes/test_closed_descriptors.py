@@ -119,7 +119,7 @@ def test_children_of_a_program_without_standard_descriptors_have_dev_null(tmp_pa
     code = """
 import logging, os, sys
 os.closerange(0, 3)
-from shmq.supervision.child_process import ChildProcess
+from shmq.host.supervision.child_process import ChildProcess
 from tests.system.processes.closed_descriptors import write_descriptors
 child = ChildProcess("child", write_descriptors, lambda: sys.argv[1:], logging.getLogger("test"))
 assert child.start()

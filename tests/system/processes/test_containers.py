@@ -16,7 +16,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue, Record, Stream
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import (
     HOUR,

@@ -19,8 +19,8 @@ import shmq
 from shmq import Broker
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
-from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import (
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.semaphores import (
     make_semaphores,
     remove_semaphores,
     semaphore_names,

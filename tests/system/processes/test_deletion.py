@@ -16,8 +16,8 @@ from shmq.client.local.broker import LocalBroker
 from shmq.client.local.dead_letters import DeadLetters
 from shmq.client.local.queue import LocalQueue, remove_if_over
 from shmq.client.local.stream import LocalStream
-from shmq.namespace import streams
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace import streams
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
 from tests.support.processes import HOUR, LARGE, Start, asleep, drain, files_of, is_empty
 

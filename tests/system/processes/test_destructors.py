@@ -11,8 +11,8 @@ import pytest
 
 import shmq
 from shmq.client.local.broker import LocalBroker
+from shmq.host.namespace.namespace import Namespace
 from shmq.mp.store import Store
-from shmq.namespace.namespace import Namespace
 from tests.support.processes import SHM, files_of
 
 #: Far longer than what is waited for takes, in seconds.

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from shmq.client.transaction.transaction_log import hold
-from shmq.namespace.namespace import Namespace
-from shmq.storage.inventory import LOCK, is_written
+from shmq.disk.storage.inventory import LOCK, is_written
+from shmq.host.namespace.namespace import Namespace
 from tests.support.first_use import LIMIT
 from tests.support.namespaces import own_namespace
 from tests.support.processes import ROOT, Child, Start, environment

@@ -14,9 +14,9 @@ import pytest
 
 import shmq
 from shmq.client.remote import put as remote_put
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.routing.book import Book
 from shmq.mp.mutex import Mutex
-from shmq.namespace.namespace import Namespace
-from shmq.routing.book import Book
 from tests.support.processes import PATIENCE, Child, Start, drain, eventually
 from tests.support.tcp_servers import TCP_SERVERS
 

@@ -19,7 +19,7 @@ import shmq
 from shmq import Broker, Queue
 from shmq.client.local import deaths
 from shmq.client.local.queue import attach
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
 from tests.support.processes import Child, Start, asleep, eventually, hold, woken_within
 

@@ -15,9 +15,9 @@ import pytest
 
 import shmq
 from shmq.client.local.broker import LocalBroker
-from shmq.namespace import name_book
-from shmq.namespace.name_book import NameBook
-from shmq.namespace.namespace import refuse_foreign
+from shmq.host.namespace import name_book
+from shmq.host.namespace.name_book import NameBook
+from shmq.host.namespace.namespace import refuse_foreign
 from tests.support.namespaces import own_namespace
 from tests.support.processes import SHM, Start, files_of
 

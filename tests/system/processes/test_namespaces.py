@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq import Broker
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from shmq.server.config.settings import Settings
 from tests.support.processes import HOUR, SHM, Start, attached, drain, files_of, is_empty
 

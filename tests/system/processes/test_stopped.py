@@ -42,7 +42,7 @@ OPERATIONS: dict[str, Callable[[Queue], Any]] = {
 #: Holds the registry of a namespace, stopped.
 REGISTRY = """
 import os, signal, sys
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 with Namespace.of(sys.argv[1]).locked():
     os.kill(os.getpid(), signal.SIGSTOP)
 """
@@ -333,7 +333,7 @@ def test_the_registry_is_waited_for_no_longer_either(broker: Broker) -> None:
 
 def test_a_process_at_work_in_the_registry_is_waited_for(broker: Broker, start: Start) -> None:
     def hold(pipe: Connection) -> None:
-        from shmq.namespace.namespace import Namespace
+        from shmq.host.namespace.namespace import Namespace
 
         with Namespace.of(broker.namespace).locked():
             pipe.send("locked")

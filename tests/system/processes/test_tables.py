@@ -18,9 +18,9 @@ import shmq
 from shmq import Broker, Table
 from shmq.api.names import SHM
 from shmq.client.local.table import LocalTable
-from shmq.namespace.namespace import Namespace
-from shmq.table.backup import copied
-from shmq.table.files import find
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.table.backup import copied
+from shmq.model.table.files import find
 from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import Start, eventually, run_script
 
@@ -280,7 +280,7 @@ def test_a_fork_keeps_no_thread_from_a_table_while_it_waits_for_that_thread(name
     """A fork ends this process's guardian, which needs the section that a thread is in."""
     code = f"""
 import os, threading, time, shmq
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 broker, here = shmq.connect({namespace!r}), Namespace.of({namespace!r})
 try:
     broker.create_queue("q", dead_letter=None).get(timeout=0.2)

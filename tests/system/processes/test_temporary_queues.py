@@ -18,8 +18,8 @@ from shmq import Broker, Queue
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.client.local.temporary_queue import remove_if_over
-from shmq.diagnose.leftovers import sweep
-from shmq.namespace.namespace import Namespace
+from shmq.host.diagnose.leftovers import sweep
+from shmq.host.namespace.namespace import Namespace
 from shmq.server.keeper import Keeper
 from tests.support.processes import (
     PATIENCE,

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import shmq
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from shmq.native.descriptors import open_file
 from tests.support.namespaces import own_namespace
 from tests.support.processes import PATIENCE, ROOT, SHM, environment, eventually

@@ -11,11 +11,11 @@ import threading
 import pytest
 
 import shmq
+from shmq.host.supervision import child_process
+from shmq.host.supervision.child_process import ChildProcess
+from shmq.host.supervision.heartbeat import BEAT, Heartbeat
+from shmq.host.supervision.stderr import show_stack_on_demand
 from shmq.protocol.opcodes import Type
-from shmq.supervision import child_process
-from shmq.supervision.child_process import ChildProcess
-from shmq.supervision.heartbeat import BEAT, Heartbeat
-from shmq.supervision.stderr import show_stack_on_demand
 from tests.support.peer import Peer
 from tests.support.processes import HOUR, eventually
 from tests.support.server import Server

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import psutil
 
 import shmq
-from shmq.diagnose.activity import MOST_REMOTE, Observer
+from shmq.host.diagnose.activity import MOST_REMOTE, Observer
 from tests.support.server import serve
 
 

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 import shmq
+from shmq.host.supervision.stderr import SHOW_STACK
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
-from shmq.supervision.stderr import SHOW_STACK
 from tests.support.ended_processes import runs
 from tests.support.peer import Peer
 from tests.support.processes import ROOT, environment, eventually, files_of

@@ -88,7 +88,7 @@ def test_a_timeout_is_for_one_message_and_not_for_the_wait_between_two(
 def test_what_dies_at_once_again_and_again_is_replaced_after_a_growing_pause(
     broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("shmq.supervision.child_process.AT_ONCE", 3600.0)
+    monkeypatch.setattr("shmq.host.supervision.child_process.AT_ONCE", 3600.0)
     caplog.set_level(logging.INFO, "shmq.workers")
     jobs = broker.create_queue("jobs", max_deliveries=4)
     handler = "tests.system.workers.handlers:act"

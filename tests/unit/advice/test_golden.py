@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.advice.report import Advice, advise
-from shmq.advice.workload import Workload
+from shmq.extras.advice.report import Advice, advise
+from shmq.extras.advice.workload import Workload
 from tests.support.namespaces import own_namespace
 from tests.support.workloads import GOLDEN, Golden
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from shmq.advice import plot
-from shmq.advice.load import Load, consumers_for, erlang_c, mean_of, spread_of
-from shmq.advice.report import advise
-from shmq.advice.workload import Workload
+from shmq.extras.advice import plot
+from shmq.extras.advice.load import Load, consumers_for, erlang_c, mean_of, spread_of
+from shmq.extras.advice.report import advise
+from shmq.extras.advice.workload import Workload
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 import shmq
-from shmq.advice.program import command_line, python
-from shmq.advice.report import Advice, advise
-from shmq.advice.text import default_of, read_text, written
-from shmq.advice.workload import ANSWERS, Answer, Workload
 from shmq.api.stream_options import StreamOptions
+from shmq.extras.advice.program import command_line, python
+from shmq.extras.advice.report import Advice, advise
+from shmq.extras.advice.text import default_of, read_text, written
+from shmq.extras.advice.workload import ANSWERS, Answer, Workload
 from tests.support.namespaces import own_namespace
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.bridge.config import Backward, Forward, Mirror, read
 from shmq.errors import InvalidOption
+from shmq.extras.nats.bridge.config import Backward, Forward, Mirror, read
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "deploy/cluster/bridge.toml"
 

@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 
-from shmq.bridge import bridge
-from shmq.bridge.config import Bridge, Forward, check
-from shmq.bridge.lane import Lane, drive
-from shmq.bridge.progress import Progress
 from shmq.errors import (
     ConnectionLost,
     Full,
@@ -22,7 +18,11 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
 )
-from shmq.metrics.bridge import render_bridge
+from shmq.extras.nats.bridge import bridge
+from shmq.extras.nats.bridge.config import Bridge, Forward, check
+from shmq.extras.nats.bridge.lane import Lane, drive
+from shmq.extras.nats.bridge.metrics import render_bridge
+from shmq.extras.nats.bridge.progress import Progress
 from tests.support.openmetrics import families
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shmq.client.nats.flight import Flight
-from shmq.client.nats.loop_thread import Begun, LoopThread
 from shmq.errors import ShmqError
+from shmq.extras.nats.client.flight import Flight
+from shmq.extras.nats.client.loop_thread import Begun, LoopThread
 
 
 async def nothing() -> None:

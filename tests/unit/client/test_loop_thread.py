@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("nats")
 
-from shmq.client.nats.loop_thread import LoopThread
+from shmq.extras.nats.client.loop_thread import LoopThread
 from tests.support.processes import eventually
 
 

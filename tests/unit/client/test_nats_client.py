@@ -11,8 +11,8 @@ import pytest
 from nats.aio.transport import TcpTransport
 from nats.protocol import command
 
-from shmq.client.nats import client
-from shmq.client.nats.client import Client
+from shmq.extras.nats.client import client
+from shmq.extras.nats.client.client import Client
 
 BASE = nats.aio.client.Client
 

@@ -18,7 +18,7 @@ from cloudevents.core.bindings.http import (
 from cloudevents.core.v1.event import CloudEvent as SdkEvent
 
 import shmq
-from shmq.cloudevents import (
+from shmq.extras.cloudevents import (
     CloudEvent,
     Mode,
     append_event,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from shmq.client.nats.origin import Origin
-from shmq.cluster.findings import find
-from shmq.cluster.observation import Replica, Server, StreamState
+from shmq.extras.nats.client.origin import Origin
+from shmq.extras.nats.cluster.findings import find
+from shmq.extras.nats.cluster.observation import Replica, Server, StreamState
 
 STREAM = StreamState(
     name="orders",

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shmq.client.nats.version import parse_version
-from shmq.cluster.binary import find_binary
-from shmq.cluster.local import LocalCluster
 from shmq.errors import InvalidOption, ShmqError
+from shmq.extras.nats.client.version import parse_version
+from shmq.extras.nats.cluster.binary import find_binary
+from shmq.extras.nats.cluster.local import LocalCluster
 
 
 def test_a_time_is_in_quotes_without_which_it_would_be_a_number(tmp_path: Path) -> None:

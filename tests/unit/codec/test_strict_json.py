@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.cloudevents.message import decode_event
-from shmq.codec import codecs
-from shmq.codec.strict_json import decode_json, encode_json
+from shmq.extras.cloudevents.message import decode_event
+from shmq.model.codec import codecs
+from shmq.model.codec.strict_json import decode_json, encode_json
 
 #: What Python's decoder accepts or fails on otherwise, and a part of the reason.
 REFUSED = [

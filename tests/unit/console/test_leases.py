@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import shmq
-from shmq.console.access import Access
-from shmq.console.context import Console
-from shmq.console.history import History
-from shmq.console.leases import IDLE, LeaseBook, LeaseSession
-from shmq.console.observer import ObserverThread
-from shmq.console.sessions import Sessions
-from shmq.console.settings import ConsoleSettings
+from shmq.extras.console.access import Access
+from shmq.extras.console.context import Console
+from shmq.extras.console.history import History
+from shmq.extras.console.leases import IDLE, LeaseBook, LeaseSession
+from shmq.extras.console.observer import ObserverThread
+from shmq.extras.console.sessions import Sessions
+from shmq.extras.console.settings import ConsoleSettings
 from tests.support.processes import eventually
 
 

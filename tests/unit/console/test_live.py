@@ -8,15 +8,15 @@ import dataclasses
 import pytest
 
 import shmq
-from shmq.console.access import Access, Caller
-from shmq.console.context import Console
-from shmq.console.history import History
-from shmq.console.leases import LeaseBook
-from shmq.console.live import End, LiveConnections
-from shmq.console.observer import ObserverThread
-from shmq.console.problem import Problem
-from shmq.console.sessions import Sessions
-from shmq.console.settings import ConsoleSettings
+from shmq.extras.console.access import Access, Caller
+from shmq.extras.console.context import Console
+from shmq.extras.console.history import History
+from shmq.extras.console.leases import LeaseBook
+from shmq.extras.console.live import End, LiveConnections
+from shmq.extras.console.observer import ObserverThread
+from shmq.extras.console.problem import Problem
+from shmq.extras.console.sessions import Sessions
+from shmq.extras.console.settings import ConsoleSettings
 from shmq.server.config.tokens import Token, hash_of
 
 TOKEN = Token(name="t", hash=hash_of("t" * 40), consume=["*"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 import shmq
-from shmq.console.history import History
-from shmq.console.observer import ObserverThread
-from shmq.diagnose.activity import Observation
+from shmq.extras.console.history import History
+from shmq.extras.console.observer import ObserverThread
+from shmq.host.diagnose.activity import Observation
 from tests.support.processes import PATIENCE
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.console.access import Caller
-from shmq.console.history import History
-from shmq.console.observer import ObserverThread
-from shmq.console.snapshot import KEPT, MOST_PENDING, Feed, Subscriber, differences, merged
-from shmq.diagnose.activity import Observation, QueueActivity
+from shmq.extras.console.access import Caller
+from shmq.extras.console.history import History
+from shmq.extras.console.observer import ObserverThread
+from shmq.extras.console.snapshot import KEPT, MOST_PENDING, Feed, Subscriber, differences, merged
+from shmq.host.diagnose.activity import Observation, QueueActivity
 from shmq.server.config.tokens import Token, hash_of
 
 ANYONE = Caller(None)

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 import shmq
-from shmq.console.api.operation import Call
-from shmq.console.api.wait import LONGEST, SLICE, Wait
+from shmq.extras.console.api.operation import Call
+from shmq.extras.console.api.wait import LONGEST, SLICE, Wait
 
 
 class Puts:

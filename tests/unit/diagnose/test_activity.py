@@ -9,8 +9,8 @@ import pytest
 
 import shmq
 from shmq.client.shared import durability
-from shmq.diagnose import activity
-from shmq.diagnose.activity import Observer
+from shmq.host.diagnose import activity
+from shmq.host.diagnose.activity import Observer
 from tests.support.namespaces import own_namespace
 from tests.support.processes import eventually
 

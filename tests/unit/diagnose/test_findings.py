@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.diagnose.activity import (
+from shmq.host.diagnose.activity import (
     ExchangeActivity,
     GroupActivity,
     GroupShare,
@@ -17,7 +17,7 @@ from shmq.diagnose.activity import (
     QueueActivity,
     StreamActivity,
 )
-from shmq.diagnose.findings import CODES, SEVERITIES, find
+from shmq.host.diagnose.findings import CODES, SEVERITIES, find
 
 NONE: dict[str, Any] = {
     field.name: 0

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmq.codec.codecs import CODECS
-from shmq.expression.fingerprint import LONGEST, shape_of
+from shmq.model.codec.codecs import CODECS
+from shmq.model.expression.fingerprint import LONGEST, shape_of
 
 
 @pytest.mark.parametrize(

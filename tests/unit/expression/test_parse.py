@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import shmq
-from shmq.expression.parse import LONGEST, Where, quoted
+from shmq.model.expression.parse import LONGEST, Where, quoted
 
 Letter = Callable[..., shmq.Message]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.diagnose.activity import (
+from shmq.host.diagnose.activity import (
     ExchangeActivity,
     GroupActivity,
     HostActivity,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.namespace import streams
+from shmq.host.namespace import streams
 
 
 @pytest.fixture

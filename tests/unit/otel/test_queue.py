@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 import shmq
-from shmq.otel import instrument
+from shmq.extras.otel import instrument
 from tests.support.telemetry import Recorder, links_of, parent_of, trace_of
 
 

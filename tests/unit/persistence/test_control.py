@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.errors import ShmqError
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.process import Persistence
-from shmq.storage.disk import Disk
-from shmq.storage.writer_control import (
+from shmq.disk.persistence.process import Persistence
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.writer_control import (
     Control,
     CutFile,
     WriterEnding,
     ask_for_snapshots,
     ask_to_define,
 )
+from shmq.errors import ShmqError
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
 from tests.support.processes import PATIENCE
 
 

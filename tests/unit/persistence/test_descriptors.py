@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from shmq.disk.storage.writer_control import Control, CutFile
 from shmq.errors import ShmqError
-from shmq.storage.writer_control import Control, CutFile
 from tests.support.processes import PATIENCE, eventually
 
 

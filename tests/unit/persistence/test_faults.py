@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.persistence.journal_writer import JournalWriter
-from shmq.storage.disk import Disk
-from shmq.storage.paths import catalog, segment_name
+from shmq.disk.persistence.journal_writer import JournalWriter
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import catalog, segment_name
 from tests.support.failing_disk import FailingDisk
 from tests.support.manual_writer import ManualWriter, run_out
 from tests.support.queue_chain import chain

@@ -11,9 +11,9 @@ import pytest
 
 import shmq
 from shmq.api.options import DEAD_LETTER_ROOM, MAX_ARENA, QueueOptions
-from shmq.namespace.data_directory import DataDirectory
-from shmq.persistence.recovery import Decision, recover
-from shmq.storage.disk import Disk
+from shmq.disk.persistence.recovery import Decision, recover
+from shmq.disk.storage.disk import Disk
+from shmq.host.namespace.data_directory import DataDirectory
 from tests.support.queue_files import HASH_KEY, Building, put
 
 SEGMENT = "x@0000000000000001.dmsq"

@@ -8,7 +8,7 @@ import errno
 import pytest
 
 import shmq
-from shmq.storage.paths import catalog, segment_name
+from shmq.disk.storage.paths import catalog, segment_name
 from tests.support.failing_disk import ShortDisk
 from tests.support.manual_writer import SMALL, ManualWriter, run_out
 from tests.support.queue_chain import chain, record_types

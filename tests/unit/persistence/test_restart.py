@@ -7,9 +7,9 @@ import random
 import pytest
 
 import shmq
-from shmq.persistence.journal_writer import JournalWriter
-from shmq.persistence.snapshot import SnapshotWriter
-from shmq.storage.paths import catalog, snapshot_name
+from shmq.disk.persistence.journal_writer import JournalWriter
+from shmq.disk.persistence.snapshot import SnapshotWriter
+from shmq.disk.storage.paths import catalog, snapshot_name
 from tests.support.manual_writer import ManualWriter, run_out
 from tests.support.queue_chain import chain
 

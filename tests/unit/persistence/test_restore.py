@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
-from shmq.persistence.conflicts import set_aside
-from shmq.persistence.recovery import plan, recover
-from shmq.persistence.restore import Restored, restore
-from shmq.storage.disk import Disk
-from shmq.storage.erase import erase_queue, finish_erasures
-from shmq.storage.paths import segment_name, snapshot_name
+from shmq.disk.persistence.conflicts import set_aside
+from shmq.disk.persistence.recovery import plan, recover
+from shmq.disk.persistence.restore import Restored, restore
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import erase_queue, finish_erasures
+from shmq.disk.storage.paths import segment_name, snapshot_name
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
 from tests.support.queue_files import HASH_KEY, Building, put
 
 

@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
-from shmq.errors import DamagedFile, OffsetOutOfRange, StreamDeleted
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_partition_writer import StreamPartitionWriter, StreamPartitionWriters
-from shmq.persistence.stream_recovery import PartitionEnd, plan_streams
-from shmq.storage.disk import Disk
-from shmq.storage.erase import erase_stream, sweep_streams
-from shmq.storage.paths import (
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.stream_partition_writer import (
+    StreamPartitionWriter,
+    StreamPartitionWriters,
+)
+from shmq.disk.persistence.stream_recovery import PartitionEnd, plan_streams
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import erase_stream, sweep_streams
+from shmq.disk.storage.paths import (
     CARD,
     UNFINISHED,
     bases,
@@ -28,8 +30,9 @@ from shmq.storage.paths import (
     segment_file,
     stream_directory,
 )
-from shmq.storage.stream_files import StreamFiles
-from shmq.storage.stream_meta import Generation, StreamCard, eras_of, read_card, write_card
+from shmq.disk.storage.stream_files import StreamFiles
+from shmq.disk.storage.stream_meta import Generation, StreamCard, eras_of, read_card, write_card
+from shmq.errors import DamagedFile, OffsetOutOfRange, StreamDeleted
 from tests.support.failing_disk import FailingDisk
 from tests.support.processes import eventually
 from tests.support.stream_entries import IDENTITY, TICK, entry, value_of

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.persistence.system_disk import SystemDisk
-from shmq.storage.disk import Disk
+from shmq.disk.persistence.system_disk import SystemDisk
+from shmq.disk.storage.disk import Disk
 
 LOT = 1 << 19
 

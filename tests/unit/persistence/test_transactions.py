@@ -10,16 +10,16 @@ import pytest
 
 from shmq import Broker
 from shmq.client.transaction.transaction_log import hold
-from shmq.namespace.namespace import Namespace
-from shmq.persistence import transactions
-from shmq.persistence.transactions import Transactions
-from shmq.storage.disk import Disk
-from shmq.storage.transaction_file import (
+from shmq.disk.persistence import transactions
+from shmq.disk.persistence.transactions import Transactions
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.transaction_file import (
     TRANSACTIONS,
     StoredTransaction,
     TransactionFile,
     read_noted,
 )
+from shmq.host.namespace.namespace import Namespace
 
 
 def work_of(number: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.persistence.journal_writer import JournalWriter
+from shmq.disk.persistence.journal_writer import JournalWriter
 from tests.support.manual_writer import ManualWriter, run_out
 from tests.support.queue_chain import chain
 

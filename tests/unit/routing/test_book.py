@@ -13,9 +13,9 @@ import pytest
 import shmq
 from shmq.api import Binding
 from shmq.client.local.broker import LocalBroker
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
+from shmq.model.routing.book import Book
 from shmq.native import _core
-from shmq.routing.book import Book
 
 BEGIN = 64
 
@@ -156,7 +156,7 @@ def test_a_death_at_any_point_leaves_the_change_made_or_not(
     exchange: shmq.Exchange, namespace: str, monkeypatch: pytest.MonkeyPatch, many: bool
 ) -> None:
     if many:
-        monkeypatch.setattr("shmq.routing.book._LEAST_TO_SHORTEN", -100)
+        monkeypatch.setattr("shmq.model.routing.book._LEAST_TO_SHORTEN", -100)
     for k in itertools.count():
 
         def work(k: int = k) -> None:

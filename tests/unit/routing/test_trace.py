@@ -6,7 +6,7 @@ import pytest
 
 import shmq
 from shmq.api import Binding
-from shmq.routing.trace import Shown, matches, trace
+from shmq.model.routing.trace import Shown, matches, trace
 
 
 @pytest.mark.parametrize(

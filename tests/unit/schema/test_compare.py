@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shmq.schema.compare import problem_between, unreadable
+from shmq.model.schema.compare import problem_between, unreadable
 
 TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}

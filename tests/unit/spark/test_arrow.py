@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the package pyspark (the extra 'spark') is not installed")
 
-from shmq.codec.strict_json import decode_json
+from shmq.model.codec.strict_json import decode_json
 from shmq.spark.jobs.triage import _text_of
 from shmq.spark.shared.arrow import _plain
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.storage.disk import Disk, write_pushed, write_whole
-from shmq.storage.paths import aside_names, catalog, segment_name, snapshot_name, unfinished
+from shmq.disk.storage.disk import Disk, write_pushed, write_whole
+from shmq.disk.storage.paths import aside_names, catalog, segment_name, snapshot_name, unfinished
 from tests.support.failing_disk import FailingDisk, ShortDisk
 
 

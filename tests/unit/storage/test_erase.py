@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.namespace.data_directory import DataDirectory
-from shmq.namespace.namespace import Namespace
-from shmq.storage.disk import Disk
-from shmq.storage.erase import erase_queue, erasure_note, finish_erasures
-from shmq.storage.file_header import hash_key_of
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import erase_queue, erasure_note, finish_erasures
+from shmq.disk.storage.file_header import hash_key_of
+from shmq.host.namespace.data_directory import DataDirectory
+from shmq.host.namespace.namespace import Namespace
 from tests.support.failing_disk import ShortDisk
 
 

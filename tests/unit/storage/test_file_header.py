@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shmq
+from shmq.disk.storage.file_header import BATCH_BYTES, JOURNAL, FileHeader, read_header
 from shmq.native import _core
 from shmq.native._core import pack_batch, pack_record, read_record, seal_records
-from shmq.storage.file_header import BATCH_BYTES, JOURNAL, FileHeader, read_header
 from tests.support.queue_files import SALT, WALL, Building, put, settle
 
 U64 = st.integers(0, 2**64 - 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shmq.storage.file_lock import is_locked, lock_file
+from shmq.disk.storage.file_lock import is_locked, lock_file
 
 
 def test_one_holder_at_a_time(tmp_path: Path) -> None:

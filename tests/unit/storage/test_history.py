@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.storage.disk import Disk
-from shmq.storage.history import HISTORY, History, read_history, write_history
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.history import HISTORY, History, read_history, write_history
 
 PATHS = [Path("/data"), Path("/数据/é\n"), Path(os.fsdecode(b"/\xff\xfe")), Path("/" + "x" * 4000)]
 

@@ -6,7 +6,7 @@ import re
 import struct
 from pathlib import Path
 
-from shmq.storage.queue_files import QueueFiles
+from shmq.disk.storage.queue_files import QueueFiles
 from tests.support.queue_files import HASH_KEY, WALL, Building, put, settle
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/dmsq.md").read_text()

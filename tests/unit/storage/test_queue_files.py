@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import shmq
 from shmq.api.options import QueueOptions
-from shmq.namespace.namespace import Namespace
+from shmq.disk.persistence.file_message import StoredMessage
+from shmq.disk.persistence.recovery import rebuild_queue
+from shmq.disk.storage.queue_files import QueueFiles
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
-from shmq.persistence.file_message import StoredMessage
-from shmq.persistence.recovery import rebuild_queue
-from shmq.storage.queue_files import QueueFiles
 from tests.support.queue_files import WALL, Building, put, settle, update
 
 LATER = 4_000_000_000_000_000_000

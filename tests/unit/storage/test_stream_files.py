@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.stream_journal import Commit, StreamJournal
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import bases, segment_file
+from shmq.disk.storage.stream_files import StreamFiles
+from shmq.disk.storage.stream_segment import EVERYTHING, StreamSegment, salts_of
 from shmq.errors import DamagedFile, DamagedSegment, FileError
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.storage.disk import Disk
-from shmq.storage.paths import bases, segment_file
-from shmq.storage.stream_files import StreamFiles
-from shmq.storage.stream_segment import EVERYTHING, StreamSegment, salts_of
 from tests.support.failing_disk import FailingDisk
 from tests.support.stream_entries import IDENTITY, TICK, commit, entry, read, value_of
 

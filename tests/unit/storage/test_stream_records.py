@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.codec.compression import compressor
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.stream_journal import Commit, StreamJournal
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.stream_files import StreamFiles
+from shmq.model.codec.compression import compressor
 from shmq.native import _arrow, _file, _stream
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.storage.disk import Disk
-from shmq.storage.stream_files import StreamFiles
 from tests.support.stream_entries import IDENTITY, TICK, commit, entry, value_of
 
 #: Records of each commit, and of all of them.

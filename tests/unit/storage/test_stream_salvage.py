@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.stream_journal import StreamJournal
+from shmq.disk.persistence.stream_recovery import stored_stream
+from shmq.disk.persistence.stream_salvage import salvage_stream
+from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.file_header import StreamIdentity
+from shmq.disk.storage.paths import CARD, bases, partition_directory, segment_file
+from shmq.disk.storage.stream_meta import StreamCard, eras_of, read_card, write_card
+from shmq.disk.storage.stream_segment import EVERYTHING, StreamSegment, salts_of
 from shmq.errors import DamagedFile
-from shmq.persistence.journal import WriteSizes
-from shmq.persistence.stream_journal import StreamJournal
-from shmq.persistence.stream_recovery import stored_stream
-from shmq.persistence.stream_salvage import salvage_stream
-from shmq.storage.disk import Disk
-from shmq.storage.file_header import StreamIdentity
-from shmq.storage.paths import CARD, bases, partition_directory, segment_file
-from shmq.storage.stream_meta import StreamCard, eras_of, read_card, write_card
-from shmq.storage.stream_segment import EVERYTHING, StreamSegment, salts_of
 from tests.support.stream_entries import IDENTITY, commit, read, value_of
 
 NAME, ID = IDENTITY.name, IDENTITY.identity

@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from shmq.stress.counters import BUCKETS, bucket_of, merged, percentile, upper_bound
+from shmq.extras.stress.counters import BUCKETS, bucket_of, merged, percentile, upper_bound
 
 
 @hypothesis.given(ns=strategies.integers(0, (1 << 42) - 1))

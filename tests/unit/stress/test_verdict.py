@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.stress.body import Bodies, TornBody, opened
-from shmq.stress.journal import (
+from shmq.extras.stress.body import Bodies, TornBody, opened
+from shmq.extras.stress.journal import (
     ACKED,
     ACKING,
     GOT,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import shmq
+from shmq.host.supervision.audit import Actor, Event, EventLimit, outcome_of, record, to_file
+from shmq.host.supervision.stderr import JsonFormatter
 from shmq.protocol.opcodes import AUDIT
-from shmq.supervision.audit import Actor, Event, EventLimit, outcome_of, record, to_file
-from shmq.supervision.stderr import JsonFormatter
 
 WHO = Actor(who="billing", peer="127.0.0.1:4711", via="tcp")
 

@@ -15,7 +15,7 @@ LOGGING = """
 import logging, os
 status = os.fstat(2)
 os.environ["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino + OTHER}"
-from shmq.supervision.stderr import show_on_stderr
+from shmq.host.supervision.stderr import show_on_stderr
 show_on_stderr("shmq", logging.DEBUG)
 log = logging.getLogger("shmq")
 log.debug("one"); log.info("two"); log.warning("three\\nfour"); log.error("five")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.supervision.login_failures import LoginFailures, source_of
+from shmq.host.supervision.login_failures import LoginFailures, source_of
 
 
 def test_a_source_is_an_address_or_a_network_of_ipv6() -> None:

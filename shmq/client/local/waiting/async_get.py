@@ -9,7 +9,7 @@ from typing import Any
 from shmq import api
 from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.errors import Empty, Full, LockTimeout
-from shmq.namespace.namespace import Namespace
+from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
 
 _Attempt = Callable[[], api.Message | None]

@@ -27,8 +27,8 @@ from threading import Lock, Thread, active_count
 from typing import Final
 
 from shmq.errors import ShmqError
+from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import before_fork
-from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
 from shmq.native import _core
 

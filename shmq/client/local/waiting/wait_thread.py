@@ -13,8 +13,8 @@ from shmq.client.local.waiting.wakeup_pool import WakeupPool, at_the_end
 from shmq.client.local.waiting.watcher import Watcher
 from shmq.errors import LockTimeout
 from shmq.fork_safe import new_lock
+from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
-from shmq.namespace.namespace import Namespace
 from shmq.native import _clock as time
 from shmq.native import _core
 

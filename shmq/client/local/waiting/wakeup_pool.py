@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from shmq.errors import NoSpace
 from shmq.fork_safe import new_lock
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.semaphores import make_wakeup, remove_wakeup, sweep_wakeups
 from shmq.lazy_imports import late_imports
-from shmq.namespace.namespace import Namespace
-from shmq.namespace.semaphores import make_wakeup, remove_wakeup, sweep_wakeups
 from shmq.native import _core
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from shmq.cloudevents.event import CloudEvent
-from shmq.cloudevents.message import (
+from shmq.errors import ShmqError
+from shmq.extras.cloudevents.event import CloudEvent
+from shmq.extras.cloudevents.message import (
     BATCH,
     STRUCTURED,
     EncodedEvent,
@@ -15,10 +16,9 @@ from shmq.cloudevents.message import (
     decode_event,
     encode_event,
 )
-from shmq.codec.strict_json import decode_json
-from shmq.console.api.operation import EVENT_PREFIX, Call, Parameter
-from shmq.console.problem import Problem
-from shmq.errors import ShmqError
+from shmq.extras.console.api.operation import EVENT_PREFIX, Call, Parameter
+from shmq.extras.console.problem import Problem
+from shmq.model.codec.strict_json import decode_json
 
 #: The parameter that says so of a request in binary mode.
 SPECVERSION: Final = Parameter(

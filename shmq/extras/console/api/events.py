@@ -12,14 +12,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from shmq.console.access import Caller
-from shmq.console.api.operation import Operation, Parameter
-from shmq.console.api.routes import API, given_of, let_in
-from shmq.console.context import Console
-from shmq.console.live import End, LiveConnections
-from shmq.console.problem import Problem
-from shmq.console.side_thread import in_thread
-from shmq.console.snapshot import Feed, Subscriber
+from shmq.extras.console.access import Caller
+from shmq.extras.console.api.operation import Operation, Parameter
+from shmq.extras.console.api.routes import API, given_of, let_in
+from shmq.extras.console.context import Console
+from shmq.extras.console.live import End, LiveConnections
+from shmq.extras.console.problem import Problem
+from shmq.extras.console.side_thread import in_thread
+from shmq.extras.console.snapshot import Feed, Subscriber
 
 #: The most event streams at a time.
 MOST_STREAMS: Final = 200

@@ -9,14 +9,14 @@ import msgspec
 import shmq
 from shmq.api.exchange import ExchangeKind, Match, TargetKind
 from shmq.client.shared.differences import check_same
-from shmq.console.api.messages import NewMessage, properties_of
-from shmq.console.api.operation import Answer, Call, Parameter, operation
-from shmq.console.api.routes import decode
-from shmq.console.api.rows import PAGE, Page, Table
-from shmq.console.api.wait import LONGEST, Wait
-from shmq.console.problem import Problem, problem_of
+from shmq.extras.console.api.messages import NewMessage, properties_of
+from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.routes import decode
+from shmq.extras.console.api.rows import PAGE, Page, Table
+from shmq.extras.console.api.wait import LONGEST, Wait
+from shmq.extras.console.problem import Problem, problem_of
+from shmq.model.routing.trace import Shown, trace
 from shmq.protocol.opcodes import Right
-from shmq.routing.trace import Shown, trace
 
 #: The columns of the list.
 COLUMNS: Final = {

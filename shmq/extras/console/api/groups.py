@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 import shmq
-from shmq.console.api.operation import Answer, Call, Parameter, operation
-from shmq.console.api.rows import PAGE, Page, Table
-from shmq.console.api.streams import OffsetAt, Offsets, visible_groups
-from shmq.console.problem import Problem
+from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.rows import PAGE, Page, Table
+from shmq.extras.console.api.streams import OffsetAt, Offsets, visible_groups
+from shmq.extras.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
 #: The columns of the list: the fields of GroupSummary.

@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 import shmq
-from shmq.console.api.messages import MessageView, view_of
-from shmq.console.api.operation import Answer, Call, Parameter, operation
-from shmq.console.api.wait import LONGEST, SLICE
-from shmq.console.leases import MOST_HELD, LeaseSession
-from shmq.console.problem import Problem, problem_of
+from shmq.extras.console.api.messages import MessageView, view_of
+from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.wait import LONGEST, SLICE
+from shmq.extras.console.leases import MOST_HELD, LeaseSession
+from shmq.extras.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
 _MOST: Final = 1000

@@ -10,12 +10,12 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 import shmq
-from shmq.cloudevents.message import BATCH, STRUCTURED, dedupe_id_of
-from shmq.console.api.cloud_events import SPECVERSION, encoded_events
-from shmq.console.api.operation import Answer, Call, Parameter, operation
-from shmq.console.api.routes import decode
-from shmq.console.api.wait import LONGEST, Wait
-from shmq.console.problem import Problem, problem_of
+from shmq.extras.cloudevents.message import BATCH, STRUCTURED, dedupe_id_of
+from shmq.extras.console.api.cloud_events import SPECVERSION, encoded_events
+from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.routes import decode
+from shmq.extras.console.api.wait import LONGEST, Wait
+from shmq.extras.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
 #: Where a body is cut in a list, in bytes.

@@ -12,11 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import shmq
-from shmq.cloudevents.message import BATCH, STRUCTURED
-from shmq.console.api.operation import OPERATIONS, Operation, Parameter
-from shmq.console.api.routes import API, NAMED, encode, unauthorized
-from shmq.console.guard import caller_of
-from shmq.console.problem import CODES
+from shmq.extras.cloudevents.message import BATCH, STRUCTURED
+from shmq.extras.console.api.operation import OPERATIONS, Operation, Parameter
+from shmq.extras.console.api.routes import API, NAMED, encode, unauthorized
+from shmq.extras.console.guard import caller_of
+from shmq.extras.console.problem import CODES
 from shmq.native._core import MAX_NAME
 
 #: What `check_name` accepts.

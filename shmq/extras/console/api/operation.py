@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from shmq.console.access import Caller
-from shmq.console.context import Console
-from shmq.console.problem import Problem
+from shmq.extras.console.access import Caller
+from shmq.extras.console.context import Console
+from shmq.extras.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
 Kind = Literal["string", "integer", "number", "boolean"]

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from shmq.console.api.operation import Call, operation
-from shmq.console.api.queues import row_of
-from shmq.console.visibility import visible_finding
-from shmq.diagnose.activity import Observation
-from shmq.diagnose.findings import Finding, find
+from shmq.extras.console.api.operation import Call, operation
+from shmq.extras.console.api.queues import row_of
+from shmq.extras.console.visibility import visible_finding
+from shmq.host.diagnose.activity import Observation
+from shmq.host.diagnose.findings import Finding, find
 
 _WORST: Final = 20
 _BRIEF: Final = ("name", "depth", "in_flight", "delayed", "oldest_age", "rate_in", "rate_out",

@@ -10,11 +10,11 @@ import msgspec
 
 import shmq
 from shmq.client.shared.differences import check_same
-from shmq.console.api.operation import Answer, Call, Parameter, operation
-from shmq.console.api.rows import PAGE, Page, Table
-from shmq.console.problem import Problem
-from shmq.diagnose.activity import QueueActivity
-from shmq.expression.parse import quoted
+from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.rows import PAGE, Page, Table
+from shmq.extras.console.problem import Problem
+from shmq.host.diagnose.activity import QueueActivity
+from shmq.model.expression.parse import quoted
 from shmq.protocol.opcodes import Right
 
 _SECONDS: Final = {"oldest_age", "snapshot_age"}

@@ -11,9 +11,9 @@ import msgspec
 
 import shmq
 from shmq.api.options import check_confirm
-from shmq.cloudevents.message import key_of
-from shmq.console.api.cloud_events import SPECVERSION, encoded_events
-from shmq.console.api.messages import (
+from shmq.extras.cloudevents.message import key_of
+from shmq.extras.console.api.cloud_events import SPECVERSION, encoded_events
+from shmq.extras.console.api.messages import (
     CUT,
     MEDIA,
     UNREADABLE,
@@ -24,9 +24,9 @@ from shmq.console.api.messages import (
     shown_headers,
     values_of,
 )
-from shmq.console.api.operation import Answer, Call, Parameter, operation
-from shmq.console.api.wait import LONGEST, SLICE, Wait
-from shmq.console.problem import Problem, problem_of
+from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.wait import LONGEST, SLICE, Wait
+from shmq.extras.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
 _MOST_READ: Final = 1000

@@ -16,14 +16,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from shmq.api.names import check_name
-from shmq.console.access import Caller
-from shmq.console.api.operation import EVENT_PREFIX, OPERATIONS, Answer, Call, Operation, Parameter
-from shmq.console.context import Console
-from shmq.console.guard import CSRF_HEADER, caller_of, check_change, peer_address, peer_of
-from shmq.console.problem import Problem, problem_of
-from shmq.console.side_thread import in_thread
-from shmq.supervision.audit import Actor, Event, Value, record
-from shmq.supervision.login_failures import source_of
+from shmq.extras.console.access import Caller
+from shmq.extras.console.api.operation import (
+    EVENT_PREFIX,
+    OPERATIONS,
+    Answer,
+    Call,
+    Operation,
+    Parameter,
+)
+from shmq.extras.console.context import Console
+from shmq.extras.console.guard import CSRF_HEADER, caller_of, check_change, peer_address, peer_of
+from shmq.extras.console.problem import Problem, problem_of
+from shmq.extras.console.side_thread import in_thread
+from shmq.host.supervision.audit import Actor, Event, Value, record
+from shmq.host.supervision.login_failures import source_of
 
 log = logging.getLogger("shmq.console")
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from shmq.console.api.operation import Call, Parameter
-from shmq.console.problem import Problem
-from shmq.expression.parse import Asked, Expression, Field
+from shmq.extras.console.api.operation import Call, Parameter
+from shmq.extras.console.problem import Problem
+from shmq.model.expression.parse import Asked, Expression, Field
 
 #: The most rows of one page.
 MOST_ROWS: Final = 1000

@@ -7,10 +7,10 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 import shmq
-from shmq.console.api.operation import Answer, Call, Parameter, operation
-from shmq.console.problem import Problem
+from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.problem import Problem
+from shmq.model.schema.compare import Compatibility
 from shmq.protocol.opcodes import Right
-from shmq.schema.compare import Compatibility
 
 Rule = Literal["none", "backward", "forward", "full"]
 assert set(get_args(Rule)) == set(get_args(Compatibility))

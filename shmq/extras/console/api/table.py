@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.routing import BaseRoute
 
-from shmq.console.api import events, websocket
+from shmq.extras.console.api import events, websocket
 
 #: The nouns of the API; each module registers its operations when it is imported.
 MODULES: Final = (
@@ -26,7 +26,7 @@ MODULES: Final = (
 def load() -> None:
     """Register all operations."""
     for name in MODULES:
-        importlib.import_module(f"shmq.console.api.{name}")
+        importlib.import_module(f"shmq.extras.console.api.{name}")
 
 
 def live_routes() -> list[BaseRoute]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import shmq
-from shmq.console.api.operation import Call
+from shmq.extras.console.api.operation import Call
 
 #: The longest wait of one request, in seconds.
 LONGEST: Final = 20

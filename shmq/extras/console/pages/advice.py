@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shmq.advice.load import ASSUMPTIONS
-from shmq.advice.plot import points
-from shmq.advice.question import QUESTIONS
-from shmq.advice.report import Advice, advise
-from shmq.advice.text import default_of, read_text
-from shmq.advice.workload import ANSWERS, Workload
-from shmq.console.pages.visit import Shown, Visit, page
 from shmq.errors import InvalidOption
+from shmq.extras.advice.load import ASSUMPTIONS
+from shmq.extras.advice.plot import points
+from shmq.extras.advice.question import QUESTIONS
+from shmq.extras.advice.report import Advice, advise
+from shmq.extras.advice.text import default_of, read_text
+from shmq.extras.advice.workload import ANSWERS, Workload
+from shmq.extras.console.pages.visit import Shown, Visit, page
 
 _MOST: Final = 200
 _NAME: Final = "jobs"

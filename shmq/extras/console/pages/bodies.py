@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import msgspec
 
 import shmq
-from shmq.codec.strict_json import decode_json
+from shmq.model.codec.strict_json import decode_json
 
 #: Where a body is cut, in bytes.
 CUT: Final = 4096

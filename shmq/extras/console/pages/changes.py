@@ -11,11 +11,11 @@ import msgspec
 
 import shmq
 from shmq.api.names import shown_name
-from shmq.console.api.messages import NewMessage, properties_of
-from shmq.console.pages import words
-from shmq.console.pages.bodies import as_text
-from shmq.console.pages.visit import MOST_WHERE, Redirect, Shown, Visit, page
-from shmq.console.problem import Problem
+from shmq.extras.console.api.messages import NewMessage, properties_of
+from shmq.extras.console.pages import words
+from shmq.extras.console.pages.bodies import as_text
+from shmq.extras.console.pages.visit import MOST_WHERE, Redirect, Shown, Visit, page
+from shmq.extras.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
 #: The fields of the form that puts a message, but for its body.

@@ -16,15 +16,15 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from shmq.console.access import Caller
-from shmq.console.api.routes import API, let_in, read_body
-from shmq.console.context import Console
-from shmq.console.guard import caller_of, check_change
-from shmq.console.pages.rendering import rendered
-from shmq.console.pages.visit import PAGES, Page, Redirect, Shown, Visit
-from shmq.console.problem import Problem, problem_of
-from shmq.console.side_thread import in_thread
-from shmq.supervision.audit import Actor, Event, record
+from shmq.extras.console.access import Caller
+from shmq.extras.console.api.routes import API, let_in, read_body
+from shmq.extras.console.context import Console
+from shmq.extras.console.guard import caller_of, check_change
+from shmq.extras.console.pages.rendering import rendered
+from shmq.extras.console.pages.visit import PAGES, Page, Redirect, Shown, Visit
+from shmq.extras.console.problem import Problem, problem_of
+from shmq.extras.console.side_thread import in_thread
+from shmq.host.supervision.audit import Actor, Event, record
 
 log = logging.getLogger("shmq.console")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from shmq.api.exchange import Binding, ExchangeSummary
-from shmq.codec.strict_json import decode_json
-from shmq.console.pages.drawing import drawing_of
-from shmq.console.pages.visit import Shown, Visit, page
-from shmq.console.problem import Problem
 from shmq.errors import NoSuchExchange, Unsupported
-from shmq.routing.table import Route, Table, check_binding, check_exchange
-from shmq.routing.topic import check_key
+from shmq.extras.console.pages.drawing import drawing_of
+from shmq.extras.console.pages.visit import Shown, Visit, page
+from shmq.extras.console.problem import Problem
+from shmq.model.codec.strict_json import decode_json
+from shmq.model.routing.table import Route, Table, check_binding, check_exchange
+from shmq.model.routing.topic import check_key
 
 #: The most exchanges of a page, and the most bindings that are drawn.
 _MOST: Final = 40

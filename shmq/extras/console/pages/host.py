@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from shmq.console.pages.visit import Shown, Visit, page
-from shmq.diagnose.findings import find
+from shmq.extras.console.pages.visit import Shown, Visit, page
+from shmq.host.diagnose.findings import find
 
 _MOST: Final = 30
 

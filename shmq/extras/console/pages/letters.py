@@ -6,8 +6,8 @@ import collections
 from typing import Any, Final
 
 import shmq
-from shmq.console.pages.visit import Shown, Visit, page
-from shmq.expression.parse import quoted
+from shmq.extras.console.pages.visit import Shown, Visit, page
+from shmq.model.expression.parse import quoted
 from shmq.protocol.opcodes import Right
 
 #: The most dead-letter queues that are looked into for one page, and the most letters of each.

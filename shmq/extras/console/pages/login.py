@@ -8,15 +8,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from shmq.console.access import Caller
-from shmq.console.api.routes import slow_down
-from shmq.console.context import Console
-from shmq.console.guard import COOKIE, caller_of, peer_address
-from shmq.console.pages.endpoints import error_page, form_of
-from shmq.console.pages.rendering import rendered
-from shmq.console.problem import Problem
-from shmq.console.sessions import LIFETIME
-from shmq.supervision.login_failures import source_of
+from shmq.extras.console.access import Caller
+from shmq.extras.console.api.routes import slow_down
+from shmq.extras.console.context import Console
+from shmq.extras.console.guard import COOKIE, caller_of, peer_address
+from shmq.extras.console.pages.endpoints import error_page, form_of
+from shmq.extras.console.pages.rendering import rendered
+from shmq.extras.console.problem import Problem
+from shmq.extras.console.sessions import LIFETIME
+from shmq.host.supervision.login_failures import source_of
 
 #: The longest token that is looked at, in characters.
 _MOST_TOKEN: Final = 1024

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import shmq
-from shmq.console.pages.bodies import FORMS, Form, as_text, shown_body
-from shmq.console.pages.visit import Shown, Visit, page
-from shmq.console.problem import Problem
+from shmq.extras.console.pages.bodies import FORMS, Form, as_text, shown_body
+from shmq.extras.console.pages.visit import Shown, Visit, page
+from shmq.extras.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
 _DEFAULT: Final = 10

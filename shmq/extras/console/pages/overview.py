@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-from shmq.console.pages.visit import Shown, Visit, page
-from shmq.console.visibility import visible_finding
-from shmq.diagnose.findings import Finding, find
+from shmq.extras.console.pages.visit import Shown, Visit, page
+from shmq.extras.console.visibility import visible_finding
+from shmq.host.diagnose.findings import Finding, find
 
 #: The most findings that are shown; there is a line for the rest.
 _MOST: Final = 30

@@ -7,11 +7,11 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import shmq
-from shmq.console.history import Series
-from shmq.console.pages.overview import findings_of
-from shmq.console.pages.query_pages import query_pages
-from shmq.console.pages.visit import Shown, Visit, page
-from shmq.console.problem import Problem
+from shmq.extras.console.history import Series
+from shmq.extras.console.pages.overview import findings_of
+from shmq.extras.console.pages.query_pages import query_pages
+from shmq.extras.console.pages.visit import Shown, Visit, page
+from shmq.extras.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
 _ROWS: Final = 50

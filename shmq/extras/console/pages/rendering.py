@@ -10,7 +10,7 @@ from typing import Any, Final
 import jinja2
 
 from shmq.api.names import shown_name
-from shmq.console.pages import words
+from shmq.extras.console.pages import words
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 

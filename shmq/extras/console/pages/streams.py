@@ -6,13 +6,13 @@ import contextlib
 from typing import Any, Final
 
 import shmq
-from shmq.console.pages.overview import findings_of
-from shmq.console.pages.query_pages import query_pages
-from shmq.console.pages.queues import minutes_of
-from shmq.console.pages.visit import Shown, Visit, page
-from shmq.console.visibility import visible_stream
-from shmq.diagnose.activity import GroupActivity, StreamActivity
 from shmq.errors import NoSuchStream, ShmqError, StreamDeleted
+from shmq.extras.console.pages.overview import findings_of
+from shmq.extras.console.pages.query_pages import query_pages
+from shmq.extras.console.pages.queues import minutes_of
+from shmq.extras.console.pages.visit import Shown, Visit, page
+from shmq.extras.console.visibility import visible_stream
+from shmq.host.diagnose.activity import GroupActivity, StreamActivity
 
 _ROWS: Final = 50
 #: The most partitions of a table.

@@ -7,8 +7,8 @@ from typing import Final
 
 from starlette.routing import BaseRoute
 
-from shmq.console.pages.endpoints import page_routes
-from shmq.console.pages.login import login_routes
+from shmq.extras.console.pages.endpoints import page_routes
+from shmq.extras.console.pages.login import login_routes
 
 #: The subjects of the pages; each module registers its own when it is imported.
 MODULES: Final = (
@@ -27,5 +27,5 @@ MODULES: Final = (
 def routes() -> list[BaseRoute]:
     """The routes of all pages. The operations of the API must have been loaded."""
     for name in MODULES:
-        importlib.import_module(f"shmq.console.pages.{name}")
+        importlib.import_module(f"shmq.extras.console.pages.{name}")
     return [*login_routes(), *page_routes()]

@@ -9,12 +9,12 @@ from typing import Any, Final, Literal
 import anyio.from_thread
 import msgspec
 
-from shmq.console.access import Caller
-from shmq.console.api.operation import OPERATIONS, Call, Operation
-from shmq.console.api.routes import answered
-from shmq.console.context import Console
-from shmq.console.problem import Problem
-from shmq.diagnose.activity import Observation, QueueActivity
+from shmq.extras.console.access import Caller
+from shmq.extras.console.api.operation import OPERATIONS, Call, Operation
+from shmq.extras.console.api.routes import answered
+from shmq.extras.console.context import Console
+from shmq.extras.console.problem import Problem
+from shmq.host.diagnose.activity import Observation, QueueActivity
 from shmq.protocol.opcodes import Right
 
 #: The longest expression of a form, in characters.

@@ -9,16 +9,16 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import shmq
-from shmq.console.access import Caller
-from shmq.console.api import openapi, table
-from shmq.console.api.routes import let_in, problem_answer, routes
-from shmq.console.context import Console
-from shmq.console.guard import HEADERS, Guard
-from shmq.console.pages import table as pages
-from shmq.console.pages.endpoints import error_page, wants_page
-from shmq.console.problem import Problem
-from shmq.console.side_thread import in_thread
-from shmq.console.visibility import visible
+from shmq.extras.console.access import Caller
+from shmq.extras.console.api import openapi, table
+from shmq.extras.console.api.routes import let_in, problem_answer, routes
+from shmq.extras.console.context import Console
+from shmq.extras.console.guard import HEADERS, Guard
+from shmq.extras.console.pages import table as pages
+from shmq.extras.console.pages.endpoints import error_page, wants_page
+from shmq.extras.console.problem import Problem
+from shmq.extras.console.side_thread import in_thread
+from shmq.extras.console.visibility import visible
 from shmq.metrics.exposition import CONTENT_TYPE, render
 from shmq.metrics.families import CONSOLE
 

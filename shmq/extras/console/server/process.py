@@ -18,24 +18,24 @@ import uvicorn
 from starlette.types import ASGIApp
 
 import shmq
-from shmq.console.access import Access
-from shmq.console.context import Console
-from shmq.console.history import History
-from shmq.console.leases import LeaseBook
-from shmq.console.observer import ObserverThread
-from shmq.console.server.app import application, metrics_application
-from shmq.console.server.connection import Connection
-from shmq.console.sessions import Sessions
-from shmq.console.settings import Address, ConsoleSettings
 from shmq.errors import InvalidOption, ShmqError
+from shmq.extras.console.access import Access
+from shmq.extras.console.context import Console
+from shmq.extras.console.history import History
+from shmq.extras.console.leases import LeaseBook
+from shmq.extras.console.observer import ObserverThread
+from shmq.extras.console.server.app import application, metrics_application
+from shmq.extras.console.server.connection import Connection
+from shmq.extras.console.sessions import Sessions
+from shmq.extras.console.settings import Address, ConsoleSettings
+from shmq.host.supervision.audit import to_file
+from shmq.host.supervision.descriptors import raise_descriptor_limit
+from shmq.host.supervision.heartbeat import Heartbeat
+from shmq.host.supervision.signals import ENDING, caught, end_with_parent, ended_by
+from shmq.host.supervision.stderr import show_on_stderr, show_stack_on_demand
 from shmq.native._core import reserve_standard
 from shmq.server.config.settings import Source
 from shmq.server.config.tokens import Token
-from shmq.supervision.audit import to_file
-from shmq.supervision.descriptors import raise_descriptor_limit
-from shmq.supervision.heartbeat import Heartbeat
-from shmq.supervision.signals import ENDING, caught, end_with_parent, ended_by
-from shmq.supervision.stderr import show_on_stderr, show_stack_on_demand
 
 log = logging.getLogger("shmq.console")
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from shmq import api
-from shmq.bridge.config import WINDOW, Backward
-from shmq.bridge.lane import Lane, queue_lag
-from shmq.bridge.progress import Progress
-from shmq.codec.codecs import CODECS
 from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
+from shmq.extras.nats.bridge.config import WINDOW, Backward
+from shmq.extras.nats.bridge.lane import Lane, queue_lag
+from shmq.extras.nats.bridge.progress import Progress
+from shmq.model.codec.codecs import CODECS
 
 #: How long a full queue of this host may hold up a lease of the cluster, in seconds.
 _ROOM: Final = 2.0

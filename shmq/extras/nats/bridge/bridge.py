@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import shmq
-from shmq.bridge.backward import BackwardLane
-from shmq.bridge.config import Bridge
-from shmq.bridge.forward import ForwardLane
-from shmq.bridge.lane import Lane, drive
-from shmq.bridge.mirror import MirrorLane
-from shmq.bridge.progress import Numbers
+from shmq.extras.nats.bridge.backward import BackwardLane
+from shmq.extras.nats.bridge.config import Bridge
+from shmq.extras.nats.bridge.forward import ForwardLane
+from shmq.extras.nats.bridge.lane import Lane, drive
+from shmq.extras.nats.bridge.mirror import MirrorLane
+from shmq.extras.nats.bridge.progress import Numbers
 
 log = logging.getLogger("shmq.bridge")
 

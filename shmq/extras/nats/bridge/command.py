@@ -15,14 +15,14 @@ from shmq.cli.shared.flags import log_format_flag, namespace_of, quiet_flag
 from shmq.cli.shared.metrics import serve_metrics
 from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
-from shmq.metrics.bridge import render_bridge
+from shmq.extras.nats.bridge.metrics import render_bridge
+from shmq.host.supervision.signals import caught, ended_by
+from shmq.host.supervision.stderr import show_on_stderr
 from shmq.server.systemd import Manager
-from shmq.supervision.signals import caught, ended_by
-from shmq.supervision.stderr import show_on_stderr
 
 # With its packages alone.
 if TYPE_CHECKING:
-    from shmq.bridge.config import Bridge
+    from shmq.extras.nats.bridge.config import Bridge
 
 log = logging.getLogger("shmq.bridge")
 
@@ -74,7 +74,7 @@ def bridge(
     check_extra("the bridge", "cluster", ("msgspec", "nats"))
     from msgspec.structs import replace  # noqa: PLC0415
 
-    from shmq.bridge.config import read  # noqa: PLC0415
+    from shmq.extras.nats.bridge.config import read  # noqa: PLC0415
 
     config = read(path) if path is not None else _of_flags(*flags)
     if target_of(context).origin is not None or not config.namespace:
@@ -86,7 +86,7 @@ def bridge(
 def _of_flags(
     url: str | None, forward: tuple[str, ...], backward: tuple[str, ...], mirror: tuple[str, ...]
 ) -> Bridge:
-    from shmq.bridge.config import Backward, Bridge, Forward, Mirror, check  # noqa: PLC0415
+    from shmq.extras.nats.bridge.config import Backward, Bridge, Forward, Mirror, check  # noqa: PLC0415
 
     return check(
         Bridge(
@@ -105,7 +105,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _run(config: Bridge, metrics: str, *, drain: bool, quiet: bool) -> None:
-    from shmq.bridge.bridge import RunningBridge  # noqa: PLC0415
+    from shmq.extras.nats.bridge.bridge import RunningBridge  # noqa: PLC0415
 
     manager = Manager()
     ended: list[int] = []

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from shmq.api.names import check_name
-from shmq.client.nats.address import ClusterAddress
-from shmq.codec.toml import read_toml
 from shmq.errors import InvalidName, InvalidOption
+from shmq.extras.nats.client.address import ClusterAddress
+from shmq.model.codec.toml import read_toml
 
 #: How long the cluster knows what was forwarded, in seconds, for a queue that the bridge makes.
 WINDOW: Final = 7200.0

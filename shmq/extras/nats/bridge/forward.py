@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from shmq import api
 from shmq.api.columns import Columns, Run
-from shmq.bridge.config import WINDOW, Forward
-from shmq.bridge.lane import PASSING, Lane, queue_lag
-from shmq.bridge.progress import Progress
 from shmq.client.wait import wait
-from shmq.codec.codecs import CODECS, unpack_properties
 from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
+from shmq.extras.nats.bridge.config import WINDOW, Forward
+from shmq.extras.nats.bridge.lane import PASSING, Lane, queue_lag
+from shmq.extras.nats.bridge.progress import Progress
+from shmq.model.codec.codecs import CODECS, unpack_properties
 
 log = logging.getLogger("shmq.bridge")
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from shmq import api
-from shmq.bridge.progress import Progress
 from shmq.errors import (
     ConnectionLost,
     Full,
@@ -23,6 +22,7 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
 )
+from shmq.extras.nats.bridge.progress import Progress
 
 log = logging.getLogger("shmq.bridge")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shmq.bridge.progress import Numbers
+from shmq.extras.nats.bridge.progress import Numbers
 from shmq.metrics.exposition import family_lines
 from shmq.metrics.families import BRIDGE
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from shmq import api
-from shmq.bridge.config import Mirror
-from shmq.bridge.lane import Lane
-from shmq.bridge.progress import Progress
-from shmq.client.nats.connection import ApiError
-from shmq.client.nats.jetstream import WRONG_LAST
-from shmq.client.nats.partition import row_of
 from shmq.errors import InvalidOption, NoSuchStream, OutOfSequence
+from shmq.extras.nats.bridge.config import Mirror
+from shmq.extras.nats.bridge.lane import Lane
+from shmq.extras.nats.bridge.progress import Progress
+from shmq.extras.nats.client.connection import ApiError
+from shmq.extras.nats.client.jetstream import WRONG_LAST
+from shmq.extras.nats.client.partition import row_of
 
 #: The header with the stream's identity and the record's offset, ``<hex>:<offset>``.
 ORIGIN: Final = "Shmq-Origin"

@@ -9,7 +9,7 @@ from typing import Any
 from shmq import api, errors
 from shmq.api.options import Confirm
 from shmq.client.local.batch_window import refused
-from shmq.client.nats.flight import Flight
+from shmq.extras.nats.client.flight import Flight
 
 
 class NatsPipeline(api.Pipeline):

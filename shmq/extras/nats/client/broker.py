@@ -11,26 +11,26 @@ from shmq import api, errors
 from shmq.api.names import check_name, is_reply_name, reply_name
 from shmq.api.options import IfDifferent, QueueOptions
 from shmq.api.stream_options import StreamOptions
-from shmq.client.nats.address import ClusterTarget
-from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.definitions import Definitions
-from shmq.client.nats.exchange import Exchanges, NatsExchange
-from shmq.client.nats.jetstream import delete_stream
-from shmq.client.nats.names import kv_key
-from shmq.client.nats.queue import NatsQueue
-from shmq.client.nats.queue_layout import QueueLayout, check_possible, options_of
-from shmq.client.nats.queue_state import summary_of
-from shmq.client.nats.reply_queue import NatsReplyQueue, NatsReplyTarget
-from shmq.client.nats.schemas import Schemas
-from shmq.client.nats.settlement import ensure_queue
-from shmq.client.nats.stream import NatsStream
-from shmq.client.nats.stream import check_possible as check_stream
-from shmq.client.nats.streams import Streams
-from shmq.client.nats.streams import summary_of as stream_summary
 from shmq.client.remote.address import Tls
 from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
 from shmq.client.shared.table import check_table
-from shmq.routing.table import Table, check_exchange
+from shmq.extras.nats.client.address import ClusterTarget
+from shmq.extras.nats.client.connection import ApiError, ClusterConnection
+from shmq.extras.nats.client.definitions import Definitions
+from shmq.extras.nats.client.exchange import Exchanges, NatsExchange
+from shmq.extras.nats.client.jetstream import delete_stream
+from shmq.extras.nats.client.names import kv_key
+from shmq.extras.nats.client.queue import NatsQueue
+from shmq.extras.nats.client.queue_layout import QueueLayout, check_possible, options_of
+from shmq.extras.nats.client.queue_state import summary_of
+from shmq.extras.nats.client.reply_queue import NatsReplyQueue, NatsReplyTarget
+from shmq.extras.nats.client.schemas import Schemas
+from shmq.extras.nats.client.settlement import ensure_queue
+from shmq.extras.nats.client.stream import NatsStream
+from shmq.extras.nats.client.stream import check_possible as check_stream
+from shmq.extras.nats.client.streams import Streams
+from shmq.extras.nats.client.streams import summary_of as stream_summary
+from shmq.model.routing.table import Table, check_exchange
 
 if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords

@@ -20,7 +20,7 @@ try:
     import nats.errors
     from nats.aio.msg import Msg
 
-    from shmq.client.nats.client import Client
+    from shmq.extras.nats.client.client import Client
 except ImportError as error:
     from shmq.errors import ShmqError
 
@@ -29,9 +29,6 @@ except ImportError as error:
         "installed: pip install 'shmq[cluster]'"
     ) from error
 
-from shmq.client.nats.address import ClusterTarget, netloc_of
-from shmq.client.nats.loop_thread import Begun, LoopThread
-from shmq.client.nats.version import OLDEST, parse_version
 from shmq.client.remote.address import tls_context
 from shmq.errors import (
     ConnectionLost,
@@ -41,6 +38,9 @@ from shmq.errors import (
     Unauthorized,
     Unsupported,
 )
+from shmq.extras.nats.client.address import ClusterTarget, netloc_of
+from shmq.extras.nats.client.loop_thread import Begun, LoopThread
+from shmq.extras.nats.client.version import OLDEST, parse_version
 from shmq.native._core import reserve_standard
 
 log = logging.getLogger("shmq")

@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from shmq import api
-from shmq.client.nats.flight import Flight
-from shmq.client.nats.lease import Lease
-from shmq.client.nats.message import NatsMessage
 from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
+from shmq.extras.nats.client.flight import Flight
+from shmq.extras.nats.client.lease import Lease
+from shmq.extras.nats.client.message import NatsMessage
 from shmq.native import _clock as time
 
 #: The most acknowledgements on their way; one more waits for half of them.

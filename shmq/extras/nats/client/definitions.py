@@ -6,11 +6,11 @@ import base64
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from shmq.client.nats import names
-from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.jetstream import NO_MESSAGE, NO_STREAM, WRONG_LAST, create_stream
-from shmq.codec.strict_json import decode_json, encode_json
 from shmq.errors import ServerError
+from shmq.extras.nats.client import names
+from shmq.extras.nats.client.connection import ApiError, ClusterConnection
+from shmq.extras.nats.client.jetstream import NO_MESSAGE, NO_STREAM, WRONG_LAST, create_stream
+from shmq.model.codec.strict_json import decode_json, encode_json
 
 #: The header with the revision that a key must have to be set.
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"

@@ -8,19 +8,19 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
 from shmq import api, errors
-from shmq.client.nats.connection import ClusterConnection
-from shmq.client.nats.definitions import Definitions
-from shmq.client.nats.names import kv_key
-from shmq.client.nats.put import Item, Puts
-from shmq.client.nats.queue_layout import QueueLayout, options_of
-from shmq.client.nats.stream import NatsStream
-from shmq.client.nats.streams import StreamCopies, copies_for
-from shmq.client.nats.watch import Watch
 from shmq.client.shared.exchange import ExchangeHandle, check_headers, no_target, published
+from shmq.extras.nats.client.connection import ClusterConnection
+from shmq.extras.nats.client.definitions import Definitions
+from shmq.extras.nats.client.names import kv_key
+from shmq.extras.nats.client.put import Item, Puts
+from shmq.extras.nats.client.queue_layout import QueueLayout, options_of
+from shmq.extras.nats.client.stream import NatsStream
+from shmq.extras.nats.client.streams import StreamCopies, copies_for
+from shmq.extras.nats.client.watch import Watch
+from shmq.model.routing.table import Operation, Table, check_binding, operation_of
+from shmq.model.routing.topic import check_key
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.routing.table import Operation, Table, check_binding, operation_of
-from shmq.routing.topic import check_key
 
 _T = TypeVar("_T")
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from shmq.client.nats.loop_thread import Begun, LoopThread
+from shmq.extras.nats.client.loop_thread import Begun, LoopThread
 from shmq.native import _core
 
 

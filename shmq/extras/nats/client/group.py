@@ -16,12 +16,12 @@ from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_whole
 from shmq.client.local.group_store import divided
-from shmq.client.nats.loop_thread import LoopThread
-from shmq.client.nats.names import escape
-from shmq.client.nats.watch import STALE, Watch
 from shmq.client.shared.group import Group, group_options, summary_of
 from shmq.client.shared.group_store import GroupStore, PartitionSeat
 from shmq.errors import Full, InvalidOption, NoSuchGroup, ShmqError, StreamDeleted
+from shmq.extras.nats.client.loop_thread import LoopThread
+from shmq.extras.nats.client.names import escape
+from shmq.extras.nats.client.watch import STALE, Watch
 from shmq.native import _clock as time
 
 #: How long a state that was fetched is used by a member between two records, in seconds.

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import nats.errors
 from nats.aio.msg import Msg
 
-from shmq.client.nats.client import Client
-from shmq.client.nats.connection import ClusterConnection
+from shmq.extras.nats.client.client import Client
+from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.native import _clock as time
 
 #: How many inboxes of a connection are kept for the next pulls.

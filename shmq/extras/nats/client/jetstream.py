@@ -12,8 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import nats.errors
 
-from shmq.client.nats.connection import ApiError, CheckThere, ClusterConnection, passes, refused
 from shmq.errors import ConnectionLost, NoSpace, Unsupported
+from shmq.extras.nats.client.connection import (
+    ApiError,
+    CheckThere,
+    ClusterConnection,
+    passes,
+    refused,
+)
 from shmq.native import _clock as time
 
 #: Errors of JetStream: what is not there, a name that is taken, another last sequence, a stream

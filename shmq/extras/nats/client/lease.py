@@ -7,8 +7,8 @@ import contextlib
 import json
 from typing import Final, NamedTuple
 
-from shmq.client.nats.connection import CheckThere, ClusterConnection
 from shmq.errors import ConnectionLost, LeaseExpired
+from shmq.extras.nats.client.connection import CheckThere, ClusterConnection
 from shmq.native import _clock as time
 
 #: The part of a lease in which it is no longer relied upon, and the most, in seconds. An

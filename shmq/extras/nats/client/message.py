@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
 from shmq.client.shared.policy import dead_letter
-from shmq.codec import codecs
 from shmq.errors import InvalidOption, LeaseExpired
+from shmq.model.codec import codecs
 from shmq.native import _core
 
 if TYPE_CHECKING:
     from shmq.api.options import QueueOptions
-    from shmq.client.nats.lease import Lease
+    from shmq.extras.nats.client.lease import Lease
 
 log = logging.getLogger("shmq")
 

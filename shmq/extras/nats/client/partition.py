@@ -16,19 +16,19 @@ from nats.aio.msg import Msg
 
 from shmq.api.options import check_one_of
 from shmq.api.stream_options import StreamOptions
-from shmq.client.nats import names
-from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.jetstream import (
+from shmq.errors import ConnectionLost, MessageTooLarge, OffsetOutOfRange
+from shmq.extras.nats.client import names
+from shmq.extras.nats.client.connection import ApiError, ClusterConnection
+from shmq.extras.nats.client.jetstream import (
     MOST_TOGETHER,
     NO_STREAM,
     create_stream,
     nanoseconds,
     publish_together,
 )
-from shmq.client.nats.message import packed, unpacked
-from shmq.codec import codecs
-from shmq.codec.codecs import pack_properties
-from shmq.errors import ConnectionLost, MessageTooLarge, OffsetOutOfRange
+from shmq.extras.nats.client.message import packed, unpacked
+from shmq.model.codec import codecs
+from shmq.model.codec.codecs import pack_properties
 from shmq.native import _clock as time
 from shmq.native import _stream
 

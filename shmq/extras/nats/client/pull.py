@@ -13,12 +13,12 @@ from typing import Any, Final, TypeVar
 
 from nats.aio.msg import Msg
 
-from shmq.client.nats.connection import ApiError
-from shmq.client.nats.inbox import Arrival, Inbox
-from shmq.client.nats.jetstream import NO_STREAM
-from shmq.client.nats.lease import parse_reply
-from shmq.client.nats.queue_layout import QueueLayout
 from shmq.errors import ConnectionLost, QueueDeleted
+from shmq.extras.nats.client.connection import ApiError
+from shmq.extras.nats.client.inbox import Arrival, Inbox
+from shmq.extras.nats.client.jetstream import NO_STREAM
+from shmq.extras.nats.client.lease import parse_reply
+from shmq.extras.nats.client.queue_layout import QueueLayout
 from shmq.native import _clock as time
 
 #: How long one pull waits at the server, in seconds, and as a part of the lease, which is counted

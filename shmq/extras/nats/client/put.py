@@ -16,17 +16,17 @@ from nats.aio.msg import Msg
 
 from shmq import api
 from shmq.api.options import check_one_of
-from shmq.client.nats import names
-from shmq.client.nats.client import PATIENCE
-from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.definitions import Definitions
-from shmq.client.nats.jetstream import FULL, MOST_TOGETHER, publish_together
-from shmq.client.nats.loop_thread import Begun
-from shmq.client.nats.message import packed
-from shmq.client.nats.queue_layout import QueueLayout, check_synced
 from shmq.client.remote.put import encode, is_full, never_fits, waiting_put
-from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import Full, InvalidOption, MessageTooLarge, QueueDeleted
+from shmq.extras.nats.client import names
+from shmq.extras.nats.client.client import PATIENCE
+from shmq.extras.nats.client.connection import ApiError, ClusterConnection
+from shmq.extras.nats.client.definitions import Definitions
+from shmq.extras.nats.client.jetstream import FULL, MOST_TOGETHER, publish_together
+from shmq.extras.nats.client.loop_thread import Begun
+from shmq.extras.nats.client.message import packed
+from shmq.extras.nats.client.queue_layout import QueueLayout, check_synced
+from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
 

@@ -11,27 +11,27 @@ from typing import Any, NoReturn, TypeVar
 
 from shmq import api, errors
 from shmq.api.options import Confirm, QueueOptions, check_whole
-from shmq.client.nats.address import ClusterTarget
-from shmq.client.nats.batch_window import NatsPipeline
-from shmq.client.nats.connection import ClusterConnection
-from shmq.client.nats.consumer import NatsAsyncConsumer, NatsBodies, NatsConsumer, Prefetched
-from shmq.client.nats.definitions import Definitions
-from shmq.client.nats.flight import Flight
-from shmq.client.nats.inbox import Arrival, Inbox
-from shmq.client.nats.lease import Lease
-from shmq.client.nats.loop_thread import Begun, LoopThread
-from shmq.client.nats.message import NatsBatch, NatsMessage, NatsPacked, records_of
-from shmq.client.nats.names import kv_key
-from shmq.client.nats.pull import Pulls
-from shmq.client.nats.put import Item, Puts
-from shmq.client.nats.queue_layout import QueueLayout, options_of
-from shmq.client.nats.queue_state import QueueState
-from shmq.client.nats.redrive import redrive
-from shmq.client.nats.settlement import Leases, Settlements, as_receipt
 from shmq.client.remote.put import check_many
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.buffered_loan import QueueLoan
-from shmq.expression.parse import Where
+from shmq.extras.nats.client.address import ClusterTarget
+from shmq.extras.nats.client.batch_window import NatsPipeline
+from shmq.extras.nats.client.connection import ClusterConnection
+from shmq.extras.nats.client.consumer import NatsAsyncConsumer, NatsBodies, NatsConsumer, Prefetched
+from shmq.extras.nats.client.definitions import Definitions
+from shmq.extras.nats.client.flight import Flight
+from shmq.extras.nats.client.inbox import Arrival, Inbox
+from shmq.extras.nats.client.lease import Lease
+from shmq.extras.nats.client.loop_thread import Begun, LoopThread
+from shmq.extras.nats.client.message import NatsBatch, NatsMessage, NatsPacked, records_of
+from shmq.extras.nats.client.names import kv_key
+from shmq.extras.nats.client.pull import Pulls
+from shmq.extras.nats.client.put import Item, Puts
+from shmq.extras.nats.client.queue_layout import QueueLayout, options_of
+from shmq.extras.nats.client.queue_state import QueueState
+from shmq.extras.nats.client.redrive import redrive
+from shmq.extras.nats.client.settlement import Leases, Settlements, as_receipt
+from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
 from shmq.native import _core
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from shmq.api.options import QueueOptions
 from shmq.api.options import options_of as rows_of
-from shmq.client.nats import names
-from shmq.client.nats.connection import ClusterConnection
-from shmq.client.nats.jetstream import create_consumer, create_stream
-from shmq.client.nats.last_puts import LastPuts
 from shmq.errors import Unsupported
+from shmq.extras.nats.client import names
+from shmq.extras.nats.client.connection import ClusterConnection
+from shmq.extras.nats.client.jetstream import create_consumer, create_stream
+from shmq.extras.nats.client.last_puts import LastPuts
 
 #: How many partitions the groups of a queue are spread over.
 PARTITIONS: Final = 16

@@ -6,18 +6,18 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
-from shmq.client.nats import names
-from shmq.client.nats.connection import ApiError
-from shmq.client.nats.jetstream import NO_STREAM, nanoseconds
-from shmq.client.nats.message import NatsMessage, priority_of, unpacked
 from shmq.client.remote.put import waiting_puts
 from shmq.errors import QueueDeleted
-from shmq.expression.parse import Where
+from shmq.extras.nats.client import names
+from shmq.extras.nats.client.connection import ApiError
+from shmq.extras.nats.client.jetstream import NO_STREAM, nanoseconds
+from shmq.extras.nats.client.message import NatsMessage, priority_of, unpacked
+from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
 
 if TYPE_CHECKING:
-    from shmq.client.nats.pull import Pulls
-    from shmq.client.nats.queue_layout import QueueLayout
+    from shmq.extras.nats.client.pull import Pulls
+    from shmq.extras.nats.client.queue_layout import QueueLayout
 
 _AT_ONCE: Final = 256
 

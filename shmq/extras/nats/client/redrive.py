@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shmq.client.nats.message import NatsMessage
-from shmq.client.nats.names import kv_key
-from shmq.client.nats.put import Puts
-from shmq.client.nats.queue_layout import QueueLayout, options_of
 from shmq.errors import Full, NoSuchQueue, QueueDeleted
-from shmq.expression.parse import Where
+from shmq.extras.nats.client.message import NatsMessage
+from shmq.extras.nats.client.names import kv_key
+from shmq.extras.nats.client.put import Puts
+from shmq.extras.nats.client.queue_layout import QueueLayout, options_of
+from shmq.model.expression.parse import Where
 
 #: The most dead letters that are looked at in one call.
 _MOST: Final = 10_000

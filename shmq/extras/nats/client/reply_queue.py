@@ -11,11 +11,11 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from shmq import api, errors
-from shmq.client.nats import names
-from shmq.client.nats.connection import ClusterConnection
-from shmq.client.nats.message import NatsMessage, packed, unpacked
 from shmq.client.remote.put import encode
-from shmq.codec.codecs import unpack_properties
+from shmq.extras.nats.client import names
+from shmq.extras.nats.client.connection import ClusterConnection
+from shmq.extras.nats.client.message import NatsMessage, packed, unpacked
+from shmq.model.codec.codecs import unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
 

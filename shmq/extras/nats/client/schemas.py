@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from shmq import api, errors
-from shmq.client.nats.definitions import Definitions
-from shmq.client.nats.names import kv_key
+from shmq.extras.nats.client.definitions import Definitions
+from shmq.extras.nats.client.names import kv_key
+from shmq.model.schema.book import check_versions, versions_of
 from shmq.native import _clock as time
-from shmq.schema.book import check_versions, versions_of
 
 
 class Schemas:

@@ -14,18 +14,18 @@ from typing import Any, ClassVar, Final
 from nats.aio.msg import Msg
 
 from shmq.api.options import QueueOptions
-from shmq.client.nats import names
-from shmq.client.nats.client import is_unheard
-from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.definitions import Definitions
-from shmq.client.nats.inbox import Arrival
-from shmq.client.nats.jetstream import NO_MESSAGE
-from shmq.client.nats.lease import Lease, lease_of, parse_reply
-from shmq.client.nats.loop_thread import Begun
-from shmq.client.nats.message import NatsMessage, packed, priority_of, unpacked
-from shmq.client.nats.put import Item, Puts
-from shmq.client.nats.queue_layout import QueueLayout, new_definition, options_of
 from shmq.errors import Full, LeaseExpired, QueueDeleted, ServerError, ShmqError
+from shmq.extras.nats.client import names
+from shmq.extras.nats.client.client import is_unheard
+from shmq.extras.nats.client.connection import ApiError, ClusterConnection
+from shmq.extras.nats.client.definitions import Definitions
+from shmq.extras.nats.client.inbox import Arrival
+from shmq.extras.nats.client.jetstream import NO_MESSAGE
+from shmq.extras.nats.client.lease import Lease, lease_of, parse_reply
+from shmq.extras.nats.client.loop_thread import Begun
+from shmq.extras.nats.client.message import NatsMessage, packed, priority_of, unpacked
+from shmq.extras.nats.client.put import Item, Puts
+from shmq.extras.nats.client.queue_layout import QueueLayout, new_definition, options_of
 from shmq.native import _clock as time
 from shmq.native import _core
 

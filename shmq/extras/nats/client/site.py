@@ -13,12 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from shmq.client.nats import names
-from shmq.client.nats.connection import ApiError, ClusterConnection
-from shmq.client.nats.definitions import subjects_of
-from shmq.client.nats.jetstream import IN_USE, NO_STREAM, SINGLE
-from shmq.client.nats.origin import origins_of, site_of
 from shmq.errors import ConnectionLost, InvalidOption, ShmqError
+from shmq.extras.nats.client import names
+from shmq.extras.nats.client.connection import ApiError, ClusterConnection
+from shmq.extras.nats.client.definitions import subjects_of
+from shmq.extras.nats.client.jetstream import IN_USE, NO_STREAM, SINGLE
+from shmq.extras.nats.client.origin import origins_of, site_of
 
 _SITE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 #: How long a site may take to answer, in seconds.

@@ -16,18 +16,18 @@ from nats.aio.msg import Msg
 from shmq import api, errors
 from shmq.api.options import Confirm, check_one_of, check_whole
 from shmq.api.stream_options import StreamOptions
-from shmq.client.nats.address import ClusterTarget
-from shmq.client.nats.connection import ClusterConnection
-from shmq.client.nats.definitions import Definitions
-from shmq.client.nats.group import delete_group, groups_of, open_group
-from shmq.client.nats.names import kv_key
-from shmq.client.nats.partition import Partition, Row, StreamGone, compressed_block, rows_of
-from shmq.client.nats.queue_layout import check_synced
 from shmq.client.shared.group import Group
 from shmq.client.shared.reader import AsyncReader, Reader
 from shmq.client.shared.subscription import BaseStream, RetentionFloors
 from shmq.errors import InvalidOption, NoSuchStream, StreamDeleted, Unsupported
-from shmq.expression.record_fields import RecordWhere
+from shmq.extras.nats.client.address import ClusterTarget
+from shmq.extras.nats.client.connection import ClusterConnection
+from shmq.extras.nats.client.definitions import Definitions
+from shmq.extras.nats.client.group import delete_group, groups_of, open_group
+from shmq.extras.nats.client.names import kv_key
+from shmq.extras.nats.client.partition import Partition, Row, StreamGone, compressed_block, rows_of
+from shmq.extras.nats.client.queue_layout import check_synced
+from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _stream
 

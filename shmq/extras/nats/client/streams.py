@@ -10,14 +10,14 @@ from typing import Any
 
 from shmq import api, errors
 from shmq.api.stream_options import StreamOptions
-from shmq.client.nats import site
-from shmq.client.nats.connection import ClusterConnection
-from shmq.client.nats.definitions import Definitions
-from shmq.client.nats.jetstream import delete_stream
-from shmq.client.nats.names import escape, kv_key
-from shmq.client.nats.partition import Partition, Row, StreamGone
-from shmq.client.nats.stream import NatsStream
-from shmq.codec import codecs
+from shmq.extras.nats.client import site
+from shmq.extras.nats.client.connection import ClusterConnection
+from shmq.extras.nats.client.definitions import Definitions
+from shmq.extras.nats.client.jetstream import delete_stream
+from shmq.extras.nats.client.names import escape, kv_key
+from shmq.extras.nats.client.partition import Partition, Row, StreamGone
+from shmq.extras.nats.client.stream import NatsStream
+from shmq.model.codec import codecs
 from shmq.native import _clock as time
 
 log = logging.getLogger("shmq")

@@ -14,8 +14,8 @@ from typing import Any, Final
 import nats.errors
 from nats.aio.msg import Msg
 
-from shmq.client.nats.connection import ClusterConnection
-from shmq.client.nats.definitions import EXPECTED
+from shmq.extras.nats.client.connection import ClusterConnection
+from shmq.extras.nats.client.definitions import EXPECTED
 from shmq.native import _clock as time
 
 #: How old what is known of a key may be where no change was told, in seconds.

@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from shmq.client.nats.version import OLDEST, Version, parse_version
 from shmq.errors import ShmqError
+from shmq.extras.nats.client.version import OLDEST, Version, parse_version
 from shmq.native._core import reserve_standard
 
 #: A package that brings the program with it.

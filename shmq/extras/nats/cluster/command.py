@@ -14,14 +14,14 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag, size_in_words
 from shmq.cli.shared.output import age, amount, cell, note, show, show_json, show_table, table
 from shmq.cli.shared.target import target_of
-from shmq.cluster.binary import find_binary
-from shmq.cluster.findings import find, leading
-from shmq.cluster.local import LocalCluster
-from shmq.cluster.observation import Server, observe
+from shmq.extras.nats.cluster.binary import find_binary
+from shmq.extras.nats.cluster.findings import find, leading
+from shmq.extras.nats.cluster.local import LocalCluster
+from shmq.extras.nats.cluster.observation import Server, observe
 
 # With its packages alone, and for two of the commands.
 if TYPE_CHECKING:
-    from shmq.client.nats.site import Copy
+    from shmq.extras.nats.client.site import Copy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -244,7 +244,7 @@ def mirror(
     Readers there connect to the same namespace at that site. Run it again to see the lag.
     """
     with target_of(context).cluster() as broker:
-        from shmq.client.nats import site as site_copies  # noqa: PLC0415
+        from shmq.extras.nats.client import site as site_copies  # noqa: PLC0415
 
         options = broker.stream(name).options
         there = site or options.mirror
@@ -285,7 +285,7 @@ def collect(context: click.Context, name: str, origins: tuple[str, ...], as_json
             raise click.BadParameter(f"{text!r} is no SITE/NAMESPACE", param_hint="--from")
         pairs.append((site, space))
     with target_of(context).cluster() as broker:
-        from shmq.client.nats import site as site_copies  # noqa: PLC0415
+        from shmq.extras.nats.client import site as site_copies  # noqa: PLC0415
 
         found = broker.connection.run(
             site_copies.collect(broker.connection, name, broker.stream(name).partitions, pairs)

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
-from shmq.client.nats.version import OLDEST, parse_version
-from shmq.cluster.observation import Server, StreamState
 from shmq.errors import ShmqError
+from shmq.extras.nats.client.version import OLDEST, parse_version
+from shmq.extras.nats.cluster.observation import Server, StreamState
 
 #: A copy that lacks more operations than this is far behind.
 FAR_BEHIND: Final = 10_000

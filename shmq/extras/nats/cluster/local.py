@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from shmq.cluster import monitor
-from shmq.cluster.binary import find_binary
-from shmq.cluster.node import Node, Ports, quoted
 from shmq.errors import InvalidOption, ShmqError
+from shmq.extras.nats.cluster import monitor
+from shmq.extras.nats.cluster.binary import find_binary
+from shmq.extras.nats.cluster.node import Node, Ports, quoted
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
 

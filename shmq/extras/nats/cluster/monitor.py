@@ -9,8 +9,8 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from shmq.codec.strict_json import decode_json
 from shmq.errors import InvalidOption, ShmqError
+from shmq.model.codec.strict_json import decode_json
 from shmq.native._core import reserve_standard
 
 #: How long one answer may take, in seconds, and how long it may be, in bytes.

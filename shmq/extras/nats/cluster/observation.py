@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from shmq.client.nats.origin import Origin, origins_of
-from shmq.cluster import monitor
 from shmq.errors import ShmqError
+from shmq.extras.nats.client.origin import Origin, origins_of
+from shmq.extras.nats.cluster import monitor
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from dramatiq import Broker, Message, MessageProxy, Middleware, Worker
 from dramatiq.common import q_name
 
 import shmq
-from shmq.integrations.dramatiq import ShmqBroker, ShmqRateLimiterBackend, ShmqResultBackend
+from shmq.extras.dramatiq import ShmqBroker, ShmqRateLimiterBackend, ShmqResultBackend
 
 from .common import worker
 

@@ -18,7 +18,7 @@ from taskiq.receiver import Receiver
 from taskiq.utils import maybe_awaitable
 
 import shmq
-from shmq.integrations.taskiq import ShmqBroker, ShmqResultBackend
+from shmq.extras.taskiq import ShmqBroker, ShmqResultBackend
 
 from .utils import TARGET
 

@@ -7,7 +7,7 @@ import os
 from uuid import uuid4
 
 import shmq
-from shmq.integrations.taskiq import ShmqBroker
+from shmq.extras.taskiq import ShmqBroker
 
 TARGET = os.environ["SHMQ_SUITE_TARGET"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shmq.extras.stress.workers import WorkerProcesses
 from shmq.native.descriptors import open_file
-from shmq.stress.workers import WorkerProcesses
 from tests.prove.soak.mixed.evidence import keep_evidence, log_stacks
 
 Hindrance = Callable[[], None]

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import shmq
-from shmq.namespace.namespace import Namespace
-from shmq.stress.journal import ACKED, INTENT, PUT, Journal, judge, read, read_all
+from shmq.extras.stress.journal import ACKED, INTENT, PUT, Journal, judge, read, read_all
+from shmq.host.namespace.namespace import Namespace
 from tests.prove.soak import durable, workers
 from tests.prove.soak.drain import check, drain
 from tests.prove.soak.mixed.crew import Hindered, Hindrance

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from shmq.host.supervision.stderr import SHOW_STACK
 from shmq.native.descriptors import open_file
-from shmq.supervision.stderr import SHOW_STACK
 
 #: How long the processes may take to write their stacks, in seconds.
 PAUSE = 1.0

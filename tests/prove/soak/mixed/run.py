@@ -23,8 +23,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.namespace.namespace import Namespace
-from shmq.stress.workers import WorkerProcesses
+from shmq.extras.stress.workers import WorkerProcesses
+from shmq.host.namespace.namespace import Namespace
 from tests.prove.soak import streams, tcp, transactions
 from tests.prove.soak.mixed import directories, disk_users
 from tests.prove.soak.mixed.closed_descriptors import close_descriptors

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import shmq
-from shmq.stress.workers import WorkerProcesses
+from shmq.extras.stress.workers import WorkerProcesses
 from tests.prove.soak.stops import Stops, delete, insist
 from tests.prove.soak.streams import workers
 from tests.prove.soak.streams.history import Verdict, judge

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmq
+from shmq.disk.storage.paths import segment_name
 from shmq.spark.jobs import catalog
 from shmq.spark.jobs.runner import run
-from shmq.storage.paths import segment_name
 from tests.prove.spark.jobs.tools import run_job, written
 from tests.support.queue_files import WALL, Building, put
 

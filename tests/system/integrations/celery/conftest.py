@@ -13,7 +13,7 @@ def connection(namespace: str) -> Iterator[Any]:
     """A connection of kombu to the namespace."""
     kombu = pytest.importorskip("kombu", reason="the package kombu (extra 'celery') is missing")
     pytest.importorskip("celery", reason="the package celery (the extra 'celery') is missing")
-    import shmq.integrations.celery  # noqa: F401 - it registers the scheme
+    import shmq.extras.celery  # noqa: F401 - it registers the scheme
 
     with kombu.Connection(f"shmq:///{namespace}") as connection:
         yield connection

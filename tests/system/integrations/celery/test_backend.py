@@ -19,13 +19,13 @@ pytest.importorskip("celery", reason="the package celery (the extra 'celery') is
 from celery import Celery, exceptions, states
 from kombu.exceptions import EncodeError
 
-from shmq.integrations.celery.backend import Backend, ResultNotStored
+from shmq.extras.celery.backend import Backend, ResultNotStored
 
 
 @pytest.fixture
 def app(namespace: str) -> Iterator[Any]:
     with Celery("tests", set_as_current=False) as app:
-        app.conf.result_backend = f"shmq.integrations.celery.backend:Backend+shmq:///{namespace}"
+        app.conf.result_backend = f"shmq.extras.celery.backend:Backend+shmq:///{namespace}"
         yield app
 
 

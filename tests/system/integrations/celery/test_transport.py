@@ -273,7 +273,7 @@ def test_a_deleted_queue_is_a_lost_connection_to_its_consumer(
 
 
 def test_the_url_that_is_shown_has_no_token() -> None:
-    import shmq.integrations.celery  # noqa: F401
+    import shmq.extras.celery  # noqa: F401
 
     connection = Connection("shmq://:s3cret@127.0.0.1:1")
     assert "s3cret" not in repr(connection) + connection.as_uri()

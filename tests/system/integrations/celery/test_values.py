@@ -20,7 +20,7 @@ pytest.importorskip("celery", reason="the package celery (the extra 'celery') is
 from kombu import Connection, Exchange, Producer, Queue
 from kombu.exceptions import EncodeError
 
-import shmq.integrations.celery
+import shmq.extras.celery
 
 QUEUE = Queue("values")
 #: 255 bytes, the most that AMQP allows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shmq.api.exchange import Binding, ExchangeSummary
-from shmq.console.pages.drawing import drawing_of
+from shmq.extras.console.pages.drawing import drawing_of
 
 
 def exchange(name: str, alternate: str | None = None) -> ExchangeSummary:

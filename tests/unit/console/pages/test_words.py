@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shmq import units
-from shmq.console.pages import words
+from shmq.extras.console.pages import words
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import shmq
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
-from shmq.integrations.celery.address import Address
+from shmq.extras.celery.address import Address
 
 
 def address(

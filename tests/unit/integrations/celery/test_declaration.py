@@ -11,7 +11,7 @@ pytest.importorskip("celery", reason="the package celery (the extra 'celery') is
 
 from shmq import escape_name
 from shmq.api.options import QueueOptions
-from shmq.integrations.celery.declaration import QueueSettings, wanted
+from shmq.extras.celery.declaration import QueueSettings, wanted
 
 
 def options(name: str = "tasks", **how: Any) -> dict[str, Any]:

@@ -11,15 +11,15 @@ from django.core.management.base import BaseCommand, CommandError
 
 from shmq.api.names import chosen_namespace, is_url
 from shmq.errors import ShmqError
-from shmq.integrations.django.backend import ShmqBackend
-from shmq.integrations.django.framework import task_backends
+from shmq.extras.django.backend import ShmqBackend
+from shmq.extras.django.framework import task_backends
+from shmq.host.supervision.stderr import show_on_stderr
 from shmq.lazy_imports import late_imports
-from shmq.supervision.stderr import show_on_stderr
 from shmq.workers.plan import Plan
 from shmq.workers.supervisor import Supervisor
 
 #: What every process calls for each message.
-_HANDLER: Final = "shmq.integrations.django.process:run_task"
+_HANDLER: Final = "shmq.extras.django.process:run_task"
 
 
 class Command(BaseCommand):

@@ -1,0 +1,1 @@
+"""Optional parts, each a pip extra of its name. Nothing else imports them."""

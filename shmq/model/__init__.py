@@ -1,0 +1,1 @@
+"""What messages, filters, exchanges, schemas and tables mean, for every transport."""
