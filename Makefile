@@ -27,7 +27,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: release-check
 .PHONY: stubs
 .PHONY: site man
-.PHONY: options protocol monitoring clean
+.PHONY: options folders protocol monitoring clean
 
 help:
 	@echo 'make demo               the main job on real input; with CONSOLE=1 its queues in a browser,'
@@ -49,6 +49,7 @@ help:
 	@echo 'make reference          write docs/reference.md from the docstrings'
 	@echo 'make layout             write the tables of the segments from the headers'
 	@echo 'make options            write what is made from the tables of options'
+	@echo 'make folders            write the list of folders in shmq/README.md'
 	@echo 'make protocol           write the enums and tables that shmq/protocol/opcodes.toml defines'
 	@echo 'make monitoring         write the tables, alerts and dashboard of metrics'
 	@echo 'make bench              shmq beside its peers, in ten minutes: the bars with intervals'
@@ -190,6 +191,9 @@ stubs: $(VENV)/built
 reference: $(VENV)/built
 	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/http_api.py
+
+folders: $(VENV)/tools
+	$(BIN)/python tools/folders.py
 
 layout: $(VENV)/built
 	$(BIN)/python docs/layout.py

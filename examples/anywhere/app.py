@@ -1,6 +1,6 @@
 """The same application on one host, over TCP and on a cluster: only the URL says where.
 
-After ``pip install shmq``, or ``pip install 'shmq[cluster]'`` for a cluster:
+After ``pip install shmq``, or ``pip install 'shmq[nats]'`` for a cluster:
 
     python app.py shop work                                    # a namespace of this host
     python app.py shmq://:TOKEN@broker:9999 work               # a server: `shmq serve`

@@ -234,11 +234,6 @@ def chosen_namespace(name: str | None) -> str:
     return check_name(from_environment, "namespace (SHMQ_NAMESPACE)")
 
 
-def is_cluster_url(text: str) -> bool:
-    """Whether the text is the URL of a cluster."""
-    return text.startswith(("nats://", "tls://"))
-
-
 def is_url(text: str) -> bool:
     """Whether the text is the URL of a server, not the name of a namespace."""
     return "://" in text

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 import click
 
-from shmq.api.names import check_name, default_namespace, is_cluster_url
+from shmq.api.names import check_name, default_namespace
 from shmq.cli.shared.flags import Group, json_flag
 from shmq.cli.shared.output import cell, note, show, show_json, show_table, table
 from shmq.cli.shared.target import (
@@ -21,7 +21,7 @@ from shmq.cli.shared.target import (
     typed,
 )
 from shmq.client.remote.address import Address
-from shmq.extras.nats.client.address import ClusterAddress
+from shmq.plugins import find_transport
 
 _YES_NO = {True: "yes", False: "no"}
 
@@ -167,8 +167,9 @@ def _checked(made: Context) -> Context:
         if others:
             raise click.UsageError(f"--{others[0]} is for a server, not for a namespace: drop it")
     if made.url is not None:
-        if is_cluster_url(made.url):
-            ClusterAddress.parse(made.url)
+        transport = find_transport(made.url)
+        if transport is not None:
+            transport.check_url(made.url)
         else:
             Address.parse(made.url)
     if made.token == "":

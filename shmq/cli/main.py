@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
 import os
@@ -13,12 +14,14 @@ from typing import Any, Final, NoReturn
 import click
 
 import shmq
+from shmq import plugins
 from shmq.cli.shared.exit_codes import Code, code_of, describe
 from shmq.cli.shared.flags import Group
 from shmq.cli.shared.output import Warnings, note, note_durability_warnings, show
 from shmq.cli.shared.target import target_flags
 from shmq.native._core import LAYOUT_VERSION
 from shmq.native.descriptors import fill_standard, open_file
+from shmq.plugins import Command
 from shmq.protocol.opcodes import PROTOCOL_VERSION
 
 _VERSION = (
@@ -42,7 +45,6 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "purge": ("queue", "Remove waiting messages"),
     },
     "Queues": {
-        "advise": ("advice", "Choose a queue's options"),
         "create": ("queue", "Make a queue"),
         "list": ("stats:list_all", "List queues and streams"),
         "stats": ("stats", "Show depths, rates, memory"),
@@ -71,15 +73,11 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "ping": ("server", "Time a server's answers"),
         "token": ("server", "Make a client's token"),
         "context": ("context", "Save servers and tokens"),
-        "cluster": ("cluster", "Run and check a cluster"),
-        "bridge": ("bridge", "Forward to a cluster"),
     },
     "Host": {
-        "console": ("console", "Watch all in a browser"),
         "doctor": ("host", "Find and remove leftovers"),
         "fsck": ("host", "Check every invariant"),
         "keeper": ("host", "Expire leases and delays"),
-        "stress": ("stress", "Test a queue under load"),
         "completion": ("main", "Complete names in a shell"),
     },
 }
@@ -90,32 +88,54 @@ _NAME: Final = 11
 
 
 class Commands(Mapping[str, click.Command]):
-    """The commands by name; each is imported when it is first asked for.
+    """The commands by name, those of plugins too; each is imported when it is first asked for.
 
     Imports are most of the time that ``shmq`` takes to start.
     """
 
     def __init__(self) -> None:
         self._places = {
-            name: place for group in _COMMANDS.values() for name, (place, _) in group.items()
+            name: f"shmq.cli.{module if ':' in module else f'{module}:{name}'}"
+            for group in _COMMANDS.values()
+            for name, (module, _) in group.items()
         }
         self._loaded: dict[str, click.Command] = {}
 
+    @functools.cached_property
+    def added(self) -> dict[str, Command]:
+        """The commands of plugins, by name."""
+        return {
+            name: command
+            for name, command in plugins.load_all("shmq.commands").items()
+            if name not in self._places
+        }
+
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._loaded:
-            module, _, attribute = self._places[name].partition(":")
-            found = getattr(importlib.import_module(f"shmq.cli.{module}"), attribute or name)
-            self._loaded[name] = found
+            place = self._places[name] if name in self._places else self.added[name].place
+            module, _, attribute = place.partition(":")
+            self._loaded[name] = getattr(importlib.import_module(module), attribute)
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        yield from self._places
+        yield from self.added
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._places) + len(self.added)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._places
+        return name in self._places or name in self.added
+
+    def by_heading(self) -> dict[str, dict[str, str]]:
+        """The summaries of all commands, by heading and name."""
+        found = {
+            heading: {name: summary for name, (_, summary) in group.items()}
+            for heading, group in _COMMANDS.items()
+        }
+        for name, command in self.added.items():
+            found.setdefault(command.heading, {})[name] = command.summary
+        return found
 
 
 class _Program(Group):
@@ -139,9 +159,9 @@ class _Program(Group):
         """Write the commands under their headings, then the options: one screen in all."""
         columns = 2 if formatter.width >= 2 * (_NAME + _SUMMARY) + 4 else 1
         formatter.write_paragraph()
-        for heading, group in _COMMANDS.items():
+        for heading, group in _commands.by_heading().items():
             formatter.write(f"{heading}:\n")
-            cells = [f"{name:<{_NAME}}{text:<{_SUMMARY}}" for name, (_, text) in group.items()]
+            cells = [f"{name:<{_NAME}}{text:<{_SUMMARY}}" for name, text in group.items()]
             for at in range(0, len(cells), columns):
                 row = "  ".join(cells[at : at + columns])
                 formatter.write(f"  {row}".rstrip() + "\n")
@@ -172,9 +192,12 @@ class _Program(Group):
             ctx.exit(Code.INTERRUPTED)
 
 
+_commands = Commands()
+
+
 @click.group(
     cls=_Program,
-    commands=Commands(),
+    commands=_commands,
     invoke_without_command=True,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

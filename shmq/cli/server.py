@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from shmq import plugins
 from shmq.cli.shared import params
 from shmq.cli.shared.flags import count_flag, data_dir_flag, json_flag
 from shmq.cli.shared.output import duration, show, show_json
 from shmq.cli.shared.target import target_of
 from shmq.client.remote.broker import RemoteBroker
-from shmq.extras.console.command import check_console
 from shmq.host.supervision.audit import AuditFile
-from shmq.host.supervision.child_process import ChildProcess
 from shmq.host.supervision.signals import Stop
 from shmq.host.supervision.stderr import (
     LOG_FORMATS,
@@ -33,6 +32,15 @@ from shmq.server import listener
 from shmq.server.config.settings import LEVELS, Source
 from shmq.server.config.tokens import hash_of, make_token
 from shmq.server.supervisor import Supervisor
+
+#: What plugins add to ``shmq serve``: see `shmq.plugins`.
+_extensions: list[Any] = list(plugins.load_all("shmq.serve").values())
+
+
+def _add_options(command: Callable[..., None]) -> Callable[..., None]:
+    for extension in reversed(_extensions):
+        command = extension.add_options(command)
+    return command
 
 
 @click.command(epilog="Example: shmq serve --port 0")
@@ -94,17 +102,8 @@ from shmq.server.supervisor import Supervisor
     "--insecure", is_flag=True, default=None, help="Allow other hosts without tokens or TLS."
 )
 @click.option("--check", is_flag=True, help="Check the settings and serve nothing.")
-@click.option("--console", metavar="ADDRESS", help="Run shmq console there as well.")
-@click.option("--metrics", metavar="ADDRESS", help="Serve /metrics there, without a token.")
-@click.option("--allow-changes", is_flag=True, help="Let callers of the console change things.")
-def serve(
-    config: Path | None,
-    check: bool,
-    console: str | None,
-    metrics: str | None,
-    allow_changes: bool,
-    **given: Any,
-) -> None:
+@_add_options
+def serve(config: Path | None, check: bool, **given: Any) -> None:
     """Serve the queues, streams and exchanges of a namespace over TCP, until stopped.
 
     Local processes do not need a server; they keep working beside it. SIGTERM and Ctrl-C let
@@ -114,6 +113,7 @@ def serve(
     for key in ("data_dir", "audit_log"):
         if given[key] is not None:
             given[key] = Path(given[key]).absolute()
+    starts = [extension.take_options(given) for extension in _extensions]
     over = {key: value for key, value in given.items() if value is not None}
     if "namespace" not in over and (target := target_of(context)).origin is not None:
         over["namespace"] = target.namespace
@@ -121,8 +121,7 @@ def serve(
     if check:
         _check(source)
         return
-    beside = _beside(source, console, metrics, allow_changes)
-    supervisor = Supervisor(source, beside)
+    supervisor = Supervisor(source, [child for start in starts for child in start(source)])
     set_log_format(supervisor.settings.log_format)
     logging.getLogger("shmq").handlers.clear()
     show_on_stderr("shmq", supervisor.settings.level)
@@ -146,38 +145,6 @@ def _check(source: Source) -> None:
         else f"{settings.bind} port {settings.port}"
     )
     show(f"{source.path or 'the settings'}: fine: {where}, {tokens}, {sealed}")
-
-
-def _beside(
-    source: Source, console: str | None, metrics: str | None, allow_changes: bool
-) -> list[ChildProcess]:
-    """The process of the console, if one is asked for."""
-    if console is None and metrics is None:
-        if allow_changes:
-            raise click.UsageError("--allow-changes belongs to --console ADDRESS")
-        return []
-    check_console()
-    from shmq.extras.console.server.process import main  # noqa: PLC0415
-    from shmq.extras.console.settings import Address, ConsoleSettings  # noqa: PLC0415
-
-    read = source.read()
-    settings = ConsoleSettings(
-        bind=Address.parse(console) if console is not None else Address(),
-        metrics_bind=Address.parse(metrics) if metrics is not None else None,
-        metrics_only=console is None,
-        allow_changes=allow_changes,
-        insecure=read.insecure,
-        tls=read.tls,
-        tokens=read.tokens,
-    )
-    child = ChildProcess(
-        "console",
-        main,
-        lambda: (source, settings, child.heartbeat, os.getpid()),
-        logging.getLogger("shmq.server"),
-        expected={0},
-    )
-    return [child]
 
 
 #: The largest PING, in bytes.

@@ -9,6 +9,8 @@ from shmq.lazy_imports import late_imports
 
 TYPE_CHECKING = False  # that of typing, whose import would cost as much as the interpreter's start
 if TYPE_CHECKING:
+    from typing import Any
+
     from shmq import api
     from shmq.client.remote.address import Tls
 
@@ -25,8 +27,9 @@ def connect(
     """Connect to a namespace on this host, or to a server: a :class:`~shmq.Broker`.
 
     A ``target`` that contains ``://`` is the URL of a server, ``shmq://HOST:PORT``, ``shmqs://``
-    for TLS, or ``shmq+unix:///PATH`` for a Unix socket; or of a cluster of NATS,
-    ``nats://HOST:PORT,HOST:PORT`` or ``tls://``; any other is the name of a namespace. The default
+    for TLS, or ``shmq+unix:///PATH`` for a Unix socket, or of another transport: with the extra
+    ``shmq[nats]``, ``nats://HOST:PORT,HOST:PORT`` or ``tls://`` for a cluster of NATS. Any other is
+    the name of a namespace. The default
     is the environment's ``SHMQ_URL``, then its ``SHMQ_NAMESPACE``, as for the command ``shmq``,
     then the user's own namespace, ``default-UID``. Raises :class:`~shmq.InvalidName`,
     :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a target that is not a str.
@@ -45,25 +48,16 @@ def connect(
     ``ack`` raises :class:`~shmq.LeaseExpired` if the lease is over by the client's clock; a refusal
     of the server is logged as a warning.
 
-    With ``SHMQ_OTEL=1`` in the environment the broker is as of ``shmq.extras.otel.instrument``.
+    With ``SHMQ_OTEL=1`` in the environment, and the extra ``shmq[otel]``, the broker is traced.
     """
     with late_imports:
-        from shmq.api.names import is_cluster_url, is_url  # noqa: PLC0415
+        from shmq.api.names import is_url  # noqa: PLC0415
 
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
-    if isinstance(target, str) and is_cluster_url(target):
-        with late_imports:
-            from shmq.extras.nats.client.broker import NatsBroker  # noqa: PLC0415 - of the extra "cluster"
-
-        how = token, tls, connect_timeout, request_timeout, wait_for_acks
-        return traced(NatsBroker.connect(target, *how))
     if isinstance(target, str) and is_url(target):
-        with late_imports:
-            from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
-
         how = token, tls, connect_timeout, request_timeout, wait_for_acks
-        return traced(RemoteBroker.connect(target, *how))
+        return traced(_connect_to(target, *how))
     if token is not None or tls not in (None, False):
         raise InvalidOption(
             f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "
@@ -75,6 +69,15 @@ def connect(
     return traced(LocalBroker(target))
 
 
+def _connect_to(url: str, *how: Any) -> api.Broker:
+    with late_imports:
+        from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
+        from shmq.plugins import find_transport  # noqa: PLC0415 - with a URL alone
+
+    broker: api.Broker = (find_transport(url) or RemoteBroker).connect(url, *how)
+    return broker
+
+
 def traced(broker: api.Broker) -> api.Broker:
     """The broker, with traces and metrics if the environment's ``SHMQ_OTEL`` is 1."""
     asked = os.environ.get("SHMQ_OTEL")
@@ -84,9 +87,13 @@ def traced(broker: api.Broker) -> api.Broker:
         if asked != "1":
             raise InvalidOption(f"SHMQ_OTEL={asked!r} must be 1 for traces and metrics, or 0")
         with late_imports:
-            from shmq.extras.otel import instrument  # noqa: PLC0415 - when it is asked for alone
+            from shmq.plugins import find  # noqa: PLC0415 - when it is asked for alone
 
-        return instrument(broker)
+        instrument = find("shmq.instruments", "otel")
+        if instrument is None:
+            raise InvalidOption("SHMQ_OTEL=1 needs tracing: pip install 'shmq[otel]'")
+        traced_broker: api.Broker = instrument(broker)
+        return traced_broker
     except BaseException:
         broker.close()
         raise

@@ -42,8 +42,8 @@ BARE: Final = {
 }
 #: Calls that look like one of `OPENERS`, and open nothing.
 OTHERS: Final = {
-    ("console/api/websocket.py", "self._websocket.accept"): "a WebSocket's handshake",
-    ("diagnose/probe_process.py", "open"): "wraps the end of a pipe",
+    ("extras/console/api/websocket.py", "self._websocket.accept"): "a WebSocket's handshake",
+    ("host/diagnose/probe_process.py", "open"): "wraps the end of a pipe",
 }
 
 C_OPENERS: Final = re.compile(

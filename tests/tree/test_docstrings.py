@@ -70,10 +70,10 @@ def test_every_public_method_is_documented() -> None:
         ("client.remote.stream", "RemoteStream", api.Stream),
         ("client.remote.broker", "RemoteBroker", api.Broker),
         ("client.remote.exchange", "RemoteExchange", api.Exchange),
-        ("client.nats.queue", "NatsQueue", api.Queue),
-        ("client.nats.stream", "NatsStream", api.Stream),
-        ("client.nats.broker", "NatsBroker", api.Broker),
-        ("otel.queue", "TracedQueue", api.Queue),
+        ("extras.nats.client.queue", "NatsQueue", api.Queue),
+        ("extras.nats.client.stream", "NatsStream", api.Stream),
+        ("extras.nats.client.broker", "NatsBroker", api.Broker),
+        ("extras.otel.queue", "TracedQueue", api.Queue),
     ],
 )
 def test_help_on_a_handle_explains_the_method_as_the_contract_does(

@@ -134,17 +134,14 @@ def test_the_package_run_as_a_module_is_the_command() -> None:
     assert shmq.__version__ in run.stdout
 
 
-#: Modules and packages whose extra is not called as their package.
+#: Modules outside shmq/extras that need an extra, and those of shmq/extras that need another one.
 EXTRAS = {
-    "bridge": "cluster",
-    "schema": "schemas",
-    "advice/plot.py": "plot",
-    "cli/bridge.py": "cluster",
+    "model/schema": "schemas",
     "cli/dmsq.py": "arrow",
-    "client/nats": "cluster",
-    "stress/plot.py": "plot",
     "client/shared/typed_queue.py": "schemas",
-    "codec/compression.py": "compression",
+    "extras/advice/plot.py": "plot",
+    "extras/stress/plot.py": "plot",
+    "model/codec/compression.py": "compression",
 }
 
 #: Requirements whose module is called otherwise.
@@ -163,9 +160,9 @@ def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
 
 
 def _extra_of(place: Path) -> str:
-    """The name of a module's extra: each folder of the integrations has its own."""
-    parts = place.parts[1:] if place.parts[0] == "integrations" else place.parts
-    known = (EXTRAS.get(path) for path in (str(place), "/".join(parts[:2]), parts[0]))
+    """The name of a module's extra: each folder of shmq/extras has its own."""
+    parts = place.parts[1:] if place.parts[0] == "extras" else place.parts
+    known = (EXTRAS.get(path) for path in (str(place), "/".join(place.parts[:2])))
     return next(filter(None, known), parts[0])
 
 
@@ -323,15 +320,15 @@ def _c_functions(path: Path) -> Iterator[tuple[int, int]]:
 #: The modules whose names an application imports: no other one lists its names.
 PUBLIC = {
     "api/__init__",
-    "cloudevents/__init__",
+    "extras/cloudevents/__init__",
     "errors",
-    "integrations/django/__init__",
-    "integrations/django/framework",
-    "integrations/dramatiq/__init__",
-    "integrations/faststream/__init__",
-    "integrations/taskiq/__init__",
+    "extras/django/__init__",
+    "extras/django/framework",
+    "extras/dramatiq/__init__",
+    "extras/faststream/__init__",
+    "extras/taskiq/__init__",
     "mp/__init__",
-    "otel/__init__",
+    "extras/otel/__init__",
     "spark/__init__",
 }
 

@@ -13,37 +13,37 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Processes of their own, by reason: their programs neither fork while threads load modules nor run
 #: under tests that freeze the clock.
 PROCESSES = {
-    "advice": "the command `shmq advise`",
-    "bridge": "the process of `shmq bridge`",
     "cli": "the command `shmq`",
-    "cluster": "commands that manage servers of NATS",
-    "console": "the process of `shmq console`",
-    "diagnose": "the commands `shmq fsck`, `doctor` and `top`",
+    "disk/persistence": "the persistence writer",
+    "extras/advice": "the command `shmq advise`",
+    "extras/console": "the process of `shmq console`",
+    "extras/nats/bridge": "the process of `shmq bridge`",
+    "extras/nats/cluster": "commands that manage servers of NATS",
+    "extras/stress": "the command `shmq stress`",
+    "host/diagnose": "the commands `shmq fsck`, `doctor` and `top`",
     "metrics": "pages of metrics, served by those processes",
-    "persistence": "the persistence writer",
     "server": "the processes of `shmq serve`",
     "spark": "jobs and data sources, in processes of Spark",
-    "stress": "the command `shmq stress`",
 }
 
 #: Modules that may read Python's clock, by reason.
 PYTHON_CLOCK = {
     "client/shared/loop_timer.py": "it finds out whether the clock is frozen",
-    "integrations/celery/envelope.py": "a delay until a time that the caller took from that clock",
-    "integrations/django/backend.py": "a delay until a time that the caller took from that clock",
-    "integrations/taskiq/schedule_source.py": "minutes of taskiq's scheduler, which reads it too",
-    "supervision/audit.py": "the audit log of a server",
-    "supervision/login_failures.py": "a server's or a console's",
+    "extras/celery/envelope.py": "a delay until a time that the caller took from that clock",
+    "extras/django/backend.py": "a delay until a time that the caller took from that clock",
+    "extras/taskiq/schedule_source.py": "minutes of taskiq's scheduler, which reads it too",
+    "host/supervision/audit.py": "the audit log of a server",
+    "host/supervision/login_failures.py": "a server's or a console's",
 }
 
 #: asyncio's timers, and where they are used in a loop that has the kernel's clock.
 TIMERS = ("sleep", "timeout", "timeout_at", "wait_for", "call_later", "call_at")
-OWN_LOOP = "client/nats/"
+OWN_LOOP = "extras/nats/client/"
 
 MODULES = {
     str(path.relative_to(ROOT / "shmq")): ast.parse(path.read_text(), str(path))
     for path in sorted((ROOT / "shmq").rglob("*.py"))
-    if path.relative_to(ROOT / "shmq").parts[0] not in PROCESSES
+    if not PROCESSES.keys() & {str(each) for each in path.relative_to(ROOT / "shmq").parents}
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import inspect
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +112,8 @@ def plain(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
         spec = importlib.util.find_spec(name)
         assert spec is not None and spec.origin is not None
         (folder / name).symlink_to(Path(spec.origin).parent)
+    metadata: Any = importlib.metadata.distribution("shmq")
+    (folder / "shmq.dist-info").symlink_to(metadata._path)  # the entry points of the extras
     return subprocess.run(
         [sys.executable, "-S", "-c", textwrap.dedent(code)],
         cwd=ROOT,
@@ -141,9 +145,9 @@ def test_each_command_is_there_without_the_packages_of_an_extra(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        (("bridge", "--to", "nats://127.0.0.1:4222", "--forward", "jobs"), "cluster"),
-        (("--url", "nats://127.0.0.1:4222", "cluster", "mirror", "jobs"), "cluster"),
-        (("--url", "nats://127.0.0.1:4222", "list"), "cluster"),
+        (("bridge", "--to", "nats://127.0.0.1:4222", "--forward", "jobs"), "nats"),
+        (("--url", "nats://127.0.0.1:4222", "cluster", "mirror", "jobs"), "nats"),
+        (("--url", "nats://127.0.0.1:4222", "list"), "nats"),
         (("console",), "console"),
         (("serve", "--port", "0", "--console", "127.0.0.1:0"), "console"),
         (("advise", "--defaults", "--plot", "wait.png"), "plot"),

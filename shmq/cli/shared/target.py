@@ -17,13 +17,14 @@ import click
 from click.core import ParameterSource
 
 import shmq
-from shmq.api.names import check_name, default_namespace, is_cluster_url
+from shmq.api.names import check_name, default_namespace
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import ShmqError
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
 from shmq.native.lock_holder import locker_of, take_file_lock
+from shmq.plugins import find_transport
 
 _VERSION: Final = 1
 
@@ -190,7 +191,6 @@ def _decoded(value: Any) -> Contexts:
 
 if TYPE_CHECKING:
     from shmq.client.remote import address
-    from shmq.extras.nats.client.broker import NatsBroker
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -226,30 +226,18 @@ class Target:
         from shmq.client.remote import address  # noqa: PLC0415 - with a server alone
 
         assert self.place.url is not None
-        if is_cluster_url(self.place.url):
+        if find_transport(self.place.url) is not None:
             raise click.UsageError(
                 f"this works on a server of shmq, and {self.origin} says {self.place.url}, which "
-                f"is a cluster: name a server with --url shmq://HOST:PORT"
+                f"is not one: name a server with --url shmq://HOST:PORT"
             )
         return address.Target.of(
-            self.place.url, self.place.token, self._tls, connect_timeout, request_timeout
+            self.place.url, self.place.token, self.tls, connect_timeout, request_timeout
         )
 
-    def cluster(self) -> NatsBroker:
-        """The broker of the cluster. Raises :class:`click.UsageError` for another place."""
-        from shmq.extras.nats.client.broker import NatsBroker  # noqa: PLC0415 - with a cluster alone
-
-        place = self.place
-        if place.url is None or not is_cluster_url(place.url):
-            raise click.UsageError(
-                f"this works on a cluster, and {self.origin} says "
-                f"{place.url or f'namespace {place.namespace!r} of this host'}: name one with "
-                f"--url nats://HOST:PORT/NAMESPACE"
-            )
-        return NatsBroker.connect(place.url, place.token, self._tls)
-
     @property
-    def _tls(self) -> dict[str, str] | None:
+    def tls(self) -> dict[str, str] | None:
+        """The files of the options for TLS, by their use; None if there is none."""
         files = {"ca": self.place.cafile, "certificate": self.place.cert, "key": self.place.key}
         return {key: file for key, file in files.items() if file is not None} or None
 
@@ -257,12 +245,12 @@ class Target:
         """The broker. Takes the timeouts of :func:`shmq.connect` and raises its errors."""
         if self.place.url is None:
             return shmq.connect(self.namespace)
-        if is_cluster_url(self.place.url):
-            from shmq.extras.nats.client.broker import NatsBroker  # noqa: PLC0415 - with a cluster alone
-
-            return NatsBroker.connect(
-                self.place.url, self.place.token, self._tls, connect_timeout, request_timeout
+        transport = find_transport(self.place.url)
+        if transport is not None:
+            broker: shmq.Broker = transport.connect(
+                self.place.url, self.place.token, self.tls, connect_timeout, request_timeout
             )
+            return broker
         from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
 
         return RemoteBroker(self.server(connect_timeout, request_timeout))

@@ -73,7 +73,7 @@ broker.close()
 FRAMEWORKS = """
 import asyncio, contextlib, faulthandler, logging, sys
 import shmq
-from shmq.extras.frameworks import faststream, taskiq
+from shmq.extras import faststream, taskiq
 {freeze}
 faulthandler.dump_traceback_later(30, exit=True)
 logging.disable()

@@ -71,7 +71,7 @@ def bridge(
         raise click.UsageError(
             "the routes lead nowhere: name the cluster with --to nats://HOST:PORT"
         )
-    check_extra("the bridge", "cluster", ("msgspec", "nats"))
+    check_extra("the bridge", "nats", ("msgspec", "nats"))
     from msgspec.structs import replace  # noqa: PLC0415
 
     from shmq.extras.nats.bridge.config import read  # noqa: PLC0415

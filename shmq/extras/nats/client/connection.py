@@ -26,7 +26,7 @@ except ImportError as error:
 
     raise ShmqError(
         "a URL that begins with nats:// or tls:// takes the client of NATS, which is not "
-        "installed: pip install 'shmq[cluster]'"
+        "installed: pip install 'shmq[nats]'"
     ) from error
 
 from shmq.client.remote.address import tls_context

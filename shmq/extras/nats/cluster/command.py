@@ -14,13 +14,16 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag, size_in_words
 from shmq.cli.shared.output import age, amount, cell, note, show, show_json, show_table, table
 from shmq.cli.shared.target import target_of
+from shmq.extras.nats.client import transport
 from shmq.extras.nats.cluster.binary import find_binary
 from shmq.extras.nats.cluster.findings import find, leading
 from shmq.extras.nats.cluster.local import LocalCluster
 from shmq.extras.nats.cluster.observation import Server, observe
+from shmq.plugins import find_transport
 
 # With its packages alone, and for two of the commands.
 if TYPE_CHECKING:
+    from shmq.extras.nats.client.broker import NatsBroker
     from shmq.extras.nats.client.site import Copy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -243,7 +246,7 @@ def mirror(
 
     Readers there connect to the same namespace at that site. Run it again to see the lag.
     """
-    with target_of(context).cluster() as broker:
+    with _connect_to_cluster(context) as broker:
         from shmq.extras.nats.client import site as site_copies  # noqa: PLC0415
 
         options = broker.stream(name).options
@@ -284,13 +287,26 @@ def collect(context: click.Context, name: str, origins: tuple[str, ...], as_json
         if not (site and slash and space):
             raise click.BadParameter(f"{text!r} is no SITE/NAMESPACE", param_hint="--from")
         pairs.append((site, space))
-    with target_of(context).cluster() as broker:
+    with _connect_to_cluster(context) as broker:
         from shmq.extras.nats.client import site as site_copies  # noqa: PLC0415
 
         found = broker.connection.run(
             site_copies.collect(broker.connection, name, broker.stream(name).partitions, pairs)
         )
     _show_copies(found, as_json)
+
+
+def _connect_to_cluster(context: click.Context) -> NatsBroker:
+    """Connect to the cluster of the command line. Raises UsageError for another place."""
+    target = target_of(context)
+    place = target.place
+    if place.url is None or find_transport(place.url) is not transport:
+        raise click.UsageError(
+            f"this works on a cluster, and {target.origin} says "
+            f"{place.url or f'namespace {place.namespace!r} of this host'}: name one with "
+            f"--url nats://HOST:PORT/NAMESPACE"
+        )
+    return transport.connect(place.url, place.token, target.tls)
 
 
 def _show_copies(found: Sequence[Copy], as_json: bool) -> None:

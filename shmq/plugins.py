@@ -1,0 +1,64 @@
+"""What other packages and the extras add to shmq, found through entry points.
+
+The kernel knows groups, not who adds to them. What an entry point names is loaded when it is used.
+
+``shmq.transports``
+    By scheme of a URL, a module with ``connect(url, token, tls, connect_timeout, request_timeout,
+    wait_for_acks)``, which returns a :class:`~shmq.Broker`, and ``check_url(url)``, which raises
+    :class:`~shmq.InvalidOption`.
+``shmq.commands``
+    By name, a `Command` of the program ``shmq``.
+``shmq.serve``
+    A module that adds to ``shmq serve``: ``add_options(command)`` decorates the command, and
+    ``take_options(values)`` removes its values and returns a function that starts processes beside
+    the server: ``start(source)`` returns a list of `ChildProcess`.
+``shmq.instruments``
+    ``otel``: a function that returns a traced broker, for ``SHMQ_OTEL=1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shmq.lazy_imports import late_imports
+
+_OWN: Final = ("shmq://", "shmqs://", "shmq+unix://")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of ``shmq``: its heading and summary in the help, and ``MODULE:ATTRIBUTE``."""
+
+    heading: str
+    #: At most 26 characters.
+    summary: str
+    place: str
+
+
+def find(group: str, name: str) -> Any:
+    """Load the entry point of that name; None if there is none."""
+    return _load(group, lambda found: found == name).get(name)
+
+
+def load_all(group: str) -> dict[str, Any]:
+    """Load the entry points of the group, by name, sorted."""
+    return _load(group, lambda _: True)
+
+
+def _load(group: str, is_wanted: Callable[[str], bool]) -> dict[str, Any]:
+    with late_imports:
+        from importlib.metadata import entry_points  # noqa: PLC0415 - it costs 20 ms
+
+    found = [each for each in entry_points(group=group) if is_wanted(each.name)]
+    with late_imports:
+        loaded = {each.name: each.load() for each in found}
+    return dict(sorted(loaded.items()))
+
+
+def find_transport(url: str) -> Any:
+    """The module of the URL's transport; None for a server of shmq, and for an unknown scheme."""
+    if url.startswith(_OWN):
+        return None
+    return find("shmq.transports", url.partition("://")[0])
