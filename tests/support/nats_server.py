@@ -13,9 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import shmq
-from shmq.extras.nats.client.address import ClusterTarget
-from shmq.extras.nats.client.connection import ClusterConnection
-from shmq.extras.nats.cluster.binary import find_binary
 
 #: How long a server may take to start, in seconds.
 _PATIENCE = 30.0
@@ -23,6 +20,8 @@ _PATIENCE = 30.0
 
 def server_binary() -> str:
     """The path of the server."""
+    from shmq.extras.nats.cluster.binary import find_binary
+
     return str(find_binary())
 
 
@@ -92,6 +91,9 @@ class NatsServer:
 
 def _remove(url: str) -> None:
     """Delete the streams of the namespace."""
+    from shmq.extras.nats.client.address import ClusterTarget
+    from shmq.extras.nats.client.connection import ClusterConnection
+
     connection = ClusterConnection(ClusterTarget.of(url))
     prefix = f"shmq_n{connection.namespace.replace('.', '_d')}"
     try:

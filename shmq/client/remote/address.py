@@ -57,8 +57,8 @@ class Address:
             )
         if parts.scheme not in _SCHEMES:
             raise InvalidOption(
-                f"url={url!r} must begin with shmq://, shmqs:// or shmq+unix:///, and a cluster's "
-                f"with nats:// or tls://"
+                f"url={url!r} must begin with shmq://, shmqs:// or shmq+unix:///: no transport for "
+                f"{parts.scheme}:// is installed"
             )
         try:
             port = parts.port

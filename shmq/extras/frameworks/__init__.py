@@ -1,1 +1,1 @@
-"""shmq under the interfaces of other libraries: each folder is an extra of its own."""
+"""What extras for task frameworks share: the connection, the queues, the table of results."""

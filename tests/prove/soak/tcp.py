@@ -214,6 +214,7 @@ def _strike(
         return
     draw = chance.random()
     if draw < SUPERVISORS_KILLED:
+        stops.resume(everything=True)  # the next server waits for the locks that they hold
         front.kill_supervisor()
     elif draw < SUPERVISORS_KILLED + WORKERS_KILLED:
         front.kill_worker(chance)

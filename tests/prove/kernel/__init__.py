@@ -1,0 +1,1 @@
+"""The kernel alone: shmq without its extras."""
