@@ -364,7 +364,7 @@ class FileError(ShmqError):
 
 
 class IncompatibleFile(FileError):
-    """The file is of a newer version of the format, or of another format altogether."""
+    """The file is of another version of the format, or of another format altogether."""
 
 
 class DamagedFile(FileError):

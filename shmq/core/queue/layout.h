@@ -23,7 +23,7 @@
 #include "base/mutex.h"
 
 #define SHMQ_MAGIC 0x53484d51u /* "SHMQ" */
-#define SHMQ_LAYOUT_VERSION 5u
+#define SHMQ_LAYOUT_VERSION 1u
 #define SHMQ_PAGE 4096u
 #define SHMQ_UNIT 64u         /* the arena's granule: a cache line */
 #define SHMQ_NIL UINT32_MAX   /* no slot, no group */

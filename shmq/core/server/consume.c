@@ -141,7 +141,7 @@ static const char *read_request(const struct shmq_frame *frame, const unsigned c
                                : "behind the name are u32 most, u32 wait and u8 flags";
 }
 
-/* A flag without its argument is ignored, as before the argument existed. */
+/* A flag without its argument counts as unknown. */
 static uint8_t known_flags(const struct shmq_consume_request *request)
 {
     uint8_t known = request->tells ? SHMQ_FLAG_SETTLED | SHMQ_FLAG_TELLS : SHMQ_FLAG_SETTLED;

@@ -22,7 +22,7 @@
 #include "stream/layout.h"
 
 #define SHMQ_GROUP_STATE_MAGIC 0x53484d47u /* "SHMG" */
-#define SHMQ_GROUP_STATE_VERSION 2u
+#define SHMQ_GROUP_STATE_VERSION 1u
 #define SHMQ_MAX_MEMBERS 512u
 #define SHMQ_MAX_GROUP_PARTITIONS 1024u
 #define SHMQ_MAX_HELD (1u << 20)

@@ -22,7 +22,7 @@
 
 #define SHMQ_LOG_MAGIC 0x474F4C53u    /* "SLOG" */
 #define SHMQ_STREAM_MAGIC 0x4D525453u /* "STRM" */
-#define SHMQ_LOG_VERSION 2u
+#define SHMQ_LOG_VERSION 1u
 #define SHMQ_STREAM_VERSION 1u
 #define SHMQ_HOLDS 256u               /* readers and groups that hold records of a partition */
 #define SHMQ_PRODUCERS 4096u          /* producers that a partition remembers           */

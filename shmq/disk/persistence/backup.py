@@ -69,7 +69,6 @@ def backup(
         Step(report, "backup: new snapshots")
         files = _cut(directory, queues, streams) if queues or streams else []
         try:
-            _check_all(files, streams)
             return _write(files, tables, target, report)
         finally:
             for file in files:
@@ -102,15 +101,6 @@ def _cut(directory: Path, queues: Sequence[str], streams: Sequence[str]) -> list
             raise ShmqError(f"queue {name!r} cannot be backed up: {error}")
     raise_descriptor_limit()  # one for each file
     return ask_for_cut(directory, list(queues), list(streams))
-
-
-def _check_all(files: Sequence[CutFile], streams: Sequence[str]) -> None:
-    missing = {*streams} - {file.queue for file in files if file.kind == "stream"}
-    if missing:
-        raise ShmqError(
-            f"the running writer is an older version that copies no streams "
-            f"({', '.join(sorted(missing))}): restart it"
-        )
 
 
 def _write(

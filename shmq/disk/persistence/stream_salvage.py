@@ -196,7 +196,7 @@ class _Partition:
             found = StreamSegment(self._disk, base).check(limit, told)
         except FileError as error:
             if isinstance(error, IncompatibleFile) and self._read(base)[:4] == _MAGIC:
-                raise  # a newer version, not damage
+                raise  # another version, not damage
             return f"{error}; lost: {self._make_whole(base, limit)}"
         if limit == EVERYTHING or found.offset >= limit:
             return None

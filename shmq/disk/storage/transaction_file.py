@@ -27,7 +27,7 @@ TRANSACTIONS: Final = "writer.txn"
 _UNFINISHED: Final = "writer.txn.tmp"
 
 _MAGIC: Final = b"DMST"
-_VERSION: Final = 2
+_VERSION: Final = 1
 #: The magic, the version, the salt, and the CRC-32C of these.
 _HEAD: Final = struct.Struct("<4sII")
 _CRC: Final = struct.Struct("<I")

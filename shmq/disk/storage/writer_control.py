@@ -151,7 +151,7 @@ class Control:
                 _say(way, {"error": str(error)})
                 return
             except (StopIteration, ValueError, KeyError, TypeError, RecursionError):
-                _say(way, {"error": "the writer does not know the request: use its version"})
+                _say(way, {"error": "the writer does not know the request"})
                 return
             do(way, names, streams)
 
@@ -214,7 +214,7 @@ def ask_for_cut(directory: Path, queues: list[str], streams: list[str]) -> list[
         with _asked(directory, "cut", queues, streams) as way:
             for said, descriptor in _told_with_files(way):
                 if descriptor is not None:
-                    kind, what = said.get("kind", "queue"), said["queue"]
+                    kind, what = said["kind"], said["queue"]
                     files.append(CutFile(kind, what, said["name"], said["bytes"], descriptor))
                 elif said["error"] is None:
                     return files

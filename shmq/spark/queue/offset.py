@@ -4,7 +4,7 @@ The queues know which messages a batch has: the query has leased them in its nam
 epoch, which is the number of the batch. So the offset names the query and the epoch, and says for
 each queue with messages in the batch which queue that is and how many they are. As JSON::
 
-    {"version": 2, "query": "f0…9a", "epoch": 7, "queues": {"orders": {"id": "00c0…", "count": 3}}}
+    {"version": 1, "query": "f0…9a", "epoch": 7, "queues": {"orders": {"id": "00c0…", "count": 3}}}
 
 If the batch could not have all waiting messages, ``turn`` is the queue after which the next batch
 continues to give out the messages that remain (:func:`shmq.spark.shared.shares.divide`).
@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 from shmq.errors import ShmqError
 
-VERSION: Final = 2
+VERSION: Final = 1
 
 #: The most messages that a queue can hold.
 MOST: Final = 1 << 24
@@ -75,7 +75,6 @@ class Offset:
     @classmethod
     def of_json(cls, given: Mapping[str, Any]) -> Self:
         """The offset in Spark's JSON. Raises ShmqError for JSON that is not of this source."""
-        _refuse_older(given)
         try:
             query, epoch = given["query"], given["epoch"]
             if given["version"] != VERSION or type(epoch) is not int or not 0 <= epoch <= _LAST:
@@ -93,14 +92,3 @@ class Offset:
                 f"its own"
             ) from None
         return cls(query, epoch, MappingProxyType(queues), turn)
-
-
-def _refuse_older(given: Any) -> None:
-    """Refuse an offset that lists the messages: no lease in a name belongs to it."""
-    if isinstance(given, Mapping) and given.get("version") == 1 and "batch" in given:
-        raise ShmqError(
-            f"the checkpoint is of an older version of shmq: its offset of batch "
-            f"{given['batch']!r} lists the messages, which this version does not read. With the "
-            f"older version run the query once more, with trigger(availableNow=True), so that "
-            f"every batch is committed and acknowledged; then start it here with a new checkpoint"
-        )

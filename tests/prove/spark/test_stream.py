@@ -279,12 +279,6 @@ def test_a_checkpoint_of_something_else_is_refused_with_what_to_do(
     path.write_text("\n".join([*lines, '{"index": 3}']))
     assert "the checkpoint has an offset that is not one of" in stream.fails()
 
-    older = (
-        '{"version": 1, "batch": 1, "queues": {"orders": {"id": "00", "count": 1, "taken": ""}}}'
-    )
-    path.write_text("\n".join([*lines, older]))
-    assert "With the older version run the query once more" in stream.fails()
-
 
 def test_messages_of_another_consumer_are_not_those_of_a_query_that_was_away(
     stream: Query, orders: shmq.Queue

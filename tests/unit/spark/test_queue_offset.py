@@ -75,9 +75,3 @@ def broken(**changes: Any) -> dict[str, Any]:
 def test_what_is_no_offset_of_a_queue_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(shmq.ShmqError, match="an offset that is not one of"):
         Offset.of_json(given)
-
-
-def test_an_offset_that_lists_the_messages_says_what_to_do() -> None:
-    older = {"version": 1, "batch": 4, "queues": {}}
-    with pytest.raises(shmq.ShmqError, match=r"batch 4 .*with trigger\(availableNow=True\)"):
-        Offset.of_json(older)
