@@ -88,12 +88,6 @@ def python(table: Table) -> str:
                 "What a token may do to a queue or a stream: bits of a mask.",
                 [(name.upper(), str(bit), []) for name, bit in table["right"].items()],
             ),
-            _enum(
-                "Feature",
-                "StrEnum",
-                "What a server can do beside what every one of version 1 can: a HELLO names it.",
-                [(_constant(name), f'"{name}"', []) for name in table["feature"]],
-            ),
             *_python_heads(table),
             *_python_aside(table),
             *_python_audit(table),
@@ -130,10 +124,6 @@ def _enum(name: str, base: str, text: str, members: list[tuple[str, str, list[st
     for member, value, on in members:
         lines.append(f"    {member} = {value}" + (f"  # {', '.join(on)}" if on else ""))
     return "\n".join(lines) + "\n"
-
-
-def _constant(name: str) -> str:
-    return name.upper().replace("-", "_")
 
 
 def _python_heads(table: Table) -> Iterator[str]:
@@ -434,16 +424,6 @@ def _right_table(table: Table) -> Iterator[str]:
     yield from _rows(*rows)
 
 
-def _features(table: Table) -> Iterator[str]:
-    rows: Rows = [("feature", "what")]
-    for feature, more in table["feature"].items():
-        types = [
-            name for name, each in table["operation"].items() if each.get("feature") == feature
-        ]
-        rows.append((f"`{feature}`", ", ".join([*types, *([more] if more else [])])))
-    yield from _rows(*rows)
-
-
 def _side_threads(table: Table) -> Iterator[str]:
     *others, last = _names_aside(table)
     text = f"attaching to a queue, leaving it, {', '.join(others)} and {last}."
@@ -455,7 +435,6 @@ _TABLES: Final[dict[Path, dict[str, Callable[[Table], Iterator[str]]]]] = {
         "types": _types,
         "flags": _flags,
         "rights": _right_table,
-        "features": _features,
         "statuses": _statuses,
     },
     SERVING: {"side threads": _side_threads},

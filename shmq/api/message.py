@@ -189,8 +189,8 @@ class Message(Settling):
         With ``counted=False`` it returns as if it had not been delivered: this delivery counts
         neither towards that limit nor in ``delivery_count`` nor in the statistics, and a delay of
         None returns it to its place at once. Raises :class:`~shmq.LeaseExpired`,
-        :class:`~shmq.InvalidOption` for a delay that is not 0 to 1e9, and, if the server is too old
-        for ``counted=False``, :class:`~shmq.Unsupported`.
+        :class:`~shmq.InvalidOption` for a delay that is not 0 to 1e9, and, if the server has no
+        ``counted=False``, :class:`~shmq.Unsupported`.
         """
 
     @abc.abstractmethod

@@ -213,7 +213,7 @@ class Queue(Closing, Displayed):
         """The queue's identity, a 64-bit number; a queue recreated by the same name has another.
 
         A durable queue that was recovered keeps its identity. Raises :class:`~shmq.Unsupported` if
-        the server is too old to report it.
+        the server does not report it.
         """
 
     @abc.abstractmethod
@@ -493,7 +493,7 @@ class Queue(Closing, Displayed):
         first call, and `close` closes it: take it out of its selector first. The child of a fork
         gets one of its own at its first call. See :class:`shmq.ReadyEvent` for several queues.
 
-        Raises :class:`~shmq.Unsupported` if the server is too old for it, and OSError if there is
+        Raises :class:`~shmq.Unsupported` if the server cannot do it, and OSError if there is
         no file descriptor left.
         """
 
@@ -546,7 +546,7 @@ class Queue(Closing, Displayed):
 
         ``where`` is an expression, such as ``"reason = 'expired' and age < 2h"``: only matching
         messages are sent. Raises :class:`~shmq.InvalidOption` for one that cannot be parsed, and
-        :class:`~shmq.Unsupported` if the server is too old for it.
+        :class:`~shmq.Unsupported` if the server cannot do it.
         """
 
     # ---- very many messages at once ----
@@ -583,7 +583,7 @@ class Queue(Closing, Displayed):
         Only sequences above ``after`` count: give the last one of a list to get the next list. The
         call looks at the whole queue, a part at a time, so its cost grows with the queue's depth;
         a message that changes its state meanwhile may be missing. Raises
-        :class:`~shmq.Unsupported` if the server is too old for it.
+        :class:`~shmq.Unsupported` if the server cannot do it.
         """
 
     @abc.abstractmethod

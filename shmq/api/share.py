@@ -117,8 +117,8 @@ class SharedRecord(Settling):
 
         If the record has reached the group's ``max_deliveries``, it is rejected instead. With
         ``counted=False`` this delivery does not count. Raises :class:`~shmq.LeaseExpired`,
-        :class:`~shmq.InvalidOption` for a delay that is not 0 to 1e9, and, if the server is too old
-        for ``counted=False``, :class:`~shmq.Unsupported`.
+        :class:`~shmq.InvalidOption` for a delay that is not 0 to 1e9, and, if the server has no
+        ``counted=False``, :class:`~shmq.Unsupported`.
         """
 
     @abc.abstractmethod

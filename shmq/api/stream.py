@@ -478,7 +478,7 @@ class Stream(Closing):
         overwritten meanwhile. ``on_damage`` is as for `reader`; with ``"raise"`` a history that
         cannot be read is an error of this call. Raises :class:`~shmq.InvalidOption`, TypeError,
         :class:`~shmq.NoSpace` if the stream already has the maximum of blocking subscribers, and
-        :class:`~shmq.Unsupported` for ``"block"`` with an older server.
+        :class:`~shmq.Unsupported` for ``"block"`` if the server cannot do it.
         """
         raise Unsupported(f"stream {self.name!r} has no subscriptions: connect on its host")
 

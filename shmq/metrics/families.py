@@ -74,7 +74,7 @@ def _states(**reads: Callable[..., float]) -> Read:
 
 
 def _reasons(total: Callable[..., float], **reads: Callable[..., float]) -> Read:
-    """The parts of a total, and the rest: from before a restore, or of an older server."""
+    """The parts of a total, and the rest: from before a restore, or not reported."""
     states = _states(**reads)
 
     def read(subject: object) -> list[Reading]:

@@ -1097,9 +1097,7 @@ class Wire:
     def fatal(self) -> int: ...
     @property
     def problem(self) -> str | None: ...
-    returns: bool
-    uncounted: bool
-    tells: bool
+    extended: bool
     max_frame: int
     holds: int
     def __init__(

@@ -139,9 +139,7 @@ cdef class Wire:
     cdef readonly int fatal      # the status that the server closed the connection with, or 0
     #| problem: str | None
     cdef readonly str problem
-    cdef public bint returns     # the server knows RETURN
-    cdef public bint uncounted   # and its delay
-    cdef public bint tells       # the server wants HANDED for messages that are handed out
+    cdef public bint extended    # the server has more than the operations of every server
     cdef public uint32_t max_frame
     cdef public int holds        # event loops that watch the socket
     cdef dict calls
@@ -364,7 +362,7 @@ cdef class Wire:
                   bytes where: bytes | None = None) -> Answer:
         """Write a SUBSCRIBE whose messages buffer their acknowledgements in ``acks``."""
         cdef Answer answer = self._new_answer()
-        cdef bint tells = self.tells and acks is not None
+        cdef bint tells = self.extended and acks is not None
         cdef size_t size = _asking(where)
         cdef unsigned char *at = self._request(answer, SHMQ_T_SUBSCRIBE, True, 4 + size + tells)
         at = shmq_store32(at, credit)
@@ -411,18 +409,13 @@ cdef class Wire:
                argument: int | None = None) -> Answer:
         """Write an ACK, NACK, REJECT, EXTEND or RETURN of a receipt or a list of them.
 
-        Without an ``argument`` a RETURN becomes a NACK if the server does not know it; with one
-        Unsupported is raised.
+        A RETURN without an ``argument`` becomes a NACK if the server does not know it.
         """
         cdef Answer answer = self._new_answer()
         cdef uint32_t word = 0 if argument is None else argument
         cdef uint64_t receipt
         cdef unsigned char *at
-        if type == SHMQ_T_RETURN and argument is not None and not self.uncounted:
-            raise _errors.Unsupported(
-                "counted=False: the server counts each delivery that is returned, as it is older "
-                "than this client")
-        if type == SHMQ_T_RETURN and not self.returns:
+        if type == SHMQ_T_RETURN and argument is None and not self.extended:
             type, argument = SHMQ_T_NACK, 0
         if isinstance(receipts, int):
             receipts = (receipts,)
@@ -455,8 +448,6 @@ cdef class Wire:
         cdef const uint64_t *each = <const uint64_t *>PyBytes_AS_STRING(receipts)
         cdef unsigned char *at
         cdef Py_ssize_t i
-        if type == SHMQ_T_RETURN and not self.returns:
-            type, argument = SHMQ_T_NACK, 0
         at = self._request(answer, type, True, 8 * (end - start) + (argument is not None) * 4)
         if argument is not None:
             at = shmq_store32(at, argument)

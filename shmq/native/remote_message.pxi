@@ -520,7 +520,7 @@ cdef class RemoteConsumer:
     # Hands out the message at the front; None if the connection turns out to have ended.
     cdef RemoteMessage _hand_out(self, RemoteMessage message):
         if message.stream == self.acks.stream:
-            if <int32_t>(message.number - self.acks.told) > 0 and self.acks.wire.tells:
+            if <int32_t>(message.number - self.acks.told) > 0 and self.acks.wire.extended:
                 self._tell(message)
                 if self.acks.wire.is_broken:
                     return None

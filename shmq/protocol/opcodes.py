@@ -148,31 +148,6 @@ class Right(enum.IntEnum):
     ADMIN = 4
 
 
-class Feature(enum.StrEnum):
-    """What a server can do beside what every one of version 1 can: a HELLO names it."""
-
-    RETURN = "return"
-    PEEK = "peek"
-    REDRIVE = "redrive"
-    WHERE = "where"
-    COLUMNS = "columns"
-    STAGING = "staging"
-    EXCHANGES = "exchanges"
-    OWN_QUEUES = "own-queues"
-    SCHEMAS = "schemas"
-    FILTERS = "filters"
-    STREAMS = "streams"
-    HOLDS = "holds"
-    NAMES = "names"
-    HANDED = "handed"
-    ON_DAMAGE = "on-damage"
-    LEASES = "leases"
-    READY = "ready"
-    UNCOUNTED = "uncounted"
-    TABLES = "tables"
-    NAMED_LEASES = "named-leases"
-
-
 #: The numbers that a payload begins with, behind the name or the member.
 HEADS: Final[dict[Type, struct.Struct]] = {
     Type.PRODUCE: struct.Struct("!B"),

@@ -196,7 +196,7 @@ def kinds_flag(command: F) -> F:
 def found_of(broker: shmq.Broker, kind: str, kinds: Sequence[str]) -> list[Any]:
     """The summaries of that kind; none if ``kinds`` excludes it. Empty ``kinds`` means all.
 
-    An old server without the kind, or one that forbids the question, counts as having none,
+    A server without the kind, or one that forbids the question, counts as having none,
     unless ``kinds`` asks for it.
     """
     if kinds and kind not in kinds:

@@ -31,7 +31,7 @@ from shmq.protocol.messages.payload import pack_name
 from shmq.protocol.messages.queue import QUEUES, Create, Greeting, List, SchemaAnswer, SchemaRequest
 from shmq.protocol.messages.stream import STREAMS, StreamCreate
 from shmq.protocol.messages.table import TableInfo, TableRequest
-from shmq.protocol.opcodes import MAX_PING, Feature, Status, Type
+from shmq.protocol.opcodes import MAX_PING, Status, Type
 from shmq.protocol.status import error_of
 
 if TYPE_CHECKING:
@@ -214,8 +214,6 @@ class RemoteBroker(BaseBroker):
 
     def queue_names(self) -> list[str]:
         self._check_open()
-        if Feature.NAMES not in self._greeting.features:
-            return [queue.name for queue in self.list_queues()]
         names = List.unpack_names(self._list(List(only_names=True)))
         learn_names(self, names)
         return names
@@ -324,8 +322,6 @@ class RemoteBroker(BaseBroker):
         """The answer. Raises SchemaError if the server refuses the schema."""
         self._check_open()
         check_name(name)
-        if Feature.SCHEMAS not in self._greeting.features:
-            raise errors.Unsupported(f"{self.url} keeps no schemas: it needs a newer shmq")
         answer = self._ask(Type.SCHEMA, name, asked.pack(), again=True)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchQueue(
@@ -385,19 +381,12 @@ class RemoteBroker(BaseBroker):
         self._ask_exchange(check_name(name, "exchange"), "delete")
 
     def list_exchanges(self) -> list[api.ExchangeSummary]:
-        self._check_exchanges()
+        self._check_open()
         return with_texts(self, exchange.summaries(self._connection))
 
     def _ask_exchange(self, name: str, action: str, **arguments: Any) -> _core.Answer:
-        self._check_exchanges()
-        return exchange.ask(self._connection, name, action, **arguments)
-
-    def _check_exchanges(self) -> None:
         self._check_open()
-        if Feature.EXCHANGES not in self._greeting.features:
-            raise errors.Unsupported(
-                f"the server {self.url} has no exchanges: it needs a newer version of shmq"
-            )
+        return exchange.ask(self._connection, name, action, **arguments)
 
     # ---- tables ----
 
@@ -416,33 +405,22 @@ class RemoteBroker(BaseBroker):
         return self._opened_table(check_name(name, "table"), TableRequest("look"))
 
     def _opened_table(self, name: str, asked: TableRequest) -> RemoteTable:
-        self._check_tables()
+        self._check_open()
         answer = table.ask(self._connection, name, asked)
         return RemoteTable(self, self._connection, name, TableInfo.unpack(answer))
 
     def delete_table(self, name: str) -> None:
         check_name(name, "table")
-        self._check_tables()
+        self._check_open()
         table.ask(self._connection, name, TableRequest("drop"))
 
     def list_tables(self) -> list[str]:
-        self._check_tables()
-        return List.unpack_names(self._list(List(tables=True)))
-
-    def _check_tables(self) -> None:
         self._check_open()
-        if Feature.TABLES not in self._greeting.features:
-            raise errors.Unsupported(
-                f"the server {self.url} has no tables: it needs a newer version of shmq"
-            )
+        return List.unpack_names(self._list(List(tables=True)))
 
     # ---- the reply queues ----
 
     def _make_reply_queue(self) -> api.Queue:
-        if Feature.OWN_QUEUES not in self._greeting.features:
-            raise errors.Unsupported(
-                f"{self.url} has no reply queues: it needs a newer version of shmq"
-            )
         create = Create(REPLY_OPTIONS, own=True)
         queue = make_exclusive(self._connection.target, reply_name(), self.namespace, create)
         self._handles.add(queue)

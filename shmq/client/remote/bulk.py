@@ -12,7 +12,7 @@ from shmq.api.bulk import check_epoch, check_holder
 from shmq.api.options import check_whole
 from shmq.native import _core
 from shmq.protocol.messages.named_lease import NamedLease, NamedLeaseState
-from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
+from shmq.protocol.opcodes import FOREVER, Status, Type
 
 _RANGE = struct.Struct("!III")
 _HEAD = struct.Struct("!II")
@@ -29,15 +29,6 @@ class RemoteBulkQueue(api.BulkQueue):
     def __init__(self, queue: Any) -> None:
         self._queue = queue
         self._connection = queue.connection
-
-    def _call(self, write: Callable[[_core.Wire], _core.Answer], again: bool) -> _core.Answer:
-        answer: _core.Answer = self._connection.call(write, again=again)
-        if answer.status == Status.UNSUPPORTED:
-            raise errors.Unsupported(
-                f"the server of queue {self._queue.name!r} knows no columns and no runs: it is "
-                f"older than this client"
-            )
-        return answer
 
     def _block(self, answer: _core.Answer) -> tuple[int, int, api.Columns]:
         """(next, slots, the columns) of an answer to COLUMNS or READ_RUN."""
@@ -65,7 +56,10 @@ class RemoteBulkQueue(api.BulkQueue):
 
     def _columns(self, start: int, end: int, most: int) -> tuple[int, int, api.Columns]:
         rest = _RANGE.pack(start, end, most)
-        return self._block(self._call(lambda wire: wire.request(Type.COLUMNS, True, rest), True))
+        answer = self._connection.call(
+            lambda wire: wire.request(Type.COLUMNS, True, rest), again=True
+        )
+        return self._block(answer)
 
     def lease_run(
         self,
@@ -127,12 +121,6 @@ class RemoteBulkQueue(api.BulkQueue):
 
     def _named(self, asked: NamedLease, *, again: bool = True) -> NamedLeaseState:
         """The answer. Raises LeaseExpired if the claim is void, and Full for a name too many."""
-        greeting = self._connection.greeting
-        if greeting is not None and Feature.NAMED_LEASES not in greeting.features:
-            raise errors.Unsupported(
-                f"queue {self._queue.name!r}: the server knows no leases in a name: it is older "
-                f"than this client"
-            )
         told = NamedLeaseState.unpack(self._queue.ask(Type.NAMED_LEASE, asked.pack(), again=again))
         if told.void is not None:
             raise errors.LeaseExpired(told.void)
@@ -155,7 +143,7 @@ class RemoteBulkQueue(api.BulkQueue):
         return self._run(write)
 
     def _run(self, write: Callable[[_core.Wire], _core.Answer]) -> api.Run:
-        answer = self._call(write, True)
+        answer = self._connection.call(write, again=True)
         if answer.status != Status.OK:
             raise self._queue.error(answer)
         return answer.run()
@@ -167,7 +155,9 @@ class RemoteBulkQueue(api.BulkQueue):
         first = check_whole("start", start, 0, count)
         most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
         end = min(count, first + min(_MOST_AT_ONCE, most // _LEAST_ROW + 1))
-        answer = self._call(lambda wire: wire.read_run(most, where, which, first, end), True)
+        answer = self._connection.call(
+            lambda wire: wire.read_run(most, where, which, first, end), again=True
+        )
         if answer.status == Status.LEASE_EXPIRED:
             raise _core.gone(self._queue.name, answer.refused, end - first)
         following, _, columns = self._block(answer)

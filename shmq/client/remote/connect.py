@@ -15,7 +15,7 @@ from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native._core import reserve_standard
 from shmq.protocol.messages.queue import Greeting, Hello
-from shmq.protocol.opcodes import Feature, Status, Type
+from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of, error_of_status
 
 #: The longest recv before the next check of signals and deadlines, as setsockopt takes it.
@@ -107,13 +107,11 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
     try:
         greeting = Greeting.unpack(hello, target.address.netloc)
         wire.max_frame = greeting.max_frame
+        wire.extended = greeting.extended
     except (errors.ServerError, ValueError, TypeError, OverflowError) as error:
         raise errors.ConnectionLost(
             f"cannot connect to {what}: its answer to HELLO makes no sense: {error}"
         ) from error
-    wire.returns = Feature.RETURN in {feature.lower() for feature in greeting.features}
-    wire.uncounted = Feature.UNCOUNTED in greeting.features
-    wire.tells = Feature.HANDED in greeting.features
     return greeting
 
 

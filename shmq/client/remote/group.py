@@ -13,7 +13,7 @@ from shmq.client.shared.group import Group, group_options
 from shmq.client.shared.group_store import GroupStore, PartitionSeat
 from shmq.client.shared.member import member_name
 from shmq.client.shared.share import Lender, Lent, Share, share_options
-from shmq.errors import MemberFenced, Unsupported
+from shmq.errors import MemberFenced
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.group import (
@@ -32,7 +32,7 @@ from shmq.protocol.messages.group import (
     ShareTaken,
 )
 from shmq.protocol.messages.payload import pack_places
-from shmq.protocol.opcodes import Feature, Status, Type
+from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import stream_error_of
 
 #: How long the server's report on a member is used, in seconds.
@@ -53,13 +53,6 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
     on_damage = options.pop("on_damage", "raise")
     check_one_of("on_damage", on_damage, ("raise", "skip"))
     share_options(options)
-    if on_damage == "skip":
-        greeting = stream.connection.greeting
-        if greeting is None or Feature.ON_DAMAGE not in greeting.features:
-            raise Unsupported(
-                f"on_damage='skip': the server of stream {stream.name!r} cannot pass over damage "
-                f"for a group that shares: it needs a newer version of shmq"
-            )
     state = RemoteMemberState(
         stream, check_name(name, "group"), options, shared=True, skips_damage=on_damage == "skip"
     )
@@ -372,14 +365,6 @@ class RemoteMemberState(RemoteGroupState):
 
     def settle(self, member: int, action: int, receipts: list[int], ns: int = 0) -> list[int]:
         """Settle leased records; returns the receipts that were refused."""
-        greeting = self._stream.connection.greeting
-        if action == Settlement.RETURN and (
-            greeting is None or Feature.UNCOUNTED not in greeting.features
-        ):
-            raise Unsupported(
-                f"counted=False: the server of stream {self._stream.name!r} counts each delivery "
-                f"that is returned, as it is older than this client"
-            )
         rest = ShareSettle(action, ns, receipts).pack()
         answer = self._sent(Type.SHARE_SETTLE, member, rest)
         if answer.status == Status.FENCED:  # its leases ended with the membership

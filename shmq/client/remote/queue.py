@@ -41,7 +41,7 @@ from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import Create, Leases, LeasesState, QueueState, Select
-from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
+from shmq.protocol.opcodes import FOREVER, Status, Type
 from shmq.protocol.status import error_of
 
 api.Message.register(_core.RemoteMessage)
@@ -315,20 +315,11 @@ class RemoteQueue(RemoteHandle, api.Queue):
         return errors.Empty(f"{what} is visible in queue {self._name!r}")
 
     def _asked(self, where: str | None) -> bytes | None:
-        """The expression in wire format. Raises InvalidOption, Unsupported and TypeError."""
+        """The expression in wire format. Raises InvalidOption and TypeError."""
         if where is None:
             return None
         compile_filter(where)
-        self._need_filters()
         return where.encode()
-
-    def _need_filters(self) -> None:
-        greeting = self._connection.greeting
-        if greeting is None or Feature.FILTERS not in greeting.features:
-            raise errors.Unsupported(
-                f"queue {self._name!r}: the server cannot choose messages by an expression: it "
-                f"needs a newer version of shmq"
-            )
 
     def _many(self, max: int, block: bool, timeout: float | None, most: int = 0) -> list[Any]:
         wanted = check_whole("max", max, 1, None)
@@ -585,8 +576,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
     def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
         limit = min(check_whole("limit", limit, 1, None), self._options.capacity)
         asked = b"" if where is None else Where(where).text.encode()
-        if asked:
-            self._need_filters()
         answer = self._connection.call(lambda wire: wire.peek(limit, asked), again=True)
         if answer.status == Status.QUEUE_EMPTY:
             return []
@@ -599,13 +588,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         most = FOREVER if limit is None else min(check_whole("limit", limit, 1, None), FOREVER - 1)
         text = None if where is None else Where(where).text
-        if text is not None:
-            greeting = self._connection.greeting
-            if greeting is None or Feature.WHERE not in greeting.features:
-                raise errors.Unsupported(
-                    f"queue {self._name!r}: the server cannot choose among dead letters by an "
-                    f"expression: it needs a newer version of shmq"
-                )
         return self.ask(Type.REDRIVE, Select(most, text).pack()).number
 
     @property
@@ -613,8 +595,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
         found = self.puts.state().identity
         if type(found) is not int:
             raise errors.Unsupported(
-                f"the server of queue {self.name!r} does not say which queue it is: it is older "
-                f"than this client"
+                f"the server of queue {self.name!r} does not say which queue it is"
             )
         return found
 
@@ -634,7 +615,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
         # A server's process stands for all its clients.
         limit = min(check_whole("limit", limit, 1, None), self._options.capacity)
         after = check_whole("after", after, 0, (1 << 64) - 1)
-        self._need_leases()
         found: list[api.Lease] = []
         more = True
         while more and len(found) < limit:
@@ -643,14 +623,6 @@ class RemoteQueue(RemoteHandle, api.Queue):
             found += answer.leases
             more = answer.more and bool(answer.leases)
         return found
-
-    def _need_leases(self) -> None:
-        greeting = self._connection.greeting
-        if greeting is None or Feature.LEASES not in greeting.features:
-            raise errors.Unsupported(
-                f"queue {self._name!r}: the server cannot say who holds its leases: it needs a "
-                f"newer version of shmq"
-            )
 
     def qsize(self) -> int:
         return self.puts.state().stats.depth

@@ -19,7 +19,7 @@ from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.payload import pack_name
-from shmq.protocol.opcodes import FOREVER, HEADS, Feature, Status, Type
+from shmq.protocol.opcodes import FOREVER, HEADS, Status, Type
 
 log = logging.getLogger("shmq")
 
@@ -66,10 +66,9 @@ class RemoteReadyWatch(ReadyWatch):
 
 def _need_ready(queue: Any) -> None:
     greeting = queue.connection.greeting
-    if greeting is None or Feature.READY not in greeting.features:
+    if greeting is None or not greeting.extended:
         raise errors.Unsupported(
-            f"queue {queue.name!r}: the server cannot tell of messages without leasing them: it "
-            f"needs a newer version of shmq"
+            f"queue {queue.name!r}: the server cannot tell of messages without leasing them"
         )
 
 

@@ -10,13 +10,13 @@ from typing import Any, Final, Literal
 from shmq import api
 from shmq.api.options import check_one_of, check_whole
 from shmq.client.shared.reader import behind_damage, checked_position
-from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError, Unsupported
+from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native._stream import MAX_PARTITIONS
 from shmq.protocol.messages.stream import Hold
-from shmq.protocol.opcodes import Feature, Type
+from shmq.protocol.opcodes import Type
 
 #: The longest wait of one FETCH, in seconds; a longer wait takes several.
 _WAIT: Final = 20.0
@@ -324,16 +324,10 @@ class RemoteRetentionHold:
     the server releases the records before it. After a reconnection the hold is taken again before
     the reader reads.
 
-    Raises Unsupported if the server is too old.
+    Raises Unsupported if the server has no HOLD.
     """
 
     def __init__(self, stream: Any, number: int) -> None:
-        greeting = stream.connection.greeting
-        if greeting is None or Feature.HOLDS not in greeting.features:
-            raise Unsupported(
-                f"policy='block': the server of stream {stream.name!r} cannot hold it back for "
-                f"others: it needs a newer version of shmq, or subscribe with policy='drop-oldest'"
-            )
         self._stream = stream
         self._number = number
         self._ended = False

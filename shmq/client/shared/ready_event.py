@@ -53,7 +53,7 @@ class ReadyEvent(Closing):
     of its own from its first call of `fileno` on.
 
     Raises :class:`~shmq.InvalidOption` for no queues, TypeError for anything but queues,
-    :class:`~shmq.Unsupported` for a queue of a server that is too old, and OSError if there is no
+    :class:`~shmq.Unsupported` for a queue of a server that cannot do it, and OSError if there is no
     file descriptor left.
     """
 

@@ -21,8 +21,32 @@ from shmq.protocol.messages.payload import (
     unpack_map,
     unpack_rows,
 )
-from shmq.protocol.opcodes import HEADS, MAX_FRAME, Feature, Type
+from shmq.protocol.opcodes import HEADS, MAX_FRAME, Type
 from shmq.protocol.status import Refusal, senseless
+
+#: What a HELLO names as this server's features: the parts beyond the operations of every server.
+_FEATURES: Final = (
+    "return",
+    "peek",
+    "redrive",
+    "where",
+    "columns",
+    "staging",
+    "exchanges",
+    "own-queues",
+    "schemas",
+    "filters",
+    "streams",
+    "holds",
+    "names",
+    "handed",
+    "on-damage",
+    "leases",
+    "ready",
+    "uncounted",
+    "tables",
+    "named-leases",
+)
 
 #: The answer to a LIST of queues with their counts.
 QUEUES: Final = Listing(QueueSummary, kind="queue")
@@ -54,12 +78,12 @@ class Hello:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Greeting:
-    """The answer to a HELLO: the longest request in bytes, and the server's features, by name."""
+    """The answer to a HELLO; ``extended``: the server has more than every server has."""
 
     server: str
     max_frame: int
     namespace: str
-    features: frozenset[str] = frozenset(Feature)
+    extended: bool = True
 
     def pack(self) -> bytes:
         """The payload of this server's answer."""
@@ -67,7 +91,7 @@ class Greeting:
             {
                 "server": self.server,
                 "max_frame": self.max_frame,
-                "features": list(Feature),
+                "features": _FEATURES,
                 "namespace": self.namespace,
             }
         )
@@ -83,7 +107,7 @@ class Greeting:
             str(said.get("server", "")),
             int(said.get("max_frame", MAX_FRAME)),
             str(said.get("namespace", place)),
-            frozenset(map(str, said.get("features", ()))),
+            bool(said.get("features")),
         )
 
 
@@ -139,7 +163,10 @@ class List:
     @staticmethod
     def unpack_names(answer: _core.Answer) -> list[str]:
         """The names in the answer, sorted. Raises ServerError."""
-        return sorted(map(str, unpack_rows(answer)))
+        names = unpack_rows(answer)
+        if not all(isinstance(name, str) for name in names):
+            raise senseless("a list of names has something else")
+        return sorted(names)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

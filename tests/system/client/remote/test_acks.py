@@ -129,7 +129,7 @@ def test_a_server_that_knows_no_return_gets_a_nack(broker: Broker, queue: Queue)
     queue.put_many([1, 2, 3])
     with queue.consume(prefetch=3) as messages:
         next(messages).ack()
-        queue.connection.wire.returns = False  # type: ignore[attr-defined]
+        queue.connection.wire.extended = False  # type: ignore[attr-defined]
 
     stats = queue.stats()
     assert (stats.depth, stats.acked, stats.nacked) == (2, 1, 2)

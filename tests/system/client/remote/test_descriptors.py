@@ -1,4 +1,4 @@
-"""Descriptors of remote queues: lost connections, servers that end, old servers, idle threads."""
+"""Descriptors of remote queues: lost connections, servers that end, idle threads."""
 
 from __future__ import annotations
 

@@ -38,6 +38,10 @@ def plain(kind: int, id_: int, _: bytes) -> bytes | None:
     return reply(id_, b"", Status.UNSUPPORTED)
 
 
+def delivery(number: int) -> bytes:
+    return struct.pack("!QQHBB", number, number, 1, 1, 0)
+
+
 def instead(which: int, answer: Callable[[int], bytes | None]) -> Script:
     """As `plain`, but for one type of request."""
 
@@ -101,16 +105,36 @@ def test_a_server_without_more_than_the_contract_is_enough() -> None:
             queue.peek()
         with pytest.raises(shmq.Unsupported):
             queue.redrive()
-        with pytest.raises(shmq.Unsupported, match=r"'q'.*newer version"):
+        with pytest.raises(shmq.Unsupported, match=r"'q'.*without leasing"):
             queue.fileno()
-        with pytest.raises(shmq.Unsupported, match="newer version"):
+        with pytest.raises(shmq.Unsupported, match="without leasing"):
             shmq.ReadyEvent([queue])
-        with pytest.raises(shmq.Unsupported, match="newer version"):
+        with pytest.raises(shmq.Unsupported, match="without leasing"):
             shmq.wait([queue], 0)
-        with pytest.raises(shmq.Unsupported, match="newer version"):
+        with pytest.raises(shmq.Unsupported, match=r"'q'.*does not know this request"):
             queue.redrive(where="reason = 'expired'")
-        with pytest.raises(shmq.Unsupported, match=r"counted=False.*older"):
+        with pytest.raises(shmq.Unsupported, match=r"'q'.*does not know this request"):
             queue.nack(1, counted=False)
+
+
+def test_a_consumer_needs_no_more_than_the_contract() -> None:
+    asked = []
+
+    def script(kind: int, id_: int, payload: bytes) -> bytes | None:
+        asked.append((Type(kind).name, payload[3:]))
+        if kind == Type.SUBSCRIBE:
+            sent = (frame(Type.DELIVER, id_, delivery(number)) for number in (1, 2))
+            return reply(id_) + b"".join(sent)
+        if kind in {Type.ACK, Type.NACK, Type.UNSUBSCRIBE}:
+            return reply(id_)
+        return plain(kind, id_, payload)
+
+    with queue_of(script) as queue, queue.consume(prefetch=2) as messages:
+        next(messages).ack()
+
+    assert ("SUBSCRIBE", struct.pack("!IB", 2, 0)) in asked
+    assert ("NACK", struct.pack("!IQ", 0, 2)) in asked  # which was not handed out
+    assert not {"HANDED", "RETURN"} & {name for name, _ in asked}
 
 
 def test_a_server_that_names_no_namespace_is_its_own() -> None:

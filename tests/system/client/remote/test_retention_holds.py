@@ -11,7 +11,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Stream
-from shmq.protocol.opcodes import Type
+from shmq.protocol.opcodes import Status, Type
 from tests.conformance.tools import PATIENCE, SOON, eventually, in_thread, outcome
 from tests.support.server import serve
 from tests.system.client.remote.proxy import Proxy, of_type
@@ -130,17 +130,19 @@ def test_a_killed_server_holds_back_no_append(namespace: str) -> None:
         near.delete_stream("small")
 
 
-def test_an_older_server_cannot_hold_back() -> None:
+def test_a_server_without_holds_cannot_hold_back() -> None:
     def script(kind: int, id_: int, _: bytes) -> bytes | None:
         if kind == Type.HELLO:
-            said = {"server": "older", "max_frame": 1 << 20, "features": ["streams"]}
+            said = {"server": "other", "max_frame": 1 << 20, "features": ["streams"]}
             return reply(id_, msgpack.packb(said))
+        if kind == Type.HOLD:
+            return reply(id_, b"", Status.UNSUPPORTED)
         return reply(id_, msgpack.packb({"identity": 5, "partitions": 4, "options": {}}))
 
     with (
         server(script) as url,
         shmq.connect(url) as broker,
         broker.stream("s") as stream,
-        pytest.raises(shmq.Unsupported, match=r"'s'.*newer version.*drop-oldest"),
+        pytest.raises(shmq.Unsupported, match=r"'s'.*does not know this request"),
     ):
         stream.subscribe(policy="block")
