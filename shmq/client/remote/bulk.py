@@ -143,7 +143,7 @@ class RemoteBulkQueue(api.BulkQueue):
         return self._run(write)
 
     def _run(self, write: Callable[[_core.Wire], _core.Answer]) -> api.Run:
-        answer = self._connection.call(write, again=True)
+        answer: _core.Answer = self._connection.call(write, again=True)
         if answer.status != Status.OK:
             raise self._queue.error(answer)
         return answer.run()
