@@ -280,9 +280,7 @@ def overwrite(path: Path, place: slice, value: bytes) -> None:
 
 
 @pytest.mark.parametrize("how", MEETS)
-@pytest.mark.parametrize(
-    "version", [0, _core.LAYOUT_VERSION - 1, _core.LAYOUT_VERSION + 1, 99, 2**32 - 1]
-)
+@pytest.mark.parametrize("version", [0, _core.LAYOUT_VERSION + 1, 99, 2**32 - 1])
 def test_a_segment_of_another_layout_version_is_refused(
     broker: Broker, path: Path, version: int, how: str
 ) -> None:
