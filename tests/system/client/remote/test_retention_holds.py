@@ -137,7 +137,8 @@ def test_a_server_without_holds_cannot_hold_back() -> None:
             return reply(id_, msgpack.packb(said))
         if kind == Type.HOLD:
             return reply(id_, b"", Status.UNSUPPORTED)
-        return reply(id_, msgpack.packb({"identity": 5, "partitions": 4, "options": {}}))
+        told = {"identity": 5, "partitions": 1, "options": {}, "offsets": [{"partition": 0}]}
+        return reply(id_, msgpack.packb(told))
 
     with (
         server(script) as url,
