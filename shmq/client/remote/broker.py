@@ -214,6 +214,8 @@ class RemoteBroker(BaseBroker):
 
     def queue_names(self) -> list[str]:
         self._check_open()
+        if not self._greeting.extended:
+            return [queue.name for queue in self.list_queues()]
         names = List.unpack_names(self._list(List(only_names=True)))
         learn_names(self, names)
         return names

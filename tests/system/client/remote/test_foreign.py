@@ -137,6 +137,17 @@ def test_a_consumer_needs_no_more_than_the_contract() -> None:
     assert not {"HANDED", "RETURN"} & {name for name, _ in asked}
 
 
+def test_the_names_of_queues_need_no_more_than_the_contract() -> None:
+    def script(kind: int, id_: int, payload: bytes) -> bytes | None:
+        if kind == Type.LIST and not payload:
+            found = {"name": "q", "kind": "queue", "depth": 0, "in_flight": 0}
+            return reply(id_, msgpack.packb([found]))
+        return plain(kind, id_, payload)
+
+    with server(script) as url, shmq.connect(url) as broker:
+        assert broker.queue_names() == ["q"]
+
+
 def test_a_server_that_names_no_namespace_is_its_own() -> None:
     with server(plain) as url, shmq.connect(url) as broker:
         assert broker.namespace == url.removeprefix("shmq://")
