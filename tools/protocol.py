@@ -431,12 +431,7 @@ def _side_threads(table: Table) -> Iterator[str]:
 
 
 _TABLES: Final[dict[Path, dict[str, Callable[[Table], Iterator[str]]]]] = {
-    PAGE: {
-        "types": _types,
-        "flags": _flags,
-        "rights": _right_table,
-        "statuses": _statuses,
-    },
+    PAGE: {"types": _types, "flags": _flags, "rights": _right_table, "statuses": _statuses},
     SERVING: {"side threads": _side_threads},
 }
 
