@@ -18,11 +18,16 @@ The kernel knows groups, not who adds to them. What an entry point names is load
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from shmq.lazy_imports import late_imports
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+log = logging.getLogger("shmq")
 
 _OWN: Final = ("shmq://", "shmqs://", "shmq+unix://")
 
@@ -38,23 +43,32 @@ class Command:
 
 
 def find(group: str, name: str) -> Any:
-    """Load the entry point of that name; None if there is none."""
-    return _load(group, lambda found: found == name).get(name)
+    """Load the entry point of that name; None if there is none. Raises what its import raises."""
+    for each in _entry_points(group):
+        if each.name == name:
+            with late_imports:
+                found = each.load()
+            return found  # noqa: RET504 - the block above does nothing but load
+    return None
 
 
 def load_all(group: str) -> dict[str, Any]:
-    """Load the entry points of the group, by name, sorted."""
-    return _load(group, lambda _: True)
+    """Load the entry points of the group, by name; one that fails is logged and omitted."""
+    loaded = {}
+    for each in _entry_points(group):
+        try:
+            with late_imports:
+                loaded[each.name] = each.load()
+        except Exception as error:  # noqa: BLE001 - whatever another package raises
+            log.warning("%s %r of %s cannot be loaded: %s", group, each.name, each.value, error)
+    return loaded
 
 
-def _load(group: str, is_wanted: Callable[[str], bool]) -> dict[str, Any]:
+def _entry_points(group: str) -> list[EntryPoint]:
     with late_imports:
         from importlib.metadata import entry_points  # noqa: PLC0415 - it costs 20 ms
 
-    found = [each for each in entry_points(group=group) if is_wanted(each.name)]
-    with late_imports:
-        loaded = {each.name: each.load() for each in found}
-    return dict(sorted(loaded.items()))
+    return sorted(entry_points(group=group), key=lambda each: each.name)
 
 
 def find_transport(url: str) -> Any:

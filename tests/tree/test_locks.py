@@ -26,15 +26,17 @@ OTHERS = {
 KINDS = {"Lock", "RLock", "Condition", "Event", "Semaphore", "BoundedSemaphore", "Barrier"}
 FOLDERS = (
     "client",
-    "codec",
-    "expression",
-    "integrations",
+    "disk/storage",
+    "extras/celery",
+    "extras/django",
+    "extras/dramatiq",
+    "extras/faststream",
+    "extras/frameworks",
+    "extras/nats/client",
+    "extras/taskiq",
+    "host/namespace",
+    "model",
     "mp",
-    "namespace",
-    "routing",
-    "schema",
-    "storage",
-    "table",
 )
 
 
