@@ -423,6 +423,8 @@ class RemoteBroker(BaseBroker):
     # ---- the reply queues ----
 
     def _make_reply_queue(self) -> api.Queue:
+        if not self._greeting.extended:
+            raise errors.Unsupported(f"{self.url} has no reply queues, which requests need")
         create = Create(REPLY_OPTIONS, own=True)
         queue = make_exclusive(self._connection.target, reply_name(), self.namespace, create)
         self._handles.add(queue)

@@ -148,6 +148,15 @@ def test_the_names_of_queues_need_no_more_than_the_contract() -> None:
         assert broker.queue_names() == ["q"]
 
 
+def test_a_request_needs_a_server_with_reply_queues() -> None:
+    with (
+        server(plain) as url,
+        shmq.connect(url) as broker,
+        pytest.raises(shmq.Unsupported, match="has no reply queues"),
+    ):
+        broker.request("q", b"body", timeout=PATIENCE)
+
+
 def test_a_server_that_names_no_namespace_is_its_own() -> None:
     with server(plain) as url, shmq.connect(url) as broker:
         assert broker.namespace == url.removeprefix("shmq://")
