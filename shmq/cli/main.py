@@ -118,8 +118,8 @@ class Commands(Mapping[str, click.Command]):
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._places
-        yield from self.added
+        for group in self.by_heading().values():
+            yield from group
 
     def __len__(self) -> int:
         return len(self._places) + len(self.added)
