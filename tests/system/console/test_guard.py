@@ -261,7 +261,7 @@ def test_the_log_is_json_and_the_audit_has_a_file_as_well(
 ) -> None:
     file = tmp_path / "audit.jsonl"
     with console(place, "--log-format", "json", SHMQ_AUDIT_LOG=str(file)) as site:
-        assert json.loads(site.log.splitlines()[0])["logger"] == "shmq.extras.console"
+        assert json.loads(site.log.splitlines()[0])["logger"] == "shmq.console"
         url = json.loads(site.log.splitlines()[0])["message"].split()[4].rstrip("/:")
         port = urlsplit(url).port
         assert port is not None
