@@ -101,7 +101,7 @@ struct shmq_slot {
     uint32_t prev;
     uint16_t owner;        /* FILLING, STAGED, LEASED, MOVING: attachment + 1; BY_NAME */
     uint8_t lane;          /* priority | where << 4 | TAGGED                           */
-    uint8_t codec;         /* see shmq/model/codec/codecs.py                                       */
+    uint8_t codec;         /* see shmq/model/codec/codecs.py                           */
     uint32_t pins;         /* views: attachment + 1 << 16 | their number               */
     int64_t put_at;        /* monotonic ns                                             */
     /* -- a message without group, ttl, delay or history fits into the cache line above -- */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import os
 import threading
 from collections.abc import Callable
@@ -150,7 +151,7 @@ def test_help_shows_what_the_contract_promises(local: LocalBroker) -> None:
             (queue.loan(1).commit, shmq.Loan.commit),
             (queue.consume().flush, shmq.Consumer.flush),
         ):
-            assert thing.__doc__ == promised.__doc__
+            assert inspect.getdoc(thing) == inspect.getdoc(promised)
 
 
 def test_a_closed_handle_says_so_where_it_is_shown(local: LocalBroker) -> None:
