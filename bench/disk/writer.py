@@ -154,6 +154,8 @@ def _create(stage: Stage, name: str, options: dict[str, Any]) -> None:
 def _there(stage: Stage, name: str) -> bool:
     stage.meet()
     with shmq.connect(name) as broker:
+        if QUEUE not in broker.queue_names():
+            return False  # while no writer runs, opening it is an error
         try:
             broker.queue(QUEUE).stats()
         except shmq.NoSuchQueue:
