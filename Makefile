@@ -193,7 +193,7 @@ reference: $(VENV)/built
 	$(BIN)/python docs/http_api.py
 
 folders: $(VENV)/tools
-	$(BIN)/python tools/folders.py
+	$(BIN)/python -m tools.folders
 
 layout: $(VENV)/built
 	$(BIN)/python docs/layout.py

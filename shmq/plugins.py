@@ -20,16 +20,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from shmq.api.names import TCP_SCHEMES, UNIX_SCHEME
 from shmq.lazy_imports import late_imports
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 log = logging.getLogger("shmq")
-
-_OWN: Final = ("shmq://", "shmqs://", "shmq+unix://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +72,7 @@ def _entry_points(group: str) -> list[EntryPoint]:
 
 def find_transport(url: str) -> Any:
     """The module of the URL's transport; None for a server of shmq, and for an unknown scheme."""
-    if url.startswith(_OWN):
+    scheme = url.partition("://")[0]
+    if scheme in TCP_SCHEMES or scheme == UNIX_SCHEME:
         return None
-    return find("shmq.transports", url.partition("://")[0])
+    return find("shmq.transports", scheme)

@@ -1,4 +1,4 @@
-"""Writes the list of folders into shmq/README.md: ``python tools/folders.py``.
+"""Writes the list of folders into shmq/README.md: ``python -m tools.folders``.
 
 The text is the first line of each package's docstring, the order that of their imports: a folder
 uses only folders above it.
@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools.imports import read_imports
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "shmq"
 PAGE = PACKAGE / "README.md"
@@ -21,7 +23,6 @@ GROUPS = ("model", "host", "disk", "client", "extras")
 #: A folder that is not a package of Python.
 CORE = "C11: every operation on the shared memory of queues, streams and groups."
 
-_IMPORT = re.compile(r"^[ \t]*(?:from|c?import)[ ]+shmq\.([\w.]+)", re.MULTILINE)
 _BEGIN, _END = "<!-- folders -->\n\n", "\n<!-- end of folders -->"
 
 
@@ -67,12 +68,10 @@ def find_uses() -> dict[str, set[str]]:
     """The folders that each folder imports from."""
     folders = list_folders()
     uses: dict[str, set[str]] = {folder: set() for folder in folders}
-    for folder in folders:
-        for path in _sources_of(folder, folders):
-            for module in _IMPORT.findall(path.read_text()):
-                target = _folder_of(module.replace(".", "/"), folders)
-                if target is not None and target != folder:
-                    uses[folder].add(target)
+    for module, targets in read_imports(PACKAGE).items():
+        folder = _folder_of(module, folders)
+        if folder is not None:
+            uses[folder] |= {_folder_of(target, folders) or folder for target in targets} - {folder}
     uses["native"].add("core")
     return uses
 
@@ -93,15 +92,9 @@ def _folders_of(path: Path) -> list[Path]:
     return [each for each in sorted(path.iterdir()) if (each / "__init__.py").exists()]
 
 
-def _sources_of(folder: str, folders: list[str]) -> Iterator[Path]:
-    for kind in ("py", "pyx", "pxi"):
-        for path in sorted((PACKAGE / folder).rglob(f"*.{kind}")):
-            if _folder_of(str(path.relative_to(PACKAGE).with_suffix("")), folders) == folder:
-                yield path
-
-
-def _folder_of(path: str, folders: list[str]) -> str | None:
+def _folder_of(module: str, folders: list[str]) -> str | None:
     """The listed folder that the module or package is in."""
+    path = module.removeprefix("shmq.").replace(".", "/")
     while path and path not in folders:
         path = path.rpartition("/")[0]
     return path or None

@@ -234,6 +234,11 @@ def chosen_namespace(name: str | None) -> str:
     return check_name(from_environment, "namespace (SHMQ_NAMESPACE)")
 
 
+#: The schemes of the URLs of servers, and whether each is of TLS; and that of a Unix socket.
+TCP_SCHEMES: Final = {"shmq": False, "shmqs": True}
+UNIX_SCHEME: Final = "shmq+unix"
+
+
 def is_url(text: str) -> bool:
     """Whether the text is the URL of a server, not the name of a namespace."""
     return "://" in text

@@ -69,7 +69,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "pipeline": ("pipeline", "Archive or replay on Spark"),
     },
     "Server": {
-        "serve": ("server", "Serve queues over TCP"),
+        "serve": ("serve", "Serve queues over TCP"),
         "ping": ("server", "Time a server's answers"),
         "token": ("server", "Make a client's token"),
         "context": ("context", "Save servers and tokens"),
@@ -94,26 +94,30 @@ class Commands(Mapping[str, click.Command]):
     """
 
     def __init__(self) -> None:
-        self._places = {
-            name: f"shmq.cli.{module if ':' in module else f'{module}:{name}'}"
-            for group in _COMMANDS.values()
-            for name, (module, _) in group.items()
+        self._own = {
+            name: Command(heading, summary, _place_of(name, module))
+            for heading, group in _COMMANDS.items()
+            for name, (module, summary) in group.items()
         }
         self._loaded: dict[str, click.Command] = {}
 
     @functools.cached_property
     def added(self) -> dict[str, Command]:
         """The commands of plugins, by name."""
-        return {
-            name: command
-            for name, command in plugins.load_all("shmq.commands").items()
-            if name not in self._places
-        }
+        found = plugins.load_all("shmq.commands")
+        return {name: command for name, command in found.items() if name not in self._own}
+
+    def by_heading(self) -> dict[str, dict[str, str]]:
+        """The summaries of all commands, by heading and name."""
+        found: dict[str, dict[str, str]] = {}
+        for name, command in {**self._own, **self.added}.items():
+            found.setdefault(command.heading, {})[name] = command.summary
+        return found
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._loaded:
-            place = self._places[name] if name in self._places else self.added[name].place
-            module, _, attribute = place.partition(":")
+            command = self._own[name] if name in self._own else self.added[name]
+            module, _, attribute = command.place.partition(":")
             self._loaded[name] = getattr(importlib.import_module(module), attribute)
         return self._loaded[name]
 
@@ -122,20 +126,16 @@ class Commands(Mapping[str, click.Command]):
             yield from group
 
     def __len__(self) -> int:
-        return len(self._places) + len(self.added)
+        return len(self._own) + len(self.added)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._places or name in self.added
+        return name in self._own or name in self.added
 
-    def by_heading(self) -> dict[str, dict[str, str]]:
-        """The summaries of all commands, by heading and name."""
-        found = {
-            heading: {name: summary for name, (_, summary) in group.items()}
-            for heading, group in _COMMANDS.items()
-        }
-        for name, command in self.added.items():
-            found.setdefault(command.heading, {})[name] = command.summary
-        return found
+
+def _place_of(name: str, module: str) -> str:
+    """``MODULE:ATTRIBUTE`` of a command in the table."""
+    module, _, attribute = module.partition(":")
+    return f"shmq.cli.{module}:{attribute or name}"
 
 
 class _Program(Group):

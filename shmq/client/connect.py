@@ -71,11 +71,16 @@ def connect(
 
 def _connect_to(url: str, *how: Any) -> api.Broker:
     with late_imports:
-        from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
         from shmq.plugins import find_transport  # noqa: PLC0415 - with a URL alone
 
-    broker: api.Broker = (find_transport(url) or RemoteBroker).connect(url, *how)
-    return broker
+    transport = find_transport(url)
+    if transport is not None:
+        broker: api.Broker = transport.connect(url, *how)
+        return broker
+    with late_imports:
+        from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
+
+    return RemoteBroker.connect(url, *how)
 
 
 def traced(broker: api.Broker) -> api.Broker:

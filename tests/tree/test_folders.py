@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tree.test_layers import read_imports
 from tools import folders
+from tools.imports import read_imports
 
 
 def test_the_list_is_what_the_docstrings_and_imports_say() -> None:

@@ -9,18 +9,16 @@ compiled modules to type checkers, in the contract's words.
 
 from __future__ import annotations
 
-import ast
 import graphlib
 import re
-from collections.abc import Container, Iterator
 from pathlib import Path
 
 import pytest
 
+from tools.imports import read_imports
+
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Cython's imports of our own modules, which Python can read once cimport is import.
-CYTHON_IMPORT = re.compile(r"^[ \t]*((?:from|c?import)[ ]+shmq[^(\n]*(?:\([^)]*\))?)", re.MULTILINE)
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 #: A C function that other files can call, where it is defined; comments; and the names of such.
@@ -29,23 +27,6 @@ C_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 C_NAME = re.compile(r"(?<!struct )(?<!enum )(?<!union )\bshmq_\w+")
 
 Graph = dict[str, set[str]]
-
-
-def read_imports(package: Path) -> Graph:
-    """Each module of the package with those of the package that it imports."""
-    files: dict[str, list[Path]] = {}
-    for kind in ("py", "pyx", "pxd", "pxi"):
-        for path in sorted(package.rglob(f"*.{kind}")):
-            files.setdefault(_module_name(path, package.parent), []).append(path)
-    return {
-        name: {
-            near
-            for path in paths
-            for target in _imports(path)
-            if (near := _nearest(target, files)) and near != name
-        }
-        for name, paths in files.items()
-    }
 
 
 def read_includes(core: Path) -> Graph:
@@ -105,31 +86,6 @@ def first_cycle(graph: Graph) -> list[str]:
     except graphlib.CycleError as error:
         return list(error.args[1])
     return []
-
-
-def _module_name(path: Path, root: Path) -> str:
-    parts = path.relative_to(root).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _imports(path: Path) -> Iterator[str]:
-    """Every dotted name that the file imports; of ``from a import b``, ``a.b``."""
-    text = path.read_text()
-    if path.suffix != ".py":
-        text = "\n".join(CYTHON_IMPORT.findall(text)).replace("cimport", "import")
-    for node in ast.walk(ast.parse(text, str(path))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: a relative import hides what it points at"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _nearest(target: str, modules: Container[str]) -> str | None:
-    """The module that the dotted name is or lies in; None if it is not ours."""
-    while target and target not in modules:
-        target = target.rpartition(".")[0]
-    return target or None
 
 
 def test_modules_import_each_other_in_no_circle() -> None:

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
+from shmq.api.names import TCP_SCHEMES, UNIX_SCHEME
 from shmq.errors import InvalidOption
 from shmq.native._core import check_seconds
 from shmq.protocol.opcodes import DEFAULT_PORT
 
-_SCHEMES: Final = {"shmq": False, "shmqs": True}
-_UNIX: Final = "shmq+unix"
 #: The keys of a map that describes TLS.
 _KEYS: Final = ("ca", "certificate", "key")
 
@@ -51,11 +50,11 @@ class Address:
                 f"a URL is shown and stored, so it is no place for a secret: give the token "
                 f"as token= or in SHMQ_TOKEN, and the URL as {parts.scheme}://HOST:PORT"
             )
-        if parts.scheme == _UNIX:
+        if parts.scheme == UNIX_SCHEME:
             return cls._of_path(
                 url, unquote(parts.path), parts.netloc + parts.query + parts.fragment
             )
-        if parts.scheme not in _SCHEMES:
+        if parts.scheme not in TCP_SCHEMES:
             raise InvalidOption(
                 f"url={url!r} must begin with shmq://, shmqs:// or shmq+unix:///: no transport for "
                 f"{parts.scheme}:// is installed"
@@ -72,13 +71,15 @@ class Address:
             raise InvalidOption(f"url={url!r} must be {parts.scheme}://HOST:PORT and no more")
         if port == 0:
             raise InvalidOption(f"url={url!r}: no server listens on port 0")
-        return cls(parts.hostname, DEFAULT_PORT if port is None else port, _SCHEMES[parts.scheme])
+        return cls(
+            parts.hostname, DEFAULT_PORT if port is None else port, TCP_SCHEMES[parts.scheme]
+        )
 
     @classmethod
     def _of_path(cls, url: str, path: str, more: str) -> Address:
         if more or len(path) < 2 or not path.isprintable():
             raise InvalidOption(
-                f"url={url!r} must be {_UNIX}:///PATH, with three slashes, and no more"
+                f"url={url!r} must be {UNIX_SCHEME}:///PATH, with three slashes, and no more"
             )
         return cls("localhost", path=path)
 
@@ -92,7 +93,7 @@ class Address:
 
     def __str__(self) -> str:
         if self.path:
-            return f"{_UNIX}://{quote(self.path)}"
+            return f"{UNIX_SCHEME}://{quote(self.path)}"
         return f"{'shmqs' if self.tls else 'shmq'}://{self.netloc}"
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import sqlite3
 import stat
@@ -85,6 +86,8 @@ _ERRORS: Final = {
     "memory": (ForeignSegment, SegmentError, IncompatibleSegment),
     "disk": (FileError, FileError, IncompatibleFile),
 }
+
+_KINDS: Final[tuple[TableDurability, ...]] = ("memory", "disk")
 
 #: A thread uses SQLite with the lock of its kind of table: a slow disk delays no table in memory.
 #: Holding both, a fork meets no thread within SQLite, which releases the GIL and holds mutexes.
@@ -447,27 +450,25 @@ def _pragma(connection: sqlite3.Connection, name: str) -> Any:
 
 
 def _renew() -> None:
-    for durability in ("memory", "disk"):
+    for durability in _KINDS:
         _locks[durability] = threading.RLock()
 
 
-def _hold_locks(timeout: float) -> bool:
-    """Keep all threads out of SQLite, and close all connections; return whether that was done."""
-    held: list[threading.RLock] = []
-    for lock in _locks.values():
-        if not lock.acquire(timeout=timeout):
-            for each in held:
-                each.release()
-            return False
-        held.append(lock)
+def _hold_lock(durability: TableDurability, timeout: float) -> bool:
+    """Keep all threads out of tables of this kind, and close their connections, unless timed out.
+
+    Returns whether the lock was acquired.
+    """
+    if not _locks[durability].acquire(timeout=timeout):
+        return False
     for database in list(_open):
-        database.disconnect()
+        if database.durability == durability:
+            database.disconnect()
     return True
 
 
-def _release_locks() -> None:
-    for lock in _locks.values():
-        lock.release()
+def _release_lock(durability: TableDurability) -> None:
+    _locks[durability].release()
 
 
 def _after_in_child() -> None:
@@ -477,5 +478,8 @@ def _after_in_child() -> None:
 
 
 _renew()
-hold_at_fork(_hold_locks, _release_locks)
+for _durability in _KINDS:
+    hold_at_fork(
+        functools.partial(_hold_lock, _durability), functools.partial(_release_lock, _durability)
+    )
 os.register_at_fork(after_in_child=_after_in_child)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import re
 import shutil
 import subprocess
@@ -56,7 +55,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(kernel: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *command],
+        [sys.executable, *command],
         cwd=kernel,
         env={**environment(), "PYTHONPATH": str(kernel)},
         capture_output=True,
@@ -68,7 +67,7 @@ def run(kernel: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.watchdog(900)
 def test_the_kernels_tests_pass_without_the_extras(kernel: Path) -> None:
-    done = run(kernel, "pytest", "-q", "-p", "no:cacheprovider", "-k", OTHERS, *TESTS)
+    done = run(kernel, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", OTHERS, *TESTS)
     assert not done.returncode, done.stdout[-8000:] + done.stderr[-2000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None
@@ -76,7 +75,7 @@ def test_the_kernels_tests_pass_without_the_extras(kernel: Path) -> None:
 
 
 def test_the_command_offers_what_the_kernel_has(kernel: Path) -> None:
-    said = run(kernel, "shmq", "--help").stdout
+    said = run(kernel, "-m", "shmq", "--help").stdout
     assert "produce" in said
     assert importlib.metadata.entry_points(group="shmq.commands")
     for each in importlib.metadata.entry_points(group="shmq.commands"):
@@ -85,13 +84,6 @@ def test_the_command_offers_what_the_kernel_has(kernel: Path) -> None:
 
 def test_a_url_of_another_transport_is_refused_with_its_scheme(kernel: Path) -> None:
     code = "import shmq; shmq.connect('nats://127.0.0.1:4222')"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=kernel,
-        env={**os.environ, "PYTHONPATH": str(kernel)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(kernel, "-c", code)
     assert "InvalidOption" in done.stderr
     assert "no transport for nats:// is installed" in done.stderr
