@@ -448,14 +448,21 @@ def test_a_process_ends_although_a_daemon_thread_holds_what_its_wait_thread_need
 import asyncio, time
 from shmq.client.local.waiting.wait_thread import _wait_threads
 held = threading.Event()
+def armed():
+    return [
+        (waits, tasks)
+        for waits in _wait_threads.copy().values()
+        for tasks in waits._task_queues.copy().values()
+        if tasks.watch.is_armed
+    ]
 def hold():
-    while not any(each._task_queues for each in _wait_threads.values()):
-        pass
-    (waits,) = _wait_threads.values()
-    with next(iter(waits._task_queues.values()))._lock:
+    while not (found := armed()):
+        time.sleep(0.001)
+    ((waits, tasks),) = found
+    with tasks._lock:
         queue.put("x")
         while sys._current_frames()[waits._thread.ident].f_code.co_name != "call":
-            pass
+            time.sleep(0.001)
         held.set()
         time.sleep(1000)
 waiting = threading.Thread(target=lambda: asyncio.run(queue.aget()), daemon=True)
