@@ -150,7 +150,7 @@ def _planned(plan: Plan, given: argparse.Namespace) -> Plan:
 def _count(given: str) -> int:
     """A number, at least one."""
     if not given.isdecimal() or int(given) < 1:
-        raise argparse.ArgumentTypeError(f"{given!r} is no number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{given!r} is not a number of 1 or more")
     return int(given)
 
 

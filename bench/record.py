@@ -92,7 +92,7 @@ class Record:
 
 
 def read(path: Path = RECORDED) -> dict[str, Record]:
-    """The recorded tables, by name; none if there is no file."""
+    """The recorded tables, by name; none if no file exists."""
     if not path.exists():
         return {}
     return {name: Record.of(found) for name, found in json.loads(path.read_text()).items()}

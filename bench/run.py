@@ -1,6 +1,6 @@
 """The run: visits to each row, and pairs of turns in each visit.
 
-A visit opens the contestants of a row anew, plays pairs of turns until the row's time is over,
+A visit opens the contestants of a row again, plays pairs of turns until the row's time is over,
 and closes them. The first visit plays every pair a few times; after that only the pairs that
 decide a bar are played.
 """

@@ -78,7 +78,7 @@ def not_mapped(error: int, size: int) -> OSError:
 
 
 def no_descriptor(error: OSError) -> OSError:
-    """The error, if it is for want of a file descriptor as one that names the limit."""
+    """The error, if it is for lack of a file descriptor as one that names the limit."""
     if error.errno == errno.EMFILE:
         why = (
             f"this process has no file descriptor left of {os.sysconf('SC_OPEN_MAX')}: close "
@@ -92,7 +92,7 @@ def no_descriptor(error: OSError) -> OSError:
 
 
 class _Descriptors:
-    """For blocks that load a module or make a semaphore: what fails for want of a descriptor.
+    """For blocks that load a module or make a semaphore: what fails for lack of a descriptor.
 
     Raises OSError, as of `no_descriptor`, instead of the loader's ImportError and of an OSError
     without a number. What loads its modules so may be tried again.
@@ -109,7 +109,7 @@ class _Descriptors:
 
 
 def _for_want_of_descriptors(error: OSError | ImportError) -> OSError | None:
-    """Why there is no descriptor, if that is the cause of an error."""
+    """Why no descriptor is free, if that is the cause of an error."""
     if isinstance(error, OSError) and error.errno is not None:
         refusal = no_descriptor(error)
         return None if refusal is error else refusal
@@ -146,7 +146,7 @@ class Empty(ShmqError, queue.Empty):
 
 
 class NoSuchQueue(ShmqError, LookupError):
-    """There is no queue of that name in the namespace."""
+    """No queue of that name exists in the namespace."""
 
 
 class AlreadyExists(ShmqError):
@@ -166,11 +166,12 @@ class AlreadyExists(ShmqError):
     @classmethod
     def of(cls, name: str, differences: dict[str, tuple[Any, Any]]) -> Self:
         """The error for the name of something that exists with other options."""
-        told = ", ".join(
+        listed = ", ".join(
             f"{key} is {has!r}, not {given!r}" for key, (given, has) in differences.items()
         )
         return cls(
-            f"{cls._kind} {name!r} exists with other options{told and ': ' + told}; use it as it "
+            f"{cls._kind} {name!r} exists with other options{listed and ': '}"
+            f"{listed}; use it as it "
             f"is, or delete it first",
             differences,
         )
@@ -186,7 +187,7 @@ class QueueExists(AlreadyExists):
 
 
 class NoSuchExchange(ShmqError, LookupError):
-    """There is no exchange of that name in the namespace."""
+    """No exchange of that name exists in the namespace."""
 
 
 class ExchangeExists(AlreadyExists):
@@ -204,7 +205,7 @@ class QueueDeleted(ShmqError):
 
 
 class NoSuchStream(ShmqError, LookupError):
-    """There is no stream of that name in the namespace."""
+    """No stream of that name exists in the namespace."""
 
 
 class StreamExists(AlreadyExists):
@@ -218,7 +219,7 @@ class StreamDeleted(ShmqError):
 
 
 class NoSuchTable(ShmqError, LookupError):
-    """There is no table of that name in the namespace."""
+    """No table of that name exists in the namespace."""
 
 
 class TableDeleted(ShmqError):
@@ -395,13 +396,13 @@ class DamagedFile(FileError):
         first_offset: int | None = None,
         next_offset: int | None = None,
     ) -> None:
-        told = f"{path} is damaged at byte {offset}: {what}"
+        message = f"{path} is damaged at byte {offset}: {what}"
         if partition is not None and first_offset is not None and next_offset is not None:
-            told += (
+            message += (
                 f"; of partition {partition} the offsets {first_offset} to {next_offset - 1} "
                 f"cannot be read: go on at {next_offset}"
             )
-        super().__init__(told)
+        super().__init__(message)
         self.path = path
         self.offset = offset
         self.what = what
@@ -422,7 +423,7 @@ class NotConfirmed(ShmqError):
     too, unless it is about to refuse it: a ``dedupe_id`` makes it safe to put it again.
     """
 
-    #: The sequence number of the message, or of the last one; None if a server has not told it.
+    #: The sequence number of the message, or of the last one; None if the server did not send it.
     sequence: int | None
     #: How many messages the call has put; of a server, how many it has said that it took.
     taken: int
@@ -501,7 +502,7 @@ class NoReply(ShmqError, TimeoutError):
 
 
 class RequestFailed(ShmqError):
-    """The handler of a request raised an error, which is told by its name and text."""
+    """The handler of a request raised an error, of which the name and the text are passed on."""
 
     #: The error's type: ``ValueError``, ``app.orders.Unknown``.
     kind: str

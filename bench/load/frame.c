@@ -7,7 +7,7 @@ size_t frame_read(struct frame *frame, const uint8_t *data, size_t length)
     if (length < SHMQ_FRAME_HEADER)
         return 0;
     if (shmq_load32(data) != SHMQ_FRAME_MAGIC || data[9] != SHMQ_FRAME_VERSION)
-        fail("the server sent what is no frame of version 1");
+        fail("the server sent what is not a frame of version 1");
     frame->length = shmq_load32(data + 4);
     if (length - SHMQ_FRAME_HEADER < frame->length)
         return 0;

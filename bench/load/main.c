@@ -39,7 +39,7 @@ static unsigned long counted(const char *text, unsigned long least)
     unsigned long value = strtoul(text, &end, 10);
 
     if (!*text || *end || value < least)
-        fail("%s is no number of at least %lu", text, least);
+        fail("%s is not a number of at least %lu", text, least);
     return value;
 }
 

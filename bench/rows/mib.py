@@ -27,12 +27,12 @@ def view_row() -> Row:
 
 def copy_row() -> Row:
     """put, get."""
-    ours, anew = shared_large.Copied, shared_large.CopiedAnew
+    ours, again = shared_large.Copied, shared_large.CopiedAnew
     limit = RateLimit("C, a copy in and a copy out", "copy", SIZE, *two_cores())
     return Row(
         key="mib-copy",
         title="1 MiB, copied in and copied out",
-        contestants=[*(Stream(kind, SIZE, COUNT) for kind in (ours, anew)), limit],
-        bars=[times(ours.label, limit.label, 0.8), times(anew.label, limit.label, 0.8)],
+        contestants=[*(Stream(kind, SIZE, COUNT) for kind in (ours, again)), limit],
+        bars=[times(ours.label, limit.label, 0.8), times(again.label, limit.label, 0.8)],
         limit="two copies of 1 MiB, of lines that were last in the other core's cache",
     )

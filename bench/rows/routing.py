@@ -27,14 +27,14 @@ class Publish(Contestant):
     role: Role = "shmq"
     most = _MOST
 
-    def __init__(self, bindings: int, anew: bool) -> None:
+    def __init__(self, bindings: int, again: bool) -> None:
         self.bindings = bindings
-        self.anew = anew
-        self.label = f"shmq, {bindings:,} bindings, {'new keys' if anew else 'one key'}"
+        self.again = again
+        self.label = f"shmq, {bindings:,} bindings, {'new keys' if again else 'one key'}"
 
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""
-        few = type(self)(min(self.bindings, 100), self.anew)
+        few = type(self)(min(self.bindings, 100), self.again)
         few.label = self.label
         return few
 
@@ -51,7 +51,7 @@ class Publish(Contestant):
 
             def turn(count: int) -> dict[str, float]:
                 keys = ["orders.7.one"] * count
-                if self.anew:
+                if self.again:
                     keys = [f"orders.{n % FEW}.{n}" for n in itertools.islice(numbers, count)]
                 begun = now()
                 for key in keys:
@@ -76,8 +76,8 @@ class Loop(Publish):
 
     role: Role = "harness"
 
-    def __init__(self, bindings: int, anew: bool = True) -> None:
-        super().__init__(bindings, anew)
+    def __init__(self, bindings: int, again: bool = True) -> None:
+        super().__init__(bindings, again)
         self.label = f"a loop over {bindings:,} compiled patterns, and a put"
 
     def publisher(self, queue: shmq.Queue, exchange: shmq.Exchange) -> Callable[[str], object]:
@@ -97,14 +97,14 @@ class Loop(Publish):
 def row() -> Row:
     """64 B, into one queue."""
     few, many = (
-        {anew: Publish(bindings, anew) for anew in (False, True)} for bindings in (FEW, MANY)
+        {again: Publish(bindings, again) for again in (False, True)} for bindings in (FEW, MANY)
     )
     return Row(
         key="routing",
         title="64 B published through a topic exchange, into one queue",
         contestants=[few[False], many[False], few[True], many[True], Loop(MANY)],
         figures=[COST],
-        bars=[within(many[anew].label, few[anew].label, 2, COST.key) for anew in (False, True)],
+        bars=[within(many[again].label, few[again].label, 2, COST.key) for again in (False, True)],
         limit="Python, from the call to the put; a key is resolved once, by the words it has",
         share=2.0,
     )

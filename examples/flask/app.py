@@ -47,5 +47,5 @@ def send(message: shmq.Message) -> None:
     """Send a mail. After a kill it may be called again for one: its number is the same."""
     mail = message.body
     if "@" not in mail["to"]:
-        raise shmq.Reject(f"{mail['to']!r} is no address")  # a dead letter: no retry can help
+        raise shmq.Reject(f"{mail['to']!r} is not an address")  # a dead letter: no retry can help
     print(f"mail {message.sequence} to {mail['to']}: {mail['text']}", flush=True)  # or smtplib

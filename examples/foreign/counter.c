@@ -67,7 +67,7 @@ static uint32_t ask(int server, uint32_t type, const void *payload, uint32_t siz
     receive(server, head, sizeof head);
     size = ntohl(head[1]);
     if (ntohl(head[0]) != 0xDEADBEEF || size > LARGEST)
-        refuse("this is no answer of shmq, or one of more than 1 MiB");
+        refuse("this is not an answer of shmq, or one of more than 1 MiB");
     receive(server, answer, size);
     answer[size] = 0;
     *status = ntohl(head[2]) & 0xFFFF;

@@ -50,7 +50,7 @@ def started(folder: Path, *, once: bool) -> StreamingQuery:
     fields = shmq.spark.decode(rows, SCHEMA, into="fields", bad="keep")
     typed = fields.select(
         "offset", "timestamp", f.to_date("timestamp").alias("date"), "fields.*",
-        "decode_problem",  # why a body is no order: null for those that are
+        "decode_problem",  # why a body is not an order: null for those that are
     )  # fmt: skip
     writer = typed.writeStream.format("parquet").partitionBy("date")
     writer = writer.option("path", str(folder / "data"))

@@ -83,7 +83,7 @@ def look(number: str) -> dict[str, Any]:
     """What became of an order."""
     found: dict[str, Any] | None = results().get(number)
     if found is None:
-        raise HTTPException(404, "there is no such order, or it is too old")
+        raise HTTPException(404, "no such order exists, or it is too old")
     return found
 
 
@@ -94,7 +94,7 @@ def shrink(message: shmq.Message) -> None:
     """Make one thumbnail. It may be called twice for an order: the result is the same."""
     number, picture = message.body["id"], PurePath(message.body["picture"])
     if picture.suffix not in {".png", ".jpg"}:
-        why = f"{picture.name} is no picture: give a .png or .jpg"
+        why = f"{picture.name} is not a picture: give a .png or .jpg"
         results().set(number, {"state": "failed", "why": why}, ttl=KEPT)
         raise shmq.Reject(why)  # no retry can help
     made = f"{picture.stem}-{message.body['width']}{picture.suffix}"

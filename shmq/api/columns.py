@@ -84,7 +84,7 @@ class Columns(Displayed):
 
     def _within(self, offsets: memoryview, at: int) -> slice:
         if not 0 <= at < self.count:
-            raise IndexError(f"there is no message {at} of {self.count}")
+            raise IndexError(f"message {at} does not exist: there are {self.count}")
         return slice(offsets[at], offsets[at + 1])
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -208,7 +208,7 @@ def shown_name(name: str) -> str:
 
 
 def given_name(text: str) -> str:
-    """The name that a person means: ``text``, escaped if it is no name. Raises InvalidName."""
+    """The name that a person means: ``text``, escaped if it is not a name. Raises InvalidName."""
     return text if _ALLOWED.match(text) else escape_name(text)
 
 

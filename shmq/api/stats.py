@@ -67,7 +67,7 @@ class QueueStats(Displayed):
     #: Messages dropped: by overflow, by ttl, or at a limit without a dead-letter queue.
     dropped: int
     #: Of the dead-lettered: those that were rejected. The totals by reason count from the creation
-    #: of the queue in memory: files do not keep them, so they begin anew when it is restored.
+    #: of the queue in memory: files do not keep them, so they start again when it is restored.
     dead_lettered_rejected: int = 0
     #: Of the dead-lettered: those that were delivered ``max_deliveries`` times.
     dead_lettered_max_deliveries: int = 0

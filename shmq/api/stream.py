@@ -256,11 +256,11 @@ class Stream(Closing):
         key the record goes to the handle's current partition, which changes now and then. The
         record keeps the ``timestamp`` given, in seconds since 1970, whatever its value; None takes
         the current time, and at least that of all earlier records. :meth:`at` says by which time
-        the record is found. If there is no room and no record may be dropped, the call waits with
-        ``block`` (None: if the stream's overflow is "block"), up to ``timeout`` seconds; otherwise
-        it raises :class:`~shmq.Full`. ``confirm="disk"`` waits until the record is on disk. With
-        the id of a ``producer`` and the record's ``sequence`` in that partition (0, 1, 2, …), a
-        record that was already appended is not appended again.
+        the record is found. If there is not enough room and no record may be dropped, the call
+        waits with ``block`` (None: if the stream's overflow is "block"), up to ``timeout`` seconds;
+        otherwise it raises :class:`~shmq.Full`. ``confirm="disk"`` waits until the record is on
+        disk. With the id of a ``producer`` and the record's ``sequence`` in that partition (0, 1,
+        2, …), a record that was already appended is not appended again.
 
         Raises :class:`~shmq.MessageTooLarge`, :class:`~shmq.NoSpace`, :class:`~shmq.NotConfirmed`,
         :class:`~shmq.OutOfSequence` if sequences are missing, :class:`~shmq.InvalidOption` and
@@ -388,7 +388,7 @@ class Stream(Closing):
         """The records from ``offset`` on: at most ``limit`` records and ``max_bytes``.
 
         The first record is returned even if it is larger. Records at ``end`` or later are left out.
-        If there is no record yet, the result is empty, or with ``block`` the call waits up to
+        If no record exists yet, the result is empty, or with ``block`` the call waits up to
         ``timeout`` seconds (None: no limit) for the first. With ``view`` the values are not copied,
         and with ``pin`` they are kept until ``Records.release`` or the end of this process.
         ``where`` leaves out the records that do not match an expression over their keys, headers,
@@ -504,7 +504,7 @@ class Stream(Closing):
         timestamp ahead of the host's clock at its append counts as that clock's time. So the time
         never decreases, and a record dated in the future does not distort it. ``retention_seconds``
         uses the same time. In a NATS cluster it is the time at which a server stored the record.
-        Returns ``latest`` if there is no such record.
+        Returns ``latest`` if no such record exists.
         """
 
     def rates(self, seconds: float = 10.0) -> list[PartitionRate]:

@@ -34,7 +34,7 @@ class Table(Closing):
 
     Each call is one atomic step for all processes: a process that is killed leaves it done or
     not done. Threads may share a handle, and a handle can be used after a fork; a pickled one
-    attaches anew. Every method raises :class:`~shmq.TableDeleted` once the table was deleted,
+    attaches again. Every method raises :class:`~shmq.TableDeleted` once the table was deleted,
     :class:`~shmq.LockTimeout`, and :class:`~shmq.InvalidOption` or TypeError for a wrong argument;
     those that write raise :class:`~shmq.NoSpace`, too, and then have changed nothing.
     """
@@ -101,7 +101,7 @@ class Table(Closing):
 
     @abc.abstractmethod
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """Set the value of the key, and its ttl anew.
+        """Set the value of the key, and its ttl again.
 
         Raises :class:`~shmq.MessageTooLarge` for more than 16 MiB, and over TCP for more than the
         server's ``max_frame`` takes.
@@ -138,9 +138,9 @@ class Table(Closing):
 
         Returns None, and changes nothing, if the sum of the new integer and of those under the keys
         ``sum_with`` would be below ``least`` or above ``most``. The ttl is changed only if one is
-        given. Raises :class:`~shmq.InvalidOption` if a value is no integer, or would need more than
-        64 bits. A connection to a server that is lost meanwhile leaves it unknown whether the call
-        was carried out: it is not repeated.
+        given. Raises :class:`~shmq.InvalidOption` if a value is not an integer, or would need more
+        than 64 bits. A connection to a server that is lost meanwhile leaves it unknown whether the
+        call was carried out: it is not repeated.
         """
 
     @abc.abstractmethod

@@ -90,8 +90,8 @@ def backup(
     with progress("backup", "bytes", quiet=quiet) as shown:
         saved = copy(directory, queues, logs, target, tables, steps_of(shown))
     if as_json:
-        told = {kind: [_as_dict(one) for one in saved if one.kind == kind] for kind in _KINDS}
-        show_json({"directory": str(target), **{f"{kind}s": told[kind] for kind in _KINDS}})
+        by_kind = {kind: [_as_dict(one) for one in saved if one.kind == kind] for kind in _KINDS}
+        show_json({"directory": str(target), **{f"{kind}s": by_kind[kind] for kind in _KINDS}})
         return
     for one in saved:
         show(f"{one.kind} {one.name!r}: {counted(one.files, 'file')}, {amount(one.bytes)}")
@@ -175,14 +175,14 @@ def restore(
         wanted = ",".join((*names, *streams))
         given = {"source": None if source is None else str(source), "new_name": new_name}
         with (
-            audited(namespace, Event.BACKUP_RESTORE, wanted, **given) as told,
+            audited(namespace, Event.BACKUP_RESTORE, wanted, **given) as details,
             progress("restore", "bytes", quiet=quiet) as shown,
         ):
             done = take(
                 namespace, source, names, new_name,
                 streams=streams, salvage=salvage, report=steps_of(shown),
             )  # fmt: skip
-            told["restored"] = len(done)
+            details["restored"] = len(done)
     if as_json:
         show_json([dataclasses.asdict(one) for one in done])
     else:

@@ -58,7 +58,7 @@ def inspect(path: str, each: bool, as_json: bool, quiet: bool) -> None:
     data = read_file(path)
     _refuse_another(path, data)
     header, start = read_header(data[:HEADER_BYTES], path)
-    told = {
+    description = {
         "file": path,
         "kind": _KINDS[header.kind],
         "queue": header.name,
@@ -75,10 +75,10 @@ def inspect(path: str, each: bool, as_json: bool, quiet: bool) -> None:
         records = _seen(_records(data, start, header.salt), len(data), shown)
         found = list(records) if each else _counted(records)
     if as_json:
-        show_json({**told, "records" if each else "types": found})
+        show_json({**description, "records" if each else "types": found})
         return
     for key in ("kind", "queue", "number", "queue_id", "hash_key", "previous_end", "bytes"):
-        show(f"{key:<12} {told[key]}")
+        show(f"{key:<12} {description[key]}")
     show(f"{'created':<12} {_when(header.created)}")
     show("")
     show_table(_listed(found) if isinstance(found, list) else _summed(found))
@@ -99,8 +99,8 @@ def verify(context: click.Context, paths: tuple[str, ...], as_json: bool, quiet:
     with progress("verify", "bytes", quiet=quiet) as shown:
         step = Step(steps_of(shown), "verify", bytes_of(map(Path, paths)))
         for path in paths:
-            with step.part(bytes_of([Path(path)])) as told:
-                found.append(verify_file(Path(path), told))
+            with step.part(bytes_of([Path(path)])) as on_progress:
+                found.append(verify_file(Path(path), on_progress))
     if as_json:
         show_json(found)
     else:
@@ -120,9 +120,9 @@ def dump(context: click.Context, paths: tuple[str, ...], salvage: bool, quiet: b
     quiet = quiet or (sys.stdout is not None and sys.stdout.isatty())
     with (
         _chain(paths, salvage, quiet=quiet) as chain,
-        progress("dump", "messages", quiet=quiet) as told,
+        progress("dump", "messages", quiet=quiet) as on_progress,
     ):
-        for message in _messages(chain, told):
+        for message in _messages(chain, on_progress):
             show(render.as_json(message))
         found = chain.messages
     context.exit(Code.OK if found else Code.NOTHING)
@@ -144,9 +144,9 @@ def export(paths: tuple[str, ...], to: str, salvage: bool, quiet: bool) -> None:
     write = writer_of(to)
     with (
         _chain(paths, salvage, quiet=quiet) as chain,
-        progress("export", "messages", quiet=quiet) as told,
+        progress("export", "messages", quiet=quiet) as on_progress,
     ):
-        write(to, chain, told)
+        write(to, chain, on_progress)
         written = chain.messages
     show(f"{counted(written, 'message')} written to {to}")
 
@@ -249,8 +249,8 @@ def _verdict(one: dict[str, Any]) -> str:
     where = "" if one.get("partition") is None else f", partition {one['partition']}"
     if not one["sound"]:
         lost = [_offsets(first, behind) for first, behind in one.get("lost", ())]
-        told = f"{where}: {', '.join(lost)} cannot be read" if lost else ""
-        return f"{one['file']}: damaged at byte {one['offset']}: {one['what']}{told}"
+        loss = f"{where}: {', '.join(lost)} cannot be read" if lost else ""
+        return f"{one['file']}: damaged at byte {one['offset']}: {one['what']}{loss}"
     if "content" in one:
         return f"{one['file']}: sound, {one['content']}"
     if "stream" in one:
@@ -284,22 +284,22 @@ def _chain(paths: tuple[str, ...], salvage: bool, *, quiet: bool) -> Iterator[Qu
         files = [(path, read_file(path)) for path in paths]
         for path, data in files:
             _refuse_another(path, data)
-        read = QueueFiles(files, salvage, partial=True, told=step.add)
+        read = QueueFiles(files, salvage, partial=True, on_progress=step.add)
     with read as chain:
         for skipped in chain.skipped:
             note(str(skipped))
         yield chain
 
 
-def _messages(chain: QueueFiles, told: Progress) -> Iterator[StoredMessage]:
+def _messages(chain: QueueFiles, on_progress: Progress) -> Iterator[StoredMessage]:
     """The messages, each counted once it is used."""
     for number, fields in enumerate(chain, 1):
         yield StoredMessage(chain.name, fields)
         if number % _TOLD == 0:
-            told(number, chain.messages)
+            on_progress(number, chain.messages)
 
 
-#: After so many messages, or records, progress is told.
+#: After so many messages, or records, progress is reported.
 _TOLD: Final = 100
 #: So many rows are made into columns at a time.
 _BATCH: Final = 10_000
@@ -330,7 +330,7 @@ class _Columns:
         self._arrow = arrow
         self._parquet = parquet
 
-    def write(self, to: str, chain: QueueFiles, told: Progress) -> None:
+    def write(self, to: str, chain: QueueFiles, on_progress: Progress) -> None:
         """Write the messages to a file that gets its name when it is complete.
 
         Raises OSError with the name.
@@ -343,7 +343,7 @@ class _Columns:
                 for rows in _batches(chain):
                     writer.write_batch(self._arrow.RecordBatch.from_pylist(rows, schema=schema))
                     done += len(rows)
-                    told(done, chain.messages)
+                    on_progress(done, chain.messages)
         except OSError as error:  # pyarrow's has no name, and the number in its text
             why = os.strerror(error.errno) if error.errno else str(error)
             raise OSError(error.errno, why, to) from error
@@ -380,7 +380,7 @@ def _batches(chain: QueueFiles) -> Iterator[list[dict[str, Any]]]:
 
 
 def _row(message: StoredMessage, fields: dict[str, Any]) -> dict[str, Any]:
-    told = render.as_dict(message)
+    rendered = render.as_dict(message)
     return {
         "sequence": message.sequence,
         "priority": message.priority,
@@ -391,7 +391,7 @@ def _row(message: StoredMessage, fields: dict[str, Any]) -> dict[str, Any]:
         "visible_at": fields.get("until"),
         "expires_at": fields.get("expires"),
         "dead": render.dumps(dataclasses.asdict(message.dead)) if message.dead else None,
-        "headers": render.dumps(told["headers"]),
-        "properties": render.dumps(told["properties"]),
+        "headers": render.dumps(rendered["headers"]),
+        "properties": render.dumps(rendered["properties"]),
         "body": fields["body"],
     }

@@ -83,8 +83,8 @@ def create(
     with audited(broker, Event.EXCHANGE_CREATE, name, kind=kind, alternate=alternate):
         broker.create_exchange(name, kind, alternate).close()
     if as_json:
-        told = {"exchange": name, "kind": kind, "alternate": alternate}
-        show_json({"namespace": broker.namespace, **told})
+        definition = {"exchange": name, "kind": kind, "alternate": alternate}
+        show_json({"namespace": broker.namespace, **definition})
     else:
         show(f"exchange {quoted(name)} ({kind}) is ready in namespace {broker.namespace!r}")
 
@@ -136,10 +136,10 @@ def bind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> None
     """Bind an exchange to a queue, a stream or another exchange."""
     target, binding = _binding(broker, **given)
     with (
-        audited(broker, Event.EXCHANGE_BIND, name, target=target, key=binding["key"]) as told,
+        audited(broker, Event.EXCHANGE_BIND, name, target=target, key=binding["key"]) as details,
         broker.exchange(name) as found,
     ):
-        told["changed"] = made = found.bind(target, **binding)
+        details["changed"] = made = found.bind(target, **binding)
     _tell(name, target, as_json, "bound", made, "is already bound in this way")
 
 
@@ -150,10 +150,10 @@ def unbind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> No
     """Remove a binding; give the options that it was made with."""
     target, binding = _binding(broker, **given)
     with (
-        audited(broker, Event.EXCHANGE_UNBIND, name, target=target, key=binding["key"]) as told,
+        audited(broker, Event.EXCHANGE_UNBIND, name, target=target, key=binding["key"]) as details,
         broker.exchange(name) as found,
     ):
-        told["changed"] = done = found.unbind(target, **binding)
+        details["changed"] = done = found.unbind(target, **binding)
     _tell(name, target, as_json, "unbound", done, "is not bound in this way")
 
 
@@ -182,8 +182,8 @@ def _kind_of(broker: shmq.Broker, target: str) -> str:
     try:
         return kind_of(broker, target)
     except click.UsageError as error:
-        told = error.message.replace("--kind", "-q, --stream or --to")
-        raise click.UsageError(told) from None
+        reason = error.message.replace("--kind", "-q, --stream or --to")
+        raise click.UsageError(reason) from None
 
 
 def _tell(name: str, target: str, as_json: bool, what: str, done: bool, else_: str) -> None:
@@ -349,9 +349,9 @@ class _Publishing:
             self._add(error)
             raise
 
-    def _add(self, told: shmq.Published | shmq.PublishRefused) -> None:
-        self._delivered += told.delivered
-        self._duplicates += told.duplicates
+    def _add(self, outcome: shmq.Published | shmq.PublishRefused) -> None:
+        self._delivered += outcome.delivered
+        self._duplicates += outcome.duplicates
 
     def _body(self, text: bytes) -> Any:
         self._seen += 1
@@ -364,8 +364,8 @@ class _Publishing:
         """Say how many copies were put."""
         name, put = self._exchange.name, counted(self._delivered, "message")
         if as_json:
-            told = {"delivered": self._delivered, "duplicates": self._duplicates}
-            show_json({"exchange": name, **told})
+            counts = {"delivered": self._delivered, "duplicates": self._duplicates}
+            show_json({"exchange": name, **counts})
         elif self._duplicates:
             show(f"{put} put by exchange {name!r}, {self._duplicates} dropped as duplicates")
         else:

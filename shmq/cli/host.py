@@ -96,9 +96,9 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
 def _swept(name: str, fix: bool, timeout: float) -> list[Finding]:
     if not fix:
         return list(sweep(name, fix, timeout))
-    with audited(name, Event.LEFTOVERS_REMOVE, "") as told:
+    with audited(name, Event.LEFTOVERS_REMOVE, "") as details:
         found = list(sweep(name, fix, timeout))
-        told["removed"] = sum(one.fixed for one in found)
+        details["removed"] = sum(one.fixed for one in found)
     return found
 
 

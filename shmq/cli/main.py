@@ -178,7 +178,7 @@ class _Program(Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command.
 
-        A reader of stdout that has seen enough is no failure, and Ctrl-C needs no words.
+        A reader of stdout that has seen enough is not a failure, and Ctrl-C needs no words.
         """
         try:
             outcome = super().invoke(ctx)

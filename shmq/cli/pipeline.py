@@ -169,12 +169,12 @@ def _logging(level: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _shown(name: str, *, quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """The function that shows how far a job is."""
-    with progress(name, "", quiet=quiet) as told:
-        told(0, text="starting Spark")
+    with progress(name, "", quiet=quiet) as on_progress:
+        on_progress(0, text="starting Spark")
 
         def report(done: Progress) -> None:
             total = None if done.backlog is None else done.rows + done.backlog
-            told(done.rows, total, text=_line(done))
+            on_progress(done.rows, total, text=_line(done))
 
         yield report
 

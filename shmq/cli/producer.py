@@ -88,14 +88,14 @@ def _put_lines(putting: BatchPut, lines: InputLines, stop: Stop, *, quiet: bool)
     batches = iter(lines)
     # A pipe may be open for days: without a terminal, only a file's end is worth lines.
     whole = lines.size is not None
-    with progress("produce", "bytes", quiet=quiet or lines.typed, lines=whole) as told:
+    with progress("produce", "bytes", quiet=quiet or lines.typed, lines=whole) as on_progress:
         while True:
             with stop.interruptible():
                 batch = next(batches, None)
             if batch is None:
                 return
             putting.put_all(batch, lines.place)
-            told(lines.read, lines.size, text=f"{counted(putting.count, 'message')} put")
+            on_progress(lines.read, lines.size, text=f"{counted(putting.count, 'message')} put")
 
 
 @contextlib.contextmanager

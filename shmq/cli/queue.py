@@ -132,8 +132,11 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool, quiet: bool)
         if not yes:
             held = counted(_waiting(queue), "message")
             ask_first("purge", f"Remove {held} from queue {quoted(name)}?")
-        with audited(broker, Event.QUEUE_PURGE, name) as told, _fewer("purge", name, quiet=quiet):
-            told["messages"] = purged = queue.purge()
+        with (
+            audited(broker, Event.QUEUE_PURGE, name) as details,
+            _fewer("purge", name, quiet=quiet),
+        ):
+            details["messages"] = purged = queue.purge()
     if as_json:
         show_json({"queue": name, "purged": purged})
     else:
@@ -213,7 +216,9 @@ def _of_exchange(broker: shmq.Broker, name: str) -> str:
 def ask_first(what: str, question: str) -> None:
     """Return if the user agrees; otherwise raise."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise click.UsageError(f"there is no terminal to ask on: to {what} it, add --yes")
+        raise click.UsageError(
+            f"not a terminal, so cannot ask for confirmation to {what} it; add --yes"
+        )
     if not click.confirm(question, err=True):
         raise click.ClickException("nothing was changed")
 
@@ -273,11 +278,11 @@ def redrive(
     """Send dead letters back to the queue that they came from."""
     expression = _expression(where, rows)
     with (
-        audited(broker, Event.QUEUE_REDRIVE, name, where=expression) as told,
+        audited(broker, Event.QUEUE_REDRIVE, name, where=expression) as details,
         broker.queue(name) as queue,
         _fewer("redrive", queue.options.dead_letter or name, quiet=quiet),
     ):
-        told["messages"] = redriven = queue.redrive(count, where=expression)
+        details["messages"] = redriven = queue.redrive(count, where=expression)
     if as_json:
         show_json({"queue": name, "redriven": redriven})
     else:

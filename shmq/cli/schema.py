@@ -63,8 +63,8 @@ def set_schema(
 ) -> None:
     """Make the JSON Schema in FILE the newest version; -: standard input."""
     wanted = _read(file)
-    with audited(broker, Event.SCHEMA_SET, name) as told:
-        told["version"] = version = broker.set_schema(name, wanted, compatibility)
+    with audited(broker, Event.SCHEMA_SET, name) as details:
+        details["version"] = version = broker.set_schema(name, wanted, compatibility)
     if as_json:
         show_json({"name": name, "version": version})
     else:

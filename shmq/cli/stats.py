@@ -55,7 +55,7 @@ _IN_SECONDS: Final = {
 _PER_SECOND = ("rate_in", "rate_out")
 #: How the names of the totals by reason begin, which a table shows only if they are not 0.
 _BY_REASON: Final = ("dead_lettered_", "dropped_")
-#: What is told of one as JSON, and what is wrong with it.
+#: A row as JSON, and its problem.
 _Measured = tuple[dict[str, Any], str | None]
 #: What is raised for what was deleted since it was listed.
 _GONE: Final = (
@@ -111,11 +111,11 @@ def stats(
         _tell_one(broker, name, kinds, as_json)
         return
     failed = [Code.OK]
-    told = {kind: list(_of_each(broker, kind, kinds, failed)) for kind in KINDS}
+    by_kind = {kind: list(_of_each(broker, kind, kinds, failed)) for kind in KINDS}
     if as_json:
-        show_json([one for every in told.values() for one, _ in every])
+        show_json([one for every in by_kind.values() for one, _ in every])
     else:
-        for kind, every in told.items():
+        for kind, every in by_kind.items():
             _show_all(kind, every)
     context.exit(failed[-1])
 
@@ -147,14 +147,14 @@ def _of_each(
 def _queue(broker: shmq.Broker, name: str) -> _Measured:
     with broker.put_target(name) as queue:
         numbers, options = queue.stats(), queue.options
-    told = {"kind": QUEUE, **dataclasses.asdict(numbers), "options": options.as_dict()}
-    return also_shown(told), journal_problem(numbers)
+    row = {"kind": QUEUE, **dataclasses.asdict(numbers), "options": options.as_dict()}
+    return also_shown(row), journal_problem(numbers)
 
 
 def _stream(broker: shmq.Broker, name: str) -> _Measured:
     with broker.stream(name) as stream:
         doing = stream_activity(stream)
-        told = {
+        row = {
             "kind": STREAM,
             "name": name,
             "partitions": stream.options.partitions,
@@ -164,14 +164,14 @@ def _stream(broker: shmq.Broker, name: str) -> _Measured:
             "groups": len(stream.groups()),
             "options": stream.options.as_dict(),
         }
-    return also_shown(told), None
+    return also_shown(row), None
 
 
 def _exchange(broker: shmq.Broker, name: str) -> _Measured:
     for found in broker.list_exchanges():
         if found.name == name:
             return _exchange_as_dict(found), None
-    raise shmq.NoSuchExchange(f"there is no exchange {name!r} in namespace {broker.namespace!r}")
+    raise shmq.NoSuchExchange(f"exchange {name!r} does not exist in namespace {broker.namespace!r}")
 
 
 _MEASURES: Final = {QUEUE: _queue, STREAM: _stream, EXCHANGE: _exchange}
@@ -282,8 +282,8 @@ def list_all(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], names: 
         _show(queues, streams, exchanges)
     else:
         wanted = kinds or (QUEUE,)
-        told = " and no ".join(f"{kind}s" for kind in wanted)
-        note(f"namespace {broker.namespace!r} has no {told}: make one with {_MAKE[wanted[0]]}")
+        none = " and no ".join(f"{kind}s" for kind in wanted)
+        note(f"namespace {broker.namespace!r} has no {none}: make one with {_MAKE[wanted[0]]}")
 
 
 def _show_names(broker: shmq.Broker, kinds: tuple[str, ...], as_json: bool) -> None:

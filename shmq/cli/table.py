@@ -67,9 +67,9 @@ def create(
     as_json: bool,
 ) -> None:
     """Make a table, unless there is one of that name."""
-    told = {"durability": durability, "max_bytes": max_bytes}
+    options = {"durability": durability, "max_bytes": max_bytes}
     with (
-        audited(broker, Event.TABLE_CREATE, name, **told),
+        audited(broker, Event.TABLE_CREATE, name, **options),
         broker.ensure_table(name, durability, max_bytes=max_bytes) as made,
     ):
         found = _described(made)
@@ -94,8 +94,8 @@ def list_tables(broker: shmq.Broker, /, as_json: bool) -> None:
         made = output_table(["table", "durability", "keys", "max"], right=("keys", "max"))
         for each in found:
             numbers = each["keys"], "" if each["max_bytes"] is None else amount(each["max_bytes"])
-            told = [each["problem"], "", ""] if each["problem"] else [each["durability"], *numbers]
-            made.add_row(*map(cell, (each["table"], *told)))
+            cells = [each["problem"], "", ""] if each["problem"] else [each["durability"], *numbers]
+            made.add_row(*map(cell, (each["table"], *cells)))
         show_table(made)
 
 
@@ -132,12 +132,12 @@ def keys(
 ) -> int:
     """Print the keys of a table, sorted."""
     with broker.table(name) as found:
-        told = found.keys(prefix, limit, after)
+        keys = found.keys(prefix, limit, after)
     if as_json:
-        show_json(told)
-    for key in [] if as_json else told:
+        show_json(keys)
+    for key in [] if as_json else keys:
         show(one_line(key))
-    return Code.OK if told else Code.NOTHING
+    return Code.OK if keys else Code.NOTHING
 
 
 @table.command(epilog="Example: shmq table get results job-0")

@@ -98,7 +98,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "who": lambda row: ", ".join(row.who),
 }
 
-#: The columns to leave out if there is no room, in this order.
+#: The columns to leave out if there is not enough room, in this order.
 _DISPENSABLE = (
     "who",
     "waiting",
@@ -303,8 +303,8 @@ def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Gro
     """All that the screen shows, cut to its size."""
     width, height = console.size
     sound = [row for row in rows if row.problem is None]
-    told = {shown_name(row.name): row.problem or row.unkept for row in rows}
-    wrong = [f"{name}: {problem}" for name, problem in told.items() if problem is not None]
+    problems = {shown_name(row.name): row.problem or row.unkept for row in rows}
+    wrong = [f"{name}: {problem}" for name, problem in problems.items() if problem is not None]
     lines = wrong[: height // 3]
     room = height - _AROUND - len(lines)
     if len(sound) > room:

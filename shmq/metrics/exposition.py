@@ -58,13 +58,13 @@ def render(
         parts += family_lines(family, [(place, read(observation.host))])
     scrape = families.SCRAPE
     left_out = len(observation.queues) - len(shown)
-    told: list[tuple[Family, Iterable[Reading]]] = [
+    readings_of: list[tuple[Family, Iterable[Reading]]] = [
         (scrape["seconds"], [((), took)]),
         (scrape["left out"], [((), left_out)]),
         (scrape["build"], [(families.build(), 1)]),
         *extra,
     ]
-    for family, readings in told:
+    for family, readings in readings_of:
         parts += family_lines(family, [(place, readings)])
     return "".join([*parts, "# EOF\n"]).encode()
 

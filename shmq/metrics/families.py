@@ -214,7 +214,7 @@ QUEUES: Final[Table] = (
             "shmq_queue",
             Kind.INFO,
             ("identity", "durability", "overflow"),
-            "Always 1. A queue made anew has another identity, and its counters begin at 0.",
+            "Always 1. A recreated queue has another identity, and its counters begin at 0.",
         ),
         _about,
     ),
@@ -384,7 +384,7 @@ NAMESPACE: Final[Table] = (
 
 BUILD: Final = Family("shmq_build", Kind.INFO, ("version", "python"), "Always 1.")
 
-#: What is told of the scrape itself; `exposition` knows the numbers.
+#: The families of the scrape itself; `exposition` knows the numbers.
 SCRAPE: Final = {
     "seconds": Family(
         "shmq_scrape_duration_seconds", Kind.GAUGE, (), "How long the look at all queues took."

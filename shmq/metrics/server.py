@@ -19,7 +19,7 @@ def address_of(text: str) -> tuple[str, int]:
     """``HOST:PORT``; without a host it is 127.0.0.1. Raises :class:`~shmq.InvalidOption`."""
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidOption(f"{text!r} is no HOST:PORT: write for example 127.0.0.1:9991")
+        raise InvalidOption(f"{text!r} is not HOST:PORT: write for example 127.0.0.1:9991")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -45,7 +45,7 @@ class MetricsServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing: a scrape is no event."""
+                """Say nothing: a scrape is not an event."""
 
         self._server = http.server.HTTPServer(address, Handler)
         self._thread = threading.Thread(

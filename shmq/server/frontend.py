@@ -216,7 +216,7 @@ class FrontEnd:
             self._loop.call_later(_LOOK, self._end_unneeded_waits)
 
     def _pause_accepting(self, error: OSError) -> None:
-        """Pause accepting for want of descriptors or memory; the kernel queues the others."""
+        """Pause accepting for lack of descriptors or memory; the kernel queues the others."""
         if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
             raise error
         self._limited_log.warning("cannot accept a connection now: %s", error.strerror)

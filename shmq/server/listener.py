@@ -127,7 +127,9 @@ def _refuse_path(settings: Settings) -> None:
     except OSError as error:
         raise _cannot_listen(str(path), error) from error
     if not stat.S_ISSOCK(there):
-        raise InvalidOption(f"bind={settings.bind!r}: there is a file that is no socket; move it")
+        raise InvalidOption(
+            f"bind={settings.bind!r}: there is a file that is not a socket; move it"
+        )
 
 
 def _refuse_taken(path: Path) -> None:
@@ -183,7 +185,7 @@ def _resolved(settings: Settings) -> tuple[socket.AddressFamily, Any]:
         )
     except (OSError, UnicodeError) as error:
         raise InvalidOption(
-            f"bind={settings.bind!r} is no address of this host: {error}"
+            f"bind={settings.bind!r} is not an address of this host: {error}"
         ) from error
     family, *_, address = found[0]
     return family, address

@@ -1,4 +1,4 @@
-"""The service manager: its socket and credentials, and what it is told: sd_notify(3)."""
+"""The service manager: its socket and credentials, and notifications to it: sd_notify(3)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Manager:
         self._tell("WATCHDOG=1")
 
     def _tell(self, *lines: str) -> None:
-        """Send one datagram. A manager that does not receive it is no reason to fail."""
+        """Send one datagram. A manager that does not receive it is not a reason to fail."""
         if not self._address:
             return
         address = self._address

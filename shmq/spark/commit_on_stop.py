@@ -25,13 +25,13 @@ def settle(given: Mapping[str, str], offset: str) -> int:
     the checkpoint's ``offsets``, for the newest batch in ``commits``. Messages that another
     consumer has leased since then stay with it. Those of a later batch, which was begun and not
     committed, return to the queue: call it only if the query will not start again, or if there
-    is no such batch. For streams the function commits the offset
+    is not such batch. For streams the function commits the offset
     to the group, if the options name one, and returns 0. Raises :class:`~shmq.ShmqError`.
     """
     try:
         found = json.loads(offset)
     except ValueError as error:
-        raise ShmqError(f"{offset[:200]!r} is no offset of the checkpoint: {error}") from None
+        raise ShmqError(f"{offset[:200]!r} is not an offset of the checkpoint: {error}") from None
     if isinstance(found, dict) and "streams" in found:
         _commit_to_group(given, StreamOffset.of_json(found))
         return 0

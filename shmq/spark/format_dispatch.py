@@ -52,7 +52,7 @@ def default_kind(given: Mapping[str, str], *, for_query: bool) -> Kind[Any]:
     chosen = QUEUE.parse(given, STREAM)
     names, pattern = chosen["subscribe"], chosen["subscribePattern"]
     if pattern is None and (names is None or chosen["failOnDataLoss"]):
-        return QUEUE  # which raises that there is no such queue
+        return QUEUE  # which raises that no such queue exists
     which = f"of the name {names[0]!r}" if pattern is None else f"that matches {pattern.pattern!r}"
     raise InvalidOption(f"there is neither a queue nor a stream {which}: {_HOW}")
 

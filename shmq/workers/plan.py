@@ -25,7 +25,7 @@ Handler = Callable[[Message], object]
 
 
 def load(name: str) -> Any:
-    """Import ``module:name``. Raises :class:`~shmq.InvalidOption` if it is no callable."""
+    """Import ``module:name``. Raises :class:`~shmq.InvalidOption` if it is not a callable."""
     module_name, _, path = name.partition(":")
     if not (module_name and path):
         raise InvalidOption(
@@ -73,7 +73,7 @@ def _imported(name: str, module_name: str) -> Any:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise _no_import(name, module_name, error) from error
         raise InvalidOption(
-            f"handler {name!r}: there is no module {error.name!r} here or on the Python path: "
+            f"handler {name!r}: module {error.name!r} does not exist here or on the Python path: "
             f"start where it is, or set PYTHONPATH"
         ) from error
     except (Exception, SystemExit) as error:

@@ -42,7 +42,7 @@ TEST("an entry that was set free is the next handle's")
     CHECK_EQ(q->h->attachments_made, 2);
 }
 
-/* ---- queues that end for want of consumers ---- */
+/* ---- queues that end for lack of consumers ---- */
 
 TEST("a queue without such an option never ends, whatever its consumers do")
 {

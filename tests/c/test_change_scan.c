@@ -287,7 +287,7 @@ TEST("without private memory nothing is collected, and nothing is forgotten")
 }
 #endif
 
-TEST("what a dead writer had claimed is claimed anew")
+TEST("what a dead writer had claimed is claimed again")
 {
     struct shmq_queue *q = new_journaled(8);
     struct shmq_change_scan dead = follow(q), f;

@@ -1,4 +1,4 @@
-/* Blocks of columns: what is written is read, and what is no block is refused. */
+/* Blocks of columns: what is written is read, and what is not a block is refused. */
 #include "queue/columns.h"
 #include "harness.h"
 
@@ -101,7 +101,7 @@ TEST("a block may be written at any byte")
     }
 }
 
-TEST("a row for which there is no room is not taken")
+TEST("a row for which there is not enough room is not taken")
 {
     struct shmq_columns_layout layout;
     struct shmq_columns c;

@@ -61,7 +61,7 @@ TEST("a program that is cut off anywhere is refused")
     }
 }
 
-TEST("what there is no such thing of is refused")
+TEST("a request for what does not exist is refused")
 {
     CHECK(fault(BYTES(SHMQ_OP_TEST, 0, EQUAL_1)));
     CHECK(fault(BYTES(SHMQ_OP_TEST, SHMQ_FIELDS, EQUAL_1)));

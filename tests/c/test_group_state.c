@@ -178,7 +178,7 @@ TEST("one that died inside leaves a group that goes on")
     CHECK(r->h->epoch > epoch);
 }
 
-TEST("a deleted group says so, and what is no group is refused")
+TEST("a deleted group says so, and what is not a group is refused")
 {
     struct shmq_group_state *r = NEW_GROUP(1), other;
     uint64_t bytes = r->h->bytes;

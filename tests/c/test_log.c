@@ -321,7 +321,7 @@ static void forget_all_since(struct shmq_log *log, const struct shmq_log_header 
     log->h->last_seen = before->last_seen;
 }
 
-TEST("what a dead appender published and did not settle is derived anew")
+TEST("what a dead appender published and did not settle is derived again")
 {
     struct shmq_log *log = NEW_LOG();
     struct shmq_log_appended out;

@@ -1,4 +1,4 @@
-/* Reading msgpack: every kind of value, and what is no value. */
+/* Reading msgpack: every kind of value, and what is not a value. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -109,7 +109,7 @@ TEST("what is nested too deep is bad")
     CHECK(!is_one(deep, sizeof deep));
 }
 
-TEST("a key is no array and no map")
+TEST("a key is not an array and no map")
 {
     CHECK(!is_one(BYTES(0x81, 0x90, 1)));
     CHECK(!is_one(BYTES(0x81, 0x80, 1)));

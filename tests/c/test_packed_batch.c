@@ -79,7 +79,7 @@ TEST("a batch may be empty")
     CHECK_EQ(packed.bytes, 0);
 }
 
-TEST("what is too short for a trailer is no batch")
+TEST("what is too short for a trailer is not a batch")
 {
     struct shmq_packed packed;
     unsigned char zeros[8] = {0};
@@ -92,7 +92,7 @@ TEST("what is too short for a trailer is no batch")
     }
 }
 
-TEST("an end that does not add up is no batch")
+TEST("an end that does not add up is not a batch")
 {
     struct shmq_packed packed;
     uint32_t many = UINT32_MAX;

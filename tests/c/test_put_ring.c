@@ -160,7 +160,7 @@ static void refuse_quickly(struct shmq_queue *q, const struct shmq_put *put)
 
 #define REFUSE(q, ...) refuse_quickly(q, &(struct shmq_put){__VA_ARGS__})
 
-TEST("what needs more than a free slot is no quick put")
+TEST("what needs more than a free slot is not a quick put")
 {
     struct shmq_queue *q = all_free(8, 10);
 

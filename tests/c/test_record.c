@@ -328,7 +328,7 @@ TEST("any bytes with a right checksum are read without leaving them")
     }
 }
 
-TEST("a record is none under another salt, until it is sealed anew")
+TEST("a record is none under another salt, until it is sealed again")
 {
     struct shmq_record r = message(0), got;
     size_t size = wrote(&r), next;

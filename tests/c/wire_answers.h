@@ -19,7 +19,7 @@ struct due {
 };
 
 struct answers {
-    unsigned char *bytes; /* MOST_PENDING: what has come, and is no whole frame yet         */
+    unsigned char *bytes; /* MOST_PENDING: what has come, and is not a whole frame yet         */
     size_t used;
     bool fatal;    /* the last frame has come                                              */
     bool unknown;  /* bytes were sent that are no known requests: answers are only read     */

@@ -373,7 +373,7 @@ static void step_time(struct script *s)
     (void)shmq_engine_tick(&host.engine, now);
 }
 
-/* Another process's handle, its lock held; NULL if there is no such queue any more. */
+/* Another process's handle, its lock held; NULL if no such queue exists any more. */
 static struct shmq_queue *other(uint8_t queue)
 {
     struct shmq_queue *q = host.others[queue % HOST_QUEUES];

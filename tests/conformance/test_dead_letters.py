@@ -514,7 +514,7 @@ def test_redrive_chooses_by_the_queue_that_a_letter_came_from(broker: Broker) ->
 def test_redrive_refuses_an_expression_that_it_cannot_read(queue: Queue, dead: Queue) -> None:
     make_dead_letter(queue, b"x")
 
-    with pytest.raises(shmq.InvalidOption, match="character 1: there is no field 'reson'"):
+    with pytest.raises(shmq.InvalidOption, match="character 1: field 'reson' does not exist"):
         queue.redrive(where="reson = 'rejected'")
 
     assert drain(dead) == [b"x"]

@@ -157,7 +157,7 @@ ASKED: dict[str, tuple[Any, type[Exception], str]] = {
     "a producer's key": (lambda s: s.producer().send(b"", key=5), TypeError, "key=5"),
     "a producer's headers": (lambda s: s.producer().send(b"", headers=5), TypeError, "headers=5"),
     "no partitioner": (lambda s: s.producer(partitioner=0), TypeError, "partitioner=0"),
-    "on_lost is no callable": (lambda s: s.subscribe(on_lost=5), TypeError, "on_lost=5"),
+    "on_lost is not a callable": (lambda s: s.subscribe(on_lost=5), TypeError, "on_lost=5"),
 }
 
 

@@ -316,7 +316,7 @@ def test_an_expression_asks_for_what_a_record_has(
 
 @pytest.mark.parametrize("field", ["reason", "queue", "group", "priority", "sequence", "keys"])
 def test_an_expression_may_not_ask_for_what_no_record_has(stream: Stream, field: str) -> None:
-    with pytest.raises(shmq.InvalidOption, match=f"there is no field '{field}'"):
+    with pytest.raises(shmq.InvalidOption, match=f"field '{field}' does not exist"):
         stream.read(0, 0, where=f"{field} = null")
     with pytest.raises(shmq.InvalidOption, match="field"):
         stream.reader(where=f"{field} = null")

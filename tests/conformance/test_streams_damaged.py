@@ -116,7 +116,7 @@ def test_a_file_without_a_header_is_passed_over_as_a_whole(
     connect: Connect, stream: Stream, values: list[bytes], writer_process: WriterProcess
 ) -> None:
     first, second = files(writer_process)[:2]
-    flip(first, 0)  # then it is no file of this kind
+    flip(first, 0)  # then it is not a file of this kind
     other = connect().stream("s")
     with pytest.raises(shmq.DamagedFile) as caught:
         other.read(0, 0)

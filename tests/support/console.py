@@ -76,7 +76,7 @@ class Console:
         headers: Mapping[str, str | None] | None = None,
         **query: Any,
     ) -> Reply:
-        """Send one request; a body that is no bytes is sent as JSON."""
+        """Send one request; a body that is not bytes is sent as JSON."""
         where = urlsplit(self.url)
         assert where.hostname is not None
         sent: dict[str, str | None] = {**self.headers}

@@ -179,7 +179,7 @@ class Handles:
         assert self.queue.get(timeout=LIMIT).ack() is None
         with contextlib.suppress(shmq.Full):
             self.full.put(1, timeout=0.01)
-            raise AssertionError("there is no room")
+            raise AssertionError("there is not enough room")
         records = [bytes(record.value) for record in self.disk.read(0, 0)]
         assert records == RECORDS[: len(records)]
         self.disk.latest(0)

@@ -105,7 +105,7 @@ def _part(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"name={name!r} must be a str")
     if not name or "/" in name:
-        raise Invalid(f"{name!r} is no name")
+        raise Invalid(f"{name!r} is not a name")
     return httpx.URL("http://h/").copy_with(path="/" + name).raw_path.decode()[1:]
 
 

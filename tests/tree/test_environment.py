@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: A quoted name, alone or after the dollar of a help text; click's own begins with an underscore.
 READ = re.compile(r"""["'\$](SHMQ_[A-Z_]+|CREDENTIALS_DIRECTORY)["',\]]""")
 
-#: What has such a name and is no variable: members of C and of an enum.
+#: What has such a name and is not a variable: members of C and of an enum.
 OTHERS = {"SHMQ_PRODUCERS"}
 
 

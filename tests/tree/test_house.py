@@ -25,7 +25,7 @@ from tools import stubs
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "shmq"
 
-#: What a build leaves behind, and what is no text of ours.
+#: What a build leaves behind, and what is not text of ours.
 BUILT = {".git", ".venv", "build", "dist", "__pycache__", ".hypothesis"}
 
 #: The compiled modules of the core.

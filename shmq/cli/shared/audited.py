@@ -31,12 +31,12 @@ def audited(
     if path is None or not isinstance(place, LocalBroker | str):
         yield {}
         return
-    told: dict[str, Value] = dict(details)
-    told["namespace"] = place if isinstance(place, str) else place.namespace
+    recorded: dict[str, Value] = dict(details)
+    recorded["namespace"] = place if isinstance(place, str) else place.namespace
     with to_file(path, strict=True):
         try:
-            yield told
+            yield recorded
         except Exception as error:
-            record(event, name, outcome_of(error), local_actor(), **told)
+            record(event, name, outcome_of(error), local_actor(), **recorded)
             raise
-        record(event, name, "ok", local_actor(), **told)
+        record(event, name, "ok", local_actor(), **recorded)

@@ -20,7 +20,7 @@ class Code(enum.IntEnum):
     USAGE = 2
     #: There was no message to show or to consume, or no record at that offset.
     NOTHING = 3
-    #: There is no such queue, stream, group, exchange or table, or it was deleted meanwhile.
+    #: The queue, stream, group, exchange or table does not exist, or it was deleted meanwhile.
     NO_QUEUE = 4
     #: The queue, or the partition of a stream, is full.
     FULL = 5

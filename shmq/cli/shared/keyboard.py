@@ -23,7 +23,7 @@ LEAST_INTERVAL: Final = 0.05
 
 
 def can_be_redrawn() -> bool:
-    """Whether standard output is a terminal whose screen can be drawn anew."""
+    """Whether standard output is a terminal whose screen can be drawn again."""
     return sys.stdout.isatty() and not Console().is_dumb_terminal
 
 
@@ -52,7 +52,7 @@ def until_left(
 class Keyboard:
     """While it is entered, the terminal gives keys one by one and does not echo them.
 
-    Where standard input is no terminal there are none. Ctrl-C remains a signal. A signal ends a
+    Where standard input is not a terminal there are none. Ctrl-C remains a signal. A signal ends a
     wait also if it comes just before it: it writes to a pipe that the wait looks at.
     """
 

@@ -1,6 +1,6 @@
 """How a command names a queue, a stream, a group or an exchange, and how a shell completes it.
 
-A thing is named by its position. The flags ``-q`` and ``-g`` name the same thing. What is no name
+A thing is named by its position. The flags ``-q`` and ``-g`` name the same thing. Other text
 is escaped: see `shmq.api.names.given_name`.
 """
 
@@ -232,7 +232,7 @@ def kind_of(broker: shmq.Broker, name: str, kinds: Sequence[str] = ()) -> str:
         *others, last = kinds or KINDS
         wanted = f"{', '.join(others)} or {last}" if others else last
         raise shmq.NoSuchQueue(
-            f"there is no {wanted} {name!r} in namespace {broker.namespace!r}: {hint}"
+            f"no {wanted} {name!r} exists in namespace {broker.namespace!r}: {hint}"
         )
     if len(having) > 1:
         raise click.UsageError(f"{name!r} names a {' and a '.join(having)}: say which with --kind")

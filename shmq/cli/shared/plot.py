@@ -39,4 +39,4 @@ def _check(path: Path) -> None:
             one_line(f"{path}: the name must end in {', '.join(_SUFFIXES)}"), param_hint="'--plot'"
         )
     if not path.absolute().parent.is_dir():
-        raise click.ClickException(f"cannot write {str(path)!r}: there is no such folder")
+        raise click.ClickException(f"cannot write {str(path)!r}: the folder does not exist")

@@ -40,7 +40,7 @@ class Pace:
         self._seen = collections.deque([(now, 0.0)])
 
     def saw(self, now: float, done: float) -> None:
-        """The number is ``done`` now; a smaller one than before begins anew."""
+        """The number is ``done`` now; a smaller one than before starts again."""
         if done < self.done:
             self._seen.clear()
         if not self._seen or now - self._seen[-1][0] >= _SAMPLE:
@@ -87,7 +87,7 @@ class Progress:
     ) -> None:
         """So much is done, of ``total`` if that is known.
 
-        ``what`` names the step from now on; another step begins anew. ``text`` comes before the
+        ``what`` names the step from now on; another step starts again. ``text`` comes before the
         numbers.
         """
         with self._lock:
@@ -158,9 +158,9 @@ def progress(
 ) -> Iterator[Progress]:
     """Show how far the block is, which calls what this yields; nothing for a short one.
 
-    Without a ``unit`` no numbers are shown. ``quiet``: show nothing. ``lines``: also where there
-    is no terminal. A thread draws while the block does not call, but not if it ``forks``. A block
-    that cannot tell how far it is has ``asked``, from which the thread learns it.
+    Without a ``unit`` no numbers are shown. ``quiet``: show nothing. ``lines``: also without a
+    terminal. A thread draws while the block does not call, but not if it ``forks``. A block
+    that cannot report its progress has ``asked``, which the thread calls.
     """
     shown = Progress(what, unit, None if quiet else _picture(lines=lines))
     over = threading.Event()

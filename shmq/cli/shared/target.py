@@ -65,7 +65,7 @@ class Contexts:
         except KeyError:
             names = ", ".join(sorted(self.known)) or "none"
             raise ContextsError(
-                f"there is no context {name!r} in {contexts_path()} (there are: {names}): "
+                f"context {name!r} does not exist in {contexts_path()} (there are: {names}): "
                 f"make it with shmq context add {name}"
             ) from None
 
@@ -79,7 +79,7 @@ def contexts_path() -> Path:
 
 
 def read_contexts() -> Contexts:
-    """The contexts; none if there is no file.
+    """The contexts; none if no file exists.
 
     Raises :class:`ContextsError` for a file that others may read_contexts or write, or that is
     none of target, and OSError.
@@ -96,7 +96,7 @@ def read_contexts() -> Contexts:
         return _decoded(json.loads(text))
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, ShmqError) as error:
         raise ContextsError(
-            f"{file} is no file of contexts of this version ({error}): correct or remove it"
+            f"{file} is not a file of contexts of this version ({error}): correct or remove it"
         ) from None
 
 
@@ -130,7 +130,7 @@ def _try_lock(folder: int) -> bool:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write the file anew, mode 0600, in one step."""
+    """Rewrite the file, mode 0600, in one step."""
     reserve_standard()
     written, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
@@ -179,7 +179,7 @@ def _decoded(value: Any) -> Contexts:
     known = {}
     for name, fields in value["contexts"].items():
         if not all(isinstance(field, str) for field in fields.values()):
-            raise ValueError(f"context {name!r} has a value that is no string")
+            raise ValueError(f"context {name!r} has a value that is not a string")
         if ("url" in fields) is ("namespace" in fields):
             raise ValueError(f"context {name!r} is not either a url or a namespace")
         known[check_name(name, "context")] = Context(**fields)
@@ -321,8 +321,8 @@ def target_of(context: click.Context) -> Target:
     root = context.find_root()
     flags = [name for name in _PLACES if typed(root, name)]
     if len(flags) > 1:
-        told = " and ".join(f"--{name}" for name in flags)
-        raise click.UsageError(f"{told} exclude each other: drop one")
+        named = " and ".join(f"--{name}" for name in flags)
+        raise click.UsageError(f"{named} exclude each other: drop one")
     place, origin = _place(root, flags[0] if flags else None)
     given = {name: value for name in _CREDENTIALS if (value := root.params.get(name))}
     if place.url is not None:

@@ -85,7 +85,7 @@ def _check_target(target: Path) -> None:
     problem = None
     if target.exists():
         if not target.is_dir():
-            problem = "is no directory"
+            problem = "is not a directory"
         elif any(target.iterdir()):
             problem = "is not empty"
         elif target.is_mount():

@@ -104,12 +104,12 @@ class Definitions:
             return control is not None and control.options["durability"] != "memory"
         return False
 
-    def _write(self, name: str, told: dict[str, Any]) -> None:
+    def _write(self, name: str, content: dict[str, Any]) -> None:
         """Write the map to the file, durably; remove the file if the map is empty."""
         disk = self._directory.disk
-        if told:
+        if content:
             self._directory.ready()
-            write_map(disk, name, _UNFINISHED, _header(self._namespace.name), told)
+            write_map(disk, name, _UNFINISHED, _header(self._namespace.name), content)
         elif self._directory.held:
             with contextlib.suppress(FileNotFoundError):
                 disk.unlink(name)
@@ -158,10 +158,10 @@ def _restore_exchanges(namespace: Namespace, disk: Disk) -> None:
     found = read_map(disk, EXCHANGES, DEFINITIONS)
     if found is None:
         return
-    _, told, at = found
+    _, content, at = found
     table = Table()
     try:
-        for operation in told["operations"]:
+        for operation in content["operations"]:
             table.apply(operation_of(operation, table))
     except (ShmqError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise DamagedFile(str(disk.path(EXCHANGES)), at, f"it makes no sense: {error}") from None
@@ -188,9 +188,9 @@ def _restore_schemas(namespace: Namespace, disk: Disk) -> None:
     found = read_map(disk, SCHEMAS, DEFINITIONS)
     if found is None:
         return
-    _, told, at = found
+    _, content, at = found
     try:
-        rows: Rows = told["schemas"]
+        rows: Rows = content["schemas"]
         table = versions_of(rows)
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise DamagedFile(str(disk.path(SCHEMAS)), at, f"it makes no sense: {error}") from None

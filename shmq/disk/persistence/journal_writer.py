@@ -194,7 +194,7 @@ class JournalWriter(SnapshotWriter):
                 return False
 
     def refuse(self, error: Exception) -> None:
-        """Record that the queue cannot be followed now, for want of memory or because of damage."""
+        """Record that the queue cannot be followed now, for lack of memory or because of damage."""
         with self._lock:
             if isinstance(error, LockTimeout):
                 self._put_off(error)

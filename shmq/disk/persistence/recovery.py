@@ -32,7 +32,7 @@ from shmq.disk.storage.erase import finish_erasures
 from shmq.disk.storage.file_header import read_tail
 from shmq.disk.storage.inventory import write_refusals
 from shmq.disk.storage.paths import Files, catalog, segment_name, unfinished
-from shmq.disk.storage.progress import Report, Step, Told, bytes_of, silent
+from shmq.disk.storage.progress import OnProgress, Report, Step, bytes_of, silent
 from shmq.disk.storage.queue_files import QueueFiles
 from shmq.disk.storage.queue_reader import lineage_of
 from shmq.errors import FileError, LockTimeout, ShmqError
@@ -75,19 +75,19 @@ def plan(disk: Disk, *, salvage: bool = False, report: Report = silent) -> dict[
     step = Step(report, "reading queues", sum(sizes.values()))
     decisions = {}
     for name, files in found.items():
-        with step.part(sizes[name]) as told:
-            decisions[name] = _decide(disk, files, salvage=salvage, told=told)
+        with step.part(sizes[name]) as on_progress:
+            decisions[name] = _decide(disk, files, salvage=salvage, on_progress=on_progress)
     settle_moves([one.chain for one in decisions.values() if one.chain is not None])
     return decisions
 
 
-def _decide(disk: Disk, files: Files, *, salvage: bool, told: Told) -> Decision:
+def _decide(disk: Disk, files: Files, *, salvage: bool, on_progress: OnProgress) -> Decision:
     decision = Decision(files.queue, files)
     try:
         decision.lineage = lineage_of(disk, files)
         if decision.lineage:
             mapped = [(str(disk.path(name)), _map(disk, name)) for name in decision.lineage]
-            decision.chain = QueueFiles(mapped, salvage, told=told)
+            decision.chain = QueueFiles(mapped, salvage, on_progress=on_progress)
             decision.problems = [str(skipped) for skipped in decision.chain.skipped]
     except ShmqError as error:
         decision.error = error
@@ -259,7 +259,7 @@ def _tell_tail(disk: Disk, name: str, chain: QueueFiles) -> None:
     if tail.last_seq is not None:
         count = max(0, tail.last_seq - chain.last_seq)
         lost = f"the puts of up to {count} message{'' if count == 1 else 's'}"
-    log.warning("queue %s: %s", name, tail.told(lost))
+    log.warning("queue %s: %s", name, tail.describe(lost))
 
 
 def sync_files(disk: Disk, names: Iterable[str]) -> None:
@@ -275,20 +275,25 @@ def sync_files(disk: Disk, names: Iterable[str]) -> None:
 
 
 def rebuild_queue(
-    registry: Namespace, name: str, chain: QueueFiles, *, logged: bool, told: Told | None = None
+    registry: Namespace,
+    name: str,
+    chain: QueueFiles,
+    *,
+    logged: bool,
+    on_progress: OnProgress | None = None,
 ) -> None:
     """Create the queue ``name`` with the messages of ``chain``. Needs the registry lock.
 
     No process can attach to it before it is complete. A process that dies here leaves a half
     created segment, which the next process removes. ``logged``: the files are the queue's own,
-    and its journal continues behind them; otherwise the writer writes all of it anew. ``told`` is
-    called with how many more of the chain's bytes are in the queue. Raises NoSpace, InvalidName,
-    FileError for options that no queue can have, and ShmqError.
+    and its journal continues behind them; otherwise the writer writes all of it again.
+    ``on_progress`` is called with how many more of the chain's bytes are in the queue. Raises
+    NoSpace, InvalidName, FileError for options that no queue can have, and ShmqError.
     """
     options = _options_of(check_name(name), chain.options)
     segment = registry.make_segment(name, options, hash_key=chain.hash_key, publish=False)
     try:
-        chain.restore(segment, logged, told)
+        chain.restore(segment, logged, on_progress)
     except BaseException:  # also a signal
         registry.remove_segment(name)
         raise

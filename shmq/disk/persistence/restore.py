@@ -30,7 +30,7 @@ from shmq.disk.storage.erase import finish_erasures
 from shmq.disk.storage.file_header import hash_key_of
 from shmq.disk.storage.inventory import others, writer_of
 from shmq.disk.storage.paths import EXCHANGES, TABLES, catalog
-from shmq.disk.storage.progress import Report, Step, Told, silent
+from shmq.disk.storage.progress import OnProgress, Report, Step, silent
 from shmq.disk.storage.queue_reader import ReadOnly
 from shmq.disk.storage.set_aside import FileSetAside, RenamedDisk, files_aside
 from shmq.disk.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
@@ -107,7 +107,7 @@ def restore(
     given = own if source is None else source.absolute()
     disk = Disk(own) if given == own else ReadOnly(given)  # a copy may be on a medium for reading
     if not disk.directory.is_dir():
-        raise ShmqError(f"{disk.directory} is no directory: there is nothing to restore")
+        raise ShmqError(f"{disk.directory} is not a directory: there is nothing to restore")
     if new_name is not None:
         check_name(new_name)
     try:
@@ -229,8 +229,10 @@ def _bring_back(
     disk = RenamedDisk(own.directory, found.before)
     decision = plan(disk, salvage=salvage, report=report)[found.name]
     held = _held(decision)
-    with Step(report, "restoring queues", held).part(held) as told:
-        return _restore(registry, disk, own.directory, decision, name, kept=False, told=told)
+    with Step(report, "restoring queues", held).part(held) as on_progress:
+        return _restore(
+            registry, disk, own.directory, decision, name, kept=False, on_progress=on_progress
+        )
 
 
 def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
@@ -337,9 +339,13 @@ def _restore_queues(
     step = Step(report, "restoring queues", sum(held.values()))
     done = []
     for name in wanted:
-        with step.part(held[name]) as told:
+        with step.part(held[name]) as on_progress:
             one = decisions[name]
-            done.append(_restore(registry, disk, own, one, new_name or name, kept=kept, told=told))
+            done.append(
+                _restore(
+                    registry, disk, own, one, new_name or name, kept=kept, on_progress=on_progress
+                )
+            )
     return done
 
 
@@ -356,7 +362,7 @@ def _restore(
     name: str,
     *,
     kept: bool,
-    told: Told,
+    on_progress: OnProgress,
 ) -> Restored:
     """Restore one queue as ``name``. ``kept``: its files are in the namespace's directory."""
     if registry.path_of(name).exists() and _is_there(registry, name):
@@ -370,10 +376,10 @@ def _restore(
     if logged:
         disk.sync_directory()
         sync_files(disk, decision.lineage)
-        rebuild_queue(registry, name, decision.chain, logged=True, told=told)
+        rebuild_queue(registry, name, decision.chain, logged=True, on_progress=on_progress)
     else:
         with _way_made(Disk(own), name):
-            rebuild_queue(registry, name, decision.chain, logged=False, told=told)
+            rebuild_queue(registry, name, decision.chain, logged=False, on_progress=on_progress)
     state = RESTORED if intact else SALVAGED
     return Restored(name, state, decision.chain.messages, list(decision.problems))
 

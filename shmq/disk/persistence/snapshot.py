@@ -106,7 +106,7 @@ class SnapshotWriter:
         self.interval = handle.options.snapshot_interval
         #: When the last snapshot was begun, on the monotonic clock.
         self.snapshot_at = time.monotonic()
-        #: The first segment to replay on top of the snapshot; 0: there is no snapshot.
+        #: The first segment to replay on top of the snapshot; 0: no snapshot exists.
         self.number = 0
         #: Why the last write failed; None: it succeeded.
         self.error: OSError | None = None
@@ -294,11 +294,11 @@ class SnapshotThread:
 
     def _failed(self, kept: SnapshotWriter, error: Exception) -> None:
         """Log the error, once; the snapshot is tried again while it is due."""
-        told = _told(error)
-        if self._failures.get(kept) != told:
-            log.error("queue %s: no snapshot can be written: %s", kept.name, told)
+        reason = _told(error)
+        if self._failures.get(kept) != reason:
+            log.error("queue %s: no snapshot can be written: %s", kept.name, reason)
         with self._lock:
-            self._failures[kept] = told
+            self._failures[kept] = reason
             self._not_before[kept] = time.monotonic() + AGAIN
 
     def _worked(self, kept: SnapshotWriter) -> None:

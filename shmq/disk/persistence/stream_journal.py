@@ -154,7 +154,7 @@ class StreamJournal:
         self._remove(doomed)
         return doomed
 
-    def anew(self, begin: int) -> StreamJournal:
+    def restart_at(self, begin: int) -> StreamJournal:
         """Abandon this one, and return another from the offset ``begin`` on."""
         self.abandon()
         return StreamJournal(self._disk, self._identity, self._partition, begin, self._sizes)

@@ -192,7 +192,7 @@ class StreamPartitionWriter:
             # Happens only if files were removed: at least the records that follow are written.
             log.error("%s: records before offset %d are not on disk", self._where, error.earliest)
             self._set_aside()
-            self.journal = self.journal.anew(error.earliest)
+            self.journal = self.journal.restart_at(error.earliest)
             return self._ring.collect(self.journal.next, self._sizes.commit)
 
     def _publish(self) -> None:

@@ -31,7 +31,7 @@ from shmq.disk.storage.paths import (
     stream_directory,
     streams_among,
 )
-from shmq.disk.storage.progress import Report, Step, Told, bytes_of, silent
+from shmq.disk.storage.progress import OnProgress, Report, Step, bytes_of, silent
 from shmq.disk.storage.stream_meta import Generation, read_card
 from shmq.disk.storage.stream_producers import Producers, producers_before
 from shmq.disk.storage.stream_segment import StreamSegment
@@ -92,7 +92,7 @@ def _bring_back(registry: Namespace, stored: StoredStream) -> None:
     log.info("stream %s is recovered: %d records on disk", name, records)
     for partition, end in enumerate(stored.ends):
         if end.tail is not None:
-            log.warning("stream %s: %s", name, end.tail.told(_lost(partition, end.tail)))
+            log.warning("stream %s: %s", name, end.tail.describe(_lost(partition, end.tail)))
 
 
 def _lost(partition: int, tail: Tail) -> str:
@@ -195,7 +195,7 @@ def stored_stream(
 ) -> StoredStream | None:
     """Read the files of that stream; None: it has no metadata file. Raises OSError.
 
-    ``report`` is told of the bytes that are read, as the step ``what``.
+    ``report`` is called with the bytes that are read, as the step ``what``.
     """
     stored = StoredStream(name, identity)
     try:
@@ -216,8 +216,8 @@ def stored_stream(
         sizes = [bytes_of(map(below.path, _last_segment(below))) for below in every]
         step = Step(report, what, sum(sizes))
         for partition, below in enumerate(every):
-            with step.part(sizes[partition]) as told:
-                stored.ends.append(end_of_partition(below, whose, partition, told))
+            with step.part(sizes[partition]) as on_progress:
+                stored.ends.append(end_of_partition(below, whose, partition, on_progress))
     except ShmqError as error:
         stored.error = error
         stored.written = stored.written or _LAST_TIME  # no other one may hide it
@@ -230,20 +230,20 @@ def _last_segment(disk: Disk) -> list[str]:
 
 
 def end_of_partition(
-    disk: Disk, identity: StreamIdentity, partition: int, told: Told | None = None
+    disk: Disk, identity: StreamIdentity, partition: int, on_progress: OnProgress | None = None
 ) -> PartitionEnd:
     """Where the partition with that directory continues. Raises FileError and OSError.
 
     The records that count are synced: their writer may have died before its own sync. A segment
     without an intact header is removed, since readers rely on its name; but if records are
-    missing before it, it is reported as damage. ``told`` is called with how many more bytes are
-    read.
+    missing before it, it is reported as damage. ``on_progress`` is called with how many more bytes
+    are read.
     """
     there = bases(disk.names())
     if not there or not _has_no_header(disk, identity, partition, there[-1]):
-        return _end_of(disk, there, 0, told)
+        return _end_of(disk, there, 0, on_progress)
     empty = there.pop()
-    end = _end_of(disk, there, empty, told)
+    end = _end_of(disk, there, empty, on_progress)
     if end.next < empty:
         path = str(disk.path(segment_file(empty)))
         raise DamagedFile(
@@ -254,12 +254,14 @@ def end_of_partition(
     return end
 
 
-def _end_of(disk: Disk, there: list[int], begin: int, told: Told | None) -> PartitionEnd:
+def _end_of(
+    disk: Disk, there: list[int], begin: int, on_progress: OnProgress | None
+) -> PartitionEnd:
     """Where these segments end; ``begin`` if there are none. Raises FileError and OSError."""
     if not there:
         return PartitionEnd(begin, begin, None)
     last = StreamSegment(disk, there[-1])
-    found = last.check(told=told)
+    found = last.check(on_progress=on_progress)
     sync_file(disk, segment_file(there[-1]))
     producers = producers_before(disk, found.offset)
     tail = None
@@ -323,9 +325,9 @@ def restore_groups(namespace: Namespace, stored: StoredStream) -> None:
     A group may have consumed records, or whole partitions, that were not on disk yet. So no
     offset is set beyond the end of the files: the records appended there now are new to it.
     """
-    for name, told in stored.groups.items():
+    for name, state in stored.groups.items():
         try:
-            _restore_group(namespace, stored, name, told["options"], told["committed"])
+            _restore_group(namespace, stored, name, state["options"], state["committed"])
         except (ShmqError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             log.error("group %s of stream %s is not recovered: %s", name, stored.name, error)
 

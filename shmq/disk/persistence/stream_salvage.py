@@ -1,7 +1,7 @@
 """Salvages a stream's damaged files, and verifies single ones.
 
 The intact records of a damaged segment are written to new segments, with their offsets; what is
-missing between them is a gap, which readers are told of. The damaged file is kept as
+missing between them is a gap, which is reported to readers. The damaged file is kept as
 ``FILE.damaged``. The original keeps its name until all of that is on disk, so a salvage that is
 interrupted starts again. A damaged metadata file is rebuilt from the segments' headers.
 """
@@ -27,7 +27,7 @@ from shmq.disk.storage.paths import (
     segment_file,
     stream_directory,
 )
-from shmq.disk.storage.progress import Report, Step, Told, bytes_of, silent
+from shmq.disk.storage.progress import OnProgress, Report, Step, bytes_of, silent
 from shmq.disk.storage.stream_meta import StreamCard, eras_of, read_card, write_card
 from shmq.disk.storage.stream_segment import (
     EVERYTHING,
@@ -109,7 +109,7 @@ def salvage_stream(disk: Disk, name: str, identity: int, report: Report = silent
             raise DamagedFile(str(own.directory), 0, f"it has the card of {header.name!r}")
     except DamagedFile as error:
         header, card = _card_from_segments(own, name, identity)
-        problems.append(f"{error}: it is made anew, and the stream's groups are lost")
+        problems.append(f"{error}: it is recreated, and the stream's groups are lost")
         write_card(own, _identity(name, identity, header, card), card)
     whose = _identity(name, identity, header, card)
     every = [
@@ -184,16 +184,16 @@ class _Partition:
         """Repair the segments; returns the problems, with what is lost."""
         problems = []
         for base, limit in itertools.pairwise([*bases(self._disk.names()), EVERYTHING]):
-            with step.part(bytes_of([self._disk.path(segment_file(base))])) as told:
-                problems.append(self._made_whole(base, limit, told))
+            with step.part(bytes_of([self._disk.path(segment_file(base))])) as on_progress:
+                problems.append(self._made_whole(base, limit, on_progress))
         self._admit_gap()
         return [problem for problem in problems if problem is not None]
 
-    def _made_whole(self, base: int, limit: int, told: Told) -> str | None:
+    def _made_whole(self, base: int, limit: int, on_progress: OnProgress) -> str | None:
         """Repair a segment that goes up to ``limit``; returns the problem and the loss, or None."""
         segment = segment_file(base)
         try:
-            found = StreamSegment(self._disk, base).check(limit, told)
+            found = StreamSegment(self._disk, base).check(limit, on_progress)
         except FileError as error:
             if isinstance(error, IncompatibleFile) and self._read(base)[:4] == _MAGIC:
                 raise  # another version, not damage

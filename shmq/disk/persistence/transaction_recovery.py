@@ -298,12 +298,12 @@ def _complete_groups(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
     header, card = found
     groups = dict(card.groups)
     for _, _, group, options, offsets in _of(works, "offsets", part):
-        told = groups.setdefault(group, {"options": durable_options(options), "committed": []})
-        committed = list(told["committed"])
+        state = groups.setdefault(group, {"options": durable_options(options), "committed": []})
+        committed = list(state["committed"])
         for partition, offset in offsets.items():
             committed += [None] * (partition + 1 - len(committed))
             committed[partition] = max(offset, committed[partition] or 0)
-        groups[group] = {**told, "committed": committed}
+        groups[group] = {**state, "committed": committed}
     if groups != card.groups:
         options = dict(header.options)
         whose = StreamIdentity(name, header.queue_id, identity, options)

@@ -20,7 +20,7 @@ from shmq.disk.storage.file_header import (
 )
 from shmq.disk.storage.map_file import parse_map
 from shmq.disk.storage.paths import CARD, PRODUCERS, bases, streams_among
-from shmq.disk.storage.progress import Told
+from shmq.disk.storage.progress import OnProgress
 from shmq.disk.storage.queue_files import QueueFiles, read_file
 from shmq.disk.storage.queue_reader import ReadOnly
 from shmq.disk.storage.stream_meta import read_card
@@ -48,11 +48,11 @@ def other_content(path: str, data: bytes) -> str | None:
     return _CONTENTS[header.kind]
 
 
-def verify_file(path: Path, told: Told) -> dict[str, Any]:
+def verify_file(path: Path, on_progress: OnProgress) -> dict[str, Any]:
     """The verdict on one file, as ``shmq dmsq verify --json`` has it.
 
-    ``told`` is called with how many more bytes are read. Raises :class:`~shmq.IncompatibleFile`,
-    :class:`~shmq.FileError` and OSError.
+    ``on_progress`` is called with how many more bytes are read. Raises
+    :class:`~shmq.IncompatibleFile`, :class:`~shmq.FileError` and OSError.
     """
     said: dict[str, Any] = {"file": str(path), "sound": False, "offset": None, "what": None}
     data = None if path.is_file() else read_file(path)  # a pipe is read once
@@ -61,12 +61,12 @@ def verify_file(path: Path, told: Told) -> dict[str, Any]:
         if kind == STREAM_CARD and path.name == CARD:
             return {**said, "sound": True, **_of_card(path)}
         if kind == STREAM:
-            return {**said, **_of_segment(path, told)}
+            return {**said, **_of_segment(path, on_progress)}
         data = read_file(path) if data is None else data
         if kind in _CONTENTS:
             parse_map(data, str(path), kind)
             return {**said, "sound": True, "content": _CONTENTS[kind]}
-        with QueueFiles([(str(path), data)], partial=True, told=told) as chain:
+        with QueueFiles([(str(path), data)], partial=True, on_progress=on_progress) as chain:
             return {**said, "sound": True, "torn": chain.torn, "messages": chain.messages}
     except DamagedFile as error:
         return {**said, "offset": error.offset, "what": error.what}
@@ -94,18 +94,18 @@ def _head_of(path: Path) -> bytes:
 def _of_card(path: Path) -> dict[str, Any]:
     found = read_card(ReadOnly(path.parent))
     if found is None:
-        raise FileNotFoundError(2, "there is no such file", str(path))
+        raise FileNotFoundError(2, "no such file", str(path))
     header, card = found
     return {"stream": header.name, "partitions": card.eras[-1].end, "groups": len(card.groups)}
 
 
-def _of_segment(path: Path, told: Told) -> dict[str, Any]:
+def _of_segment(path: Path, on_progress: OnProgress) -> dict[str, Any]:
     """What the segment holds, up to the first offset of its partition's next segment.
 
     If it is damaged, also the byte, what is wrong, and ``lost``: the ranges of offsets that cannot
-    be read, each from the first to the one behind the last (None: unknown). ``told`` is called with
-    how many more bytes are read. Raises :class:`~shmq.IncompatibleFile`, OSError, and DamagedFile
-    if the file's name is no offset.
+    be read, each from the first to the one behind the last (None: unknown). ``on_progress`` is
+    called with how many more bytes are read. Raises :class:`~shmq.IncompatibleFile`, OSError, and
+    DamagedFile if the file's name is not an offset.
     """
     if _SEGMENT_NAME.fullmatch(path.name) is None:
         raise DamagedFile(str(path), 0, "a segment is called by the offset that it begins with")
@@ -117,7 +117,7 @@ def _of_segment(path: Path, told: Told) -> dict[str, Any]:
         "first": base,
     }
     try:
-        found = StreamSegment(disk, base).check(limit, told)
+        found = StreamSegment(disk, base).check(limit, on_progress)
         if found.offset < limit != EVERYTHING:
             what = f"it ends before offset {limit}, with which the next file begins"
             raise DamagedFile(str(path), found.damage if found.how == "torn" else found.end, what)

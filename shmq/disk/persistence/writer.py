@@ -185,7 +185,7 @@ class Writer:
     def _is_over(self, idle: float) -> bool:
         """Whether nothing durable was in use for so long; then another writer may begin.
 
-        A process that attaches afterwards sees that there is no writer.
+        A process that attaches afterwards sees that no writer exists.
         """
         now = time.monotonic()
         if now < self._look_at:

@@ -128,7 +128,7 @@ class Disk:
     def push(self, file: int, offset: int, length: int) -> None:
         """Ask the kernel to write these bytes soon and drop them from the page cache; no wait.
 
-        Linux begins to write bytes when it is told that they will not be needed
+        Linux starts writing bytes when it is advised that they will not be needed
         (posix_fadvise(2), POSIX_FADV_DONTNEED). It promises nothing.
         """
         os.posix_fadvise(file, offset, length, os.POSIX_FADV_DONTNEED)
@@ -158,7 +158,7 @@ def _sync_directory(path: Path) -> None:
         os.close(directory)
 
 
-#: Bytes that are copied before the disk is told to begin with them.
+#: Bytes that are copied before writing them to disk is started.
 _PUSHED: Final = 1 << 19
 
 

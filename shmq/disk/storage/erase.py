@@ -1,11 +1,11 @@
 """Removes the files of deleted queues and streams, so that they stay removed.
 
 After a power cut any subset of the removals may have reached the disk, and half of a queue's
-files is no earlier state of it. So a note is written and synced first, and a process that finds a
-note completes the removal. The note has the hash keys of the deleted queues, so that files of a
-new queue of that name are left alone.
+files is not an earlier state of it. So a note is written and synced first, and a process that
+finds a note completes the removal. The note has the hash keys of the deleted queues, so that files
+of a new queue of that name are left alone.
 
-Of a stream the metadata file is removed first, and that is synced: a directory without one is no
+Of a stream the metadata file is removed first, and that is synced: a directory without one is not a
 stream, and a recovery that finds it removes the rest.
 """
 
@@ -42,8 +42,8 @@ def erasure_note(queue: str) -> str:
 
 def is_left(disk: Disk, files: Files) -> bool:
     """Whether any of the queue's files has a hash key that its note does not have."""
-    told = _told(disk, erasure_note(files.queue))
-    return any(hash_key_of(disk, name) not in {None, *told} for name in files.names())
+    erased = _told(disk, erasure_note(files.queue))
+    return any(hash_key_of(disk, name) not in {None, *erased} for name in files.names())
 
 
 def erase_queue(disk: Disk, queue: str, hash_key: int | None = None, *, last: bool = True) -> bool:
@@ -81,12 +81,12 @@ def _write_note(disk: Disk, queue: str, keys: Collection[int]) -> None:
 def finish_erasures(disk: Disk) -> list[str]:
     """Complete every noted removal; returns the names of those queues. Raises OSError."""
     notes = [match for match in map(_NOTE.fullmatch, disk.names()) if match is not None]
-    told = {match["queue"]: _told(disk, match[0]) for match in notes}
-    if told:
+    erased = {match["queue"]: _told(disk, match[0]) for match in notes}
+    if erased:
         disk.sync_directory()
-    for queue, keys in told.items():
+    for queue, keys in erased.items():
         _remove(disk, queue, keys, last=True)
-    return [*told]
+    return [*erased]
 
 
 def _told(disk: Disk, name: str) -> set[int]:

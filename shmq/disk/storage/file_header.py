@@ -83,10 +83,10 @@ class FileHeader:
 
     def pack(self) -> bytes:
         """The header as bytes; their number is a multiple of 8."""
-        told: dict[str, Any] = {"name": self.name, "options": dict(self.options)}
+        description: dict[str, Any] = {"name": self.name, "options": dict(self.options)}
         if self.partition is not None:
-            told["partition"] = self.partition
-        names: bytes = msgpack.packb(told)
+            description["partition"] = self.partition
+        names: bytes = msgpack.packb(description)
         size = -(-(_FIXED.size + len(names) + _CRC.size) // 8) * 8
         fixed = _FIXED.pack(
             _MAGIC, VERSION, self.kind, _SCOPES[self.kind], size, self.salt, self.queue_id,
@@ -103,7 +103,7 @@ def read_header(
     """The header in ``data``, the beginning of the file ``path``; and its length in bytes.
 
     ``kinds`` are the accepted kinds of file. Raises :class:`~shmq.errors.IncompatibleFile` if it
-    is no .dmsq file or a newer version, and :class:`~shmq.errors.DamagedFile` if the header is
+    is not a .dmsq file or a newer version, and :class:`~shmq.errors.DamagedFile` if the header is
     damaged or of another kind.
     """
     data = memoryview(data).cast("B")
@@ -123,7 +123,7 @@ def read_header(
         kind not in kinds or _SCOPES[kind] != scope or zero
         or (scope == _SCOPES[STREAM]) != (partition is not None)
     ):  # fmt: skip
-        raise DamagedFile(path, 6, f"there is no file of kind {kind} and scope {scope}")
+        raise DamagedFile(path, 6, f"unknown kind {kind} with scope {scope}")
     header = FileHeader(
         kind=kind, name=name, options=options, salt=salt, queue_id=queue_id, hash_key=hash_key,
         number=number, previous_end=previous_end, created=created, first_batch=first_batch,
@@ -134,9 +134,9 @@ def read_header(
 
 def _check_version(data: memoryview, path: str) -> None:
     if len(data) >= 4 and data[:4] != _MAGIC and any(data[:4]):
-        raise IncompatibleFile(f"{path} is no .dmsq file: it begins with {bytes(data[:4])!r}")
+        raise IncompatibleFile(f"{path} is not a .dmsq file: it starts with {bytes(data[:4])!r}")
     if len(data) < 8 or not any(data[:4]):
-        raise DamagedFile(path, 0, "there is no header")
+        raise DamagedFile(path, 0, "it has no header")
     version = int.from_bytes(data[4:6], "little")
     if version > VERSION:
         raise IncompatibleFile(
@@ -144,7 +144,7 @@ def _check_version(data: memoryview, path: str) -> None:
             f"use the shmq that wrote it, or a newer one"
         )
     if version == 0:
-        raise DamagedFile(path, 4, "there is no format version 0")
+        raise DamagedFile(path, 4, "format version 0 does not exist")
 
 
 def _read_names(raw: bytes, path: str) -> tuple[str, dict[str, Any], int | None]:
@@ -297,7 +297,7 @@ class Tail(NamedTuple):
     batch: int | None
     last_seq: int | None
 
-    def told(self, lost: str) -> str:
+    def describe(self, lost: str) -> str:
         """The tail as a log text; ``lost`` says which records it had."""
         return (
             f"the last commit in {self.path} was never finished: {self.bytes} bytes from byte "

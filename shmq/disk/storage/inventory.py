@@ -35,7 +35,7 @@ _ASIDE: Final = re.compile(r"\.(dmsq\.[0-9a-f]{16}|damaged|aside)(\.\d+)?\Z", re
 
 
 def stored_names(directory: Path, kind: Kind) -> set[str]:
-    """The names that a writer would recover; none if there is no directory.
+    """The names that a writer would recover; none if no directory exists.
 
     Those that are about to be erased are left out. Raises OSError.
     """
@@ -68,19 +68,19 @@ def others(disk: Disk) -> list[str]:
 
 def write_refusals(disk: Disk, found: Mapping[Kind, Mapping[str, ShmqError | None]]) -> None:
     """Write the file; remove it if nothing was refused. Raises OSError."""
-    told = {
+    refusals = {
         kind: {name: None if error is None else _packed(error) for name, error in names.items()}
         for kind, names in found.items()
     }
     with contextlib.suppress(FileNotFoundError):
         disk.unlink(_UNFINISHED_REFUSALS)
-    if not any(told.values()):
+    if not any(refusals.values()):
         with contextlib.suppress(FileNotFoundError):
             disk.unlink(_REFUSALS)
         return
     file = disk.create(_UNFINISHED_REFUSALS)
     try:
-        write_whole(disk, file, [json.dumps(told).encode()], 0)
+        write_whole(disk, file, [json.dumps(refusals).encode()], 0)
     finally:
         disk.close(file)
     disk.rename(_UNFINISHED_REFUSALS, _REFUSALS)
@@ -98,13 +98,13 @@ def refusal_of(directory: Path, kind: Kind, name: str) -> FileError | None:
     option = "-q" if kind == "queue" else "--stream"
     delete = f"`shmq delete --kind {kind} {name}` deletes its files"
     refused = f"so {kind} {name!r} is not recovered, and no new one gets its name"
-    told = _read_refusals(directory).get(kind, {})
-    if name not in told:
+    refusals = _read_refusals(directory).get(kind, {})
+    if name not in refusals:
         return FileError(
             f"{kind} {name!r} is on disk in {directory}, but not in memory; see the log of its "
             f"writer: `shmq restore {option} {name}` restores it, {delete}"
         )
-    match told[name]:
+    match refusals[name]:
         case None:
             return None
         case {"damage": [str(path), int(offset), str(what)]}:
@@ -118,8 +118,8 @@ def refusal_of(directory: Path, kind: Kind, name: str) -> FileError | None:
 
 def _read_refusals(directory: Path) -> dict[str, Any]:
     try:
-        told = json.loads((directory / _REFUSALS).read_text())
-        return {kind: dict(names) for kind, names in told.items()}
+        refusals = json.loads((directory / _REFUSALS).read_text())
+        return {kind: dict(names) for kind, names in refusals.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
@@ -141,8 +141,8 @@ def holds_data(directory: Path) -> bool:
 def writer_of(directory: Path) -> int:
     """The process id that the directory's writer has noted; 0: none can be read."""
     try:
-        told = (directory / LOCK).read_text("ascii")
+        text = (directory / LOCK).read_text("ascii")
     except (OSError, ValueError):
         return 0
-    found = re.search(r"^pid (\d{1,18})$", told, re.MULTILINE | re.ASCII)
+    found = re.search(r"^pid (\d{1,18})$", text, re.MULTILINE | re.ASCII)
     return int(found[1]) if found else 0

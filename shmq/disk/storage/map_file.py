@@ -27,20 +27,20 @@ def write_map(
     name: str,
     unfinished: str,
     header: FileHeader,
-    told: Mapping[str, Any],
+    entries: Mapping[str, Any],
     guard: AbstractContextManager[object] | None = None,
 ) -> None:
     """Replace the file ``name`` durably: see :func:`shmq.disk.storage.disk.replace_file`.
 
     Raises OSError; then the file has its old contents or the new ones.
     """
-    packed: bytes = msgpack.packb(told)
+    packed: bytes = msgpack.packb(entries)
     content = _LENGTH.pack(len(packed), _core.crc32c(packed)) + packed
     replace_file(disk, name, unfinished, [header.pack(), content], guard)
 
 
 def read_map(disk: Disk, name: str, kind: int) -> tuple[FileHeader, dict[str, Any], int] | None:
-    """The header, the map, and the map's position; None: there is no such file.
+    """The header, the map, and the map's position; None: no such file.
 
     Raises :class:`~shmq.FileError` and OSError.
     """

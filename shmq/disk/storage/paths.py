@@ -9,9 +9,9 @@ together have the same number.
 
 The directory ``streams/NAME.ID`` belongs to one stream: ID is its identity, in 16 hexadecimal
 digits, which survives recovery and which no other stream of that name has. In it ``stream.dmsq``
-is the metadata file (card): without it there is no stream, and the other files are leftovers. The
-directory ``P`` has the segments of partition P, each named by its first offset, and the file of
-its producers.
+is the metadata file (card): without it the stream does not exist, and the other files are
+leftovers. The directory ``P`` has the segments of partition P, each named by its first offset, and
+the file of its producers.
 """
 
 from __future__ import annotations

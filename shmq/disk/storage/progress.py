@@ -1,4 +1,4 @@
-"""How far a long reading, a backup or a restore is, told to what shows it."""
+"""The progress of a long read, a backup or a restore, reported to a callback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 #: Called with the name of the step, the bytes that are done, and those of all; 0: nobody knows.
 Report: TypeAlias = Callable[[str, int, int], None]
 #: Called with how many more bytes are done.
-Told: TypeAlias = Callable[[int], object]
+OnProgress: TypeAlias = Callable[[int], object]
 
 
 def silent(step: str, done: int, total: int) -> None:
@@ -40,7 +40,7 @@ class Step:
         self._report(self._name, self._done, self._total)
 
     @contextlib.contextmanager
-    def part(self, count: int) -> Iterator[Told]:
+    def part(self, count: int) -> Iterator[OnProgress]:
         """The next ``count`` bytes, all of which are done when the block ends.
 
         The block calls what this yields with how many more of them are done.

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from shmq.api import Columns
 from shmq.disk.storage.file_header import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
-from shmq.disk.storage.progress import Told
+from shmq.disk.storage.progress import OnProgress
 from shmq.errors import DamagedFile, FileError
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -70,8 +70,9 @@ class QueueFiles:
     :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, damaged parts
     are skipped and listed in ``skipped``. Raises :class:`~shmq.IncompatibleFile` for a newer
     version in either case. With ``partial``, files before the first one may be missing. Only
-    messages with sequence ``numbers`` from the first to the last are kept. ``told`` is called again
-    and again with how many more bytes are read. The buffers are held until :meth:`close`.
+    messages with sequence ``numbers`` from the first to the last are kept. ``on_progress`` is
+    called again and again with how many more bytes are read. The buffers are held until
+    :meth:`close`.
     """
 
     def __init__(
@@ -81,11 +82,11 @@ class QueueFiles:
         partial: bool = False,
         *,
         numbers: tuple[int, int] = ALL_NUMBERS,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> None:
         self._salvage = salvage
         self._partial = partial
-        self._told = told
+        self._on_progress = on_progress
         self._replay = _core.Replay(salvage, *numbers)
         self._sorted = False
         #: The highest number of a message that was moved to another queue.
@@ -212,18 +213,18 @@ class QueueFiles:
         return self._replay.dedupe()
 
     def restore(
-        self, segment: _core.Segment, logged: bool = True, told: Told | None = None
+        self, segment: _core.Segment, logged: bool = True, on_progress: OnProgress | None = None
     ) -> None:
         """Fill the unpublished ``segment`` with the queue's state, and publish it.
 
         ``logged``: the files are those of the queue's own journal, which continues behind
-        them. ``told`` is called again and again with how many more of the ``bytes`` are in it.
-        Raises :class:`~shmq.NoSpace`, and :class:`~shmq.FileError` for messages that do not fit
+        them. ``on_progress`` is called again and again with how many more of the ``bytes`` are in
+        it. Raises :class:`~shmq.NoSpace`, and :class:`~shmq.FileError` for messages that do not fit
         in a queue with the segment's options.
         """
         self._sort()
         restoration = _core.Restoration(segment, logged)
-        self._replay.restore(restoration, told)
+        self._replay.restore(restoration, on_progress)
         place = (self.last_batch, self.segment, self.end) if logged else (0, 0, 0)
         restoration.finish(self.last_seq, tuple(self.totals.values()), *place)
 
@@ -278,7 +279,7 @@ class QueueFiles:
         if snapshot and number != snapshot.header.number:
             self._miss(segment, f"segments {snapshot.header.number} to {number - 1} are missing")
         elif not snapshot and segment.header.previous_end:
-            self._miss(segment, "what is before it is missing, and there is no snapshot")
+            self._miss(segment, "what is before it is missing, and no snapshot exists")
 
     def _miss(self, segment: _File, what: str) -> None:
         if not self._salvage:
@@ -311,7 +312,7 @@ class QueueFiles:
         self._fed.append(file.path)
         fed, found = self._replay.feed(
             file.data, file.start, file.header.salt, file.header.first_batch, whole, exact,
-            told=self._told,
+            told=self._on_progress,
         )  # fmt: skip
         self.torn = fed == "torn"
         if fed == "damaged":

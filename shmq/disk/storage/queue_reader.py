@@ -226,8 +226,8 @@ def _never_begun(disk: Disk, name: str, number: int) -> bool:
     raw, length = _beginning(disk, name)
     if len(raw) < _SIGNS.size:
         return True
-    magic, version, size, told, names = _SIGNS.unpack_from(raw)
+    magic, version, size, stated, names = _SIGNS.unpack_from(raw)
     if magic == _MAGIC and version > VERSION:
         return False
-    signs = (magic == _MAGIC, told == number, size == -(-(_BESIDE_NAMES + names) // 8) * 8)
+    signs = (magic == _MAGIC, stated == number, size == -(-(_BESIDE_NAMES + names) // 8) * 8)
     return sum(signs) < 2 or bool(signs[2] and length <= size)

@@ -93,10 +93,10 @@ def write_card(
 
     The file gets its name within ``guard``.
     """
-    told: dict[str, Any] = {"groups": card.groups}
+    content: dict[str, Any] = {"groups": card.groups}
     if len(card.eras) > 1:  # else the options have the number
-        told["eras"] = [(era.count, era.made) for era in card.eras]
-    write_map(disk, CARD, UNFINISHED, identity.card(), told, guard)
+        content["eras"] = [(era.count, era.made) for era in card.eras]
+    write_map(disk, CARD, UNFINISHED, identity.card(), content, guard)
 
 
 def read_card(disk: Disk) -> tuple[FileHeader, StreamCard] | None:
@@ -107,11 +107,11 @@ def read_card(disk: Disk) -> tuple[FileHeader, StreamCard] | None:
     found = read_map(disk, CARD, STREAM_CARD)
     if found is None:
         return None
-    header, told, at = found
+    header, content, at = found
     path = str(disk.path(CARD))
-    eras = told.get("eras") or [(header.options.get("partitions", 0), 0)]
+    eras = content.get("eras") or [(header.options.get("partitions", 0), 0)]
     try:
-        card = StreamCard(dict(told["groups"]), eras_of((int(n), int(made)) for n, made in eras))
+        card = StreamCard(dict(content["groups"]), eras_of((int(n), int(made)) for n, made in eras))
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise DamagedFile(path, at, f"the metadata cannot be read: {error}") from None
     if not all(map(_may_be, card.eras)) or card.eras[-1].end > MAX_PARTITIONS:

@@ -23,7 +23,7 @@ Producers = dict[int, tuple[int, int, int]]
 
 #: As many as a partition in shared memory remembers: SHMQ_PRODUCERS.
 _MOST: Final = 4096
-#: How many segments are read if there is no such file.
+#: How many segments are read if no such file.
 _SEGMENTS: Final = 2
 
 
@@ -51,9 +51,9 @@ def note_producers(disk: Disk, identity: StreamIdentity, partition: int, until: 
     found = producers_before(disk, until)
     if not found and PRODUCERS not in disk.names():
         return
-    told = [[producer, *last] for producer, last in found.items()]
+    rows = [[producer, *last] for producer, last in found.items()]
     header = identity.producers(partition, until)
-    write_map(disk, PRODUCERS, UNFINISHED_PRODUCERS, header, {"producers": told})
+    write_map(disk, PRODUCERS, UNFINISHED_PRODUCERS, header, {"producers": rows})
 
 
 def _noted(disk: Disk, until: int) -> tuple[int | None, Producers]:
@@ -62,17 +62,17 @@ def _noted(disk: Disk, until: int) -> tuple[int | None, Producers]:
         found = read_map(disk, PRODUCERS, STREAM_PRODUCERS)
         if found is None or found[0].number > until:
             return None, {}
-        header, told, at = found
-        return header.number, _checked(told, str(disk.path(PRODUCERS)), at)
+        header, content, at = found
+        return header.number, _checked(content, str(disk.path(PRODUCERS)), at)
     except FileError:
         return None, {}
 
 
-def _checked(told: dict[str, Any], path: str, at: int) -> Producers:
+def _checked(content: dict[str, Any], path: str, at: int) -> Producers:
     try:
         found = {
             int(producer): (int(sequence), int(offset), int(count))
-            for producer, sequence, offset, count in told["producers"]
+            for producer, sequence, offset, count in content["producers"]
         }
     except (ValueError, TypeError, LookupError) as error:
         raise DamagedFile(path, at, f"the producers cannot be read: {error}") from None

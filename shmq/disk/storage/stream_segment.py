@@ -22,7 +22,7 @@ from shmq.disk.storage.file_header import (
     read_header,
 )
 from shmq.disk.storage.paths import segment_file
-from shmq.disk.storage.progress import Told
+from shmq.disk.storage.progress import OnProgress
 from shmq.errors import DamagedFile
 from shmq.fork_safe import new_lock
 from shmq.native import _file
@@ -214,15 +214,15 @@ class StreamSegment:
             self._grow(until)
         return _file.measure(self._data, self.start, self._salts, self.base, until)
 
-    def check(self, until: int = EVERYTHING, told: Told | None = None) -> Checked:
+    def check(self, until: int = EVERYTHING, on_progress: OnProgress | None = None) -> Checked:
         """Verify all commits, up to a torn tail, which is reported and not read.
 
-        Nothing from the offset ``until`` on counts. ``told`` is called again and again with how
-        many more bytes are read. Raises :class:`~shmq.DamagedFile`.
+        Nothing from the offset ``until`` on counts. ``on_progress`` is called again and again with
+        how many more bytes are read. Raises :class:`~shmq.DamagedFile`.
         """
         # The writer truncates the zeros behind its records, so a mapping could fault.
         data = self._data if self.closed else self._copy()
-        found = Checked(*_file.check(data, self.start, self._salts, self.base, told=told))
+        found = Checked(*_file.check(data, self.start, self._salts, self.base, told=on_progress))
         if found.how == "damaged" and found.offset < until:
             raise DamagedFile(self.path, found.damage, "a commit is not as it was written")
         if self._index_damage is not None:
@@ -277,7 +277,7 @@ class StreamSegment:
                 return None
             behind = self._behind(at, found, found_time, until)
             if behind is None:
-                # Without a limit the end of the file is no damage.
+                # Without a limit the end of the file is not damage.
                 return (
                     None if how == "end" and until == EVERYTHING else DamagedRange(at, found, None)
                 )
@@ -338,7 +338,7 @@ class StreamSegment:
             self._entry_bytes = footer["end"] - self.start - batches
         how, kind, _, index = read_record(self._data, footer["index"], self._salts[0])
         if (how, kind) != ("ok", "index"):
-            self._no_index(footer["index"], "there is no index where the footer says")
+            self._no_index(footer["index"], "the footer points to no index")
             return
         places = [
             FilePosition(at, offset, (time ^ _SIGN) - _SIGN)

@@ -260,7 +260,7 @@ def _salt_of(raw: bytes, path: str) -> int:
 
 
 def _record_at(raw: bytes, at: int, salt: int) -> tuple[bytes, int] | None:
-    """The bytes of the record, and the position of the next; None: there is no intact record."""
+    """The bytes of the record, and the position of the next; None: no intact record follows."""
     if at + _RECORD.size > len(raw):
         return None
     size, crc = _RECORD.unpack_from(raw, at)

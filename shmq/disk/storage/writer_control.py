@@ -131,7 +131,7 @@ class Control:
                 if self._closed:
                     return
                 log.warning("cannot accept a request to the writer now: %s", error)
-                time.sleep(_BREATH)  # probably for want of descriptors
+                time.sleep(_BREATH)  # probably for lack of descriptors
                 continue
             threading.Thread(target=self._answer, args=(way,), daemon=True).start()
 
@@ -193,7 +193,7 @@ def _outcome(work: Callable[..., object], *arguments: object) -> str | None:
 def ask_for_snapshots(directory: Path, queues: list[str]) -> Iterator[tuple[str, str | None]]:
     """Ask the directory's writer for snapshots of these; yields each with its error or None.
 
-    Raises ShmqError if there is no writer, or if it ends before it has answered.
+    Raises ShmqError if no writer exists, or if it ends before it has answered.
     """
     left = list(queues)
     with _asked(directory, "snapshot", queues) as way:
@@ -245,8 +245,8 @@ def ask_to_define(directory: Path, timeout: float) -> str | None:
     """
     with _asked(directory, "define", [], timeout=timeout) as way:
         for line in _lines(way):
-            told: str | None = json.loads(line)["error"]
-            return told
+            reason: str | None = json.loads(line)["error"]
+            return reason
     raise ShmqError("the writer ended before it had written them: ask again")
 
 

@@ -111,8 +111,8 @@ def _measured(
     if not 0 < seconds <= _LONGEST_LOOK:
         raise click.UsageError(f"--seconds is up to {_LONGEST_LOOK:g}, not {seconds:g}")
     with target_of(context).connect() as broker, broker.queue(name) as queue:
-        with progress("measure", "", quiet=quiet) as told:
-            found = measure(queue, seconds, told)
+        with progress("measure", "", quiet=quiet) as on_progress:
+            found = measure(queue, seconds, on_progress)
         options = queue.options.as_dict()
     seen = ", ".join(f"{key} {value:.6g}" for key, value in found.answers.items())
     note(f"measured {name!r} for {found.seconds:.0f} s: {seen or 'nothing came or went'}")

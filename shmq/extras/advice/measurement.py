@@ -120,7 +120,7 @@ def _percentiles(found: list[float]) -> tuple[float, float]:
 
 
 def _remarks(first: QueueStats, last: QueueStats) -> list[str]:
-    told = {
+    labels = {
         "redelivered": "deliveries were not the first of their message",
         "expired": "leases ran out: the visibility timeout is short, or consumers hang",
         "nacked": "messages were returned",
@@ -128,5 +128,5 @@ def _remarks(first: QueueStats, last: QueueStats) -> list[str]:
         "dropped": "messages were dropped",
         "deduped": "puts were duplicates",
     }
-    counts = {name: getattr(last, name) - getattr(first, name) for name in told}
-    return [f"{count:,} {told[name]}" for name, count in counts.items() if count]
+    counts = {name: getattr(last, name) - getattr(first, name) for name in labels}
+    return [f"{count:,} {labels[name]}" for name, count in counts.items() if count]

@@ -107,7 +107,7 @@ def deliveries(plan: Plan) -> Iterator[Rule]:
     )  # fmt: skip
     if value is None:
         alarm, trigger = "ShmqMessagesOld", "no limit of deliveries"
-        reason = "what never succeeds is no dead letter, and is seen by its age alone"
+        reason = "what never succeeds is not a dead letter, and is seen by its age alone"
     else:
         alarm, trigger = "ShmqDeadLettersRise", "1 dead letter"
         reason = "dead letters are kept always, and somebody must look at the first one"

@@ -20,20 +20,20 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError("it is no number such as 50 or 0.5") from None
+        raise ValueError("it is not a number such as 50 or 0.5") from None
 
 
 def _size(text: str) -> int:
     found = size_of(text)
     if found is None:
-        raise ValueError("it is no size such as 4096, 64KiB or 16MiB")
+        raise ValueError("it is not a size such as 4096, 64KiB or 16MiB")
     return found
 
 
 def _seconds(text: str) -> float:
     found = seconds_of(text)
     if found is None:
-        raise ValueError("it is no time such as 30, 500ms, 5m or 2h")
+        raise ValueError("it is not a time such as 30, 500ms, 5m or 2h")
     return found
 
 
@@ -69,13 +69,13 @@ def read_text(name: str, text: str) -> Any:
 def read_workload(path: Path) -> dict[str, Any]:
     """The answers of a file in TOML: those of :data:`ANSWERS`, numbers or text as one types it.
 
-    Raises :class:`~shmq.InvalidOption`, which names the file, for one that is no TOML or has
+    Raises :class:`~shmq.InvalidOption`, which names the file, for one that is not TOML or has
     a wrong answer, and OSError.
     """
     with path.open("rb") as file:
         raw = file.read(_LONGEST_FILE + 1)
     if len(raw) > _LONGEST_FILE:
-        raise InvalidOption(f"{path} is longer than {_LONGEST_FILE} bytes: it is no workload")
+        raise InvalidOption(f"{path} is longer than {_LONGEST_FILE} bytes: it is not a workload")
     try:
         given = tomllib.loads(raw.decode())
         return checked(
@@ -89,7 +89,7 @@ def read_workload(path: Path) -> dict[str, Any]:
     except InvalidOption as error:
         raise InvalidOption(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise InvalidOption(f"{path} is no TOML: {error}") from None
+        raise InvalidOption(f"{path} is not TOML: {error}") from None
 
 
 def written(value: Any) -> str:

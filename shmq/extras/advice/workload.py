@@ -33,13 +33,13 @@ class Answer:
     most: float = 1e12
     #: Of a choice, or of words: which there are.
     choices: tuple[str, ...] = ()
-    #: What None means. Empty: None is no answer.
+    #: What None means. Empty: None is not an answer.
     none: str = ""
     #: Without an answer it is this one, times the factor; it may not be less than that one.
     follows: tuple[str, float] | None = None
 
     def check(self, name: str, value: Any) -> Any:
-        """The value, as its type. Raises :class:`~shmq.InvalidOption` if it is no such answer."""
+        """The value, as its type. Raises :class:`~shmq.InvalidOption` if it is not such answer."""
         if value is None and (self.none or self.follows):
             return None
         if self.kind == "flag":
@@ -211,7 +211,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in ANSWERS:
             near = difflib.get_close_matches(name, ANSWERS, 1) or [", ".join(ANSWERS)]
-            raise InvalidOption(f"there is no answer {name!r} of a workload: use {near[0]}")
+            raise InvalidOption(f"unknown answer {name!r} of a workload: use {near[0]}")
     return {name: ANSWERS[name].check(name, value) for name, value in given.items()}
 
 

@@ -321,7 +321,7 @@ class Channel(virtual.Channel):
                 self._put_to(self.deadletter_queue, body, put)
 
     def _put_to(self, queue: str, body: Any, put: dict[str, Any]) -> None:
-        """Put into a queue; one that this connection declared and that is gone is made anew."""
+        """Put into a queue; one that this connection declared and that is gone is recreated."""
         try:
             self.session.with_queue(queue, lambda handle: handle.put(body, **put))
         except shmq.NoSuchQueue:

@@ -26,7 +26,7 @@ class LoopDelivery:
     """Delivers the messages of a transport at each turn of a loop, and wakes the loop for them.
 
     After a delivery the loop has another turn at once: it has computed the end of its sleep before,
-    and callbacks may have set timers. It sleeps while there is no message, or while the transport
+    and callbacks may have set timers. It sleeps while no message is visible, or while the transport
     may take none: an acknowledgement is a turn anyway.
     """
 

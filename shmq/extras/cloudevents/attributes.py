@@ -36,7 +36,7 @@ def check_name(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"an attribute's name is a str, not {type(name).__name__}")
     if not _NAME.fullmatch(name) or name == "data":
-        why = "`data` is no attribute" if name == "data" else "use a to z and 0 to 9 alone"
+        why = "`data` is not an attribute" if name == "data" else "use a to z and 0 to 9 alone"
         raise InvalidOption(f"attribute {name[:80]!r} cannot have this name: {why}")
     return name
 
@@ -108,7 +108,7 @@ def _parsed(name: str, value: str) -> datetime:
         return datetime.fromisoformat(value.upper())
     except ValueError as error:
         raise InvalidOption(
-            f"{name}={value[:80]!r} is no time of RFC 3339, such as '2026-01-31T10:00:00Z': {error}"
+            f"{name}={value[:80]!r} is not an RFC 3339 time like '2026-01-31T10:00:00Z': {error}"
         ) from None
 
 

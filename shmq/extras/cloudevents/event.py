@@ -94,7 +94,7 @@ class CloudEvent:
         try:
             data = base64.b64decode(coded, validate=True)
         except (binascii.Error, ValueError, TypeError) as error:
-            raise InvalidOption(f"data_base64 is no Base64: {error}") from None
+            raise InvalidOption(f"data_base64 is not Base64: {error}") from None
         return cls._made(given, data)
 
     @classmethod

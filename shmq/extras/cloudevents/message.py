@@ -79,7 +79,7 @@ def _body(event: CloudEvent) -> tuple[Any, str]:
 def put_event(queue: Queue, event: object, *, mode: Mode = "binary", **properties: Any) -> Put:
     """Put the event; ``properties`` are those of :meth:`Queue.put`.
 
-    If the queue has a ``dedupe_window`` and there is no ``dedupe_id``, it is made of the event's
+    If the queue has a ``dedupe_window`` and no ``dedupe_id`` is passed, it is made of the event's
     source and id. Raises what :func:`encode_event` and ``Queue.put`` raise.
     """
     return queue.put(**_arguments(queue, event, mode, properties))
@@ -142,8 +142,8 @@ def event_of(message: Message | Record) -> CloudEvent:
     """The event that a message or a record holds, in whichever mode.
 
     The data is a JSON value, a str or bytes, as ``datacontenttype`` says. In binary mode each
-    extension is a str. Raises :class:`~shmq.ShmqError` for a message that is no event, and for data
-    that is not of its type.
+    extension is a str. Raises :class:`~shmq.ShmqError` for a message that is not an event, and for
+    data that is not of its type.
     """
     return decode_event(message.headers, message.body, _place(message))
 
@@ -168,8 +168,8 @@ def decode_event(headers: Mapping[str, Any], body: Any, place: str) -> CloudEven
     }
     if "specversion" not in attributes:
         raise ShmqError(
-            f"{place} is no event: it has neither the header ce-specversion nor the content-type "
-            f"{STRUCTURED}"
+            f"{place} is not an event: it has neither the header ce-specversion nor the "
+            f"content-type {STRUCTURED}"
         )
     if media:
         attributes["datacontenttype"] = media
@@ -178,11 +178,11 @@ def decode_event(headers: Mapping[str, Any], body: Any, place: str) -> CloudEven
 
 def _structured(body: Any, place: str) -> CloudEvent:
     if isinstance(body, bytes | str):
-        body = _json(body, f"{place} is no event in JSON")
+        body = _json(body, f"{place} is not an event in JSON")
     if not isinstance(body, Mapping):
-        raise ShmqError(f"{place} is no event: its body is a {type(body).__name__} and no map")
+        raise ShmqError(f"{place} is not an event: its body is a {type(body).__name__} and no map")
     if "specversion" not in body:
-        raise ShmqError(f"{place} is no event: it has no specversion")
+        raise ShmqError(f"{place} is not an event: it has no specversion")
     event = CloudEvent.from_dict(body)
     if not isinstance(event.data, bytes):
         return event
@@ -197,7 +197,7 @@ def _data(body: Any, media: str, place: str) -> Any:
     if not body:
         return None
     if is_json(media):
-        return _json(body, f"the data of {place} is no {media}")
+        return _json(body, f"the data of {place} is not {media}")
     if media.lower().startswith("text/"):
         try:
             return body.decode()

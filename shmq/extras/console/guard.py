@@ -33,7 +33,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def _host(value: str) -> str:
-    """The host of ``HOST:PORT``, in lower case; empty for one that is no host."""
+    """The host of ``HOST:PORT``, in lower case; empty for one that is not a host."""
     try:
         return (urlsplit(f"//{value}").hostname or "").lower()
     except ValueError:

@@ -82,8 +82,8 @@ class Problem(Exception):
         if status in _RETRY_AFTER:
             self.headers.setdefault("Retry-After", str(_RETRY_AFTER[status]))
         self.more = more
-        #: Whether the caller has no right to what it asked for; one that may not even know of it
-        #: is told that there is none.
+        #: Whether the caller has no right to what it asked for; to one that may
+        #: not even know of it, the reply is that none exists.
         self.refuses_right = code == "denied"
 
     def as_dict(self) -> dict[str, Any]:

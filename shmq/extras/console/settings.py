@@ -41,7 +41,7 @@ class Address:
             path = text.removeprefix(_UNIX)
             if not path or len(os.fsencode(path)) >= _MOST_PATH or "\0" in path:
                 raise InvalidOption(
-                    f"{text!r} is no address: the path of a Unix socket has 1 to "
+                    f"{text!r} is not an address: the path of a Unix socket has 1 to "
                     f"{_MOST_PATH - 1} bytes"
                 )
             return cls(path=str(Path(path).absolute()))
@@ -51,7 +51,7 @@ class Address:
         except ValueError:
             if host != "localhost":
                 raise InvalidOption(
-                    f"{text!r} is no address: give HOST:PORT with an IP address or localhost, "
+                    f"{text!r} is not an address: give HOST:PORT with an IP address or localhost, "
                     f"[IPV6]:PORT or unix:PATH"
                 ) from None
         return cls(host=host, port=port)
@@ -78,7 +78,7 @@ def _divided(text: str) -> tuple[str, int]:
         host, bracket, rest = text[1:].partition("]")
         colon, port = rest[:1], rest[1:]
         if not bracket or (rest and colon != ":"):
-            raise InvalidOption(f"{text!r} is no address: write [IPV6]:PORT")
+            raise InvalidOption(f"{text!r} is not an address: write [IPV6]:PORT")
     elif text.count(":") > 1:
         host, port = text, ""
     else:
@@ -86,7 +86,7 @@ def _divided(text: str) -> tuple[str, int]:
     if not port:
         return host, DEFAULT_PORT
     if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
-        raise InvalidOption(f"{port!r} in {text!r} is no port: give 0 to 65535")
+        raise InvalidOption(f"{port!r} in {text!r} is not a port: give 0 to 65535")
     return host, int(port)
 
 
@@ -123,12 +123,12 @@ class ConsoleSettings:
         check_whole("metrics_queues", self.metrics_queues, 0, 1_000_000)
         if not _PREFIX.match(self.prefix):
             raise InvalidOption(
-                f"prefix={self.prefix!r} is no path: write /shmq, for example, without a slash "
+                f"prefix={self.prefix!r} is not a path: write /shmq, for example, without a slash "
                 f"at its end"
             )
         for host in self.hosts:
             if not _HOST.match(host):
-                raise InvalidOption(f"host={host!r} is no name of a host: leave out the port")
+                raise InvalidOption(f"host={host!r} is not a name of a host: leave out the port")
         self._check_reach()
 
     def _check_reach(self) -> None:

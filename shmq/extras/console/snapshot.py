@@ -95,7 +95,7 @@ def _of_stream(stream: StreamActivity) -> Row:
 
 
 def differences(before: Rows, after: Rows) -> Changes:
-    """The values that changed in each row; the whole row of what is new or was made anew."""
+    """The values that changed in each row; the whole row of what is new or was recreated."""
     changed: Changes = dict.fromkeys(before.keys() - after.keys())
     for key, row in after.items():
         old = before.get(key)
@@ -156,9 +156,9 @@ class View:
         self.subscribers: list[Subscriber] = []
         self._sees: dict[tuple[str, str], bool] = {}
         self._snapshot: tuple[int, bytes] | None = None
-        told = repr(self.key_of(caller, pattern)) + secret
+        identity = repr(self.key_of(caller, pattern)) + secret
         #: What the ids of its events begin with: a caller with other rights has others.
-        self.id = hashlib.blake2s(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        self.id = hashlib.blake2s(identity.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     @staticmethod
     def key_of(caller: Caller, pattern: str | None) -> Hashable:
@@ -304,7 +304,7 @@ class Feed:
                 self._rest()
 
     def _rest(self) -> None:
-        """Stop to listen, and forget; the next subscriber begins anew."""
+        """Stop to listen, and forget; the next subscriber starts again."""
         if self._unlisten is not None:
             self._unlisten()
         self._unlisten, self._idle, self._rows = None, 0, {}

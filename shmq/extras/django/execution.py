@@ -46,7 +46,7 @@ def run(backend: ShmqBackend, message: shmq.Message) -> None:
     ):
         return  # a process died between its end and its acknowledgement
     if record.is_finished:
-        record = given  # a dead letter that was sent back: it begins anew
+        record = given  # a dead letter that was sent back: it starts again
     try:
         task = record.load()
     except Exception as error:

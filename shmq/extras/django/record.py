@@ -51,7 +51,7 @@ class Record:
         try:
             made = cls(**{name: value for name, value in stored.items() if name in names})
         except TypeError as error:
-            raise InvalidOption(f"the map is no task: {error}") from None
+            raise InvalidOption(f"the map is not a task: {error}") from None
         made.check()
         return made
 
@@ -87,11 +87,11 @@ class Record:
     def load(self) -> Any:
         """The task itself, with its priority, queue and time.
 
-        Raises ImportError, and :class:`~shmq.InvalidOption` if what it names is no task.
+        Raises ImportError, and :class:`~shmq.InvalidOption` if what it names is not a task.
         """
         found = import_string(self.task)
         if not isinstance(found, Task):
-            raise InvalidOption(f"{self.task} is no task, but a {type(found).__name__}")
+            raise InvalidOption(f"{self.task} is not a task, but a {type(found).__name__}")
         return found.using(
             priority=self.priority,
             queue_name=self.queue_name,

@@ -89,7 +89,7 @@ class ShmqConsumer(Consumer):
             message = Message.decode(leased.body)
         except LEASE_IS_OVER:
             return None
-        except Exception as error:  # of any encoder, or it is no map of a message
+        except Exception as error:  # of any encoder, or it is not a map of a message
             self.logger.exception("Message %d is not of dramatiq: rejected.", leased.sequence)
             self._find_error(leased, error)
             leased.reject()

@@ -68,7 +68,7 @@ class Queues:
         return self._broker.ensure_queue(name, **options)
 
     def forget(self, queue: ShmqQueue) -> None:
-        """Open the queue anew the next time: it was deleted."""
+        """Open the queue again the next time: it was deleted."""
         self._open.pop(queue.shared_name, None)
 
 

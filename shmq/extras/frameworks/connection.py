@@ -15,7 +15,7 @@ class Connection:
     """Connects at its first use, so that a program can be imported without its server.
 
     ``url``, ``token`` and ``tls`` are those of :func:`shmq.connect`. After a fork the child's copy
-    connects anew, as every handle of shmq does.
+    reconnects, as every handle of shmq does.
     """
 
     def __init__(self, url: str | None, token: str | None = None, tls: Tls = None) -> None:

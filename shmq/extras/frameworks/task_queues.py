@@ -97,7 +97,7 @@ class TaskQueues:
         return self._handles.get(name)
 
     def forget(self, name: str) -> None:
-        """Close the handle of a queue that was deleted; the next use makes the queue anew."""
+        """Close the handle of a queue that was deleted; the next use recreates the queue."""
         with self._lock:
             handle = self._handles.pop(name, None)
         if handle is not None:

@@ -100,9 +100,9 @@ def stress(
         drawn_to(plot, lambda path: plots.figure(samples, path)),
         Stop() as stop,
         _csv(csv_path) as write,
-        progress("stress", "", quiet=quiet, forks=True) as told,
+        progress("stress", "", quiet=quiet, forks=True) as on_progress,
     ):
-        draw = _drawn(told, plan)
+        draw = _drawn(on_progress, plan)
 
         def watch(sample: Sample) -> None:
             write(sample)
@@ -171,7 +171,7 @@ def _rounded(value: float) -> float:
     return value if isinstance(value, int) else round(value, 3)
 
 
-def _drawn(told: Progress, plan: Plan) -> Watch:
+def _drawn(on_progress: Progress, plan: Plan) -> Watch:
     """The function that shows a sample."""
 
     def draw(sample: Sample) -> None:
@@ -180,9 +180,9 @@ def _drawn(told: Progress, plan: Plan) -> Watch:
             f"backlog {sample.backlog:,}, killed {sample.killed}"
         )
         if plan.seconds is None:
-            told(sample.got, plan.messages, text=text)
+            on_progress(sample.got, plan.messages, text=text)
         else:
-            told(sample.seconds, plan.seconds, text=text)
+            on_progress(sample.seconds, plan.seconds, text=text)
 
     return draw
 

@@ -93,5 +93,7 @@ class Result:
 
 def latencies(counts: Sequence[int], longest: int) -> dict[str, float]:
     """The percentiles of a histogram in µs, with ``longest``, given in ns, as the maximum."""
-    told = {name: min(percentile(counts, part), longest) / 1000 for name, part in PARTS.items()}
-    return {**told, "max": longest / 1000}
+    latencies = {
+        name: min(percentile(counts, part), longest) / 1000 for name, part in PARTS.items()
+    }
+    return {**latencies, "max": longest / 1000}

@@ -280,10 +280,10 @@ class _Run:
         nothing = ["depth", "delayed", "in_flight", "dying", "arena_used"]
         nothing += ["waiting_get"] if here else []  # a server may wait on behalf of clients
         left = {what: number for what in nothing if (number := getattr(stats, what))}
-        told = [f"the emptied queue still has {what} {number}" for what, number in left.items()]
+        problems = [f"the emptied queue still has {what} {number}" for what, number in left.items()]
         if not isinstance(self._queue, LocalQueue):  # its segment is on another host
-            return told
-        return told + [f"the segment is damaged: {wrong}" for wrong in self._queue.violations()]
+            return problems
+        return problems + [f"the segment is damaged: {wrong}" for wrong in self._queue.violations()]
 
 
 def _promise(plan: Plan) -> str:

@@ -94,7 +94,7 @@ def _read_schedules(table: Table) -> list[ScheduledTask]:
             try:
                 found.append(ScheduledTask.model_validate(json.loads(value)))
             except (ValueError, TypeError):
-                log.exception("%r of table %r is no schedule: passed over.", key, table.name)
+                log.exception("%r of table %r is not a schedule: passed over.", key, table.name)
     return found
 
 

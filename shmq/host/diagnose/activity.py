@@ -78,7 +78,7 @@ class QueueActivity:
     attachments: tuple[Attachment, ...] = ()
     #: The options it was created with; None if it cannot be used.
     options: QueueOptions | None = None
-    #: Which queue of that name it is: one made anew has another. 0: unknown.
+    #: Which queue of that name it is: a recreated one has another. 0: unknown.
     identity: int = 0
     #: The largest group of its next messages, lately; None: they have none, or they do not wait.
     largest_group: GroupShare | None = None
@@ -200,7 +200,7 @@ class _Kept(Generic[_T]):
         self._handles: dict[str, _T] = {}
 
     def use(self, name: str, work: Callable[[_T], object]) -> None:
-        """Do ``work`` with the handle; one whose queue was made anew meanwhile is replaced."""
+        """Do ``work`` with the handle; one whose queue was recreated meanwhile is replaced."""
         handle = self._handles.get(name)
         if handle is not None and _is_cut(handle):
             del self._handles[name]

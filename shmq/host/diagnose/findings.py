@@ -114,7 +114,7 @@ def _letter_queues(observation: Observation) -> dict[str, str]:
 
 
 def _same(queue: QueueActivity, before: QueueActivity | None) -> QueueStats | None:
-    """The numbers of the same queue before; None if there are none, or it was made anew."""
+    """The numbers of the same queue before; None if there are none, or it was recreated."""
     return before.stats if before is not None and before.identity == queue.identity else None
 
 
@@ -138,7 +138,7 @@ def _of_queue(
     if queue.problem is not None or stats is None:
         yield _broken("queue", queue.name, queue.problem or "it has no numbers")
         return
-    told: list[tuple[Severity, str, str] | None] = [
+    rows: list[tuple[Severity, str, str] | None] = [
         _unwritten(queue),
         _behind(stats),
         _full(queue, stats),
@@ -148,10 +148,10 @@ def _of_queue(
         _one_group(queue, stats),
     ]
     if queue.name in letters:
-        told.append(_dead_letters(stats, letters[queue.name], before))
+        rows.append(_dead_letters(stats, letters[queue.name], before))
     elif not is_reply_name(queue.name) and staging_target(queue.name) is None:
-        told.append(_no_consumer(queue, stats, before))
-    for one in told:
+        rows.append(_no_consumer(queue, stats, before))
+    for one in rows:
         if one is not None:
             severity, code, text = one
             yield Finding(severity=severity, kind="queue", subject=queue.name, code=code, text=text)

@@ -14,8 +14,8 @@ def journal_problem(stats: QueueStats) -> str | None:
 def unwritten(lag: int, waiting: int) -> str:
     """A text with the numbers of put and settled messages that wait for the disk, or ""."""
     counts = {"not on disk": lag, "settled, and keeping their slots until that is on disk": waiting}
-    told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    return f"messages: {told}" if told else ""
+    text = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    return f"messages: {text}" if text else ""
 
 
 def why_unkept(durability: str, error: str | None, writer: bool, so_far: str = "") -> str | None:

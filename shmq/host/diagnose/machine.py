@@ -61,11 +61,11 @@ def _room() -> Iterator[Condition]:
     try:
         space = os.statvfs(SHM)
     except OSError as error:
-        problem = f"there is no shared memory: {error.strerror}; mount a tmpfs on {SHM}"
+        problem = f"shared memory is missing: {error.strerror}; mount a tmpfs on {SHM}"
         yield Condition(name=f"{SHM}", value="none", problem=problem)
         return
     kind = _type_of_file_system()
-    other = None if kind == "tmpfs" else f"{SHM} is no tmpfs: queues are slow there, or fail"
+    other = None if kind == "tmpfs" else f"{SHM} is not tmpfs: queues are slow there, or fail"
     yield Condition(name=f"{SHM} file system", value=kind, problem=other)
     yield Condition(name=f"{SHM} bytes", value=space.f_blocks * space.f_frsize)
     free = space.f_bavail * space.f_frsize

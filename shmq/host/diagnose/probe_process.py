@@ -88,7 +88,7 @@ def _reap(child: int) -> int:
 def _result_of(said: bytes, code: int) -> Any:
     if code < 0:
         raise Crashed(f"the process that read it was killed by {signal.Signals(-code).name}")
-    told = json.loads(said)
-    if "failed" in told:
-        raise Crashed(told["failed"].strip().splitlines()[-1])
-    return told["done"]
+    reply = json.loads(said)
+    if "failed" in reply:
+        raise Crashed(reply["failed"].strip().splitlines()[-1])
+    return reply["done"]

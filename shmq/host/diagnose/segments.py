@@ -123,7 +123,7 @@ class Segment:
 
     namespace: str
     queue: str
-    #: None if it is no finished segment, or cannot be read.
+    #: None if it is not a finished segment, or cannot be read.
     layout_version: int | None
     #: Whether that is the version of this shmq.
     ours: bool

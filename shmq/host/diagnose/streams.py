@@ -1,6 +1,6 @@
 """Checks the files of durable streams.
 
-They may be written meanwhile: an incomplete commit at a partition's end is no damage.
+They may be written meanwhile: an incomplete commit at a partition's end is not damage.
 """
 
 from __future__ import annotations

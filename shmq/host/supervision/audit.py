@@ -182,7 +182,7 @@ class AuditFile(logging.Handler):
         opened = open_file(self._path, flags, 0o600)
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             os.close(opened)
-            raise OSError("it is no regular file")
+            raise OSError("it is not a regular file")
         return opened
 
 

@@ -223,7 +223,7 @@ class ChildProcess:
 class PipedChildProcess(ChildProcess):
     """A child process with a pipe, of which ``target`` gets one end.
 
-    ``arguments`` is called with that end. Without a process there is no pipe.
+    ``arguments`` is called with that end. Without a process no pipe is opened.
     """
 
     def __init__(

@@ -30,15 +30,15 @@ _ROOT: Final = str(Path(__file__).resolve().parents[2])
 
 def chosen_idle() -> float:
     """``SHMQ_AUTOSTART_IDLE`` in seconds, else `IDLE`. Raises :class:`~shmq.InvalidOption`."""
-    told = os.environ.get("SHMQ_AUTOSTART_IDLE")
-    if not told:
+    text = os.environ.get("SHMQ_AUTOSTART_IDLE")
+    if not text:
         return IDLE
     try:
-        seconds = float(told)
+        seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not 0.0 < seconds < 1e9:
-        raise InvalidOption(f"SHMQ_AUTOSTART_IDLE={told!r} must be a number of seconds above 0")
+        raise InvalidOption(f"SHMQ_AUTOSTART_IDLE={text!r} must be a number of seconds above 0")
     return seconds
 
 
@@ -84,7 +84,7 @@ def launch(namespace: str, directory: Path, timeout: float) -> None:
 def _interpreter() -> list[str]:
     """The command of the interpreter. Raises ShmqError in a program that embeds Python."""
     if getattr(sys, "frozen", False) or not _PYTHON.match(Path(sys.executable or "none").name):
-        raise ShmqError(f"this program ({sys.executable!r}) is no Python that could run it")
+        raise ShmqError(f"this program ({sys.executable!r}) is not a Python that could run it")
     return [sys.executable, "-P"]  # imports nothing from the current directory
 
 

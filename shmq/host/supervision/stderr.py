@@ -62,7 +62,7 @@ class _JournalFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         levels = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
-        priority = next((told for level, told in levels if record.levelno >= level), 7)
+        priority = next((number for level, number in levels if record.levelno >= level), 7)
         return "\n".join(f"<{priority}>{line}" for line in self._form.format(record).split("\n"))
 
 
@@ -100,5 +100,5 @@ def show_on_stderr(name: str, level: int = logging.INFO) -> None:
 
 def show_stack_on_demand() -> None:
     """Write the stacks to stderr at `SHOW_STACK` from now on, whatever the threads do."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # there is no stderr
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr is closed
         faulthandler.register(SHOW_STACK, file=_STDERR, all_threads=True)

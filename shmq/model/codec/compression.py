@@ -44,7 +44,7 @@ def _expand_lz4(packed: bytes, size: int) -> bytes:
         reader = lz4.LZ4FrameDecompressor()
         found: bytes = reader.decompress(packed, max_length=size)
     except RuntimeError as error:
-        raise ShmqError(f"that is no LZ4 frame: {error}") from error
+        raise ShmqError(f"that is not an LZ4 frame: {error}") from error
     if len(found) != size or not reader.eof or reader.unused_data:
         raise ShmqError(f"the LZ4 frame is not one of {size} bytes")
     return found
@@ -61,7 +61,7 @@ def _expand_zstd(packed: bytes, size: int) -> bytes:
             if len(found) == size:
                 return found
     except zstd.ZstdError as error:
-        raise ShmqError(f"that is no Zstandard frame of {size} bytes: {error}") from error
+        raise ShmqError(f"that is not a Zstandard frame of {size} bytes: {error}") from error
     raise ShmqError(f"the Zstandard frame is not one of {size} bytes")
 
 

@@ -34,7 +34,7 @@ def compile_filter(text: str, most: int | None = None) -> _core.Filter:
     """Compile an expression to a filter.
 
     Raises :class:`~shmq.InvalidOption` for one that cannot be parsed, has more than ``most``
-    comparisons, or refers to the body, and TypeError if it is no str.
+    comparisons, or refers to the body, and TypeError if it is not a str.
     """
     if not isinstance(text, str):
         raise TypeError(f"where={text!r:.60} must be a str, not {type(text).__name__}")

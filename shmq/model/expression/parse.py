@@ -238,7 +238,7 @@ class Expression(Generic[T]):
 class Where(Expression[Message]):
     """An expression that selects dead letters.
 
-    The message must be a copy, or leased, since its body is read. If it is no dead letter,
+    The message must be a copy, or leased, since its body is read. If it is not a dead letter,
     the reason, the queue, the deliveries and the times are null.
     """
 
@@ -357,7 +357,7 @@ class _Parser:
             known = [*self._fields, "header.NAME", "body.KEY"]
             near = difflib.get_close_matches(name, known, 1)
             raise self._refused(
-                f"there is no field {name!r}"
+                f"field {name!r} does not exist"
                 + (f": did you mean {near[0]}?" if near else f": there are {', '.join(known)}"),
                 token,
             )
@@ -521,7 +521,7 @@ def _ordered(read: Callable[[Any], Any], compare: Callable[[Any, Any], bool], va
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two values can be compared: true is not 1, and a text is no number."""
+    """Whether two values can be compared: true is not 1, and a text is not a number."""
     if isinstance(one, bool) or isinstance(other, bool):
         return isinstance(one, bool) and isinstance(other, bool)
     if isinstance(one, int | float):

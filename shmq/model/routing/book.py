@@ -293,12 +293,12 @@ class _File:
 
 def _check_head(path: Path, raw: bytes) -> None:
     if len(raw) < _BEGIN or raw[:4] != _MAGIC:
-        raise _damaged(path, 0, "it is no table of exchanges")
+        raise _damaged(path, 0, "it is not a table of exchanges")
     version = _HEAD.unpack_from(raw)[1]
     if version != _VERSION:
         raise IncompatibleSegment(
             f"{path} is of version {version}, and this shmq reads version {_VERSION}: use the "
-            f"shmq that wrote it, or remove it and make the exchanges anew"
+            f"shmq that wrote it, or remove it and recreate the exchanges"
         )
 
 
@@ -328,7 +328,7 @@ def _operation_at(
 def _damaged(path: Path, where: int, what: str) -> DamagedSegment:
     return DamagedSegment(
         f"{path} is damaged at byte {where}: {what}; remove it, and make the exchanges and their "
-        f"bindings anew"
+        f"bindings again"
     )
 
 

@@ -201,7 +201,7 @@ class Table:
             return self._exchanges[name]
         except KeyError:
             raise NoSuchExchange(
-                f"there is no exchange {name!r}: create it first, or see `shmq exchange list`"
+                f"exchange {name!r} does not exist: create it first, or see `shmq exchange list`"
             ) from None
 
     # ---- routing ----
@@ -290,7 +290,7 @@ def operation_of(found: Any, table: Table) -> Operation:
         headers, match = ({}, "all") if wanted is None else (_plain(wanted[0]), wanted[1])
         exchange_kind = table.summary(name).kind
         return [what, name, *check_binding(exchange_kind, target, key, kind, headers, match)]
-    raise ValueError(f"there is no operation {found!r:.100}")
+    raise ValueError(f"unknown operation {found!r:.100}")
 
 
 def _packed(wanted: Wanted) -> list[Any]:

@@ -25,7 +25,7 @@ _ONE, _ANY = "*", "#"
 def check_key(key: str) -> str:
     """Return ``key`` if a message may be published with it.
 
-    Raises :class:`InvalidOption`, and TypeError if it is no str.
+    Raises :class:`InvalidOption`, and TypeError if it is not a str.
     """
     if not isinstance(key, str):
         raise TypeError(f"key={key!r} must be a str, not {type(key).__name__}")

@@ -108,7 +108,7 @@ class Schemas:
     # ---- for the disk ----
 
     def stamp(self) -> tuple[int, int, int] | None:
-        """A stamp that differs whenever the schemas differ; None: there is no file."""
+        """A stamp that differs whenever the schemas differ; None: no file exists."""
         try:
             found = os.stat(self._path, follow_symlinks=False)
         except FileNotFoundError:
@@ -200,12 +200,12 @@ def _write_whole(path: Path, raw: bytes) -> None:
 def _check_head(path: Path, raw: bytes) -> int:
     """How many bytes follow the header. Raises SegmentError."""
     if len(raw) < _HEAD.size or raw[:4] != _MAGIC:
-        raise _damaged(path, "it is no table of schemas")
+        raise _damaged(path, "it is not a table of schemas")
     _, version, size, _ = _HEAD.unpack_from(raw)
     if version != _VERSION:
         raise IncompatibleSegment(
             f"{path} is of version {version}, and this shmq reads version {_VERSION}: use the shmq "
-            f"that wrote it, or remove it and set the schemas anew"
+            f"that wrote it, or remove it and set the schemas again"
         )
     return int(size)
 
@@ -241,4 +241,4 @@ def _version_of(name: str, version: int, schema: Any, rule: str, at: float) -> a
 
 
 def _damaged(path: Path, what: str) -> DamagedSegment:
-    return DamagedSegment(f"{path} is damaged: {what}; remove it, and set the schemas anew")
+    return DamagedSegment(f"{path} is damaged: {what}; remove it, and set the schemas again")

@@ -64,11 +64,11 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
     except jsonschema.SchemaError as error:
         where = ".".join(map(str, error.absolute_path))
         at = f" at {where!r}" if where else ""
-        raise InvalidOption(f"that is no JSON Schema{at}: {error.message:.200}") from error
+        raise InvalidOption(f"that is not a JSON Schema{at}: {error.message:.200}") from error
     except SchemaError:
         raise
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidOption(f"that is no JSON Schema: {error}") from error
+        raise InvalidOption(f"that is not a JSON Schema: {error}") from error
     if len(packed) > LONGEST:
         raise InvalidOption(f"the schema has {len(packed)} bytes, and may have {LONGEST}")
     return plain

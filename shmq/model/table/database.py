@@ -3,11 +3,11 @@
 What SQLite asks of its users (https://sqlite.org/howtocorrupt.html), and how it is done here:
 
 - **No connection lives through a fork**: SQLite would take the parent's locks for the child's.
-  Before a fork every connection of the process is closed; each handle opens its own anew.
+  Before a fork every connection of the process is closed; each handle reopens its own.
 - **No descriptor of a database is opened and closed beside a connection**: that would release the
   record locks that SQLite has. Files are looked at by name.
 - **Checkpoints and commits of several processes do not meet**: before 3.51.3 SQLite loses pages if
-  a checkpoint begins while another connection begins the log anew
+  a checkpoint begins while another connection restarts the log
   (https://sqlite.org/wal.html#walresetbug). So a writer has the table's own lock, an flock(2) on a
   file of its own, which also says who holds it. Readers do not take it.
 - **No two databases have the same path**, not even one after the other: the name has an identity.
@@ -67,7 +67,7 @@ _PATIENCE: Final = 5.0
 _LOG_PAGES: Final = {"memory": 256, "disk": 1000}
 #: A log of so many bytes is cut off to that length once it was copied into the database.
 _LOG_BYTES: Final = 4 << 20
-#: With less space than this, in bytes, an I/O error is for want of space.
+#: With less space than this, in bytes, an I/O error is for lack of space.
 _LITTLE: Final = 1 << 20
 
 _SCHEMA: Final = (
@@ -303,7 +303,7 @@ class Database:
         """Check what the file is, and set what is kept by the connection alone."""
         incompatible = _ERRORS[self.durability][2]
         if _pragma(connection, "application_id") != APPLICATION_ID:
-            raise self._damaged("it is no table of shmq")
+            raise self._damaged("it is not a table of shmq")
         if (version := _pragma(connection, "user_version")) != VERSION:
             raise incompatible(
                 f"{self.path} is of version {version}, and this shmq reads version {VERSION}: use "
@@ -376,21 +376,21 @@ class Database:
     def _refusal(self, error: sqlite3.Error) -> Exception:
         """SQLite's error as one of shmq."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        told = self._unusable(f"{error} ({getattr(error, 'sqlite_errorname', 'no code')})")
+        cause = self._unusable(f"{error} ({getattr(error, 'sqlite_errorname', 'no code')})")
         if not self.path.exists():
-            told = TableDeleted(f"table {self.name!r} was deleted")
+            cause = TableDeleted(f"table {self.name!r} was deleted")
         elif code in _BUSY:
-            told = LockTimeout(
+            cause = LockTimeout(
                 f"table {self.name!r} was locked for more than {_PATIENCE:g} s by another process "
                 f"that opens, closes or repairs it: try again"
             )
         elif code in _DAMAGED:
-            told = self._damaged(str(error))
+            cause = self._damaged(str(error))
         elif code == sqlite3.SQLITE_FULL or (code in _IO and self._left() < _LITTLE):
-            told = self._no_space()
+            cause = self._no_space()
         elif code == sqlite3.SQLITE_CANTOPEN and _lacks_descriptors():
             return no_descriptor(OSError(errno.EMFILE, "", str(self.path)))
-        return told
+        return cause
 
     def _no_file(self, error: OSError) -> Exception:
         if not self.path.exists():
@@ -407,7 +407,7 @@ class Database:
                 f"keys, give them a ttl, or make a table with more"
             )
         return NoSpace(
-            f"there is no space for table {self.name!r}: {left} bytes are available in "
+            f"there is not enough space for table {self.name!r}: {left} bytes are available in "
             f"{self.path.parent}; delete what is not needed, or give it more room"
         )
 

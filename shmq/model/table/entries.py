@@ -178,7 +178,7 @@ class Entries:
     def _write(self, deed: Callable[[sqlite3.Connection, int], _T]) -> _T:
         """Carry it out in a transaction, which also removes some expired entries.
 
-        If there is no room for it, all of the expired entries are removed first.
+        If there is not enough room for it, all of the expired entries are removed first.
         """
         try:
             return self._write_once(deed)

@@ -40,11 +40,11 @@ class Bounds(NamedTuple):
 
 
 def check_key(key: object, what: str = "key") -> str:
-    """Return ``key`` if it is one. Raises InvalidOption, and TypeError if it is no str."""
+    """Return ``key`` if it is one. Raises InvalidOption, and TypeError if it is not a str."""
     if not isinstance(key, str):
         raise TypeError(f"a {what} must be a str, not {type(key).__name__}")
     if not 1 <= len(key) <= MAX_KEY:
-        raise InvalidOption(f"{key[:80]!r} is no {what}: use 1 to {MAX_KEY} characters")
+        raise InvalidOption(f"{key[:80]!r} is not a {what}: use 1 to {MAX_KEY} characters")
     return _check_text(key, what)
 
 
@@ -64,7 +64,9 @@ def _check_text(text: str, what: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidOption(f"{text[:80]!a} is no {what}: it cannot be encoded as UTF-8") from None
+        raise InvalidOption(
+            f"{text[:80]!a} is not a {what}: it cannot be encoded as UTF-8"
+        ) from None
     return text
 
 
@@ -106,7 +108,7 @@ def _check_size(stored: Stored) -> Stored:
 
 
 def encoded(value: Any) -> Stored:
-    """The value as it is stored. Raises MessageTooLarge, and TypeError if there is no codec."""
+    """The value as it is stored. Raises MessageTooLarge, and TypeError if no codec exists."""
     raw, codec = encode_body(value, None)
     return _check_size(Stored(codec, bytes(raw)))
 

@@ -101,7 +101,7 @@ def find(namespace: Namespace, name: str) -> TableFile:
     found = _found(namespace, check_name(name, "table"))
     if found is None:
         raise NoSuchTable(
-            f"there is no table {name!r} in namespace {namespace.name!r}: make it with "
+            f"table {name!r} does not exist in namespace {namespace.name!r}: make it with "
             f"ensure_table, or see `shmq table list`"
         )
     return found
@@ -180,7 +180,8 @@ def _unmade(error: sqlite3.Error, path: Path) -> ShmqError:
     space = os.statvfs(path.parent)
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}:
         return NoSpace(
-            f"there is no space for {path}: {space.f_bavail * space.f_frsize} bytes are available; "
+            f"there is not enough space for {path}: {space.f_bavail * space.f_frsize} bytes are "
+            f"available; "
             f"delete what is not needed, or give it more room"
         )
     return ShmqError(f"{path} cannot be made: {error}")

@@ -42,4 +42,4 @@ def _read(name: Any) -> str:
     except OSError as error:
         raise InvalidOption(f"credential={name!r} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise InvalidOption(f"credential={name!r} is no token: it is not ASCII") from error
+        raise InvalidOption(f"credential={name!r} is not a token: it is not ASCII") from error

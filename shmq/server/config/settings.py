@@ -285,7 +285,7 @@ def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
         )
     for key, what in (("data_dir", "directory"), ("audit_log", "file")):
         if values.get(key) == "":
-            raise InvalidOption(f"{key}='' is no {what}: name one, or leave it out")
+            raise InvalidOption(f"{key}='' is not a {what}: name one, or leave it out")
         if key in values:
             values[key] = _path(values[key], folder)
     return values
@@ -325,5 +325,5 @@ def _table(where: str, value: Any) -> dict[str, Any]:
 
 
 def _path(value: Any, folder: Path) -> Any:
-    """A path relative to the file's folder; a value that is no string is refused later."""
+    """A path relative to the file's folder; a value that is not a string is refused later."""
     return folder / value if isinstance(value, str) else value

@@ -13,7 +13,7 @@ from shmq.errors import InvalidOption
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """The files, all of them PEM. Raises TypeError for a value that is no path."""
+    """The files, all of them PEM. Raises TypeError for a value that is not a path."""
 
     #: The server's certificate, followed by the intermediate ones.
     certificate: Path

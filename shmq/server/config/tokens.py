@@ -98,7 +98,7 @@ class Token:
         for pattern in patterns:
             if not isinstance(pattern, str) or not _PATTERN.match(pattern):
                 raise InvalidOption(
-                    f"{right}: {pattern!r} of token {self.name!r} is no pattern of names: "
+                    f"{right}: {pattern!r} of token {self.name!r} is not a pattern of names: "
                     f"use the characters of a name, and * ? [ ] !, or STREAM/GROUP of these"
                 )
             if right == "produce" and "/" in pattern:

@@ -140,7 +140,7 @@ class TlsConnection(Connection):
                 break
             self._decrypt()
         if self._state & ENDING and not self._established:
-            self._state |= GONE  # without TLS the peer cannot be told anything
+            self._state |= GONE  # without TLS nothing can be sent to the peer
         left = WANTS_WRITE if self._unsent or self._to_send.pending else 0
         no_input = PAUSED if self._finished else 0
         self._apply(self._state & ~WANTS_WRITE | left | no_input)

@@ -58,7 +58,7 @@ class Audit:
             record(event, name, outcome, actor_of(session), **_client(session), **details)
 
     def refused(self, session: Session, kind: int, name: str, right: int) -> None:
-        """Record that the engine has refused a request, for want of that right."""
+        """Record that the engine has refused a request, for lack of that right."""
         status = Status.FORBIDDEN if self._known(session, name) else Status.NO_QUEUE
         lacks = {"right": Right(right).name.lower()} if right else {}
         self._refuse(session, name, Type(kind), status, None, **lacks)
@@ -82,8 +82,8 @@ class Audit:
         more = self._limits.setdefault(session, EventLimit()).take()
         if more is not None:
             operation = kind.name.lower() if event is None else event.value
-            told = {"operation": operation, **details, **_client(session), **more}
-            record(Event.RIGHT_REFUSED, name, status.name.lower(), actor_of(session), **told)
+            recorded = {"operation": operation, **details, **_client(session), **more}
+            record(Event.RIGHT_REFUSED, name, status.name.lower(), actor_of(session), **recorded)
 
     def _event_of(self, kind: int, rest: bytes) -> tuple[Event | None, Details]:
         events = AUDIT.get(Type(kind))
@@ -131,9 +131,9 @@ def _action_of(kind: int, rest: bytes) -> tuple[str, Details]:
         member = MemberRequest.unpack(rest)
         return ("" if member.member else "reset"), {"group": member.group}
     asked = unpack_map(rest)
-    told = {key: asked[key] for key in ("target", "key", "kind", "alternate", "group")
+    recorded = {key: asked[key] for key in ("target", "key", "kind", "alternate", "group")
             if isinstance(asked.get(key), str)}  # fmt: skip
-    return str(asked.get("action")), told
+    return str(asked.get("action")), recorded
 
 
 def _counts(kind: int, payload: bytes) -> Details:

@@ -241,7 +241,7 @@ class Control:
         return peer.stream_rights(self.access_list, name, group)
 
     def refused(self, session: Session, kind: int, name: str, right: int) -> None:
-        """Record that the engine has refused a request for want of that right."""
+        """Record that the engine has refused a request for lack of that right."""
         self._audit.refused(session, kind, name, right)
 
     def _knows(self, session: Session, name: str) -> bool:
@@ -346,7 +346,7 @@ class Control:
 
     def _check_exists(self, name: str) -> None:
         if not self._broker.has_queue(name):
-            raise NoSuchQueue(f"there is no queue {name!r}")
+            raise NoSuchQueue(f"queue {name!r} does not exist")
 
     def failed(self, error: BaseException) -> None:
         """Log why a request was answered with INTERNAL, or a queue could not be used."""

@@ -343,4 +343,4 @@ def _check_compressed(asked: Append) -> None:
 
 
 def _absent(name: str) -> NoSuchStream:
-    return NoSuchStream(f"there is no stream {name!r}")
+    return NoSuchStream(f"stream {name!r} does not exist")

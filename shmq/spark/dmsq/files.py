@@ -35,7 +35,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 def directory_of(path: str | None) -> ReadOnly:
     """The directory at ``path``, which may be a ``file:`` URL.
 
-    Raises :class:`~shmq.InvalidOption` if there is no readable directory.
+    Raises :class:`~shmq.InvalidOption` if no readable directory exists.
     """
     if path is None:
         raise InvalidOption(
@@ -46,7 +46,7 @@ def directory_of(path: str | None) -> ReadOnly:
         hint = f": load {str(found.parent)!r}, and name the queue with the option queue"
         raise InvalidOption(f"path={path!r} is a file, and not a directory of them{hint}")
     if not found.is_dir():
-        raise InvalidOption(f"path={path!r} is no directory: name one with .dmsq files in it")
+        raise InvalidOption(f"path={path!r} is not a directory: name one with .dmsq files in it")
     return ReadOnly(found)
 
 
@@ -226,7 +226,7 @@ class Files:
         if chain.hash_key != part.hash_key:
             chain.close()
             raise FileError(
-                f"queue {part.queue!r} in {self.disk.directory} was deleted and made anew while "
+                f"queue {part.queue!r} in {self.disk.directory} was deleted and recreated while "
                 f"it was read: read it again"
             )
         chain.discard(part.gone)

@@ -205,10 +205,16 @@ def _put(session: SparkSession, config: AggregateFile, names: list[str]) -> Put:
     def put(batch: DataFrame, query: str, number: int) -> None:
         batch.persist()
         try:
-            told = _told(batch, names, config.aggregate, _passed(checkpoint, number)).persist()
+            aggregated = _told(
+                batch, names, config.aggregate, _passed(checkpoint, number)
+            ).persist()
             for name, end in ends.items():
-                end(hot(told, config.aggregate.hot) if name == "hot" else told, query, number)
-            told.unpersist()
+                end(
+                    hot(aggregated, config.aggregate.hot) if name == "hot" else aggregated,
+                    query,
+                    number,
+                )
+            aggregated.unpersist()
         finally:
             batch.unpersist()
 
@@ -222,10 +228,12 @@ def _end(session: SparkSession, sink: Sink, name: str) -> Put:
     put = sinks.of(session, sink, name, _FOLDERS)
     if sink.format == "shmq":
         made = f.to_json(f.struct("*")).alias("value"), f.lit("json").alias("codec")
-        return lambda told, query, batch: put(told.select(*made), query, batch)
+        return lambda aggregated, query, batch: put(aggregated.select(*made), query, batch)
     if sink.format in FILES and sink.partition_by in (None, _FOLDERS):
         date = f.to_date("window_start")
-        return lambda told, query, batch: put(told.withColumn("date", date), query, batch)
+        return lambda aggregated, query, batch: put(
+            aggregated.withColumn("date", date), query, batch
+        )
     return put
 
 
@@ -260,13 +268,13 @@ def _told(batch: DataFrame, names: list[str], settings: Aggregate, passed: int) 
     return both.select("window_start", end, *names[1:], *first, *counts)
 
 
-def hot(told: DataFrame, factor: float) -> DataFrame:
+def hot(aggregated: DataFrame, factor: float) -> DataFrame:
     """The closed windows with more than ``factor`` times the mean rate of all keys."""
     from pyspark.sql import Window  # noqa: PLC0415
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     mean = f.avg("rate").over(Window.partitionBy("window_start"))
-    closed = told.where(f.col("messages") > 0).drop("late").withColumn("mean_rate", mean)
+    closed = aggregated.where(f.col("messages") > 0).drop("late").withColumn("mean_rate", mean)
     rows = closed.where(f.col("rate") > factor * f.col("mean_rate"))
     return rows.withColumn("times", f.col("rate") / f.col("mean_rate"))
 

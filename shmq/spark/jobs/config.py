@@ -150,9 +150,9 @@ def _prepared(config: Base, place: Mapping[str, str]) -> Iterator[tuple[str, Tab
 
 def _explained(text: str, found: Any, kind: type[Struct]) -> str:
     """Msgspec's message with the table, the value, and what is allowed."""
-    told = _WHERE.fullmatch(text)
-    assert told is not None
-    problem, parts = told[1], [part for part in (told[2] or "").split(".") if part]
+    parts_of = _WHERE.fullmatch(text)
+    assert parts_of is not None
+    problem, parts = parts_of[1], [part for part in (parts_of[2] or "").split(".") if part]
     field: Any = kind
     for part in parts:
         found = found.get(part) if isinstance(found, dict) else None

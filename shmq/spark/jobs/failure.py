@@ -43,7 +43,7 @@ _BROKEN: Final = frozenset({"Py4JError", "Py4JNetworkError"})
 #: What Spark says while Java ends, as after a signal.
 _ENDING: Final = re.compile(r"stopped SparkContext|SparkContext (?:was|has been) ?shut ?down")
 _AGAIN: Final = "start the job again: one with a checkpoint continues from it"
-#: The statuses with which a Java ends that a signal has told to.
+#: The exit statuses of a Java that was terminated by a signal.
 _TOLD: Final = {128 + number: number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
 
 _LOG: Final = 'log = "error" in [spark] shows all that Spark says'
@@ -165,33 +165,35 @@ def _of_java(text: str, stack: str) -> str:
     chain = chain or list(_JAVA.finditer(stack))
     if not chain:
         return _advised(first, first, "")
-    name, told = (chain[0][1], _plain(chain[0][2] or "")) if not first else ("", first)
+    name, message = (chain[0][1], _plain(chain[0][2] or "")) if not first else ("", first)
     root, why = chain[-1][1], _plain(chain[-1][2] or "")
     short = f"{root.rpartition('.')[2]}: {why}" if why else root.rpartition(".")[2]
     at = chain[-1].string[chain[-1].end() :][:_TOP]
-    if why and told.endswith(why):
-        told = _CLASS.sub("", told.removesuffix(why).rstrip(" :"))
-    if told and told not in short and name != root:
-        return _advised(f"{told.rstrip('.')}: {short}", f"{root}: {why}{at}", _LOG)
+    if why and message.endswith(why):
+        message = _CLASS.sub("", message.removesuffix(why).rstrip(" :"))
+    if message and message not in short and name != root:
+        return _advised(f"{message.rstrip('.')}: {short}", f"{root}: {why}{at}", _LOG)
     return _advised(short, f"{root}: {why}{at}", _LOG)
 
 
-def _advised(told: str, root: str, otherwise: str) -> str:
+def _advised(message: str, root: str, otherwise: str) -> str:
     """What failed, with advice if the root cause, or else what failed, is a known one."""
-    known = (advice for text in (root, told) for pattern, advice in _ADVICE if pattern.search(text))
+    known = (
+        advice for text in (root, message) for pattern, advice in _ADVICE if pattern.search(text)
+    )
     advice = next(known, otherwise)
-    return f"{told.rstrip('.')}; {advice}" if told and advice else told
+    return f"{message.rstrip('.')}; {advice}" if message and advice else message
 
 
 def _plain(line: str) -> str:
     return _TASK.sub(r"at \1: ", _FRAME.sub("", _FRAME.sub("", line.strip()))).strip()
 
 
-def _made(name: str, told: str) -> ShmqError:
+def _made(name: str, message: str) -> ShmqError:
     """One of shmq's errors as its own class, for its exit code; another error with its name."""
     kind = getattr(errors, name, None) if name in errors.__all__ else None
     if kind is None:
-        return ShmqError(f"{name}: {told}")
+        return ShmqError(f"{name}: {message}")
     made: ShmqError = kind.__new__(kind)
-    Exception.__init__(made, told)
+    Exception.__init__(made, message)
     return made

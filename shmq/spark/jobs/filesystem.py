@@ -69,7 +69,7 @@ class Folder:
         try:
             return json.loads(self.read(name))
         except ValueError:
-            raise DamagedFile(self.path(name), 0, "it is no JSON") from None
+            raise DamagedFile(self.path(name), 0, "it is not JSON") from None
 
     def write_json(self, name: str, value: Any) -> None:
         """Make a file of a value, or replace it, at once: readers see the old or the new one."""

@@ -30,7 +30,7 @@ def load(name: str) -> Function:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise _no_import(name, error) from error
         raise InvalidOption(
-            f"function {name!r}: there is no module {error.name!r} here or on the Python path: "
+            f"function {name!r}: module {error.name!r} does not exist here or on the Python path: "
             f"start where it is, or set PYTHONPATH"
         ) from error
     except (Exception, SystemExit) as error:

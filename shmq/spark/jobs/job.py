@@ -51,12 +51,12 @@ class Progress:
     #: What the write of the current batch waits for; empty: for nothing.
     waiting: str = ""
 
-    def after(self, told: Mapping[str, Any]) -> Self:
+    def after(self, progress: Mapping[str, Any]) -> Self:
         """The progress after another batch, given Spark's progress JSON."""
-        seconds = told["durationMs"].get("triggerExecution", 0) / 1000
-        observed = dict(told.get("observedMetrics") or {})
+        seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
+        observed = dict(progress.get("observedMetrics") or {})
         counted = observed.pop(SOURCE, None)
-        rows = sum(source["numInputRows"] for source in told["sources"])
+        rows = sum(source["numInputRows"] for source in progress["sources"])
         if counted is not None:
             rows = int(counted["rows"] or 0)
         counts = dict(self.counts)
@@ -65,20 +65,20 @@ class Progress:
                 counts[name] = counts.get(name, 0) + int(value or 0)
         return dataclasses.replace(
             self,
-            batch=told["batchId"],
+            batch=progress["batchId"],
             rows=self.rows + rows,
             rate=rows / seconds if seconds else 0.0,
-            backlog=_backlog(told),
+            backlog=_backlog(progress),
             seconds=seconds,
             counts=counts,
         )
 
 
-def _backlog(told: Mapping[str, Any]) -> int | None:
+def _backlog(progress: Mapping[str, Any]) -> int | None:
     """The rows that the sources report as unread."""
     known = [
         int(metrics["backlog"])
-        for source in told["sources"]
+        for source in progress["sources"]
         if "backlog" in (metrics := _map(source.get("latestOffset")))
     ]
     return sum(known) if known else None

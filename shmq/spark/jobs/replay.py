@@ -82,7 +82,7 @@ class Selection:
         #: How many batches are known to be in the sink.
         self.done: int = folder.read_json(_DONE) if folder.exists(_DONE) else 0
         if type(self.done) is not int or self.done < 0:
-            raise DamagedFile(folder.path(_DONE), 0, "it is no number of batches")
+            raise DamagedFile(folder.path(_DONE), 0, "it is not a number of batches")
 
     @classmethod
     def of(cls, folder: Folder, asked: Mapping[str, Any]) -> Self:
@@ -100,7 +100,7 @@ class Selection:
                 raise InvalidOption(
                     f"the checkpoint {folder.uri} is of another replay: {name} was "
                     f"{kept['of'].get(name)!r}, and is {value!r}; name another checkpoint, or "
-                    f"remove this one to begin anew"
+                    f"remove this one to start again"
                 )
         return cls(folder, kept["publisher"])
 

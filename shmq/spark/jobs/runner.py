@@ -244,9 +244,9 @@ class _Watch:
         if last is None or last.timestamp == self._newest:
             return
         recent = self._query.recentProgress
-        begun = [told.timestamp for told in recent]
+        begun = [progress.timestamp for progress in recent]
         new = begun.index(self._newest) + 1 if self._newest in begun else 0
-        for told in recent[new:]:
-            self._newest = told.timestamp
-            self._progress = self._progress.after(json.loads(told.json))
+        for progress in recent[new:]:
+            self._newest = progress.timestamp
+            self._progress = self._progress.after(json.loads(progress.json))
             self._tell(self._progress)

@@ -175,7 +175,7 @@ class FileTable:
         """Write the current version's rows into fewer files as the next version; how many rows.
 
         There are none to merge in fewer than two batches. Spark's settings say how large a file
-        gets. Raises :class:`~shmq.ShmqError` if there is no table, and if another process compacts
+        gets. Raises :class:`~shmq.ShmqError` if no table exists, and if another process compacts
         it meanwhile.
         """
         from pyspark.sql import Observation  # noqa: PLC0415 - heavy, and an extra
@@ -183,8 +183,8 @@ class FileTable:
 
         if not self._folder.exists(_CURRENT):
             raise ShmqError(
-                f"{self._folder.uri} is no table of a job, as it has no {_CURRENT}: name the path "
-                f"of the job's sink"
+                f"{self._folder.uri} is not a table of a job, as it has no {_CURRENT}: name the "
+                f"path of the job's sink"
             )
         self._sweep(_MERGED)
         self._repair()

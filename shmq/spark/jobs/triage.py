@@ -107,9 +107,9 @@ def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFra
     shown = ("headers",) if headers else ()
     dead = letters.where("dead_reason is not null").select(*_NEEDED, *shown)
     letter = to_arrow_schema(cast(StructType, StructType.fromDDL(_LETTER)), timezone="UTC")
-    told = dead.mapInArrow(_Reader(letter, samples).read, _LETTER)
+    described = dead.mapInArrow(_Reader(letter, samples).read, _LETTER)
     return (
-        told.groupBy(*_KIND)
+        described.groupBy(*_KIND)
         .agg(
             f.count("*").alias("count"),
             f.sum("bytes").alias("bytes"),
@@ -217,9 +217,11 @@ def run(
 
 
 def _reported(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
-    told: dict[str, Any] = row.asDict(recursive=True)
-    told["first"], told["last"] = (told[name].astimezone(dt.UTC) for name in ("first", "last"))
-    return {"row": number, **told, "where": _where(told), "triaged_at": at}
+    fields: dict[str, Any] = row.asDict(recursive=True)
+    fields["first"], fields["last"] = (
+        fields[name].astimezone(dt.UTC) for name in ("first", "last")
+    )
+    return {"row": number, **fields, "where": _where(fields), "triaged_at": at}
 
 
 def _where(kind: Mapping[str, Any]) -> str:

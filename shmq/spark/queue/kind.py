@@ -66,6 +66,6 @@ QUEUE: Final = Kind(
     make_stream_writer=writer.QueueSinkStreamingWriter,
     no_overwrite="mode('overwrite') would remove what others have put, and a queue's messages are "
     "for its consumers: use mode('append'), and shmq purge before it to begin with an empty one",
-    no_complete="outputMode('complete') gives the whole result anew with each batch, and a queue "
+    no_complete="outputMode('complete') gives the whole result again with each batch, and a queue "
     "keeps what it got: use outputMode('append') with a watermark, or foreachBatch",
 )

@@ -133,16 +133,16 @@ class Leases(Handles[shmq.Queue]):
         held, why = self._taken(name, offset)
         count = len(held) if held else 0
         if count < wanted.count:
-            told = (
+            message = (
                 f"{wanted.count - count:,} of the {wanted.count:,} messages of batch "
                 f"{offset.epoch} are no longer available in the queue {name!r} ({why})"
             )
             if self._strict:
                 raise ShmqError(
-                    f"{told}. The batch has to be read again, as Spark has not committed it; with "
-                    f"failOnDataLoss=false it goes on without them"
+                    f"{message}. The batch has to be read again, as Spark has not committed it; "
+                    f"with failOnDataLoss=false it goes on without them"
                 )
-            _log.warning("%s: the batch goes on without them", told)
+            _log.warning("%s: the batch goes on without them", message)
         return self._hold(name, held) if held else None
 
     def settle(self, offset: Offset) -> int:
@@ -194,7 +194,7 @@ class Leases(Handles[shmq.Queue]):
         try:
             queue = self._handle(name)
             if queue.identity != offset.queues[name].identity:
-                return None, "which was deleted and made anew"
+                return None, "which was deleted and recreated"
             taken = self._take_over(name, offset.query, offset.epoch - 1, offset.epoch)
         except GONE:
             self._forget(name)

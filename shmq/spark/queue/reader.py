@@ -257,7 +257,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
             with self._address.connect() as broker, broker.queue(part.topic) as queue:
                 if queue.identity != part.identity:
                     raise QueueDeleted(
-                        f"the queue {part.topic!r} was deleted and made anew while a batch of it "
+                        f"the queue {part.topic!r} was deleted and recreated while a batch of it "
                         f"was being read"
                     )
                 yield from self._read(queue.bulk(), part.slots, part.sequences)

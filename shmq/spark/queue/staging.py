@@ -118,7 +118,7 @@ class _QueueBatch:
     def publish(self, timeout: float, *, last: bool) -> bool:
         """Publish it; True if all of it is published and, if required, on disk.
 
-        ``last``: no other share waits for its turn, and there is no limit, so what is published
+        ``last``: no other share waits for its turn, and no limit is set, so what is published
         waits for the disk. Raises :class:`~shmq.NotConfirmed` if the disk fails then.
         """
         try:

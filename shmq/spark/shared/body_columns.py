@@ -173,7 +173,7 @@ def _loose(field: types.StructField) -> types.StructField:
 def _parsed(value: bytes | None, codec: str) -> Any:
     """The map in the body. Raises ValueError if the body is not a map."""
     if value is None:
-        raise ValueError("there is no body")
+        raise ValueError("the body is missing")
     found = _decode(bytes(value), codec)
     if not isinstance(found, dict):
         raise ValueError(f"is {found!r:.60}, not a map")

@@ -227,7 +227,7 @@ def _check_names(names: Sequence[str], known: Collection[str]) -> None:
     folded = [name.lower() for name in names]
     if "value" not in folded:
         raise InvalidOption(
-            f"there is no column value, which is a message's body: name one so (there are "
+            f"the column 'value' is missing, which is a message's body: name one so (there are "
             f"{', '.join(names) or 'none'}), or make it: to_json(struct('*')).alias('value')"
         )
     for name in names:

@@ -215,9 +215,9 @@ def _struct(kind: types.StructType) -> Convert:
             try:
                 made[name] = convert(value.get(name))
             except ValueError as error:
-                told = str(error)
+                reason = str(error)
                 raise ValueError(
-                    f"{name} {told}" if told.startswith("is ") else f"{name}.{told}"
+                    f"{name} {reason}" if reason.startswith("is ") else f"{name}.{reason}"
                 ) from None
         return made
 

@@ -15,7 +15,7 @@ from shmq.spark.shared.address import Address
 
 _log = logging.getLogger("shmq.spark")
 
-#: How long the console shows a page that is not told again, and how often it is told, in seconds.
+#: How long the console shows a page that is not renewed, and how often it is renewed, in seconds.
 _TTL: Final = 600.0
 _AGAIN: Final = 120.0
 

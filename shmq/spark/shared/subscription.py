@@ -119,10 +119,10 @@ def _no_such(thing: Thing, name: str, broker: shmq.Broker) -> ShmqError:
     with contextlib.suppress(ShmqError):  # no right to list them, or a broker without streams
         if name in names_of(other, broker):
             return kind(
-                f"there is no {thing} {name!r} in the namespace {broker.namespace!r}, but a "
-                f"{other} of that name: to read it, set .option('kind', {other!r})"
+                f"{thing} {name!r} does not exist in the namespace {broker.namespace!r}, but a "
+                f"{other} of that name does: to read it, set .option('kind', {other!r})"
             )
     return kind(
-        f"there is no {thing} {name!r}, and no {other} of that name, in the namespace "
+        f"neither a {thing} nor a {other} {name!r} exists in the namespace "
         f"{broker.namespace!r}: create it first, or set another url or subscribe"
     )

@@ -174,10 +174,10 @@ class Cursor(Handles[shmq.Stream]):
     def _backlogs(self, name: str, seen: StreamSnapshot, begin: StreamOffset) -> Iterator[_Backlog]:
         before = begin.streams.get(name)
         if before is not None and before.identity != seen.identity:
-            told = f"the stream {name!r} was deleted and made anew since it was read"
+            message = f"the stream {name!r} was deleted and recreated since it was read"
             if self._strict:
-                raise StreamDeleted(f"{told}; {HOW}")
-            _log.warning("%s: it is read from its beginning", told)
+                raise StreamDeleted(f"{message}; {HOW}")
+            _log.warning("%s: it is read from its beginning", message)
             before = None
         committed = self._committed(seen) if begin == NOWHERE else {}
         for partition, extent in seen.extents.items():

@@ -64,7 +64,7 @@ STREAM_KIND: Final = Kind(
     make_stream_writer=StreamingWriter,
     no_overwrite="mode('overwrite') would remove what others have appended, and nothing is removed "
     "from a stream: use mode('append')",
-    no_complete="outputMode('complete') gives the whole result anew with each batch, and a stream "
+    no_complete="outputMode('complete') gives the whole result again with each batch, and a stream "
     "keeps what it got: use outputMode('update'), whose newest record of a key counts, or "
     "outputMode('append') with a watermark",
 )

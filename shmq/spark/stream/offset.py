@@ -154,11 +154,11 @@ def pass_over(
     """
     first, end = sorted((start, found))
     earliest, latest = there
-    told = (
+    message = (
         f"{end - first:,} records that were to be read of the stream {topic!r}, partition "
         f"{partition}, offsets {first} to {end - 1}, are gone: there are {earliest} to "
         f"{latest - 1} now"
     )
     if strict:
-        raise OffsetOutOfRange(f"{told}; {HOW}", start, earliest, latest) from None
-    _log.warning("%s; the query goes on at %d", told, found)
+        raise OffsetOutOfRange(f"{message}; {HOW}", start, earliest, latest) from None
+    _log.warning("%s; the query goes on at %d", message, found)

@@ -55,7 +55,7 @@ class Range(InputPartition):
 def cut(ranges: Iterable[Range], least: int | None) -> list[Range]:
     """The ranges cut into ``least`` parts, longer ones into more; without it, uncut.
 
-    Several tasks read the parts of a range at once, so there is no order between the parts.
+    Several tasks read the parts of a range at once, so the parts are not ordered.
     """
     given = [each for each in ranges if len(each)]
     if least is None or least <= len(given):
@@ -108,7 +108,7 @@ def check_identity(stream: shmq.Stream, wanted: Range) -> None:
     """Raise StreamDeleted unless the stream is the one that was planned."""
     if stream.identity != wanted.identity:
         raise StreamDeleted(
-            f"the stream {wanted.topic!r} was deleted and made anew while records of it were to be "
+            f"the stream {wanted.topic!r} was deleted and recreated while records of it were to be "
             f"read"
         )
 

@@ -425,7 +425,7 @@ class ModelConsumer:
         self._ahead = [Ahead(item, item.lease, item.until) for item in leased if item is not None]
 
     def _renew(self) -> None:
-        """If over an eighth of the first one's lease is over, all begin anew."""
+        """If over an eighth of the first one's lease is over, all start again."""
         length = round(self.queue.options.visibility_timeout * SECOND)
         if self._ahead[0].until - self.queue.now >= length - length // 8:
             return

@@ -97,7 +97,7 @@ class Groups(OnAStream):
             del known[partition]
         for partition in member.assignment - set(known):
             known[partition] = self.committed[partition]
-        # A partition that went and came back within one poll begins anew, too.
+        # A partition that went and came back within one poll starts again, too.
         for partition, offset in member.position.items():
             if offset != known[partition]:
                 assert offset == self.committed[partition]

@@ -74,7 +74,7 @@ def test_the_web_application_hands_its_work_to_workers(
             assert asked(f"{pages}/{first['id']}")[1]["thumbnail"] == "tea-100.png"
             eventually(lambda: state(second) == "failed", "it is refused")
             dead = broker.queue("thumbnails.dlq")
-            eventually(lambda: dead.qsize() == 1, "what is no picture is a dead letter")
+            eventually(lambda: dead.qsize() == 1, "what is not a picture is a dead letter")
             assert worker.ends() == 0, worker.log()
         assert web.ends(signal.SIGINT) == 0, web.log()
 

@@ -193,7 +193,7 @@ class Application:
         """Take over what was recovered. Raises AssertionError if it is not as promised."""
         assert self._blind is not None
         for name in self._options.keys() & self.queues.keys():
-            # Of one of which nothing was ever written nothing is there; it is made anew.
+            # Of one of which nothing was ever written nothing is there; it is recreated.
             made = self.broker.ensure_queue(name, **self._options[name])
             if made.options.dead_letter is not None:
                 made.dead_letter_queue()

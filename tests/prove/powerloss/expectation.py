@@ -114,7 +114,7 @@ def _differences(expectation: Expectation, sent: Sent, queue: str, message: Foun
     if queue != sent.queue and message.reason is None:
         yield f"{sent.name} is in {queue}, and no dead letter"
     if sent.name in expectation.dead and message.reason is None:
-        yield f"{sent.name} is no dead letter any more"
+        yield f"{sent.name} is not a dead letter any more"
 
 
 def _misplaced(queue: str, recovered: Recovered) -> Iterator[str]:

@@ -114,7 +114,7 @@ def test_what_was_promised_and_nothing_else_is_no_complaint() -> None:
         (
             Expectation(begun=frozenset("a"), dead=frozenset("a")),
             {"q": recovered(A)},
-            "a is no dead letter any more",
+            "a is not a dead letter any more",
         ),
         (
             Expectation(begun=frozenset("a"), deduped=frozenset("a")),

@@ -81,7 +81,9 @@ def test_what_cannot_be_written_is_told(persist: Persist, shell: Shell) -> None:
     with shmq.connect(persist.namespace) as broker:
         broker.create_queue("memory", dead_letter=None)
     assert "has durability='memory'" in shell("snapshot", "-q", "memory", code=Code.USAGE).error
-    assert "no queue 'none'" in shell("snapshot", "-q", "none", code=Code.NO_QUEUE).error
+    assert (
+        "queue 'none' does not exist" in shell("snapshot", "-q", "none", code=Code.NO_QUEUE).error
+    )
     shell("snapshot", "-q", "a" * (MAX_TEXT + 1), code=Code.USAGE)
 
 
@@ -225,7 +227,9 @@ def test_a_backup_in_place_of_what_cannot_be_replaced_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(shmq.ShmqError, match="pipe exists and is no directory: name a new or an"):
+    with pytest.raises(
+        shmq.ShmqError, match="pipe exists and is not a directory: name a new or an"
+    ):
         backup(Path("/nowhere"), [], [], tmp_path / "pipe")
     (tmp_path / "mounted").mkdir()
     monkeypatch.setattr(Path, "is_mount", lambda _: True)
@@ -249,7 +253,7 @@ def test_what_cannot_be_restored_is_told(persist: Persist, shell: Shell, tmp_pat
     confirmed(persist.namespace, 1)
     (tmp_path / "empty").mkdir()
     assert "no queues to restore" in shell("restore", str(tmp_path / "empty")).err.decode()
-    assert "is no directory" in shell("restore", str(tmp_path / "none"), code=1).error
+    assert "is not a directory" in shell("restore", str(tmp_path / "none"), code=1).error
     assert "no files of queue 'x'" in shell("restore", "-q", "x", code=Code.NO_QUEUE).error
     assert "--as names one queue" in shell("restore", "--as", "b", code=Code.USAGE).error
     shell("restore", "-q", "x", "--as", "a" * (MAX_TEXT + 1), code=Code.USAGE)

@@ -72,7 +72,7 @@ class Persist:
             self.process = None
 
     def reboot(self) -> None:
-        """End it, lose the memory, and begin anew."""
+        """End it, lose the memory, and start again."""
         self.end()
         lose(self.namespace)
         self.begin()

@@ -107,7 +107,7 @@ def split_item(message: bytes) -> bytes:
 
 
 def check(answer: Frame, *statuses: S) -> None:
-    """Raise EOFError if the server ends, AssertionError if that is no answer of these."""
+    """Raise EOFError if the server ends, AssertionError if that is not an answer of these."""
     if answer.status == S.SHUTTING_DOWN:
         raise EOFError
     assert answer.status in statuses, answer

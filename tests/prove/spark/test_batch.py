@@ -388,7 +388,7 @@ def test_a_server_is_read_with_a_token_over_tls(
         with pytest.raises(PySparkException) as error:
             spark.read.format("shmq").options(**given, token=OTHER).load().count()
         # What a token has no right to see is not there for it.
-        assert refusal(error).startswith("shmq.errors.NoSuchQueue: there is no queue 'orders'")
+        assert refusal(error).startswith("shmq.errors.NoSuchQueue: queue 'orders' does not exist")
         with pytest.raises(PySparkException) as error:
             spark.read.format("shmq").options(**given, token="wrong" * 8).load().count()
         assert refusal(error).startswith("shmq.errors.Unauthorized: ")

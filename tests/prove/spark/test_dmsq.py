@@ -233,7 +233,7 @@ def test_a_path_that_is_no_directory_of_files_is_told(spark: SparkSession, folde
     empty = folder / "empty"
     empty.mkdir()
     for path, said in (
-        (folder / "none", "is no directory"),
+        (folder / "none", "is not a directory"),
         (folder / snapshot_name("q"), f"load '{folder}'"),
         (empty, "no files of queues"),
     ):

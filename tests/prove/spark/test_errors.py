@@ -54,7 +54,7 @@ def uses(spark: SparkSession, checkpoint: str) -> dict[str, Callable[[Given], No
 @pytest.mark.parametrize(
     ("wrong", "kind", "told"),
     [
-        ({"name": "nowhere"}, shmq.NoSuchQueue, "there is no queue 'nowhere'"),
+        ({"name": "nowhere"}, shmq.NoSuchQueue, "queue 'nowhere' does not exist"),
         ({"urll": "x"}, shmq.InvalidOption, "no option 'urll': did you mean url?"),
         ({**NOWHERE, "kind": "queue"}, shmq.ConnectionLost, "127.0.0.1:1"),
         ({"token": "another"}, shmq.Unauthorized, "wants a token that it knows"),
@@ -79,7 +79,7 @@ def test_a_wrong_schema_is_one_sentence_with_the_cause(
 ) -> None:
     given = {"name": "orders", "column": "body", "url": server.url, "token": SESAME}
     error = failed(lambda: uses["write"](given))
-    check(error, shmq.InvalidOption, "there is no column value", "write")
+    check(error, shmq.InvalidOption, "the column 'value' is missing", "write")
 
 
 def test_a_stream_that_is_refused_before_it_begins_says_why(
@@ -102,7 +102,7 @@ def test_a_stream_of_a_name_that_none_can_have_says_so(
 @pytest.mark.parametrize(
     ("wrong", "code", "told"),
     [
-        ({"subscribe": "nowhere"}, Code.NO_QUEUE, "there is no queue 'nowhere'"),
+        ({"subscribe": "nowhere"}, Code.NO_QUEUE, "queue 'nowhere' does not exist"),
         ({**NOWHERE, "kind": "queue"}, Code.UNREACHED, "127.0.0.1:1"),
         ({"token": "another"}, Code.DENIED, "wants a token that it knows"),
     ],

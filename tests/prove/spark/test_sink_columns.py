@@ -91,7 +91,7 @@ def test_what_a_source_gives_beside_it_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("ddl", "topic", "said"),
     [
-        ("body string", "orders", "no column value"),
+        ("body string", "orders", "column 'value' is missing"),
         ("body string", "orders", r"\(there are body\)"),
         ("value int", "orders", "column value is int, and must be string or binary"),
         ("value string, priority string", "orders", "priority is string, and must be int"),

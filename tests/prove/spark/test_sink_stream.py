@@ -195,7 +195,7 @@ def test_a_complete_result_is_refused(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"topic": "nowhere"}, "no queue 'nowhere'"),
+        ({"topic": "nowhere"}, "queue 'nowhere' does not exist"),
         ({"topic": "orders", "publisher": "me"}, "publisher='me' is for df.write"),
     ],
 )

@@ -214,12 +214,12 @@ def test_a_queue_that_was_deleted_or_made_anew_meanwhile_is_an_error_or_gone_on_
     a_failed_batch(stream, orders)
     broker.delete_queue("orders")
     said = stream.fails()
-    assert "there is no queue 'orders'" in said or "which was deleted" in said
+    assert "queue 'orders' does not exist" in said or "which was deleted" in said
 
     broker.create_queue("orders").put_many(bodies(10, 100))
     said = stream.fails()
     assert "10 of the 10 messages of batch 1" in said
-    assert "which was deleted and made anew" in said
+    assert "which was deleted and recreated" in said
 
     stream.run(failOnDataLoss="false")
     assert stream.values == bodies(10, 100)
@@ -233,7 +233,7 @@ def test_a_queue_that_is_deleted_while_a_stream_waits_for_it_ends_the_stream(
     try:
         until(lambda: orders.stats().acked == 3)
         broker.delete_queue("orders")
-        with pytest.raises(StreamingQueryException, match="there is no queue 'orders'"):
+        with pytest.raises(StreamingQueryException, match="queue 'orders' does not exist"):
             query.awaitTermination(PATIENCE)
     finally:
         query.stop()

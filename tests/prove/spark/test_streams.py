@@ -180,7 +180,9 @@ def test_what_is_missing_or_wrong_is_said_before_anything_runs(
     read: Read, broker: shmq.Broker, orders: shmq.Stream
 ) -> None:
     broker.create_queue("jobs", dead_letter=None)
-    assert "no stream 'nothing'" in error_of(read(kind="stream", subscribe="nothing").collect)
+    assert "stream 'nothing' does not exist" in error_of(
+        read(kind="stream", subscribe="nothing").collect
+    )
     assert "a queue has no offsets" in error_of(
         lambda: read(subscribe="jobs", startingOffsets="earliest")
     )
@@ -293,7 +295,7 @@ def test_a_stream_that_was_made_anew_is_an_error_or_read_from_its_beginning(
     broker.delete_stream("orders")
     with broker.create_stream("orders", 3, ring_bytes=1 << 20) as again:
         fill(again, 6, 100)
-        assert "was deleted and made anew" in query.fails()
+        assert "was deleted and recreated" in query.fails()
         query.run(failOnDataLoss="false")
     assert query.values == bodies(9) + bodies(6, 100)
 
@@ -500,7 +502,7 @@ def test_a_write_that_cannot_be_is_refused_at_the_driver(
     assert "it must be" in error_of(
         lambda: write(frame.withColumn("partition", f.lit("a")), namespace)
     ).replace("and must be", "it must be")
-    assert "there is no column value" in error_of(lambda: write(frame.toDF("body"), namespace))
+    assert "the column 'value' is missing" in error_of(lambda: write(frame.toDF("body"), namespace))
     assert "'nothing'" in error_of(
         lambda: frame.write.format("shmq").mode("append")
         .options(url=namespace, topic="nothing", kind="stream").save()

@@ -151,7 +151,7 @@ def test_a_task_that_comes_too_late_says_so_or_leaves_out(url: str, orders: shmq
         rows(url, orders, 0, 2000)
     left = rows(url, orders, 0, 2000, strict=False)
     assert [row["offset"] for row in left] == list(range(gone, 2000))
-    with pytest.raises(shmq.StreamDeleted, match="made anew"):
+    with pytest.raises(shmq.StreamDeleted, match="recreated"):
         rows(url, orders, gone, 2000, identity=1)
 
 

@@ -182,7 +182,7 @@ RUNS: Final = (
         liveness=True,
     ),
     _queue(
-        "broken: the guardian does not post anew",
+        "broken: the guardian does not post again",
         f"{_1X2} MOST_SLICES=0 MOST_DEATHS=1 {_GUARDED} BROKEN_NO_POST_ANEW",
         holds=False,
     ),

@@ -95,4 +95,4 @@ def test_a_queue_that_is_not_there_cannot_be_drained(bridged: Bridged) -> None:
     arguments = ["-n", bridged.namespace, "bridge", "--to", bridged.url, "--forward", "x"]
     done = CliRunner().invoke(cli, [*arguments, "--drain"])
     assert done.exit_code == 4
-    assert "there is no queue 'x'" in done.output
+    assert "queue 'x' does not exist" in done.output

@@ -46,7 +46,7 @@ def test_an_answer_out_of_range_is_asked_again(quick: Quick) -> None:
     lines = ["100 10", "x", "100 400 20s", "", "0.5 2 computes", *[""] * 9]
     ran = quick("advise", "--json", stdin="\n".join(lines).encode() + b"\n")
     assert "peak_rate=10.0 is less than rate=100.0" in ran.err.decode()
-    assert "rate='x': it is no number" in ran.err.decode()
+    assert "rate='x': it is not a number" in ran.err.decode()
     workload = json.loads(ran.text)["workload"]
     assert (workload["rate"], workload["peak_rate"], workload["burst"]) == (100, 400, 20)
     assert (workload["work_p99"], workload["work_kind"]) == (2, "computes")
@@ -73,7 +73,7 @@ def test_a_file_answers_what_it_has_and_leaves_the_rest_to_the_defaults(
 ) -> None:
     file = tmp_path / "workload.toml"
     file.write_text('rate = 20\nwork_p99 = "2s"\nuseful_for = "1h"\nrow = 1\n')
-    assert "there is no answer 'row'" in quick("advise", str(file), code=2).err.decode()
+    assert "unknown answer 'row'" in quick("advise", str(file), code=2).err.decode()
     file.write_text('rate = 20\nwork_p99 = "2s"\nuseful_for = "1h"\nproducers = "request"\n')
     told = json.loads(quick("advise", str(file), "--json").text)
     assert told["options"]["visibility_timeout"] == 6
@@ -92,8 +92,8 @@ def test_the_template_is_a_file_with_all_defaults(quick: Quick, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("rate =", "is no TOML"),
-        ('rate = "fast"', "rate='fast': it is no number"),
+        ("rate =", "is not TOML"),
+        ('rate = "fast"', "rate='fast': it is not a number"),
         ("rate = -1", "rate=-1: it is 0 to 1,000,000,000 a second"),
         ("rate = [1]", "rate=[1]"),
         ('order = "some"', "order='some': it is one of none, key, total"),
@@ -102,10 +102,10 @@ def test_the_template_is_a_file_with_all_defaults(quick: Quick, tmp_path: Path) 
         ("keys = 1.5", "keys=1.5: it is a whole number"),
         ("rate = nan", "rate=nan"),
         (f"keys = 1{'0' * 400}", "keys=1000"),
-        ("rates = 3", "there is no answer 'rates' of a workload: use rate"),
+        ("rates = 3", "unknown answer 'rates' of a workload: use rate"),
         ("[rate]", "rate={}: it is 0 to 1,000,000,000 a second"),
-        ('burst = "10 parsec"', "burst='10 parsec': it is no time such as 30, 500ms"),
-        ('body_p50 = "4XB"', "body_p50='4XB': it is no size such as 4096"),
+        ('burst = "10 parsec"', "burst='10 parsec': it is not a time such as 30, 500ms"),
+        ('body_p50 = "4XB"', "body_p50='4XB': it is not a size such as 4096"),
         ("rate = 5\npeak_rate = 1", "peak_rate=1.0 is less than rate=5.0: give that, or more"),
         ("runs = [" + "1, " * 9_000 + "]", "…: it is some of postgres"),
         ("x" * 70_000, "is longer than 65536 bytes"),

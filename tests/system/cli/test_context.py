@@ -161,7 +161,7 @@ def test_a_file_that_is_none_of_contexts_is_refused_and_left_alone(
     for arguments in (["list"], ["add", "a", "--namespace", "a"], ["remove", "a"]):
         refused = invoke("context", *arguments)
         assert refused.exit_code == Code.REFUSED
-        assert f"{file} is no file of contexts" in refused.stderr
+        assert f"{file} is not a file of contexts" in refused.stderr
         assert len(refused.stderr.splitlines()) == 1
     assert file.read_text() == text
 

@@ -33,7 +33,7 @@ COMMANDS = list(cli.commands)
 
 
 def leaves(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that is no group, with the words that lead to it."""
+    """Every command that is not a group, with the words that lead to it."""
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from leaves(command, *path, name)

@@ -102,7 +102,7 @@ def test_delete_finds_what_has_the_name(invoke: Invoke, kinds: shmq.Broker) -> N
     assert (kinds.list_streams(), kinds.list_exchanges()) == ([], [])
     gone = invoke("delete", "orders", "-y")
     assert gone.exit_code == Code.NO_QUEUE
-    assert "there is no queue, stream or exchange 'orders'" in gone.stderr
+    assert "no queue, stream or exchange 'orders' exists" in gone.stderr
     assert "did you mean 'jobs'?" in invoke("stats", "job").stderr
 
 

@@ -114,7 +114,7 @@ def test_a_function_that_is_not_there_is_found_by_check(
         path.write_text(f'{RIGHT}format = "parquet"\n[transform]\nfunction = "{function}"\n')
         return invoke("pipeline", "transform", str(path), "--check")
 
-    assert "no module 'pipeline_apt' here" in check("pipeline_apt:same").stderr
+    assert "module 'pipeline_apt' does not exist here" in check("pipeline_apt:same").stderr
     assert "has no attribute 'some'" in check("pipeline_app:some").stderr
     assert "is of type int: name a function" in check("pipeline_app:same").stderr
     assert check("pipeline_app:same").exit_code == Code.USAGE

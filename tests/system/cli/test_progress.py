@@ -227,7 +227,7 @@ def test_a_plot_that_cannot_be_drawn_is_refused_before_the_run(
         return quick("stress", "--duration", "60s", "--plot", str(path), code=code).error
 
     assert "must end in .png, .svg, .pdf" in refused(tmp_path / "run.txt", Code.USAGE)
-    assert "no such folder" in refused(tmp_path / "none" / "run.png", Code.REFUSED)
+    assert "the folder does not exist" in refused(tmp_path / "none" / "run.png", Code.REFUSED)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     told = refused(tmp_path / "run.png", Code.REFUSED)
     assert told == "--plot needs matplotlib: pip install 'shmq[plot]'"

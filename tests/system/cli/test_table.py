@@ -51,7 +51,10 @@ def test_what_is_not_there_ends_with_its_code(quick: Quick, table: shmq.Table) -
     assert quick("table", "get", "results", "k", "--wait", "1ms", code=Code.NOTHING).text == ""
     assert quick("table", "keys", "results", code=Code.NOTHING).text == ""
     assert quick("table", "delete", "results", "k", code=Code.NOTHING).text.startswith("0 keys")
-    assert "no table 'nowhere'" in quick("table", "get", "nowhere", "k", code=Code.NO_QUEUE).error
+    assert (
+        "table 'nowhere' does not exist"
+        in quick("table", "get", "nowhere", "k", code=Code.NO_QUEUE).error
+    )
     assert "--yes" in quick("table", "delete", "results", code=Code.USAGE).error
     table.set("k", 1)
     quick("table", "set", "results", "k", "2", "--add", code=Code.EXISTS)

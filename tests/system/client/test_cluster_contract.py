@@ -473,7 +473,7 @@ def test_tasks_put_and_get(broker: shmq.Broker) -> None:
     assert asyncio.run(run()) == ["a", "b"]
 
 
-@pytest.mark.cluster("the child of a fork", "exact", "it connects anew")
+@pytest.mark.cluster("the child of a fork", "exact", "it reconnects")
 def test_a_child_of_a_fork_uses_the_handle(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q")
     child = multiprocessing.get_context("fork").Process(target=queue.put, args=("child",))

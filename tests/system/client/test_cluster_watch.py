@@ -57,7 +57,7 @@ def test_a_wait_that_is_cancelled_leaves_the_connection_as_it_is(broker: NatsBro
             flush = asyncio.ensure_future(client.flush())
             await asyncio.sleep(0)  # it has sent its ping
             flush.cancel()
-        await broker.connection.api("INFO")  # without a connection it connects anew
+        await broker.connection.api("INFO")  # without a connection it reconnects
         return int(client.stats["reconnects"])
 
     assert broker.connection.run(cancelled()) == 0
@@ -103,7 +103,7 @@ def test_a_publish_does_not_ask_for_the_table_and_sees_what_others_bind(
         other.create_queue("late", priorities=1)
         other.exchange("prices").bind("late", "a.*")
     assert exchange.publish(b"new", "a.b").delivered == 2
-    with broker.queue("late") as anew:
-        assert anew.get(timeout=5).body == b"new"
+    with broker.queue("late") as again:
+        assert again.get(timeout=5).body == b"new"
     late.close()
     jobs.close()

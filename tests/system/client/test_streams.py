@@ -33,7 +33,7 @@ def stream(broker: shmq.Broker) -> LocalStream:
 
 
 def fill(stream: LocalStream) -> int:
-    """Append until there is no room, or the first record is gone; the last offset."""
+    """Append until there is not enough room, or the first record is gone; the last offset."""
     offset = 0
     for _ in range(100):
         offset = stream.append(b"x" * 8000).offset

@@ -46,7 +46,7 @@ def test_what_another_system_does_better_is_said(site: Console) -> None:
     [
         ({"rate": "-1"}, "rate=-1.0"),
         ({"rate": "100", "peak_rate": "1"}, "is less than rate=100.0"),
-        ({"rate": HOSTILE}, "it is no number"),
+        ({"rate": HOSTILE}, "it is not a number"),
         ({"order": HOSTILE}, "it is one of none, key, total"),
     ],
 )

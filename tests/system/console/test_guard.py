@@ -66,7 +66,7 @@ def test_a_wrong_method_is_refused_with_the_right_ones(site: Console, path: str)
     reply = site.ask("PATCH", path)
     assert (reply.status, reply.code) == (405, "unknown-path")
     assert "GET" in reply.headers["allow"]
-    assert reply.json["detail"].startswith(f"PATCH is no method of {path}: use ")
+    assert reply.json["detail"].startswith(f"PATCH is not a method of {path}: use ")
     page = site.ask("PATCH", path, headers={"Accept": "text/html"})
     assert page.status == 405
 

@@ -234,7 +234,7 @@ def test_a_form_that_is_wrong_comes_back_with_what_was_written(
     fields = form_of(site, "/queues/orders/put") | {"body": "{", "encoding": "json"}
     answer = send(site, "/queues/orders/put", **fields)
     text = answer.content.decode()
-    assert "body: it is no JSON" in Page(text).text
+    assert "body: it is not JSON" in Page(text).text
     assert '<textarea id="body" name="body" rows="8" spellcheck="false">{</textarea>' in text
 
 

@@ -412,4 +412,4 @@ def test_what_is_no_schedule_is_passed_over(target: str, caplog: pytest.LogCaptu
         return found
 
     assert asyncio.run(main()) == [schedule(interval=5)]
-    assert "'schedule:t' of table 'taskiq-schedules' is no schedule" in caplog.text
+    assert "'schedule:t' of table 'taskiq-schedules' is not a schedule" in caplog.text

@@ -77,7 +77,7 @@ def test_the_usual_place_of_root_is_the_systems(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_empty_path_is_refused() -> None:
-    with pytest.raises(shmq.InvalidOption, match="data_dir='' is no directory"):
+    with pytest.raises(shmq.InvalidOption, match="data_dir='' is not a directory"):
         chosen_directory("shop", "")
 
 

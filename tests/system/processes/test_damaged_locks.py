@@ -151,7 +151,7 @@ def test_one_whose_namespace_file_was_removed_by_hand_keeps_its_lock(
     def hold(pipe: Connection) -> None:
         lock.take()
         (SHM / f"shmq@{broker.namespace}").unlink()
-        broker.create_queue("another", dead_letter=None)  # it registers anew
+        broker.create_queue("another", dead_letter=None)  # it registers again
         pipe.send("registered")
         pipe.recv()
 
@@ -173,7 +173,7 @@ def test_all_that_were_registered_in_a_removed_namespace_file_go_on_in_the_next_
         here = shmq.connect(broker.namespace)
         here.create_queue("mine", dead_letter=None)
         (SHM / f"shmq@{broker.namespace}").unlink()
-        here.create_queue("first", dead_letter=None)  # it registers anew
+        here.create_queue("first", dead_letter=None)  # it registers again
         pipe.send("moved")
         pipe.recv()
 

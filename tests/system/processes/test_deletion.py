@@ -100,20 +100,20 @@ USES: dict[str, Callable[[Queue, Message], Any]] = {
 }
 
 
-@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("how", USES)
-def test_an_old_handle_fails_for_good(broker: Broker, queue: Queue, how: str, anew: bool) -> None:
+def test_an_old_handle_fails_for_good(broker: Broker, queue: Queue, how: str, again: bool) -> None:
     queue.put(b"1")
     message = queue.get()
     broker.delete_queue("q")
-    if anew:
+    if again:
         broker.create_queue("q").put(b"new")
 
     for _ in range(2):
         with pytest.raises(shmq.QueueDeleted, match="'q'"):
             USES[how](queue, message)
 
-    if anew:
+    if again:
         assert drain(broker.queue("q")) == [b"new"]
 
 

@@ -452,7 +452,7 @@ def _empty(path: Path) -> None:
 
 
 def _text(path: Path) -> None:
-    path.write_bytes(b"this is no database at all, but a text\n" * 100)
+    path.write_bytes(b"this is not a database at all, but a text\n" * 100)
 
 
 def _of_another(path: Path) -> None:
@@ -478,9 +478,9 @@ def _without_log(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "error", "told"),
     [
-        (_empty, shmq.DamagedSegment, "no table of shmq"),
+        (_empty, shmq.DamagedSegment, "not a table of shmq"),
         (_text, shmq.DamagedSegment, "not a database"),
-        (_of_another, shmq.DamagedSegment, "no table of shmq"),
+        (_of_another, shmq.DamagedSegment, "not a table of shmq"),
         (_of_the_future, shmq.IncompatibleSegment, "version 2"),
         (_without_log, shmq.DamagedSegment, "WAL"),
     ],

@@ -80,7 +80,7 @@ def broker(server: Server) -> Iterator[shmq.Broker]:
 
 
 def exchanges(broker: shmq.Broker) -> None:
-    """Make the exchanges ``shop`` and ``secret`` anew, each bound to both queues."""
+    """Make the exchanges ``shop`` and ``secret`` again, each bound to both queues."""
     for name in ("shop", "secret"):
         exchange = broker.ensure_exchange(name, "fanout")
         for queue in ("shop", "secret"):
@@ -260,7 +260,7 @@ def test_a_redrive_that_chooses_takes_the_right_to_look_at_what_it_chooses_from(
 @pytest.mark.parametrize(
     ("expression", "why"),
     [
-        (b"reson = 'x'", b"there is no field 'reson'"),
+        (b"reson = 'x'", b"field 'reson' does not exist"),
         (b"\xff", b"utf-8"),
         (b" " * 70_000, b"at most"),
     ],

@@ -92,7 +92,7 @@ def test_where_records_are_gone_it_tells_and_keeps_what_is_left(wire: Wire, stre
 
 
 def test_of_what_is_refused_nothing_is_held_that_was_not_before(wire: Wire, stream: str) -> None:
-    reading = fetch(stream, (9, 0))  # there is no such partition
+    reading = fetch(stream, (9, 0))  # no such partition exists
     assert wire.status(T.HOLD, hold(stream, 1, (0, 0), fetching=reading)) == S.BAD_REQUEST
     assert fill(wire, stream) == ENDLESS
     wire.ok(T.HOLD, hold(stream, 1, (1, 0)))

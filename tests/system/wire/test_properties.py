@@ -36,7 +36,7 @@ MakeQueue = Callable[..., str]
         {"corr": "17"},
         {"unknown": [1, 2, {"deep": {"er": "x" * 1000}}]},
         {"PRI": 99, "Delay": "these are other keys"},
-        {17: "a key that is no string", None: 1},
+        {17: "a key that is not a string", None: 1},
         {
             "pri": 1,
             "ttl": 90_000,

@@ -249,7 +249,7 @@ BAD_APPENDS: dict[str, Callable[[str], bytes]] = {
     "another compression than it says": lambda stream: append(
         stream, LZ4, compression=2, count=2, raw=len(PAIR)
     ),
-    "what is compressed is no entries": lambda stream: append(
+    "what is compressed is not a list of entries": lambda stream: append(
         stream, lz4.frame.compress(bytes(112)), compression=1, count=2, raw=112
     ),
 }

@@ -213,8 +213,8 @@ def test_a_handler_whose_name_is_taken_by_another_is_refused() -> None:
     [
         ("handlers", "'handlers' is not of the form module:function"),
         (":act", "is not of the form module:function"),
-        ("no.such:act", "there is no module 'no' here or on the Python path"),
-        ("tests.system.workers.none:act", "there is no module 'tests.system.workers.none' here"),
+        ("no.such:act", "module 'no' does not exist here or on the Python path"),
+        ("tests.system.workers.none:act", "module 'tests.system.workers.none' does not exist here"),
         ("tests.system.workers.handlers:none", "has no attribute 'none'"),
         ("tests.system.workers.handlers:number", "is of type int: name a function"),
     ],
@@ -251,7 +251,7 @@ def test_a_module_that_fails_says_why_and_where(
     ("arguments", "told"),
     [
         (["tests.system.workers.handlers:act"], "declares no queue: name one"),
-        (["no.such:act", "-q", "jobs"], "there is no module 'no'"),
+        (["no.such:act", "-q", "jobs"], "module 'no' does not exist"),
         ([ACT, "-q", "jobs", "--mode", "fifo", "--prefetch", "2"], "does not go with mode='fifo'"),
     ],
 )

@@ -191,7 +191,7 @@ def test_a_queue_that_is_not_there_is_refused_before_anything_starts(
 
     assert workers.ends() == 4
     assert workers.started() == []
-    assert workers.log.startswith("shmq: there is no queue 'jobs' in namespace")
+    assert workers.log.startswith("shmq: queue 'jobs' does not exist in namespace")
 
 
 @pytest.mark.prove

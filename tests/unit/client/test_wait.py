@@ -120,7 +120,7 @@ def test_the_end_of_a_queue_ends_the_wait(local: LocalBroker, queues: list[shmq.
 def test_what_cannot_be_waited_for_is_refused(queues: list[shmq.Queue]) -> None:
     with pytest.raises(TypeError, match="is one queue, not many: put it in a list"):
         shmq.wait(queues[0])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="no queue that can be waited for"):
+    with pytest.raises(TypeError, match="not a queue that can be waited for"):
         shmq.wait([queues[0], "b"])  # type: ignore[list-item]
     with pytest.raises(shmq.InvalidOption, match="no queue to wait for"):
         shmq.wait([])

@@ -254,13 +254,13 @@ def test_an_extension_may_not_stand_for_an_attribute_of_every_event() -> None:
 @pytest.mark.parametrize(
     ("body", "headers", "told"),
     [
-        (b"", {}, "no event"),
-        (b"", {"ce-id": "1"}, "no event"),
+        (b"", {}, "not an event"),
+        (b"", {"ce-id": "1"}, "not an event"),
         (b"", {"ce-specversion": "1.0", "ce-id": "1"}, "no source and no type"),
         (b"", {"ce-specversion": "1.0", "ce-a_b": "1"}, "'a_b'"),
-        (b"{", {"content-type": "application/cloudevents+json"}, "no event in JSON"),
+        (b"{", {"content-type": "application/cloudevents+json"}, "not an event in JSON"),
         (b"[]", {"content-type": "application/cloudevents+json"}, "no map"),
-        (b"[" * 100_000, {"content-type": "application/cloudevents+json"}, "no event in JSON"),
+        (b"[" * 100_000, {"content-type": "application/cloudevents+json"}, "not an event in JSON"),
         (b"{}", {"content-type": "application/cloudevents+json"}, "no specversion"),
         (
             b"{",

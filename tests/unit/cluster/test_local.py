@@ -81,7 +81,7 @@ def test_an_old_program_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
-    with pytest.raises(ShmqError, match="'no-such-program' is no program"):
+    with pytest.raises(ShmqError, match="'no-such-program' is not a program"):
         find_binary("no-such-program")
 
 

@@ -65,12 +65,12 @@ def test_a_queue_made_anew_is_another(broker: shmq.Broker) -> None:
         assert again.options is first.options
         broker.delete_queue("a")
         broker.create_queue("a", dead_letter=None, capacity=7).close()
-        (anew,) = observer.look().queues
+        (again,) = observer.look().queues
         broker.delete_queue("a")
         assert observer.look().queues == ()
-    assert anew.identity not in {0, first.identity}
-    assert anew.options is not None
-    assert anew.options.capacity == 7
+    assert again.identity not in {0, first.identity}
+    assert again.options is not None
+    assert again.options.capacity == 7
 
 
 @pytest.mark.parametrize("most", [0, 1, 4096])

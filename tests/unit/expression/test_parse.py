@@ -185,7 +185,7 @@ def test_a_message_that_is_no_dead_letter_has_no_reason(namespace: str) -> None:
         ("header.a.b = 'x'", "more than 1 names"),
         ("body.5 = 'x'", "in quotes"),
         ("reason = 'x' ; drop", "';' cannot stand there"),
-        ("__import__('os') = 'x'", "no field '__import__'"),
+        ("__import__('os') = 'x'", "field '__import__' does not exist"),
         ("(" * 60 + "reason = 'x'", "more than 50"),
         ("not " * 60 + "reason = 'x'", "more than 50"),
         ("body" + ".a" * 21 + " = 1", "more than 20 names"),

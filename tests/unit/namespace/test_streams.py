@@ -1,4 +1,4 @@
-"""Streams that are deleted, and made anew, while they are opened."""
+"""Streams that are deleted, and recreated, while they are opened."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def test_an_open_that_meets_a_stream_made_anew_opens_that(
 ) -> None:
     old = broker.create_stream("s", 2).identity
 
-    def anew() -> None:
+    def recreate() -> None:
         broker.delete_stream("s")
         broker.create_stream("s", 2).append(b"new", partition=0)
 
-    meanwhile(anew)
+    meanwhile(recreate)
     opened = broker.stream("s")
     assert opened.identity != old and opened.read(0, 0).values() == [b"new"]
 

@@ -511,7 +511,7 @@ def test_a_wait_for_a_new_partition_is_told_that_the_disk_refuses(
 
 @contextlib.contextmanager
 def no_more_threads() -> Iterator[None]:
-    """None can be started: there is no room for its stack."""
+    """None can be started: there is not enough room for its stack."""
     before = threading.stack_size(1 << 50)
     try:
         yield

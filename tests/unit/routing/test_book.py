@@ -151,7 +151,7 @@ def test_processes_that_bind_at_once_lose_no_binding(
     assert len(exchange.bindings()) == 301
 
 
-@pytest.mark.parametrize("many", [False, True], ids=["appended", "written anew"])
+@pytest.mark.parametrize("many", [False, True], ids=["appended", "written again"])
 def test_a_death_at_any_point_leaves_the_change_made_or_not(
     exchange: shmq.Exchange, namespace: str, monkeypatch: pytest.MonkeyPatch, many: bool
 ) -> None:

@@ -166,7 +166,7 @@ def test_without_a_file_there_are_the_defaults() -> None:
         ("[limits.token]\nbytes = -1", "bytes=-1 must be 0 or more"),
         ("[limits.namespace]\ngroups = 'a'", "groups='a' must be an int"),
         ("[tls]\ncertificate = 5", "certificate=5 must be a path"),
-        ("data_dir = ''", "data_dir='' is no directory"),
+        ("data_dir = ''", "data_dir='' is not a directory"),
         ("data_dir = 5", "data_dir=5 must be a directory"),
         ("persist = 'no'", "persist='no' must be true or false"),
         ("persist = false\ndata_dir = 'here'", "nothing would be written there; drop one"),
@@ -305,7 +305,7 @@ def test_on_this_host_nothing_is_asked_for_and_the_workers_share_a_port(bind: st
 
 
 def test_what_is_no_address_is_refused() -> None:
-    with pytest.raises(shmq.InvalidOption, match="bind='no host' is no address"):
+    with pytest.raises(shmq.InvalidOption, match="bind='no host' is not an address"):
         listen(Settings(bind="no host", port=0))
     with pytest.raises(shmq.ShmqError, match=r"cannot listen on 192\.0\.2\.1"):
         listen(Settings(bind="192.0.2.1", port=0, insecure=True))

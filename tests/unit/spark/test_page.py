@@ -18,7 +18,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs/spark.md").read_text()
 #: What the page calls a type that is not one word.
 KINDS = {"array of (key string, value binary)": "array<struct<key:string,value:binary>>"}
 
-#: What the page says of a default that is no value of the option, but what is meant without it.
+#: What the page says of a default that is not a value of the option, but what is meant without it.
 WORDS = {
     "url": "`SHMQ_URL`, else this host",
     "token": "`SHMQ_TOKEN`",

@@ -138,5 +138,5 @@ def test_files_that_are_set_aside_together_have_one_number() -> None:
 def test_a_file_in_the_place_of_the_directory_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(NotADirectoryError, match="is no directory"):
+    with pytest.raises(NotADirectoryError, match="is not a directory"):
         Disk(tmp_path / "file").make()

@@ -58,7 +58,7 @@ def test_a_header_that_is_cut_off_says_so() -> None:
 
 @pytest.mark.parametrize("raw", [b"", bytes(4096)])
 def test_a_file_that_was_never_written_has_no_header(raw: bytes) -> None:
-    with pytest.raises(shmq.DamagedFile, match="f is damaged at byte 0: there is no header"):
+    with pytest.raises(shmq.DamagedFile, match="f is damaged at byte 0: it has no header"):
         read_header(raw, "f")
 
 
@@ -70,7 +70,9 @@ def test_a_newer_version_is_refused_with_its_number() -> None:
 
 
 def test_another_file_is_refused_with_what_it_begins_with() -> None:
-    with pytest.raises(shmq.IncompatibleFile, match=r"is no \.dmsq file: it begins with b'PAR1'"):
+    with pytest.raises(
+        shmq.IncompatibleFile, match=r"is not a \.dmsq file: it starts with b'PAR1'"
+    ):
         read_header(b"PAR1" + bytes(100), "f")
 
 

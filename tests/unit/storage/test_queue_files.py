@@ -105,7 +105,7 @@ def test_how_far_the_reading_of_one_file_is_gets_told() -> None:
     for seq in range(1, 7):
         file.batch(put(seq, bytes(3 << 20)))
     told: list[int] = []
-    with QueueFiles([("f", bytes(file))], told=told.append) as chain:
+    with QueueFiles([("f", bytes(file))], on_progress=told.append) as chain:
         assert chain.messages == 6
     assert len(told) > 2
     assert max(told) < len(bytes(file)) / 2
@@ -133,7 +133,7 @@ def test_a_reading_that_was_ended_within_a_file_is_not_gone_on_with() -> None:
 @pytest.mark.parametrize(
     ("left_out", "what"),
     [
-        ("s", "what is before it is missing, and there is no snapshot"),
+        ("s", "what is before it is missing, and no snapshot exists"),
         ("3", "segments 3 to 3 are missing"),
     ],
 )
@@ -349,7 +349,7 @@ def test_what_ends_the_restoring_of_a_queue_leaves_nothing_of_it(registry: Names
     file = Building().batch(put(1))
     with QueueFiles([("f", bytes(file))]) as chain, registry.locked():
         with pytest.raises(KeyboardInterrupt):
-            rebuild_queue(registry, "q", chain, logged=False, told=end)
+            rebuild_queue(registry, "q", chain, logged=False, on_progress=end)
         assert not list(Path("/dev/shm").glob(f"*{registry.name}@q*"))
 
 

@@ -221,7 +221,7 @@ def test_a_segment_that_is_replaced_before_anything_is_published_is_read(tmp_pat
     journal_of(disk).begin()
     files = StreamFiles(disk)
     assert files.at(0, 0) is None
-    until = written(disk, [3])  # by another writer, who begins anew
+    until = written(disk, [3])  # by another writer, who starts again
     assert list(everything(files, 0, until, 1000)) == [(n, value_of(n)) for n in range(3)]
 
 

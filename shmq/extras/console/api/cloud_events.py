@@ -52,7 +52,7 @@ def _batch(content: bytes) -> list[Any]:
     except ValueError as error:
         raise Problem(400, "invalid", f"the body is not JSON: {error}") from None
     if not isinstance(found, list):
-        raise Problem(400, "invalid", f"the body is no array of events, as {BATCH} says")
+        raise Problem(400, "invalid", f"the body is not an array of events, as {BATCH} says")
     return found
 
 

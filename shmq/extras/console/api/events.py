@@ -59,7 +59,7 @@ async def _events(request: Request) -> Response:
         raise Problem(
             405,
             "unknown-path",
-            f"{request.method} is no method of {request.url.path}: use GET",
+            f"{request.method} is not a method of {request.url.path}: use GET",
             headers={"Allow": "GET"},
         )
     pattern = given_of(_ROW, request)["queues"]

@@ -137,7 +137,7 @@ def reset_group(call: Call) -> Offsets:
                 400,
                 "invalid",
                 f"group {call['group']!r} shares records and has no offsets: delete it, and let it "
-                f"be made anew",
+                f"be recreated",
             )
         done = stream.group(call["group"]).reset(where, call.body.partitions)
     return Offsets(items=[OffsetAt(partition=p, offset=at) for p, at in sorted(done.items())])

@@ -115,7 +115,7 @@ def lease(
         receipt = message.receipt
         held.add(receipt)
         items.append(view_of(message, f"{session.id}.{name}.{receipt}"))
-    session.check()  # what was ended meanwhile returns: it is not told as leased
+    session.check()  # what was ended meanwhile returns: it is not reported as leased
     return items
 
 
@@ -174,7 +174,7 @@ def settle_one(
     session_id, _, rest = shown.partition(".")
     name, _, number = rest.rpartition(".")
     if not name or not number.isascii() or not number.isdigit() or len(number) > 20:
-        raise Problem(400, "invalid", f"{shown[:80]!r} is no receipt: give one of a lease")
+        raise Problem(400, "invalid", f"{shown[:80]!r} is not a receipt: give one of a lease")
     call.need(Right.CONSUME, "queue", name)
     with call.console.leases.session(call.caller.name, session_id) as session:
         held = session.held.get(name, set())

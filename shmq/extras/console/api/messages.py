@@ -230,7 +230,7 @@ def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
         try:
             body = base64.b64decode(body, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise Problem(400, "invalid", f"body: it is no Base64: {error}") from None
+            raise Problem(400, "invalid", f"body: it is not Base64: {error}") from None
     default = {"json": "json", "text": "text", "base64": "bytes"}[given.encoding]
     properties["codec"] = given.codec if given.codec is not None else default
     return body, properties

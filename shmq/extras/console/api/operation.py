@@ -64,9 +64,9 @@ class Parameter:
         try:
             value = int(given) if self.kind == "integer" else float(given)
         except ValueError:
-            raise self._wrong(given, f"is no {self.kind}") from None
+            raise self._wrong(given, f"is not a {self.kind}") from None
         if math.isnan(value):
-            raise self._wrong(given, "is no number")
+            raise self._wrong(given, "is not a number")
         return value
 
     def _wrong(self, given: str, why: str) -> Problem:
@@ -119,7 +119,7 @@ class Call:
     def see(self, kind: str, name: str) -> None:
         """Raise Problem 404 where the caller may not see the name."""
         if not self.caller.sees(kind, name):
-            problem = Problem(404, "not-found", f"there is no {kind} {name!r}")
+            problem = Problem(404, "not-found", f"{kind} {name!r} does not exist")
             problem.refuses_right = True
             raise problem
 

@@ -33,7 +33,7 @@ class OverviewAnswer(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     in_flight: int
     delayed: int
-    #: The age of the oldest visible message that is no dead letter, in seconds.
+    #: The age of the oldest visible message that is not a dead letter, in seconds.
     oldest_age: float
     dead_letters: int
     #: The queues with the oldest messages.

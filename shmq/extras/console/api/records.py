@@ -263,7 +263,7 @@ def _arguments(given: NewRecord) -> tuple[Any, dict[str, Any]]:
         try:
             key = base64.b64decode(key, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise Problem(400, "invalid", f"key: it is no Base64: {error}") from None
+            raise Problem(400, "invalid", f"key: it is not Base64: {error}") from None
     more = {name: getattr(given, name) for name in ("headers", "timestamp", "partition", "confirm")}
     return body, {"key": key, "codec": properties["codec"], **more}
 
@@ -284,8 +284,8 @@ def _append(
 
 def _refused(error: Exception, done: list[AppendedAt]) -> Exception:
     """The problem of a record that was refused after others were appended."""
-    told = TypeError(str(error)) if isinstance(error, UnicodeEncodeError) else error
-    problem = problem_of(told)
+    reported = TypeError(str(error)) if isinstance(error, UnicodeEncodeError) else error
+    problem = problem_of(reported)
     if problem is None:
         return error
     problem.more.setdefault("taken", len(done))

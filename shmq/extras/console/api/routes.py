@@ -78,7 +78,7 @@ def _endpoint(methods: Mapping[str, Operation]) -> Any:
             raise Problem(
                 405,
                 "unknown-path",
-                f"{request.method} is no method of {request.url.path}: use {allowed}",
+                f"{request.method} is not a method of {request.url.path}: use {allowed}",
                 headers={"Allow": allowed},
             )
         try:
@@ -110,7 +110,7 @@ async def _answer(row: Operation, request: Request) -> Response:
 
 
 async def let_in(console: Console, request: HTTPConnection) -> Caller:
-    """Who calls. Raises Problem 401; a wrong token is told so the later, the more there were."""
+    """Return the caller. Raises Problem 401, after a delay that grows with the failed attempts."""
     caller = caller_of(console, request)
     if caller is not None:
         if caller.bearer:
@@ -132,7 +132,7 @@ async def slow_down(console: Console, request: HTTPConnection) -> None:
 
 
 def unauthorized() -> Problem:
-    """What a request without a good token is told."""
+    """The reply to a request without a valid token."""
     return Problem(
         401,
         "unauthorized",
@@ -185,8 +185,8 @@ def _asked(call: Call) -> dict[str, Value]:
 
 def _done(found: Any) -> dict[str, Value]:
     """What the audit has of an answer: how many messages, and whether there was a change."""
-    told = {key: getattr(found, name, None) for name, key in _DONE.items()}
-    return {key: value for key, value in told.items() if isinstance(value, str | int)}
+    counts = {key: getattr(found, name, None) for name, key in _DONE.items()}
+    return {key: value for key, value in counts.items() if isinstance(value, str | int)}
 
 
 def given_of(row: Operation, request: Request) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Wait:
     def put(self, work: Callable[..., _T], *given: Any, disk: bool, **more: Any) -> _T:
         """What ``work`` returns; it takes ``block`` and ``timeout`` besides what is given.
 
-        It is called anew while a wait for room lasts, but once if it waits for the ``disk``.
+        It is called again while a wait for room lasts, but once if it waits for the ``disk``.
         Raises what ``work`` raises.
         """
         while True:

@@ -333,7 +333,7 @@ class _Socket:
             if frame.id is not None:
                 shown["id"] = frame.id
             answer = await self._do(frame)
-        except Exception as error:  # noqa: BLE001 - one that is no refusal is raised again
+        except Exception as error:  # noqa: BLE001 - one that is not a refusal is raised again
             await self._refuse(error, shown, *subject)
             return
         if answer is not None:
@@ -428,7 +428,7 @@ class _Socket:
                 queue = await self._in_thread(self._queue, consumer.queue)
                 while True:
                     await self._send_some(consumer, queue)
-        except Exception as error:  # noqa: BLE001 - one that is no refusal is raised again
+        except Exception as error:  # noqa: BLE001 - one that is not a refusal is raised again
             if isinstance(error, shmq.QueueDeleted):
                 self._console.leases.drop_queue(self.session, consumer.queue)
             await self._refuse(error, {"queue": consumer.queue}, "consume", consumer.queue)

@@ -51,7 +51,7 @@ def _check_identity(visit: Visit, name: str) -> None:
     with visit.console.broker.queue(name) as queue:
         if str(queue.identity) != visit.form.get("identity", ""):
             raise Problem(
-                409, "exists", f"queue {name!r} was made anew since it was shown: look at it again"
+                409, "exists", f"queue {name!r} was recreated since it was shown: look at it again"
             )
 
 
@@ -247,7 +247,7 @@ def _field(name: str, given: str) -> Any:
         try:
             return int(given) if name == "priority" else float(given)
         except ValueError:
-            raise Problem(400, "invalid", f"{name}={given[:40]!r} is no number") from None
+            raise Problem(400, "invalid", f"{name}={given[:40]!r} is not a number") from None
     return given
 
 
@@ -256,5 +256,5 @@ def _json(name: str, given: str) -> Any:
         return msgspec.json.decode(given)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Problem(
-            400, "invalid", f"{name}: it is no JSON: {error}; choose another encoding for text"
+            400, "invalid", f"{name}: it is not JSON: {error}; choose another encoding for text"
         ) from None

@@ -62,7 +62,7 @@ def _endpoint(row: Page) -> Any:
             visit = await _visit(console, caller, request)
             found = await in_thread(row.handler, visit, limiter=_limiter())
             return answer_of(visit, found)
-        except Exception as error:  # noqa: BLE001 - each failure is told in a page
+        except Exception as error:  # noqa: BLE001 - each failure is shown in a page
             if isinstance(error, Problem) and error.refuses_right and caller is not None:
                 _audit_refusal(caller, request, error.code)
             return error_page(request, error)
@@ -158,7 +158,7 @@ def _html(text: str, status: int = 200, headers: dict[str, str] | None = None) -
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a failure is told in a page: to a browser, and not below the API."""
+    """Whether a failure is shown in a page: to a browser, and not below the API."""
     prefix = request.app.state.console.settings.prefix
     below = request.url.path.removeprefix(prefix)
     return not below.startswith(f"{API}/") and "text/html" in request.headers.get("accept", "")

@@ -70,7 +70,7 @@ def _bindings(visit: Visit, shown: list[ExchangeSummary]) -> _Bindings:
 def _route(visit: Visit, name: str, seen: list[ExchangeSummary], bindings: _Bindings) -> Route:
     """Where a message with that key and those headers would go; nothing is put."""
     if name not in {one.name for one in seen}:
-        raise Problem(404, "not-found", f"there is no exchange {name!r}")
+        raise Problem(404, "not-found", f"exchange {name!r} does not exist")
     rest = _bindings(visit, [one for one in seen if one.name not in bindings])
     table = Table()
     for one in seen:

@@ -18,7 +18,7 @@ def query_pages(broker: shmq.Broker, kind: Literal["queue", "stream"], name: str
         if TABLE not in broker.list_tables():
             return []
         with broker.table(TABLE) as table:
-            told = table.get_many(table.keys(key_of(kind, name, ""), _MOST))
+            pages = table.get_many(table.keys(key_of(kind, name, ""), _MOST))
     except ShmqError:
         return []
-    return sorted({url for url in told.values() if is_web_page(url)})
+    return sorted({url for url in pages.values() if is_web_page(url)})

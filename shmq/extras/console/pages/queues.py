@@ -78,7 +78,7 @@ def one_queue(visit: Visit) -> Shown:
 
 
 def _leases(visit: Visit, name: str) -> tuple[list[shmq.Lease], str | None]:
-    """The leased messages, or why they are not told: the page has more than them."""
+    """The leased messages, or why they cannot be listed: the page shows more than them."""
     try:
         with visit.console.broker.queue(name) as queue:
             return queue.leases(_LEASES), None

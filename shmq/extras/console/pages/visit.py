@@ -63,7 +63,9 @@ class Visit:
         plain = given.isascii() and given.isdigit() and len(given) <= _MOST_DIGITS
         if not (plain and least <= int(given) <= most):
             raise Problem(
-                400, "invalid", f"{name}={given[:40]!r} is no whole number from {least} to {most}"
+                400,
+                "invalid",
+                f"{name}={given[:40]!r} is not a whole number from {least} to {most}",
             )
         return int(given)
 

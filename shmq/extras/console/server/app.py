@@ -103,7 +103,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 async def _unknown(request: Request, _: Exception) -> Response:
     return await _failed(
-        request, Problem(404, "unknown-path", f"there is no page {request.url.path!r}")
+        request, Problem(404, "unknown-path", f"page {request.url.path!r} does not exist")
     )
 
 
@@ -114,7 +114,7 @@ async def _not_so(request: Request, error: Exception) -> Response:
         Problem(
             405,
             "unknown-path",
-            f"{request.method} is no method of {request.url.path}: use {headers['Allow']}",
+            f"{request.method} is not a method of {request.url.path}: use {headers['Allow']}",
             headers=headers,
         ),
     )

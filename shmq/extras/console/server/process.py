@@ -44,7 +44,7 @@ _GRACE: Final = 3
 _BACKLOG: Final = 128
 #: How long sent bytes may stay without an acknowledgement, in milliseconds.
 _GONE_AFTER: Final = 60_000
-#: Requests at a time; one more is told 503.
+#: Concurrent requests; one more gets the status 503.
 _CONNECTIONS: Final = 1000
 _KEEP_ALIVE: Final = 30
 _MOST_HEADERS: Final = 128 << 10
@@ -64,7 +64,7 @@ class _Server(uvicorn.Server):
 class ConsoleProcess:
     """Runs a console over ``broker``. For the main thread: `run` until a signal or `stop`.
 
-    ``reread`` returns the tokens anew, for SIGHUP. Raises :class:`~shmq.InvalidOption` for an
+    ``reread`` reads the tokens again, for SIGHUP. Raises :class:`~shmq.InvalidOption` for an
     address that cannot be used.
     """
 

@@ -126,12 +126,14 @@ def _run(config: Bridge, metrics: str, *, drain: bool, quiet: bool) -> None:
         stack.enter_context(caught(on_signal))
         manager.ready(f"{len(config.routes)} routes")
         # A service has its log and its metrics: only one that ends has lines of progress.
-        told = stack.enter_context(progress("bridge", "messages", quiet=quiet, lines=drain))
+        on_progress = stack.enter_context(progress("bridge", "messages", quiet=quiet, lines=drain))
         while not running.wait(_LOOK):
             numbers = running.numbers()
             sent = sum(one.sent + one.refused for one in numbers)
             lag = sum(one.lag_messages for one in numbers)
-            told(sent, sent + lag, text="" if all(one.connected for one in numbers) else "waiting")
+            on_progress(
+                sent, sent + lag, text="" if all(one.connected for one in numbers) else "waiting"
+            )
         manager.stopping()
     for route in running.numbers():
         log.info(

@@ -34,7 +34,7 @@ _LONGEST: Final = 5.0
 _LOOK: Final = 1.0
 _SHORT: Final = 0.05
 
-#: A queue or stream is not there, or not there any more: both sides are opened anew.
+#: A queue or stream is not there, or not there any more: both sides are opened again.
 _GONE: Final = (NoSuchQueue, NoSuchStream, QueueDeleted, StreamDeleted)
 
 #: What passes: the cluster or the queue is away, or one of them is full.
@@ -98,16 +98,16 @@ def drive(lane: Lane, stop: threading.Event, drain: bool) -> None:
     Raises ShmqError for what does not pass.
     """
     name = str(lane.progress)
-    pause, is_open, told = _FIRST, False, ""
+    pause, is_open, reported = _FIRST, False, ""
     while not stop.is_set():
         try:
             if not is_open:
                 lane.open()
                 is_open = True
             found = lane.step(careful=pause > _FIRST, patience=_SHORT if drain else _LOOK)
-            if told:
+            if reported:
                 log.info("%s: going on", name)
-            pause, told = _FIRST, ""
+            pause, reported = _FIRST, ""
             if drain and not found and lane.is_drained():
                 log.info("%s: nothing is left", name)
                 return
@@ -116,9 +116,9 @@ def drive(lane: Lane, stop: threading.Event, drain: bool) -> None:
                 error.args = (f"{name}: {error}",)  # nothing will come out of it
                 raise
             lane.progress.is_connected(False)
-            if str(error) != told:
+            if str(error) != reported:
                 log.warning("%s: waiting: %s", name, error)
-                told = str(error)
+                reported = str(error)
             if isinstance(error, _GONE):
                 lane.close()
                 is_open = False

@@ -38,7 +38,7 @@ def _chosen(given: str | Path | None) -> Path:
     if named:
         found = shutil.which(named)
         if found is None:
-            raise ShmqError(f"{str(named)!r} is no program: name the file of nats-server")
+            raise ShmqError(f"{str(named)!r} is not a program: name the file of nats-server")
         return Path(found)
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is not None and spec.origin is not None:

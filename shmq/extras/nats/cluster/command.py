@@ -285,7 +285,7 @@ def collect(context: click.Context, name: str, origins: tuple[str, ...], as_json
     for text in origins:
         site, slash, space = text.partition("/")
         if not (site and slash and space):
-            raise click.BadParameter(f"{text!r} is no SITE/NAMESPACE", param_hint="--from")
+            raise click.BadParameter(f"{text!r} is not SITE/NAMESPACE", param_hint="--from")
         pairs.append((site, space))
     with _connect_to_cluster(context) as broker:
         from shmq.extras.nats.client import site as site_copies  # noqa: PLC0415

@@ -26,7 +26,7 @@ _LAST_PORT: Final = 32_000
 _ATTEMPTS: Final = 200
 _LOOK: Final = 0.1
 _STATE: Final = "cluster.json"
-#: A server keeps this many bytes of messages at most, unless told otherwise.
+#: A server keeps this many bytes of messages at most, unless configured otherwise.
 _STORAGE: Final = 1 << 30
 _MEMORY: Final = 256 << 20
 _SYNC: Final = re.compile(r"always|[1-9][0-9]{0,5}(ms|s|m|h)")

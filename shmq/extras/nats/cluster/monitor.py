@@ -22,7 +22,7 @@ def ask(monitor: str, page: str, **query: str | int) -> dict[str, Any]:
     """A page of a monitor such as ``http://host:8222``. Raises ShmqError if it says nothing."""
     parts = urllib.parse.urlsplit(monitor)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise InvalidOption(f"{monitor!r} is no monitor: write for example http://host:8222")
+        raise InvalidOption(f"{monitor!r} is not a monitor: write for example http://host:8222")
     url = f"{monitor.rstrip('/')}/{page}"
     if query:
         url += "?" + urllib.parse.urlencode(query)

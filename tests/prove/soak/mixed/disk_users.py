@@ -44,7 +44,7 @@ PAUSE, WRITERS_KILLED, WORKERS_KILLED = 0.05, 0.06, 0.1
 #: The values in the table grow to so many pages of so many bytes, and shrink again.
 PAGES, PAGE = 50, 4096
 #: What an error says that a full disk, a killed writer or a slow one explains.
-REASONS = ("No space left", "there is no space", "writer", "timed out")
+REASONS = ("No space left", "there is not enough space", "writer", "timed out")
 
 
 # ---- workers ----

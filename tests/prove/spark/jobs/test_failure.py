@@ -43,10 +43,10 @@ def counting() -> Stream[Archive]:
                 "Traceback (most recent call last):\n"
                 '  File "worker.py", line 1, in main\n'
                 "    raise Error: no\n"
-                "shmq.errors.NoSuchQueue: there is no queue 'a': create it\n SQLSTATE: 38000"
+                "shmq.errors.NoSuchQueue: queue 'a' does not exist: create it\n SQLSTATE: 38000"
             ),
             NoSuchQueue,
-            "there is no queue 'a': create it",
+            "queue 'a' does not exist: create it",
         ),
         (
             (
@@ -330,6 +330,6 @@ def test_a_class_that_java_does_not_have_is_told_by_its_name(
 
 
 def test_an_error_of_shmqs_own_stays_as_it_is() -> None:
-    error = NoSuchQueue("there is no queue 'a'")
+    error = NoSuchQueue("queue 'a' does not exist")
 
     assert failure_of(error) is error

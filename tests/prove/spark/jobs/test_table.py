@@ -128,7 +128,7 @@ def test_what_is_no_table_is_not_compacted_and_not_made_one(
         batch(spark, 0).write.parquet(str(folder))
     before = sorted(folder.rglob("*"))
     config = f'[table]\npath = "{folder.name}"\n'
-    with pytest.raises(shmq.ShmqError, match=r"some%20rows is no table of a job, as it has no"):
+    with pytest.raises(shmq.ShmqError, match=r"some%20rows is not a table of a job, as it has no"):
         run_job(spark, "compact", written(tmp_path, config))
 
     assert folder.exists() == made

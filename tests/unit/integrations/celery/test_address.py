@@ -37,7 +37,7 @@ def test_a_host_without_a_port_is_a_namespace_and_so_is_a_path() -> None:
 def test_a_host_with_a_port_is_a_server_with_the_password_as_its_token() -> None:
     assert address("host", 1234, password="s3cret") == Address("shmq://host:1234", "s3cret")
     assert address("::1", 1234).target == "shmq://[::1]:1234"
-    assert address("host", 1, password=lambda: "anew").token == "anew"
+    assert address("host", 1, password=lambda: "again").token == "again"
 
 
 def test_tls_needs_no_port_and_takes_the_settings_of_celery() -> None:
