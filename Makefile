@@ -46,7 +46,7 @@ help:
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make stubs              write shmq/native/*.pyi from the signatures in the sources'
-	@echo 'make reference          write docs/reference.md from the docstrings'
+	@echo 'make reference          write docs/reference/api.md from the docstrings'
 	@echo 'make layout             write the tables of the segments from the headers'
 	@echo 'make options            write what is made from the tables of options'
 	@echo 'make folders            write the list of folders in shmq/README.md'
@@ -189,14 +189,14 @@ stubs: $(VENV)/built
 
 # The second page is made of the code that shmq[console] needs.
 reference: $(VENV)/built
-	$(BIN)/python docs/reference.py
-	$(BIN)/python docs/http_api.py
+	$(BIN)/python tools/reference.py
+	$(BIN)/python tools/http_api.py
 
 folders: $(VENV)/tools
 	$(BIN)/python -m tools.folders
 
 layout: $(VENV)/built
-	$(BIN)/python docs/layout.py
+	$(BIN)/python tools/layout.py
 
 monitoring: $(VENV)/built
 	$(BIN)/python tools/monitoring.py
@@ -246,7 +246,7 @@ release-check: $(VENV)/release
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f shmq/native/*.so
-	find bench docs examples shmq tests tools -name __pycache__ -prune -exec rm -rf {} +
+	find bench examples shmq tests tools -name __pycache__ -prune -exec rm -rf {} +
 
 # --- the virtual environment: each stamp is one step of it ---------------------------
 

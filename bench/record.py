@@ -1,7 +1,7 @@
 """The results of a run, and the file in which they are recorded.
 
-The file is small and kept with the sources: the tables of README.md and docs/performance.md are
-written from it, and a test compares them.
+The file is small and kept with the sources: the tables of README.md and
+docs/internals/performance.md are written from it, and a test compares them.
 """
 
 from __future__ import annotations

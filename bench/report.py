@@ -1,7 +1,7 @@
 """``python -m bench.report``: print the recorded tables; ``--write``: write them into the pages.
 
-The text between the marks in README.md and docs/performance.md is generated from the recorded
-results, and a test compares them.
+The text between the marks in README.md and docs/internals/performance.md is generated from the
+recorded results, and a test compares them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ def write(recorded: dict[str, Record], root: Path) -> None:
 def documents(recorded: dict[str, Record]) -> dict[str, dict[str, str]]:
     """The block of each table in each document, by the document's path."""
     return {
-        "docs/performance.md": {name: _block(recorded, name, document) for name in TABLES},
+        "docs/internals/performance.md": {
+            name: _block(recorded, name, document) for name in TABLES
+        },
         "README.md": {"local": summary(recorded)},
     }
 

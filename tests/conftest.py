@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "watchdog(seconds): how long the test may take")
     config.addinivalue_line("markers", "only_local(why): it looks at what only shared memory has")
     config.addinivalue_line(
-        "markers", "cluster(item, verdict, how): a row of the table of docs/cluster.md"
+        "markers", "cluster(item, verdict, how): a row of the table of docs/integrate/cluster.md"
     )
     config.addinivalue_line("markers", "debris: the test leaves broken segments on purpose")
     # nohup ignores SIGHUP, and a shell SIGINT in the background: so would each child of a test.

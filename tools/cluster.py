@@ -1,4 +1,4 @@
-"""Writes the table of docs/cluster.md from the tests: ``python tools/cluster.py``.
+"""Writes the table of docs/integrate/cluster.md from the tests: ``python tools/cluster.py``.
 
 Each test of FILES that is marked ``cluster(item, verdict, how)`` is a row; a test compares.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PAGE: Final = "docs/cluster.md"
+PAGE: Final = "docs/integrate/cluster.md"
 FILES: Final = ("tests/system/client/test_cluster_contract.py",)
 #: The verdicts, in the order of the table.
 VERDICTS: Final = ("exact", "emulated", "weaker", "refused")

@@ -1,7 +1,7 @@
 """Writes what is made from the table of families: ``python tools/monitoring.py``.
 
-The table is shmq/metrics/families.py. Made of it are docs/metrics.md's tables, the rules for
-alerts and the dashboard in deploy. All are checked in; a test compares, and looks whether every
+The table is shmq/metrics/families.py. Made of it are docs/reference/metrics.md's tables, the rules
+for alerts and the dashboard in deploy. All are checked in; a test compares, and looks whether every
 name in an expression is exported.
 """
 
@@ -18,7 +18,7 @@ from shmq.metrics.families import Family
 ROOT: Final = Path(__file__).resolve().parent.parent
 ALERTS: Final = ROOT / "deploy/alerts.yml"
 DASHBOARD: Final = ROOT / "deploy/grafana.json"
-PAGE: Final = ROOT / "docs/metrics.md"
+PAGE: Final = ROOT / "docs/reference/metrics.md"
 
 #: A name of a sample in an expression.
 NAME: Final = re.compile(r"\bshmq_\w+")

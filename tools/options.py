@@ -26,9 +26,9 @@ from shmq.server.config.settings import Limits, Quota
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 FILES: Final = (
-    "docs/how-to/serve.md",
-    "docs/options.md",
-    "docs/protocol.md",
+    "docs/operate/serve.md",
+    "docs/reference/options.md",
+    "docs/internals/protocol.md",
     "shmq/api/keywords.py",
     "shmq/native/core/queue.pxd",
     "shmq/native/core/stream.pxd",

@@ -18,8 +18,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "shmq/protocol/opcodes.toml"
 PYTHON: Final = ROOT / "shmq/protocol/opcodes.py"
 HEADER: Final = ROOT / "shmq/core/protocol/opcodes.h"
-PAGE: Final = ROOT / "docs/protocol.md"
-SERVING: Final = ROOT / "docs/how-to/serve.md"
+PAGE: Final = ROOT / "docs/internals/protocol.md"
+SERVING: Final = ROOT / "docs/operate/serve.md"
 
 Table = dict[str, Any]
 Rows = list[tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""Takes the pictures of the console's pages in docs/console, over a few invented flights.
+"""Takes the pictures of the console's pages in docs/operate/console, over a few invented flights.
 
 ``python tools/screenshots.py [FOLDER]``; it needs Debian's chromium.
 """
@@ -113,7 +113,7 @@ def main() -> None:
     """Take all pictures."""
     if CHROMIUM is None:
         raise SystemExit("there is no chromium: apt-get install chromium")
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/console"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/operate/console"
     folder.mkdir(parents=True, exist_ok=True)
     with airport() as broker:
         held = fill(broker)

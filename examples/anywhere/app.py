@@ -7,7 +7,7 @@ After ``pip install shmq``, or ``pip install 'shmq[nats]'`` for a cluster:
     python app.py nats://a:4222,b:4222,c:4222/shop work        # a cluster of NATS JetStream
 
 and in another terminal the same with ``order tea 3`` in place of ``work``. It uses what holds
-everywhere: docs/cluster.md has the table.
+everywhere: docs/integrate/cluster.md has the table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 /*
  * A worker in C beside programs in Python, over TCP: it counts the words of each text in the queue
  * "texts", and puts "SEQUENCE WORDS" into "counts". app.py says how to run it, and
- * docs/protocol.md has every frame. It runs until Ctrl-C or SIGTERM; if it is killed, its text is
+ * docs/internals/protocol.md has every frame. It runs until Ctrl-C or SIGTERM; if it is killed, its text is
  * in the queue again at once.
  */
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-"""The environment variables that shmq reads: one table, of which docs/options.md has a page."""
+"""The environment variables that shmq reads: the table that docs/reference/options.md shows."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ class QueueOptions(Options):
         "settlement",
         "durability",
         choices=get_args(Durability),
-        more="See [durable queues](how-to/durable-queues.md)",
+        more="See [durable queues](../use/durable-queues.md)",
     )
     snapshot_interval: float = option(
         30.0,
@@ -336,7 +336,7 @@ class QueueOptions(Options):
         least=MIN_LEASE,
         none="it stays",
         more="`create_queue` and `ensure_queue` begin the time anew. See "
-        "[temporary queues](how-to/temporary-queues.md)",
+        "[temporary queues](../use/temporary-queues.md)",
         of_dead_letters=None,
     )
     auto_delete: bool = option(

@@ -62,7 +62,7 @@ class StreamOptions(Options):
         least=0.001,
         none="records of any age are kept",
         flag="retention",
-        more="See [what goes](how-to/streams.md#what-goes)",
+        more="See [what goes](../use/streams.md#what-goes)",
     )
     durability: StreamDurability = option(
         "memory",
@@ -70,7 +70,7 @@ class StreamOptions(Options):
         "What survives a restart of the machine: nothing, or every record",
         "durability",
         choices=get_args(StreamDurability),
-        more="See [durable streams](how-to/durable-streams.md)",
+        more="See [durable streams](../use/durable-streams.md)",
     )
     overflow: StreamOverflow = option(
         "drop-oldest",
@@ -113,7 +113,7 @@ class StreamOptions(Options):
         none="no site",
         noun="site",
         of_cluster=True,
-        more="See [another site](how-to/cluster.md#another-site)",
+        more="See [another site](../operate/cluster.md#another-site)",
     )
 
     @classmethod

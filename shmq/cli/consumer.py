@@ -37,7 +37,7 @@ SLICE = 0.25
 @queue_name()
 @click.option("--follow", is_flag=True, help="Wait for more messages until stopped.")
 @count_flag("Stop after COUNT messages.")
-@where_flag("Take only messages for which EXPR is true: see docs/cli.md.")
+@where_flag("Take only messages for which EXPR is true: see docs/reference/cli.md.")
 @click.option(
     "--timeout",
     type=params.seconds,
@@ -194,7 +194,7 @@ _SHOWN = 200
 @click.command(epilog="Example: shmq peek orders -n 3")
 @queue_name()
 @count_flag("Show at most COUNT messages.  [default: 10]", default=10)
-@where_flag("Show only messages for which EXPR is true: see docs/cli.md.")
+@where_flag("Show only messages for which EXPR is true: see docs/reference/cli.md.")
 @click.option("--leased", is_flag=True, help="Show the leased messages: who has which, how long.")
 @json_flag
 @quiet_flag

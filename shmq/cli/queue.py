@@ -253,7 +253,8 @@ def who(broker: shmq.Broker, name: str, as_json: bool) -> None:
 @click.option(
     "--where",
     metavar="EXPR",
-    help="Only dead letters for which EXPR is true; @FILE reads EXPR from FILE. See docs/cli.md.",
+    help="Only dead letters for which EXPR is true; @FILE reads EXPR from FILE. "
+    "See docs/reference/cli.md.",
 )
 @click.option(
     "--row",

@@ -213,7 +213,7 @@ def _tell_damage(records: int) -> None:
     metavar="TIME",
     help="Stop if no record arrives for TIME.  [default: 0s; with --follow: never]",
 )
-@where_flag("Only records for which EXPR is true: see docs/cli.md.")
+@where_flag("Only records for which EXPR is true: see docs/reference/cli.md.")
 @_damage_flag
 @click.option("--with-key", is_flag=True, help="Print the key and a tab before each record.")
 @json_flag
@@ -273,7 +273,7 @@ def read(
     show_default=True,
     help="First show the last COUNT records of each partition.",
 )
-@where_flag("Only records for which EXPR is true: see docs/cli.md.")
+@where_flag("Only records for which EXPR is true: see docs/reference/cli.md.")
 @_damage_flag
 @click.option("--with-key", is_flag=True, help="Print the key and a tab before each record.")
 @json_flag

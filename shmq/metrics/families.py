@@ -1,6 +1,7 @@
 """Every family of numbers: its name, type, labels, meaning, and how it is read.
 
-The text for Prometheus, docs/metrics.md, and the check of deploy's files are made from this table.
+The text for Prometheus, docs/reference/metrics.md, and the check of deploy's files are made from
+this table.
 """
 
 from __future__ import annotations

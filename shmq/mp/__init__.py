@@ -2,7 +2,7 @@
 
 Queue, JoinableQueue and SimpleQueue are shmq's, here and in the contexts that
 ``get_context`` returns. Everything else is multiprocessing's own. See
-docs/how-to/multiprocessing.md.
+docs/use/multiprocessing.md.
 
 >>> import shmq.mp as multiprocessing
 >>> queue = multiprocessing.Queue()

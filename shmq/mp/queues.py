@@ -1,7 +1,7 @@
 """multiprocessing's queues, built on queues in shared memory.
 
 Each class behaves like the class of the same name in multiprocessing.queues: the same
-methods, arguments, errors and order. docs/how-to/multiprocessing.md lists the differences.
+methods, arguments, errors and order. docs/use/multiprocessing.md lists the differences.
 """
 
 from __future__ import annotations

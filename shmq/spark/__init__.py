@@ -2,8 +2,8 @@
 
 :func:`session` makes a session with both formats; :func:`register` adds them to a session that
 you made. ``format("shmq")`` reads and writes queues and streams, and ``format("dmsq")`` reads
-the files of durable queues; docs/spark.md has their options and columns. :func:`decode` turns
-bodies into columns. Importing this package imports nothing of Spark.
+the files of durable queues; docs/integrate/spark.md has their options and columns. :func:`decode`
+turns bodies into columns. Importing this package imports nothing of Spark.
 """
 
 from __future__ import annotations

@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from docs import layout
+from tools import layout
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "shmq/core"
 TABLES = [CORE / page for page in layout.PAGES]
 PAGES = [
-    *(ROOT / name for name in ("CONTRIBUTING.md", "docs/architecture.md", "docs/failures.md")),
+    *(
+        ROOT / name
+        for name in (
+            "CONTRIBUTING.md",
+            "docs/internals/architecture.md",
+            "docs/operate/failures.md",
+        )
+    ),
     *(page for page in sorted((ROOT / "shmq").rglob("*.md")) if page not in TABLES),
 ]
 CODE = {".c", ".h", ".pxd", ".pxi", ".pyx", ".py", ".toml"}

@@ -1,4 +1,4 @@
-"""The table of docs/cluster.md is as the tests are, and each row is of a test that runs."""
+"""The table of docs/integrate/cluster.md agrees with the tests, and each row has a test."""
 
 from __future__ import annotations
 

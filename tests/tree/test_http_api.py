@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs import http_api
+from tools import http_api
 
 
 def test_the_table_of_operations_is_as_the_code_has_it() -> None:

@@ -1,4 +1,4 @@
-"""docs/reference.md has every public name, and nothing else; docs/options.md every property."""
+"""docs/reference/api.md has every public name, docs/reference/options.md every property."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from shmq import api, errors
 from shmq.api.options import options_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/reference.md").read_text()
-STALE = "docs/reference.md is older than the docstrings: run `make reference`"
-OPTIONS = (ROOT / "docs/options.md").read_text()
+PAGE = (ROOT / "docs/reference/api.md").read_text()
+STALE = "docs/reference/api.md is older than the docstrings: run `make reference`"
+OPTIONS = (ROOT / "docs/reference/options.md").read_text()
 
 
 def load_generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs/reference.py")
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools/reference.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -60,7 +60,7 @@ def section(name: str) -> str:
 
 
 def table_of(heading: str) -> dict[str, list[str]]:
-    """The first table under a heading of docs/options.md: its rows by their first cell."""
+    """The rows of the first table under a heading of docs/reference/options.md, by cell."""
     text = OPTIONS.split(f"## {heading}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \|$", text, re.MULTILINE)
     cells = [row.split(" | ") for row in rows]

@@ -159,7 +159,7 @@ def test_an_interpreter_that_cannot_build_is_none(
 
 #: The extras of those who develop shmq.
 DEVELOPMENT = {"bench", "demo", "docs", "release", "test"}
-INSTALL = (ROOT / "docs/how-to/install.md").read_text()
+INSTALL = (ROOT / "docs/start/install.md").read_text()
 
 
 def test_every_extra_is_on_the_page_of_the_installation() -> None:
@@ -168,7 +168,7 @@ def test_every_extra_is_on_the_page_of_the_installation() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/index.md", "docs/tutorial.md", "docs/how-to/install.md"]
+    "page", ["README.md", "docs/index.md", "docs/start/tutorial.md", "docs/start/install.md"]
 )
 def test_the_pages_agree_on_the_installation(page: str) -> None:
     text = (ROOT / page).read_text()
@@ -180,4 +180,4 @@ def test_the_pages_agree_on_the_installation(page: str) -> None:
     assert "pip install shmq" in text
     assert f"CPython 3.{minors[0]} to 3.{minors[-1]}" in text
     assert ("pip install ." in text) or page == "docs/index.md"
-    assert ("how-to/install.md" in text) or page == "docs/how-to/install.md"
+    assert (page == "docs/start/install.md") or "install.md" in text

@@ -12,18 +12,27 @@ FIRST = (DOCS / "index.md").read_text()
 
 
 def test_the_contents_name_every_page_once() -> None:
-    table = contents((DOCS / "README.md").read_text())
+    table = contents(DOCS)
     paths = [path for _, parts in table for _, pages in parts for _, path in pages]
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
     assert sorted(paths) == sorted(pages - {"README.md", "index.md"})
 
 
-def test_contents_are_read_in_their_order() -> None:
-    text = (
-        "# All\n\n## One\n\n- [A `b`](a.md): what\n\nPart:\n\n- [C](c.md)\n- [D](d.md),\n  more\n"
+def test_contents_are_read_in_their_order(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# All\n\n- [One](one/README.md): what\n")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/README.md").write_text(
+        "# One\n\n- [A `b`](a.md): what\n\nPart:\n\n- [C](c.md)\n- [D](d.md),\n  more\n"
     )
-    assert contents(text) == [
-        ("One", [("", [("A b", "a.md")]), ("Part", [("C", "c.md"), ("D", "d.md")])])
+    assert contents(tmp_path) == [
+        (
+            "One",
+            [
+                ("", [("One", "one/README.md")]),
+                ("", [("A b", "one/a.md")]),
+                ("Part", [("C", "one/c.md"), ("D", "one/d.md")]),
+            ],
+        )
     ]
 
 
@@ -67,7 +76,7 @@ def test_the_first_page_leads_to_each_of_the_ten_programs() -> None:
 
 
 def test_the_rates_of_the_first_page_are_those_that_were_measured() -> None:
-    measured = (DOCS / "performance.md").read_text()
+    measured = (DOCS / "internals/performance.md").read_text()
     row = next(line for line in FIRST.splitlines() if line.startswith("| 64 B"))
     told = re.findall(r"\[([\d.]+ [kM])\]", row)
     begins = ["**shmq put, get, ack**", "multiprocessing.Queue", "Redis LPUSH", "iceoryx2, copied"]
@@ -84,7 +93,7 @@ def test_the_rates_of_the_first_page_are_those_that_were_measured() -> None:
 def test_staged_pages_show_the_files_that_they_link_to(tmp_path: Path) -> None:
     stage(tmp_path)
     assert (
-        "# The documents of shmq { #the-documents-of-shmq }"
+        "# The documentation of shmq { #the-documentation-of-shmq }"
         in (tmp_path / "contents.md").read_text()
     )
     shown = (tmp_path / "source/tests/system/processes/test_death.py.md").read_text()

@@ -55,7 +55,7 @@ def run(*arguments: str) -> str:
 
 
 def gil() -> str:
-    """Whether the GIL is on, as docs/how-to/install.md promises."""
+    """Whether the GIL is on, as docs/start/install.md promises."""
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     enabled = getattr(sys, "_is_gil_enabled", lambda: True)()
     assert enabled or os.environ.get("PYTHON_GIL") == "0", "shmq left the GIL off"

@@ -64,7 +64,7 @@ def build(folder: Path) -> Path:
         stage(work / "pages")
         shutil.copyfile(Path(__file__).with_name("site.css"), work / "pages/site.css")
         _write_manual(work / "pages/man")
-        nav = _nav(contents((DOCS / "README.md").read_text()))
+        nav = _nav(contents(DOCS))
         (work / "zensical.toml").write_text(_SETTINGS.format(nav=nav))
         run = subprocess.run(
             [sys.executable, "-m", "zensical", "build", "--strict"],
@@ -95,11 +95,15 @@ def _nav(table: Contents) -> str:
     for section, parts in table:
         inner = []
         for name, pages in parts:
-            listed = [f"{{ {_text(title)} = {_text(path)} }}" for title, path in pages]
+            listed = [f"{{ {_text(title)} = {_text(_place(path))} }}" for title, path in pages]
             inner += [f"{{ {_text(name)} = [{', '.join(listed)}] }}"] if name else listed
         rows.append(f"{{ {_text(section)} = [{', '.join(inner)}] }}")
     rows.append('{ "Manual pages" = "man/index.md" }')
     return f"[{', '.join(rows)}]"
+
+
+def _place(path: str) -> str:
+    return path.replace("README.md", "index.md")
 
 
 def _text(text: str) -> str:

@@ -28,17 +28,26 @@ _LANGUAGES: Final = {".py": "python", ".c": "c", ".h": "c", ".json": "json", ".y
 Contents = list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]
 
 
-def contents(text: str) -> Contents:
-    """What a table of contents says: sections, their parts, and the pages of each."""
+def contents(docs: Path) -> Contents:
+    """The sections that docs/README.md lists, each with the parts of its overview page."""
     found: Contents = []
+    for _, pages in _parts((docs / "README.md").read_text()):
+        for title, path in pages:
+            if (docs / path).is_relative_to(docs):
+                parts = _parts((docs / path).read_text(), Path(path).parent)
+                found.append((title, [("", [(title, path)]), *parts]))
+    return found
+
+
+def _parts(text: str, folder: Path = Path()) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The parts of a page that lists pages; their paths are below ``folder``."""
+    parts: list[tuple[str, list[tuple[str, str]]]] = [("", [])]
     for line in text.splitlines():
-        if line.startswith("## "):
-            found.append((line[3:], [("", [])]))
-        elif found and line.endswith(":") and not line.startswith("-"):
-            found[-1][1].append((line[:-1], []))
-        elif found and (entry := _ENTRY.match(line)):
-            found[-1][1][-1][1].append((entry["title"].replace("`", ""), entry["path"]))
-    return [(name, [part for part in parts if part[1]]) for name, parts in found]
+        if line.endswith(":") and not line.startswith("-"):
+            parts.append((line[:-1], []))
+        elif entry := _ENTRY.match(line):
+            parts[-1][1].append((entry["title"].replace("`", ""), str(folder / entry["path"])))
+    return [part for part in parts if part[1]]
 
 
 def anchors(text: str) -> set[str]:
@@ -120,7 +129,8 @@ def _place(source: Path) -> Path:
     if source == DOCS / "README.md":
         return Path("contents.md")  # index.md is the first page
     if source.is_relative_to(DOCS):
-        return source.relative_to(DOCS)
+        path = source.relative_to(DOCS)
+        return path.with_name("index.md") if path.name == "README.md" else path
     path = Path("source") / source.relative_to(ROOT)
     if source.is_dir():
         return path / "index.md"

@@ -11,7 +11,7 @@ from shmq.cli.shared.output import one_line
 
 
 class Code(enum.IntEnum):
-    """The exit codes of every command. ``docs/cli.md`` promises them."""
+    """The exit codes of every command. ``docs/reference/cli.md`` promises them."""
 
     OK = 0
     #: Refused, or failed in a way that has no code of its own.

@@ -1,6 +1,6 @@
 """Messages and records as JSON, as text, or as the bytes they are.
 
-``docs/cli.md`` fixes the shape of the JSON.
+``docs/reference/cli.md`` fixes the shape of the JSON.
 """
 
 from __future__ import annotations

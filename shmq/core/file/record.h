@@ -1,4 +1,4 @@
-/* The records of a .dmsq file as bytes: docs/dmsq.md.
+/* The records of a .dmsq file as bytes: docs/internals/dmsq.md.
  *
  *   words u32 | crc u32 | payload: `words` times 8 bytes
  *

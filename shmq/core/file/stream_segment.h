@@ -1,4 +1,4 @@
-/* A walk over the records of a stream's segment file in their stored form: docs/dmsq.md.
+/* A walk over the records of a stream's segment file in their stored form: docs/internals/dmsq.md.
  *
  * A segment file holds batches: a BATCH record, sealed with the salt of the file, and the entries
  * of one commit, which are bytes of the partition's ring, sealed with the salt of the stream.

@@ -1,4 +1,4 @@
-/* The frames of the DEADBEEF protocol, version 1, as bytes: docs/protocol.md.
+/* The frames of the DEADBEEF protocol, version 1, as bytes: docs/internals/protocol.md.
  *
  *   magic u32 | payload length u32 | type u8 | version u8 | status u16 | message id u32
  *

@@ -1,4 +1,4 @@
-/* A run of messages as columns, in one block of bytes: docs/protocol.md, "Columns".
+/* A run of messages as columns, in one block of bytes: docs/internals/protocol.md, "Columns".
  *
  *   head | sequence u64 | put_at, visible_at, lease_until, expires, dead_at i64 |
  *   deliveries, priority i32 | state, reason, codec u8 |

@@ -1,6 +1,6 @@
 """The bytes of a ``.dmsq`` file around its records: header, batches and trailer.
 
-``docs/dmsq.md`` specifies all of it; the records themselves are those of the core
+``docs/internals/dmsq.md`` specifies all of it; the records themselves are those of the core
 (``record.h``). A writer packs a :class:`FileHeader`, then batches (:func:`pack_batch` precedes
 the records of each), and closes the file with the bytes of a :class:`Trailer`. A reader
 begins with :func:`read_header`.

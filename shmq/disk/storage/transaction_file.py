@@ -1,7 +1,7 @@
 """The file of the transactions that are not completely on disk yet: ``writer.txn``.
 
 It has the steps of each committed transaction for queues and streams with a journal, in terms
-that do not depend on shared memory, and which parts are on disk by now. ``docs/dmsq.md``
+that do not depend on shared memory, and which parts are on disk by now. ``docs/internals/dmsq.md``
 specifies it. It is appended to and synced, or replaced by a new file that is synced and renamed.
 A torn record at its end was never confirmed.
 """

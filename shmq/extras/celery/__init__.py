@@ -1,7 +1,7 @@
 """Celery and kombu on shmq: ``pip install 'shmq[celery]'``, then ``broker_url="shmq://"``.
 
 kombu finds the transport, and Celery the result backend, by the scheme of a URL. Nothing has to be
-imported for it: see `shmq.extras.celery.aliases`. See docs/how-to/celery.md.
+imported for it: see `shmq.extras.celery.aliases`. See docs/integrate/celery.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class ShmqConfig(AppConfig):
-    """The application that Django loads: docs/how-to/django.md."""
+    """The application that Django loads: docs/integrate/django.md."""
 
     name = "shmq.extras.django"
     label = "shmq"

@@ -1,7 +1,7 @@
 """Parses expressions that select messages, and evaluates them on dead letters.
 
 ``reason = 'rejected' and queue = 'orders' and age < 2h``. An expression only compares, and
-nothing of it is run as Python. docs/cli.md describes the language.
+nothing of it is run as Python. docs/reference/cli.md describes the language.
 :mod:`shmq.model.expression.compiler` compiles it for the core.
 """
 

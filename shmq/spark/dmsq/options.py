@@ -23,7 +23,7 @@ def mode(given: str) -> str:
 
 _NUMBER: Final = options.whole(0, (1 << 63) - 1)
 
-#: Every option of ``format("dmsq")``; docs/spark.md has the same table.
+#: Every option of ``format("dmsq")``; docs/integrate/spark.md has the same table.
 OPTIONS: Final = (
     Option("path", options.text, None, BATCH),
     Option("queue", options.names, None, BATCH),

@@ -140,7 +140,7 @@ _HEADERS: Final = SinkColumn(
 _CODEC: Final = SinkColumn("codec", "codec", _is_text, _TEXT)
 _TOPIC: Final = SinkColumn("topic", "queue", _is_text, _TEXT)
 
-#: Every column that the sink of a queue reads; docs/spark.md has the same table.
+#: Every column that the sink of a queue reads; docs/integrate/spark.md has the same table.
 QUEUE_SINK: Final = (
     _VALUE,
     SinkColumn("key", "group", _is_text_or_binary, _EITHER),
@@ -157,7 +157,7 @@ QUEUE_SINK: Final = (
     SinkColumn("queue", "queue", _is_text, _TEXT),
 )
 
-#: Every column that the sink of a stream reads; docs/spark.md has the same table.
+#: Every column that the sink of a stream reads; docs/integrate/spark.md has the same table.
 STREAM_SINK: Final = (
     _VALUE,
     SinkColumn("key", "key", _is_text_or_binary, _EITHER),

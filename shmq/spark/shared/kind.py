@@ -76,7 +76,7 @@ class Kind(Generic[_Sink]):
     """A kind: its options, and what makes its readers and writers. Given options are text."""
 
     name: Literal["queue", "stream"]
-    #: Every option of the kind; docs/spark.md has the same table.
+    #: Every option of the kind; docs/integrate/spark.md has the same table.
     options: tuple[Option, ...]
     #: Options of other formats and kinds that users may try here, by lower-case name, with the
     #: reason why the kind does not have them.

@@ -4,9 +4,10 @@ On this host a thread puts numbers, each in one of a few groups, and appends the
 the group as the key. A bridge forwards the queue and mirrors the stream. Consumers of the cluster
 note each number before they acknowledge it, and again when the acknowledgement is confirmed.
 
-:class:`Notes` checks what docs/cluster.md and docs/how-to/bridge.md promise: what was confirmed to
-the producer was taken, and nothing else; a message comes again only while its acknowledgement is
-not confirmed; groups keep their order. The stream has each record once, in the order of its key.
+:class:`Notes` checks what docs/integrate/cluster.md and docs/integrate/bridge.md promise: what was
+confirmed to the producer was taken, and nothing else; a message comes again only while its
+acknowledgement is not confirmed; groups keep their order. The stream has each record once, in the
+order of its key.
 """
 
 from __future__ import annotations

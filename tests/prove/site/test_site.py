@@ -116,12 +116,13 @@ def test_every_link_and_every_anchor_is_there(site: Path, pages: dict[Path, Pars
 
 
 def test_every_page_of_the_documents_is_in_the_navigation(site: Path) -> None:
-    first = (site / shmq.__version__ / "tutorial/index.html").read_text()
+    first = (site / shmq.__version__ / "start/tutorial/index.html").read_text()
     docs = ROOT / "docs"
     for page in docs.rglob("*.md"):
         place = page.relative_to(docs).with_suffix("")
         if place.name not in {"README", "index"}:
-            assert f'href="../{place}/"' in first or place.name == "tutorial", place
+            near = place.relative_to("start") if place.is_relative_to("start") else f"../{place}"
+            assert f'href="../{near}/"' in first or place.name == "tutorial", place
 
 
 def test_each_command_has_a_manual_page(site: Path) -> None:
@@ -211,7 +212,7 @@ def test_the_first_page_fits_one_screen(browser: Browser, address: str, tmp_path
 @needs_browser
 def test_search_finds_a_page_without_another_host(browser: Browser, address: str) -> None:
     with visited(browser, address) as page:
-        page.goto(f"{address}/{shmq.__version__}/how-to/retries/")
+        page.goto(f"{address}/{shmq.__version__}/use/retries/")
         page.wait_for_load_state("networkidle")  # the script that listens for keys has begun
         page.keyboard.press("Control+k")
         page.keyboard.type("visibility_timeout", delay=20)
@@ -223,14 +224,16 @@ def test_search_finds_a_page_without_another_host(browser: Browser, address: str
 @needs_browser
 def test_a_reader_goes_to_the_same_page_of_another_version(browser: Browser, address: str) -> None:
     with visited(browser, address) as page:
-        page.goto(f"{address}/{shmq.__version__}/tutorial/")
+        page.goto(f"{address}/{shmq.__version__}/start/tutorial/")
         page.locator(".md-version__current").focus()
         page.locator(".md-version__link", has_text="0.0.9").click()
         page.wait_for_url(f"{address}/0.0.9/**")
 
 
 @needs_browser
-@pytest.mark.parametrize("path", ["console", "performance", "how-to/choose-a-queue", "contents"])
+@pytest.mark.parametrize(
+    "path", ["operate/console", "internals/performance", "start/choose-a-queue", "contents"]
+)
 def test_a_page_is_whole_in_a_browser(browser: Browser, address: str, path: str) -> None:
     with visited(browser, address) as page:
         page.goto(f"{address}/{shmq.__version__}/{path}/")

@@ -249,7 +249,7 @@ def failing_load(spark: SparkSession) -> Exception:
 
 
 def test_every_option_is_in_the_page() -> None:
-    page = (Path(__file__).parents[3] / "docs/spark.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/integrate/spark.md").read_text()
     section = page.partition('format("dmsq")')[2]
-    assert section, 'docs/spark.md has no section on format("dmsq")'
+    assert section, 'docs/integrate/spark.md has no section on format("dmsq")'
     assert [option.name for option in OPTIONS if f"`{option.name}`" not in section] == []

@@ -1,4 +1,4 @@
-"""``docs/cli.md`` says all that the command takes and how it ends."""
+"""``docs/reference/cli.md`` says all that the command takes and how it ends."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shmq.cli.main import cli
 from shmq.cli.shared.exit_codes import Code
 from tests.support.shell import ROOT, Shell
 
-PAGE = (ROOT / "docs" / "cli.md").read_text()
+PAGE = (ROOT / "docs/reference/cli.md").read_text()
 
 
 def section(command: str) -> str:
     """What the page has under the heading of the command."""
     found = re.search(rf"^### `{command}`\n(.*?)(?=^###? |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    assert found, f"docs/cli.md has no section on {command}"
+    assert found, f"docs/reference/cli.md has no section on {command}"
     return found[1]
 
 
@@ -92,7 +92,7 @@ def test_every_exit_code_is_described() -> None:
 @pytest.mark.prove
 @pytest.mark.parametrize("name", ["look-after-queues.md", "stress-a-host.md"])
 def test_the_sessions_of_a_how_to_go_as_they_stand(shell: Shell, name: str) -> None:
-    page = (ROOT / "docs" / "how-to" / name).read_text()
+    page = (ROOT / "docs/operate" / name).read_text()
     shown = "".join(re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     commands = [line[2:] for line in shown.splitlines() if line.startswith("$ ")]
     output = [line for line in shown.splitlines() if not line.startswith("$ ")]

@@ -1,7 +1,7 @@
 """The contract over a NATS server, item by item.
 
-`tools/cluster.py` makes the table of docs/cluster.md from the marks, so that nothing is said there
-which no test shows.
+`tools/cluster.py` makes the table of docs/integrate/cluster.md from the marks, so that nothing is
+said there which no test shows.
 """
 
 from __future__ import annotations

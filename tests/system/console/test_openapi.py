@@ -98,6 +98,6 @@ def test_a_path_that_is_not_on_the_page_does_not_exist(site: Console) -> None:
 
 
 def test_the_document_of_the_api_has_a_line_for_every_operation() -> None:
-    text = (ROOT / "docs/http-api.md").read_text()
+    text = (ROOT / "docs/reference/http-api.md").read_text()
     missing = [f"{row.method} {row.path}" for row in OPERATIONS]
     assert [one for one in missing if f"| `{one}` |" not in text] == []

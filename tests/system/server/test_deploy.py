@@ -23,7 +23,7 @@ from tests.support.server import serve
 
 UNIT = (ROOT / "deploy" / "shmq.service").read_text()
 CONTAINERFILE = (ROOT / "deploy" / "Containerfile").read_text()
-HOW_TO = (ROOT / "docs" / "how-to" / "serve.md").read_text()
+HOW_TO = (ROOT / "docs/operate/serve.md").read_text()
 
 
 @pytest.mark.prove

@@ -61,7 +61,7 @@ def run(payload: bytes) -> list[Row]:
 
 
 def block(payload: bytes) -> tuple[int, int, dict[str, list[Any]]]:
-    """(next, slots, columns) of an answer, by the tables of docs/protocol.md alone."""
+    """(next, slots, columns) of an answer, by the tables of docs/internals/protocol.md alone."""
     following, slots = struct.unpack_from(">II", payload)
     data = payload[8:]
     assert data[:8] == bytes.fromhex("73 68 6D 71 63 6F 6C 01")

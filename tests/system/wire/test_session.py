@@ -1,4 +1,4 @@
-"""The sessions of ``docs/protocol.md``, with a server at the other end."""
+"""The sessions of ``docs/internals/protocol.md``, with a server at the other end."""
 
 from __future__ import annotations
 

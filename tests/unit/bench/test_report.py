@@ -38,7 +38,7 @@ def made() -> Record:
     return Record(machine, {"steal": 0.012, "load": 1.5}, 6, 0.015, 500.0, [row])
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/performance.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/internals/performance.md"])
 def test_the_documents_are_as_recorded(name: str) -> None:
     text = (ROOT / name).read_text()
     for table, block in report.documents(record.read())[name].items():
@@ -103,10 +103,10 @@ def test_the_blocks_are_written_between_the_marks(
 ) -> None:
     first, last = report.marks("local")
     pages = {name: tuple(blocks) for name, blocks in report.documents({}).items()}
-    assert set(pages["docs/performance.md"]) == set(report.TABLES)
+    assert set(pages["docs/internals/performance.md"]) == set(report.TABLES)
     for name, tables in pages.items():
         page = tmp_path / name
-        page.parent.mkdir(exist_ok=True)
+        page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text("".join(f"before\n{'old'.join(report.marks(each))}" for each in tables))
     monkeypatch.setattr(
         report, "COMPARISONS",
@@ -115,7 +115,7 @@ def test_the_blocks_are_written_between_the_marks(
     report.write({"local": made}, tmp_path)
     text = (tmp_path / "README.md").read_text()
     assert text == f"before\n{first}{report.summary({'local': made})}{last}"
-    text = (tmp_path / "docs/performance.md").read_text()
+    text = (tmp_path / "docs/internals/performance.md").read_text()
     assert text.startswith(f"before\n{first}{report.document(made)}{last}before\n")
     assert "old" not in text
     assert "No results are recorded: `make bench-tcp BENCH=--record`" in text

@@ -1,1 +1,1 @@
-"""``docs/protocol.md`` against the names of the protocol, and against a server."""
+"""``docs/internals/protocol.md`` against the names of the protocol, and against a server."""

@@ -1,4 +1,4 @@
-"""The sessions in hex that ``docs/protocol.md`` shows, read as bytes to send and to expect.
+"""The hex sessions of ``docs/internals/protocol.md`` as bytes to send and to expect.
 
 A ``wire`` block is frames. A line that begins with ``client`` or ``server`` begins a frame of
 that side; the lines after it go on with it, and ``#`` begins a comment. Between the hex there
@@ -29,7 +29,7 @@ import msgpack
 
 from shmq.protocol.opcodes import HEADER
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/internals/protocol.md"
 
 _BLOCK = re.compile(r"^```wire\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINE = re.compile(r"(client|server)?([^#]*)(?:# (.*))?")

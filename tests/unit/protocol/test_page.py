@@ -1,4 +1,4 @@
-"""What ``docs/protocol.md`` says in tables and in hex is what the sources say."""
+"""What ``docs/internals/protocol.md`` says in tables and in hex is what the sources say."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.protocol.page import PAGE, Frame, frames
 
 
 def _generator() -> Any:
-    path = PAGE.parents[1] / "tools/protocol.py"
+    path = PAGE.parents[2] / "tools/protocol.py"
     spec = importlib.util.spec_from_file_location("protocol_generator", path)
     assert spec
     assert spec.loader

@@ -1,4 +1,4 @@
-"""docs/spark.md has every column and every option of reading, as the code has them."""
+"""docs/integrate/spark.md has every column and every option of reading, as the code has them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shmq.spark.shared.options import BATCH, STREAM, Option
 from shmq.spark.stream import writer
 from shmq.spark.stream.kind import STREAM_KIND
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs/spark.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs/integrate/spark.md").read_text()
 
 #: What the page calls a type that is not one word.
 KINDS = {"array of (key string, value binary)": "array<struct<key:string,value:binary>>"}

@@ -1,4 +1,4 @@
-"""The tables of docs/spark.md say what the code takes."""
+"""The tables of docs/integrate/spark.md say what the code takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shmq.spark.queue.writer import OPTIONS
 from shmq.spark.shared import options
 from shmq.spark.shared.columns import QUEUE_SINK
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/integrate/spark.md"
 
 
 def rows(first: str) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""The example of docs/dmsq.md is a file, and is what the page says: read here by the page alone."""
+"""The example of docs/internals/dmsq.md is a valid file: read here by the page alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from shmq.disk.storage.queue_files import QueueFiles
 from tests.support.queue_files import HASH_KEY, WALL, Building, put, settle
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs/dmsq.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs/internals/dmsq.md").read_text()
 SALT = 0x01020304
 
 

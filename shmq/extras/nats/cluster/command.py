@@ -59,7 +59,7 @@ def _monitor_flag(command: F) -> F:
 def cluster() -> None:
     """Run NATS servers on this host for trying, and check those of any host.
 
-    A cluster keeps each message on several hosts; docs/how-to/cluster.md tells of real ones.
+    A cluster keeps each message on several hosts; docs/operate/cluster.md tells of real ones.
     """
 
 

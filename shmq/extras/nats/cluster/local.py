@@ -36,7 +36,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 class LocalCluster:
     """Servers on 127.0.0.1 that make one cluster; one alone is a server without peers.
 
-    All of them end with the host: see docs/how-to/cluster.md for what a real cluster needs.
+    All of them end with the host: see docs/operate/cluster.md for what a real cluster needs.
     """
 
     def __init__(self, directory: Path, name: str, sync: str, nodes: Sequence[Node]) -> None:

@@ -19,7 +19,7 @@ KEY = "offset"
 
 
 def by_duckdb(folder: Path) -> list[int]:
-    """The keys of all rows, through DuckDB, as docs/how-to/pipeline.md reads a table."""
+    """The keys of all rows, through DuckDB, as docs/integrate/pipeline.md reads a table."""
     with duckdb.connect() as connection:
         connection.execute(
             f"SET VARIABLE version = (SELECT path FROM read_json('{folder}/_current.json'))"

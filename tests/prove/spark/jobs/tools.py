@@ -31,7 +31,7 @@ def run_job(session: SparkSession, name: str, path: Path) -> Progress:
 
 
 def current(folder: Path) -> Path:
-    """The current version of a table of files, as docs/how-to/pipeline.md says it is found."""
+    """The current version of a table of files, as docs/integrate/pipeline.md says it is found."""
     return folder / str(json.loads((folder / "_current.json").read_text())["path"])
 
 
