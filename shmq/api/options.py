@@ -11,7 +11,6 @@ sees the same ones.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
@@ -19,8 +18,8 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, g
 
 from shmq.api.names import check_name, dead_letter_name
 from shmq.errors import InvalidName, InvalidOption
-from shmq.lazy_imports import late_imports
 from shmq.native._core import MAX_CAPACITY, MAX_PRIORITIES, check_seconds, plain_number
+from shmq.suggestions import suggest
 
 #: The priorities of a queue with the default number of three; higher is served first.
 LOW: Final = 0
@@ -182,7 +181,7 @@ def checked(table: type[T], given: Mapping[str, Any], of: str = "", **defaults: 
     rows = options_of(table)
     for key in given:
         if key not in rows:
-            raise InvalidOption(f"unknown option {key!r}{of}: {hint_at(key, [*rows])}")
+            raise InvalidOption(f"unknown option {key!r}{of}: {suggest(key, rows)}")
     filled = {field.name: field.default for field in dataclasses.fields(table)}
     filled |= defaults | {key: plain_number(value) for key, value in given.items()}
     for name, row in rows.items():
@@ -425,17 +424,6 @@ def _check_named(option: str, name: object, noun: str) -> None:
         check_name(name, noun)
     except InvalidName as error:
         raise InvalidName(f"{option}={name!r}: {error}") from None
-
-
-def hint_at(key: str, known: list[str]) -> str:
-    """A hint at the option that an unknown name may have meant."""
-    near: list[str] = []
-    with contextlib.suppress(ImportError, OSError):  # there may be no file descriptor left
-        with late_imports:
-            import difflib  # noqa: PLC0415 - for the hint alone
-
-        near = difflib.get_close_matches(str(key), known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
 
 
 def check_whole(name: str, value: object, least: int, most: int | None = MAX_WHOLE) -> int:

@@ -7,6 +7,7 @@ is escaped: see `shmq.api.names.given_name`.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -15,6 +16,7 @@ import click
 import shmq
 from shmq.cli.shared import params
 from shmq.cli.shared.target import target_of
+from shmq.suggestions import suggest
 
 F = TypeVar("F", bound=Callable[..., Any])
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -223,12 +225,7 @@ def kind_of(broker: shmq.Broker, name: str, kinds: Sequence[str] = ()) -> str:
     names = {kind: [one.name for one in found_of(broker, kind, kinds)] for kind in KINDS}
     having = [kind for kind in KINDS if name in names[kind]]
     if not having:
-        import difflib  # noqa: PLC0415 - for the error alone
-
-        near = difflib.get_close_matches(
-            name, [one for known in names.values() for one in known], 1
-        )
-        hint = f"did you mean {near[0]!r}?" if near else "see shmq list"
+        hint = suggest(name, itertools.chain(*names.values()), "see shmq list")
         *others, last = kinds or KINDS
         wanted = f"{', '.join(others)} or {last}" if others else last
         raise shmq.NoSuchQueue(

@@ -25,6 +25,7 @@ from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
 from shmq.native.lock_holder import locker_of, take_file_lock
 from shmq.plugins import find_transport
+from shmq.suggestions import suggest
 
 _VERSION: Final = 1
 
@@ -63,10 +64,10 @@ class Contexts:
         try:
             return self.known[name]
         except KeyError:
-            names = ", ".join(sorted(self.known)) or "none"
+            hint = suggest(name, sorted(self.known))
             raise ContextsError(
-                f"context {name!r} does not exist in {contexts_path()} (there are: {names}): "
-                f"make it with shmq context add {name}"
+                f"context {name!r} does not exist in {contexts_path()} ({hint}): "
+                f"create it with shmq context add {name}"
             ) from None
 
 

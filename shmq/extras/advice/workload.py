@@ -8,11 +8,11 @@ from the table.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from shmq.errors import InvalidOption
+from shmq.suggestions import suggest
 
 Kind = Literal["rate", "seconds", "bytes", "count", "share", "choice", "words", "flag"]
 
@@ -210,8 +210,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The answers, each as its type. Raises :class:`~shmq.InvalidOption` for one that is wrong."""
     for name in given:
         if name not in ANSWERS:
-            near = difflib.get_close_matches(name, ANSWERS, 1) or [", ".join(ANSWERS)]
-            raise InvalidOption(f"unknown answer {name!r} of a workload: use {near[0]}")
+            raise InvalidOption(f"unknown answer {name!r} of a workload: {suggest(name, ANSWERS)}")
     return {name: ANSWERS[name].check(name, value) for name, value in given.items()}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +13,7 @@ from shmq.api.options import QueueOptions, check_one_of, check_whole
 from shmq.api.table import MAX_TTL
 from shmq.errors import InvalidOption, ShmqError
 from shmq.native._core import check_seconds
+from shmq.suggestions import suggest
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
@@ -48,9 +48,9 @@ class BackendOptions:
         names = [field.name for field in dataclasses.fields(cls)]
         for name in given:
             if name not in names:
-                near = difflib.get_close_matches(str(name), names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-                raise ImproperlyConfigured(f"TASKS[{alias!r}]: no option {name!r}: {hint}")
+                raise ImproperlyConfigured(
+                    f"TASKS[{alias!r}]: no option {name!r}: {suggest(name, names)}"
+                )
         try:
             made = cls(**given)
             made.check()

@@ -7,7 +7,6 @@ nothing of it is run as Python. docs/reference/cli.md describes the language.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import operator
 import re
@@ -18,6 +17,7 @@ from shmq.api import Message
 from shmq.errors import InvalidOption, ShmqError
 from shmq.model.expression.fingerprint import shape_of
 from shmq.native import _clock as time
+from shmq.suggestions import suggest
 from shmq.units import fraction_of, moment_of, seconds_of
 
 #: The most characters of an expression.
@@ -355,12 +355,7 @@ class _Parser:
             return Field(name, "any", lambda letter: letter.part(path), path)
         if name not in self._fields:
             known = [*self._fields, "header.NAME", "body.KEY"]
-            near = difflib.get_close_matches(name, known, 1)
-            raise self._refused(
-                f"field {name!r} does not exist"
-                + (f": did you mean {near[0]}?" if near else f": there are {', '.join(known)}"),
-                token,
-            )
+            raise self._refused(f"field {name!r} does not exist: {suggest(name, known)}", token)
         return self._fields[name]
 
     def _path(self, most: int) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import logging
 import os
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from shmq.protocol.opcodes import DEFAULT_PORT, MAX_FRAME
 from shmq.server.config.credentials import with_hash
 from shmq.server.config.tls import Tls, check_file
 from shmq.server.config.tokens import Token
+from shmq.suggestions import suggest
 
 _KIB = 1024
 _GIB = 1 << 30
@@ -306,9 +306,7 @@ def _made(kind: type[_T], where: str, values: dict[str, Any]) -> _T:
     place = f" in [{where}]" if where else ""
     for key in values:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise InvalidOption(f"unknown key {key!r}{place}: {hint}")
+            raise InvalidOption(f"unknown key {key!r}{place}: {suggest(key, known)}")
     for field in fields:
         needed = (
             field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import logging
 import os
 import re
@@ -28,6 +27,7 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.spark.dmsq.bounds import Bounds
+from shmq.suggestions import suggest
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -73,9 +73,9 @@ def queues_in(
         return tuple(name for name in found if pattern is None or pattern.fullmatch(name))
     for name in names:
         if name not in found:
-            near = difflib.get_close_matches(name, found, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise NoSuchQueue(f"there are no files of queue {name!r} in {disk.directory}{hint}")
+            raise NoSuchQueue(
+                f"there are no files of queue {name!r} in {disk.directory}: {suggest(name, found)}"
+            )
     return names
 
 

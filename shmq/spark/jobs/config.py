@@ -6,7 +6,6 @@ the value, and what to write instead.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import typing
@@ -21,6 +20,7 @@ from msgspec import Meta, Struct
 from shmq.errors import InvalidOption
 from shmq.model.codec.toml import read_toml
 from shmq.spark.jobs.values import Location, Master, Options, Trigger
+from shmq.suggestions import suggest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,15 +190,14 @@ def _plain(hint: Any) -> Any:
 
 def _nearest(name: str, top: type[Struct], table: type[Struct], parts: list[str]) -> str:
     names = list(table.__struct_fields__)
-    near = difflib.get_close_matches(name, names, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
+    if hint := suggest(name, names, ""):
+        return hint
     if "options" in names:
         return f"options of the format stand in [{'.'.join([*parts, 'options'])}]"
     for other in _tables_of(top):
         if name in _plain(typing.get_type_hints(top)[other]).__struct_fields__:
             return f"it stands in [{other}]"
-    return f"there are {', '.join(names)}"
+    return f"known are {', '.join(names)}"
 
 
 def _tables_of(kind: type[Struct]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -12,6 +11,7 @@ from pyspark.sql import types
 
 from shmq.api import columns as api
 from shmq.errors import InvalidOption
+from shmq.suggestions import suggest
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -232,9 +232,8 @@ def _check_names(names: Sequence[str], known: Collection[str]) -> None:
         )
     for name in names:
         if name.lower() not in known and name.lower() not in _READ:
-            near = difflib.get_close_matches(name.lower(), known, 1)
-            hint = f"did you mean {near[0]}? Else " if near else ""
             raise InvalidOption(
-                f"the column {name} has no meaning in a message: {hint}drop it, or put it into "
-                f"value or headers; there may be {', '.join(known)}"
+                f"the column {name} has no meaning in a message: "
+                f"{suggest(name, known, '')} Drop it, or put it into value or headers; "
+                f"the columns are {', '.join(known)}"
             )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import difflib
 import enum
 import os
 import re
@@ -16,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shmq.errors import InvalidOption
+from shmq.suggestions import suggest
 from shmq.units import moment_of, seconds_of, size_of
 
 
@@ -103,10 +103,8 @@ def _unknown(key: str, known: Mapping[str, Option], form: str, refused: Mapping[
     folded = key.lower()
     if reason := refused.get(folded) or refused.get(f"{folded.partition('.')[0]}.*"):
         return f"format({form!r}) has no option {key!r}: {reason}"
-    near = difflib.get_close_matches(folded, known, 1)
-    hint = f"did you mean {known[near[0]].name}?" if near else ""
-    names = ", ".join(option.name for option in known.values())
-    return f"format({form!r}) has no option {key!r}: {hint or f'it may have {names}'}"
+    names = (option.name for option in known.values())
+    return f"format({form!r}) has no option {key!r}: {suggest(key, names)}"
 
 
 def text(given: str) -> str:

@@ -214,7 +214,7 @@ def test_a_queue_of_which_nothing_can_be_read_is_counted(spark: SparkSession, fo
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"queu": "q"}, "did you mean queue"),
+        ({"queu": "q"}, "did you mean 'queue'"),
         ({"mode": "PERMISSIVE"}, "must be one of FAILFAST, DROPMALFORMED"),
         ({"states": "leased"}, "must be some of ready, delayed, dying"),
         ({"startingTimestamp": "noon"}, "must be ms since 1970"),

@@ -55,7 +55,7 @@ def uses(spark: SparkSession, checkpoint: str) -> dict[str, Callable[[Given], No
     ("wrong", "kind", "told"),
     [
         ({"name": "nowhere"}, shmq.NoSuchQueue, "queue 'nowhere' does not exist"),
-        ({"urll": "x"}, shmq.InvalidOption, "no option 'urll': did you mean url?"),
+        ({"urll": "x"}, shmq.InvalidOption, "no option 'urll': did you mean 'url'?"),
         ({**NOWHERE, "kind": "queue"}, shmq.ConnectionLost, "127.0.0.1:1"),
         ({"token": "another"}, shmq.Unauthorized, "wants a token that it knows"),
     ],

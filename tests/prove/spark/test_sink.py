@@ -299,7 +299,7 @@ WRONG = {
     "a name of none": ({"topic": "a/b"}, "'a/b' cannot name a queue"),
     "topic and queue": ({"topic": "a", "queue": "b"}, "topic='a' and queue='b' mean the same"),
     "neither": ({}, "which queue to write to"),
-    "unknown": ({"topic": "orders", "stagedBytes": "1m"}, "did you mean stagingBytes"),
+    "unknown": ({"topic": "orders", "stagedBytes": "1m"}, "did you mean 'stagingBytes'"),
     "of another use": ({"topic": "orders", "maxOffsetsPerTrigger": "1"}, "is for spark.readStream"),
     "a path": ({"path": "orders"}, r"option\('topic', NAME\)"),
     "no truth": ({"topic": "orders", "staged": "maybe"}, "staged='maybe' must be true or false"),

@@ -98,7 +98,7 @@ def test_what_a_source_gives_beside_it_is_left_out() -> None:
         ("value string, headers array<string>", "orders", "headers is array<string>, and must"),
         ("value string, key string, group string", "orders", "key and group both say the group"),
         ("value string, topic string, queue string", None, "topic and queue both say the queue"),
-        ("value string, prority int", "orders", "column prority .* did you mean priority"),
+        ("value string, prority int", "orders", "column prority .* did you mean 'priority'"),
         ("value string, weather string", "orders", "column weather has no meaning in a message"),
         ("value string", None, r"which queue to write to: give .option\('topic', NAME\)"),
     ],

@@ -102,7 +102,7 @@ def test_the_template_is_a_file_with_all_defaults(quick: Quick, tmp_path: Path) 
         ("keys = 1.5", "keys=1.5: it is a whole number"),
         ("rate = nan", "rate=nan"),
         (f"keys = 1{'0' * 400}", "keys=1000"),
-        ("rates = 3", "unknown answer 'rates' of a workload: use rate"),
+        ("rates = 3", "unknown answer 'rates' of a workload: did you mean 'rate'"),
         ("[rate]", "rate={}: it is 0 to 1,000,000,000 a second"),
         ('burst = "10 parsec"', "burst='10 parsec': it is not a time such as 30, 500ms"),
         ('body_p50 = "4XB"', "body_p50='4XB': it is not a size such as 4096"),

@@ -197,7 +197,7 @@ def test_redrive_takes_rows_of_a_triage(quick: Quick, queue: shmq.Queue, tmp_pat
 @pytest.mark.parametrize(
     ("text", "flags", "why"),
     [
-        (None, ["--where", "reson = 'x'"], "did you mean reason"),
+        (None, ["--where", "reson = 'x'"], "did you mean 'reason'"),
         (None, ["--row", "1"], "--where @FILE"),
         ("reason = 'x'", ["--where", "@FILE", "--row", "1"], "has no rows"),
         ('{"rows": [{"row": 1, "where": "age > 1"}]}', ["--where", "@FILE", "--row", "2"], "row 2"),

@@ -197,7 +197,7 @@ def test_a_context_that_is_not_there_is_told_with_those_that_are(invoke: Invoke)
     for command in ("use", "show", "remove"):
         refused = invoke("context", command, "prod")
         assert refused.exit_code == Code.REFUSED
-        assert "there are: lab" in refused.stderr
+        assert "known are lab" in refused.stderr
 
 
 def test_a_context_is_changed_only_when_that_is_said(invoke: Invoke) -> None:

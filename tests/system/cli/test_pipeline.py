@@ -99,7 +99,7 @@ def test_a_file_that_is_wrong_is_one_line_and_code_2(invoke: Invoke, tmp_path: P
     assert done.exit_code == Code.USAGE
     assert done.stderr == (
         f"shmq: {path}: [source]: format('shmq') has no option 'subscirbe': "
-        f"did you mean subscribe?\n"
+        f"did you mean 'subscribe'?\n"
     )
 
 

@@ -61,13 +61,13 @@ def test_a_sorted_list_begins_with_the_largest(site: Console, shop: shmq.Broker)
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ({"limit": "0"}, "less than 1"),
-        ({"limit": "many"}, "no integer"),
+        ({"limit": "0"}, "limit must be at least 1, not '0'"),
+        ({"limit": "many"}, "limit must be an integer, not 'many'"),
         ({"where": "depth >"}, "where"),
         ({"where": "nothing = 1"}, "nothing"),
         ({"columns": "depht"}, "depht"),
         ({"sort": "depht"}, "depht"),
-        ({"limits": "1"}, "did you mean limit"),
+        ({"limits": "1"}, "did you mean 'limit'"),
     ],
 )
 def test_a_wrong_parameter_is_named(site: Console, query: dict[str, str], told: str) -> None:

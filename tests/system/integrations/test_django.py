@@ -519,7 +519,7 @@ def test_a_result_is_kept_for_its_time(broker: shmq.Broker, options: dict[str, A
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"targt": "x"}, "did you mean target"),
+        ({"targt": "x"}, "did you mean 'target'"),
         ({"max_attempts": 0}, "max_attempts=0"),
         ({"result_ttl": -1}, "result_ttl=-1"),
         ({"result_ttl": 0}, "result_ttl=0"),

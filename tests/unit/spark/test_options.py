@@ -46,8 +46,8 @@ def test_what_spark_adds_for_itself_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("given", "use", "said"),
     [
-        ({"maxRow": "1"}, STREAM, r"no option 'maxRow': did you mean maxRows\?"),
-        ({"zzz": "1"}, STREAM, "no option 'zzz': it may have url, maxRows"),
+        ({"maxRow": "1"}, STREAM, r"no option 'maxRow': did you mean 'maxRows'\?"),
+        ({"zzz": "1"}, STREAM, "no option 'zzz': known are url, maxRows"),
         ({"maxRows": "1"}, BATCH, "maxRows='1' is for spark.readStream: leave it out"),
         ({"maxRows": "1"}, WRITE, "maxRows='1' is for spark.readStream: a write has no end"),
         ({"old.name": "1"}, STREAM, "no option 'old.name': it is called otherwise"),

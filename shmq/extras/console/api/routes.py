@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import logging
 import re
@@ -31,6 +30,7 @@ from shmq.extras.console.problem import Problem, problem_of
 from shmq.extras.console.side_thread import in_thread
 from shmq.host.supervision.audit import Actor, Event, Value, record
 from shmq.host.supervision.login_failures import source_of
+from shmq.suggestions import suggest
 
 log = logging.getLogger("shmq.console")
 
@@ -195,11 +195,7 @@ def given_of(row: Operation, request: Request) -> dict[str, Any]:
     given: dict[str, Any] = {one.name: one.default for one in row.parameters}
     for key, value in request.query_params.multi_items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = (
-                f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
-            )
-            raise Problem(400, "invalid", f"unknown parameter {key[:80]!r}: {hint}")
+            raise Problem(400, "invalid", f"unknown parameter {key[:80]!r}: {suggest(key, known)}")
         given[key] = known[key].read(value)
     for one in row.parameters:
         if one.place == "header" and (shown := request.headers.get(one.name)) is not None:

@@ -210,7 +210,7 @@ def test_parquet_goes_to_the_queues_that_its_rows_name(
         ),
         (
             'checkpoint = "c"\n[source]\npath = "files"\n[source.options]\nqueu = "q"\n[sink]',
-            "did you mean queue",
+            "did you mean 'queue'",
         ),
     ],
 )
