@@ -8,7 +8,8 @@ import platform
 import resource
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+
+import psutil
 
 from shmq.api.names import SHM
 
@@ -79,13 +80,11 @@ def _room() -> Iterator[Condition]:
 
 
 def _type_of_file_system() -> str:
-    """The type of the file system on /dev/shm: proc_pid_mounts(5)."""
-    found = "unknown"
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, mounted, kind, *_ = line.split(" ")
-        if mounted == str(SHM):
-            found = kind  # the last mount covers the others
-    return found
+    """The type of the file system on /dev/shm; the last mount covers the others."""
+    mounts = [
+        part.fstype for part in psutil.disk_partitions(all=True) if part.mountpoint == str(SHM)
+    ]
+    return mounts[-1] if mounts else "unknown"
 
 
 def _limits() -> Iterator[Condition]:

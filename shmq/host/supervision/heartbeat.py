@@ -6,9 +6,9 @@ import mmap
 import os
 import threading
 from multiprocessing import reduction
-from pathlib import Path
 from typing import Any, Final
 
+from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
 
@@ -67,9 +67,11 @@ class Heartbeat(SharedNumbers):
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal or a tracer has stopped the process: proc(5), stat."""
+    """Whether a signal or a tracer has stopped the process."""
+    with late_imports:
+        import psutil  # noqa: PLC0415 - for supervisors alone
+
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+        return psutil.Process(pid).status() in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}
+    except (psutil.Error, OSError):
         return False
-    return stat.rpartition(b")")[2].split()[0] in {b"T", b"t"}

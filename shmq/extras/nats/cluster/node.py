@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from shmq.errors import ShmqError
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
@@ -60,10 +62,10 @@ class Node:
             return self._child.pid if self._child.poll() is None else None
         try:
             pid = int(self._pid_file.read_text())
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except (OSError, ValueError):
+            command = psutil.Process(pid).cmdline()
+        except (OSError, ValueError, psutil.Error):
             return None
-        return pid if os.fsencode(self._config) in command else None
+        return pid if str(self._config) in command else None
 
     def configure(self, text: str) -> None:
         """Write its configuration."""
