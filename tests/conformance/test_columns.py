@@ -13,6 +13,8 @@ import shmq
 from shmq import Broker, Columns, Queue, Run
 from shmq.api.columns import REASONS, STATES
 
+from .tools import next_message
+
 
 def all_columns(queue: Queue, **limits: int) -> Iterator[Columns]:
     start: int | None = 0
@@ -122,7 +124,7 @@ def test_the_lease_of_a_run_lasts_as_long_as_it_says(queue: Queue) -> None:
     run = queue.bulk().lease_run(2, seconds=0.05)
     columns, _ = queue.bulk().read_columns()
     assert all(0 < until / 1e6 < time.time() + 1 for until in columns.lease_until)
-    again = queue.get(timeout=10)
+    again = next_message(queue)
     assert again.delivery_count == 2
     assert queue.bulk().ack_run(run.receipts) == 2
 

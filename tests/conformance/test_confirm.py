@@ -257,7 +257,9 @@ def test_the_loop_goes_on_while_a_task_waits_for_the_disk(unwritten: Queue, name
 def test_a_task_that_is_cancelled_has_put_its_message(unwritten: Queue) -> None:
     async def go() -> None:
         task = asyncio.create_task(unwritten.aput(b"x", confirm="disk"))
-        await asyncio.sleep(SHORT)
+        await asyncio.to_thread(
+            eventually, lambda: unwritten.qsize() == 1, "the message is in the queue"
+        )
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -332,13 +332,19 @@ def test_a_message_leased_ahead_whose_lease_ran_out_is_not_handed_out(broker: Br
 @pytest.mark.only_local("what a server has sent counts as delivered")
 def test_a_message_leased_ahead_whose_lease_ran_out_was_not_delivered(broker: Broker) -> None:
     queue = broker.create_queue("jobs", visibility_timeout=MOMENT, max_deliveries=1)
-    queue.put_many([1, 2])
-    with queue.consume(prefetch=2, block=False) as messages:
-        message = next(messages)
-        message.ack()
-        messages.flush()
 
-        assert next_message(queue).delivery_count == 1
+    def work() -> None:
+        queue.purge()
+        queue.put_many([1, 2])
+        with queue.consume(prefetch=2, block=False) as messages:
+            message = next(messages)
+            message.ack()
+            messages.flush()
+
+            again = next_message(queue)
+            assert (again.body, again.delivery_count) == (2, 1)
+
+    in_time(work, shmq.LeaseExpired)
 
 
 def test_a_consumer_says_what_it_is_and_holds(queue: Queue) -> None:

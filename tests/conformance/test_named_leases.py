@@ -10,6 +10,8 @@ import pytest
 import shmq
 from shmq import Broker, Queue, Run
 
+from .tools import next_message
+
 
 def numbers(run: Run) -> list[int]:
     return array.array("Q", run.sequences).tolist()
@@ -83,7 +85,7 @@ def test_a_lease_that_ran_out_is_taken_over_unless_another_consumer_has_it(
     queue.put_many([b"x"] * 3)
     claim = queue.bulk().take_over("query").claim
     assert len(queue.bulk().lease_run(3, claim=claim, epoch=1, seconds=0.05)) == 3
-    taken = other.get(timeout=10)
+    taken = next_message(other)
     assert taken.delivery_count == 2
     found = queue.bulk().take_over("query", epoch=1)
     assert len(found.run) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import itertools
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,17 @@ import shmq
 from shmq import Broker, Queue
 
 from .conftest import Connect
-from .tools import PATIENCE, drain, eventually, in_thread
+from .tools import (
+    LATER,
+    MOMENT,
+    PATIENCE,
+    SOON,
+    drain,
+    eventually,
+    in_thread,
+    in_time,
+    next_message,
+)
 
 MANY = [b"%d" % number for number in range(2500)]
 
@@ -106,22 +117,30 @@ def test_a_row_has_the_properties_of_a_put(broker: Broker) -> None:
 
 
 def test_a_delay_counts_from_the_publishing(queue: Queue) -> None:
-    queue.staged_publisher("p").stage(0, "one", [(b"later", {"delay": 0.3}), b"now"])
-    time.sleep(0.4)
+    staged: list[Any] = [(b"much later", {"delay": LATER}), (b"later", {"delay": SOON}), b"now"]
+    queue.staged_publisher("p").stage(0, "one", staged)
+    time.sleep(2 * SOON)
+    began = time.monotonic()
     queue.staged_publisher("p").commit_batch(0, ["one"])
 
-    assert drain(queue) == [b"now"]
+    assert {next_message(queue).body, next_message(queue).body} == {b"now", b"later"}
+    assert time.monotonic() - began >= SOON
     assert queue.stats().delayed == 1
-    assert queue.get(timeout=PATIENCE).body == b"later"
 
 
 def test_a_ttl_counts_from_the_publishing(queue: Queue) -> None:
-    queue.staged_publisher("p").stage(0, "one", [(b"short", {"ttl": 0.3})])
-    time.sleep(0.4)
+    epochs = itertools.count()
 
-    queue.staged_publisher("p").commit_batch(0, ["one"])
+    def publish_late() -> None:
+        epoch = next(epochs)
+        queue.staged_publisher("p").stage(epoch, "one", [(b"short", {"ttl": MOMENT})])
+        time.sleep(1.5 * MOMENT)
 
-    assert queue.peek()[0].body == b"short"
+        queue.staged_publisher("p").commit_batch(epoch, ["one"])
+
+        assert queue.peek()[0].body == b"short"
+
+    in_time(publish_late, IndexError)
     eventually(lambda: queue.qsize() == 0, "it expires")
 
 

@@ -13,6 +13,8 @@ from shmq import Broker, Stream
 from shmq.model.codec.compression import compressor
 from shmq.native import _stream
 
+from .tools import PATIENCE, next_message
+
 HUGE = 1 << 70
 #: {[1]: 1}, in msgpack.
 LISTED = b"\x81\x91\x01\x01"
@@ -84,12 +86,12 @@ def test_a_record_with_damaged_headers_becomes_a_dead_letter(
     dead_letter_queue = broker.create_queue("dead_letter_queues")
     append_damaged(stream)
     with stream.share("g", max_deliveries=1, dead_letter="dead_letter_queues") as share:
-        message = share.get(timeout=5)
+        message = share.get(timeout=PATIENCE)
         message.reject()
         with pytest.raises(shmq.Empty):
             share.get(timeout=0)
 
-    letter = dead_letter_queue.get(timeout=5)
+    letter = next_message(dead_letter_queue)
     assert (letter.body, letter.headers["shmq-headers"]) == (b"x", LISTED)
 
 

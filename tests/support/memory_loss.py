@@ -14,7 +14,7 @@ def lose_memory(namespace: str) -> None:
     """Remove the namespace's shared memory, as a reboot does."""
     for path in SHM.iterdir():
         if f"shmq@{namespace}@" in path.name and not path.name.startswith("sem."):
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def bring_back(namespace: str, folder: Path) -> None:

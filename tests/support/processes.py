@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -40,18 +40,41 @@ def eventually(
         time.sleep(pause)
 
 
-def wake_ups(pid: int) -> int:
-    """How often the threads of a process have slept so far."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    texts = [(task / "status").read_text() for task in tasks]
-    return sum(int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0]) for text in texts)
+def of_threads(pid: int, file: str) -> dict[str, str]:
+    """The text of that file of /proc for each thread of the process, by the thread's id."""
+    texts = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            texts[task.name] = (task / file).read_text()
+    return texts
 
 
-def woken_within(seconds: float, pids: Iterable[int]) -> dict[int, int]:
+def _wake_ups(pid: int) -> dict[str, int]:
+    """How often each thread of a process has slept so far."""
+    return {
+        thread: int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+        for thread, text in of_threads(pid, "status").items()
+    }
+
+
+def _woken_within(seconds: float, pids: Collection[int]) -> dict[int, int]:
     """How often each of the processes wakes in that time."""
-    before = {pid: wake_ups(pid) for pid in pids}
+    before = {pid: _wake_ups(pid) for pid in pids}
     time.sleep(seconds)
-    return {pid: wake_ups(pid) - count for pid, count in before.items()}
+    return {
+        pid: sum(count - counts.get(thread, 0) for thread, count in _wake_ups(pid).items())
+        for pid, counts in before.items()
+    }
+
+
+def sleep_undisturbed(pids: Collection[int], seconds: float, most: int) -> None:
+    """Return once, for so many seconds, none of the processes wakes more often than that.
+
+    What they do at their beginning may take its time; one that polls is never so quiet.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while max((woken := _woken_within(seconds, pids)).values()) > most:
+        assert time.monotonic() < deadline, f"woken more than {most} times in {seconds} s: {woken}"
 
 
 def asleep(queue: Queue, getters: int = 0, putters: int = 0) -> None:

@@ -22,7 +22,7 @@ from shmq.disk.persistence.writer import Writer
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.writer_control import Control
 from shmq.host.namespace.data_directory import DataDirectory
-from tests.support.processes import PATIENCE, ROOT, eventually
+from tests.support.processes import PATIENCE, ROOT, eventually, of_threads
 
 
 class WriterProcess:
@@ -74,10 +74,10 @@ class WriterProcess:
         """
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
-        tasks = Path(f"/proc/{self._process.pid}/task")
+        pid = self._process.pid
 
         def stands() -> bool:
-            found = [(task / "stat").read_text() for task in tasks.iterdir()]
+            found = of_threads(pid, "stat").values()
             return all(text.rpartition(")")[2].split()[0] == "T" for text in found)
 
         eventually(stands, "each of its threads is stopped")

@@ -55,7 +55,7 @@ def test_its_numbers_are_for_prometheus_and_sigterm_ends_it(bridged: Bridged) ->
             assert page is not None
             queue.put_many(range(5))
             wait_until(lambda: queue.stats().acked == 5)
-            with urllib.request.urlopen(page[0], timeout=10) as answer:
+            with urllib.request.urlopen(page[0], timeout=PATIENCE) as answer:
                 found = {
                     one.name: (one.labels, one.value)
                     for family in families(answer.read())

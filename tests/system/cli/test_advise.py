@@ -202,7 +202,7 @@ def busy(broker: shmq.Broker) -> Iterator[shmq.Queue]:
     def work() -> None:
         while not done.is_set():
             queue.put(bytes(500))
-            message = queue.get(timeout=1)
+            message = queue.get(timeout=30)
             done.wait(0.05)
             message.ack()
 
@@ -256,7 +256,7 @@ def test_returned_and_expired_messages_are_told(broker: shmq.Broker) -> None:
     def fail() -> None:
         started.wait(30)
         while not stop.is_set():
-            queue.get(timeout=1).nack()
+            queue.get(timeout=30).nack()
 
     thread = threading.Thread(target=fail)
     thread.start()

@@ -78,7 +78,7 @@ def test_a_reader_that_reads_all_there_is_can_be_kept_to_one_message(
 
 @pytest.mark.prove
 def test_the_lease_of_what_lies_unread_is_extended(shell: Shell, broker: shmq.Broker) -> None:
-    queue = broker.create_queue("slow", visibility_timeout=2.0)
+    queue = broker.create_queue("slow", visibility_timeout=4.0)
     queue.put("x")
     ours, theirs = os.pipe()
     consumer = shell.start("consume", "-q", "slow", "--follow", stdout=theirs)
@@ -86,7 +86,7 @@ def test_the_lease_of_what_lies_unread_is_extended(shell: Shell, broker: shmq.Br
     eventually(lambda: queue.stats().in_flight == 1, "the message is leased")
 
     with pytest.raises(shmq.Empty):
-        queue.get(timeout=3.0)
+        queue.get(timeout=6.0)
 
     assert os.read(ours, 100) == b"x\n"
     eventually(lambda: queue.stats().acked == 1, "what was read is acknowledged")

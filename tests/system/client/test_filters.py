@@ -163,7 +163,7 @@ def test_a_task_that_is_cancelled_has_taken_nothing(queue: LocalQueue, run: Loop
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (await queue.aget(5, where="header.n = 1")).body == b"x"
+        assert (await queue.aget(30, where="header.n = 1")).body == b"x"
 
     run(work())
 

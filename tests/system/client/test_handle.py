@@ -42,7 +42,7 @@ def test_a_circle_of_a_handle_and_what_it_gave_is_collected(local: LocalBroker, 
         gc.collect()
 
         assert len(queue.attachments()) == 1
-        assert queue.get(timeout=5).body == bytes(8192)
+        assert queue.get(timeout=30).body == bytes(8192)
         queue.check()
 
 

@@ -109,13 +109,13 @@ def test_an_own_queue_has_a_reply_queues_name_and_is_new(broker: LocalBroker) ->
 
 
 def test_the_lease_is_prolonged_while_the_handler_runs(broker: shmq.Broker) -> None:
-    broker.create_queue("slow", visibility_timeout=1.0)
+    broker.create_queue("slow", visibility_timeout=2.0)
     counts: list[int] = []
 
     def handle(message: shmq.Message) -> int:
         counts.append(message.delivery_count)
         queue = broker.queue("slow")
-        # Two leases' time passes, by the clock of the queue itself.
+        # More than the time of a lease passes, by the clock of the queue itself.
         queue.put(b"later", delay=2.5)
         eventually(lambda: queue.qsize() == 1, "the time has passed")
         return message.delivery_count

@@ -223,9 +223,9 @@ def test_a_wait_that_is_interrupted_ends_at_once(stream: LocalStream) -> None:
         raise InterruptedError
 
     before = signal.signal(signal.SIGALRM, on_alarm)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         with pytest.raises(InterruptedError):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
             stream.read(0, 0, block=True)
     finally:
         signal.signal(signal.SIGALRM, before)

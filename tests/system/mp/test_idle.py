@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 from shmq.mp import JoinableQueue, Queue
-from tests.support.processes import Start, woken_within
+from tests.support.processes import Start, sleep_undisturbed
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
@@ -31,14 +30,10 @@ def test_nobody_wakes_while_nothing_happens(start: Start) -> None:
         pipe.send("begins")
         WAITS[how](empty, full)
 
-    children = {how: start(work, how) for how in WAITS}
-    for child in children.values():
+    children = [start(work, how) for how in WAITS]
+    for child in children:
         child.hear()
-    time.sleep(1.0)
 
-    counts = woken_within(COUNTED, [child.pid for child in children.values()])
-    woken = {how: counts[child.pid] for how, child in children.items()}
-    for child in children.values():
+    sleep_undisturbed([child.pid for child in children], COUNTED, MOST)
+    for child in children:
         child.kill()
-
-    assert all(count <= MOST for count in woken.values()), woken

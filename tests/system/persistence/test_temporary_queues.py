@@ -18,7 +18,7 @@ def files_of(writer_process: WriterProcess, queue: str) -> list[str]:
 
 @pytest.mark.prove
 @pytest.mark.parametrize(
-    "options", [{"auto_delete": True}, {"expires": 0.05}], ids=["auto_delete", "expires"]
+    "options", [{"auto_delete": True}, {"expires": 0.5}], ids=["auto_delete", "expires"]
 )
 def test_the_files_of_a_killed_workers_queue_go_with_it(
     writer_process: WriterProcess,

@@ -185,7 +185,7 @@ def test_a_queue_that_cannot_be_kept_is_tried_again_and_not_all_the_time(
     disk = CountingDisk(tmp_path)
     with writing(namespace, disk) as writer:
         eventually(lambda: "queue q is not kept on disk" in caplog.text, "it is said")
-        before, began = disk.listed, time.monotonic()
+        began, before = time.monotonic(), disk.listed
         eventually(lambda: disk.listed >= before + 2, "it is tried again")
         assert time.monotonic() - began > RETRY
         damaged.unlink()

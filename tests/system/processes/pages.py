@@ -404,7 +404,7 @@ def lend(broker: Broker) -> Course:
     stream = _a_stream(broker)
     stream.append_many([bytes(3000)] * 9, partition=0)
     dead_letter_queue = broker.create_queue("dead_letter_queues", dead_letter=None)
-    one = stream.share("g", dead_letter="dead_letter_queues", max_deliveries=1, lease=0.5)
+    one = stream.share("g", dead_letter="dead_letter_queues", max_deliveries=1, lease=600)
 
     def use() -> None:
         first, second, third, *_ = one.get_many(9)
@@ -602,7 +602,7 @@ def _in_a_child(operation: Operation, progress: int) -> int:
     pid = os.fork()
     if pid:
         return os.waitpid(pid, 0)[1]
-    signal.alarm(60)
+    signal.alarm(600)
     try:
         for spare in range(PAGES + 1):
             os.pwrite(progress, b"%2d" % spare, 0)

@@ -233,8 +233,7 @@ queue.put(b"late", delay=1000)
 queue.put(b"soon", delay=0.2)
 queue.put(b"lives", ttl=1000)
 jump({JUMPS[jump]})
-assert queue.get_nowait().body == b"lives"
-assert queue.get(timeout=30).body == b"soon"
+assert {{queue.get(timeout=30).body for _ in range(2)}} == {{b"lives", b"soon"}}
 assert queue.get_many(1, block=False) == []
 assert queue.stats().delayed == 1
 """
@@ -364,7 +363,7 @@ ended = threading.Event()
 
 def wait():
     try:
-        semaphore.acquire(0.2)
+        semaphore.acquire(2.0)
     except posix_ipc.BusyError:
         ended.set()
 
@@ -372,7 +371,7 @@ thread = threading.Thread(target=wait)
 thread.start()
 until_waits(BY_WALL, 0)
 jump(-YEAR)
-time.sleep(0.5)
+time.sleep(2.5)
 assert not ended.is_set()
 jump(0)
 thread.join()

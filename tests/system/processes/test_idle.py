@@ -21,7 +21,7 @@ from shmq.client.local import deaths
 from shmq.client.local.queue import attach
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
-from tests.support.processes import Child, Start, asleep, eventually, hold, woken_within
+from tests.support.processes import Child, Start, asleep, eventually, hold, sleep_undisturbed
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
@@ -63,16 +63,12 @@ def test_nobody_wakes_while_nothing_happens(
         broker = shmq.connect(namespace)
         WAITS[how](broker.queue("q"), broker.queue("full"))
 
-    children = {how: start(work, how) for how in WAITS for _ in range(2)}
+    children = [start(work, how) for how in WAITS for _ in range(2)]
     eventually(lambda: full.stats().waiting_put == 2, "two wait for room")
     eventually(lambda: queue.stats().waiting_get >= 12, "the others wait for a message")
-    eventually(lambda: any(threads(child.pid) > 1 for child in children.values()), "one guards")
-    time.sleep(0.5)
+    eventually(lambda: any(threads(child.pid) > 1 for child in children), "one guards")
 
-    counts = woken_within(COUNTED, [child.pid for child in children.values()])
-    woken = {how: counts[child.pid] for how, child in children.items()}
-
-    assert all(count <= MOST for count in woken.values()), woken
+    sleep_undisturbed([child.pid for child in children], COUNTED, MOST)
 
 
 # ---- guardians ----

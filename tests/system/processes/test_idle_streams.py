@@ -16,7 +16,7 @@ import shmq
 from shmq import Broker, Stream
 from shmq.client.local.stream import LocalStream
 from shmq.client.shared import member
-from tests.support.processes import HOUR, Start, eventually, woken_within
+from tests.support.processes import HOUR, Start, eventually, sleep_undisturbed
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
@@ -72,15 +72,11 @@ def test_nobody_wakes_while_nothing_happens(
         pipe.send("begins")
         WAITS[how](broker.stream("s"), broker.stream("full"))
 
-    children = [(how, start(work, how)) for how in WAITS for _ in range(2)]
-    for _, child in children:
+    children = [start(work, how) for how in WAITS for _ in range(2)]
+    for child in children:
         child.hear()
-    time.sleep(2.0)  # until all have slept for a slice, and the members agree on a plan
 
-    counts = woken_within(COUNTED, [child.pid for _, child in children])
-    woken = [(how, counts[child.pid]) for how, child in children]
-
-    assert all(count <= MOST for _, count in woken), woken
+    sleep_undisturbed([child.pid for child in children], COUNTED, MOST)
 
 
 def test_a_record_reaches_those_that_sleep_long(

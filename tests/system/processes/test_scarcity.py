@@ -35,13 +35,13 @@ OPERATIONS = """
 OPERATIONS = {
     "put": lambda: queue.put("x", headers={"a": 1}),
     "put_many": lambda: queue.put_many([b"a", b"b"]),
-    "get": lambda: queue.get(timeout=1).nack(0),
+    "get": lambda: queue.get(timeout=30).nack(0),
     "get_many": lambda: queue.ack_many(queue.get_many(1)),
     "get_batch": lambda: queue.get_batch(1).ack(),
     "get_packed": lambda: queue.get_packed(1).ack(),
-    "where": lambda: queue.get(where="priority >= 0", timeout=1).nack(0),
+    "where": lambda: queue.get(where="priority >= 0", timeout=30).nack(0),
     "consume": lambda: next(consumer).nack(0),
-    "consume where": lambda: next(queue.consume(timeout=1, where="priority >= 0")).ack(),
+    "consume where": lambda: next(queue.consume(timeout=30, where="priority >= 0")).ack(),
     "peek": lambda: queue.peek(1, where="priority >= 0"),
     "stats": queue.stats,
     "qsize": queue.qsize,
@@ -56,14 +56,14 @@ OPERATIONS = {
     "next": lambda: next(iter(reader)),
     "poll": lambda: member.poll(timeout=0.1),
     "commit": member.commit,
-    "share": lambda: share.get(timeout=1).ack(),
+    "share": lambda: share.get(timeout=30).ack(),
     "subscription": lambda: subscription.poll(timeout=0.1),
     "send": lambda: (producer.send(b"z"), producer.flush()),
     "groups": stream.groups,
 }
 if "://" not in sys.argv[1]:
     OPERATIONS["transaction"] = lambda: broker.transaction().abort()
-    OPERATIONS["wait"] = lambda: shmq.wait([queue, other], timeout=1)
+    OPERATIONS["wait"] = lambda: shmq.wait([queue, other], timeout=30)
     OPERATIONS["wait in vain"] = lambda: shmq.wait([other], timeout=0.01)
 
 def fails(operation):
@@ -142,9 +142,9 @@ def test_an_interpreter_that_ends_with_handles_of_all_kinds_open_says_nothing(
     transport: str, left: str
 ) -> None:
     use = """
-message, record = queue.get(), share.get(timeout=5)
+message, record = queue.get(), share.get(timeout=30)
 batch, view, loan = queue.get_batch(1), message.view, queue.loan(10)
-ahead = next(consumer); queue.fileno(); member.poll(timeout=1); producer.send(b"z"); reader.poll(1)
+ahead = next(consumer); queue.fileno(); member.poll(timeout=30); producer.send(b"z"); reader.poll(1)
 """
     with served(transport) as place:
         run_script(OPEN + use + left, place, options=("-W", "error", "-X", "dev"))

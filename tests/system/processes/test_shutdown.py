@@ -15,7 +15,7 @@ from tests.support.processes import HOUR, LARGE, attached, drain, is_empty, is_s
 
 #: What each script begins with. The queue holds five messages, small and large by turns.
 BEGIN = """
-import atexit, builtins, gc, itertools, os, sys, threading, weakref
+import atexit, builtins, gc, itertools, os, sys, threading, time, weakref
 import shmq
 broker = shmq.connect(sys.argv[1])
 queue = broker.queue("q")
@@ -172,7 +172,7 @@ thread.join()
 messages = queue.get_many(10)
 threading.Thread(target=queue.get, daemon=True).start()
 while not queue.stats().waiting_get:
-    pass
+    time.sleep(0.001)
 """,
     "daemon threads that work": """
 begun = threading.Semaphore(0)
@@ -280,7 +280,7 @@ atexit.register(waiting.join, 0.5)  # runs after the handler that deletes the pr
 own = broker.create_queue("own", exclusive=True, dead_letter=None)
 waiting.start()
 while not {works}:
-    pass
+    time.sleep(0.001)
 """
 
     run_script(code, namespace)
@@ -445,7 +445,7 @@ def test_a_process_ends_although_a_daemon_thread_holds_what_its_wait_thread_need
 ) -> None:
     broker.create_queue("q", dead_letter=None)
     code = f"""{BEGIN}
-import asyncio, time
+import asyncio
 from shmq.client.local.waiting.wait_thread import _wait_threads
 held = threading.Event()
 def armed():

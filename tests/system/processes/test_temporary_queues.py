@@ -164,7 +164,7 @@ def test_what_a_killed_consumer_held_stays_while_there_is_another(
 def test_a_queue_that_expires_counts_its_time_from_the_end_of_its_consumer(
     namespace: str, broker: Broker, start: Start
 ) -> None:
-    options: dict[str, Any] = {"expires": 0.05, "dead_letter": None}
+    options: dict[str, Any] = {"expires": 0.5, "dead_letter": None}
     child = worker(start, namespace, options)
     broker.create_queue("passed", **options)
     eventually(lambda: [each.name for each in broker.list_queues()] == ["t"], "the time passes")

@@ -198,7 +198,7 @@ print(*(thread.name.split()[1] for thread in threading.enumerate() if "shmq" in 
 """
 
 ENDINGS = {
-    "after its last task": "(await queue.aget(timeout=5)).ack()",
+    "after its last task": "(await queue.aget(timeout=30)).ack()",
     "with tasks waiting": "asyncio.create_task(queue.aget()); await asyncio.sleep(0.05)",
     "never having waited": "queue.put(b'y'); (await queue.aget()).ack()",
     "with a waiting thread": """

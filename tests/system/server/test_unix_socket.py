@@ -44,7 +44,7 @@ def test_a_unix_socket_is_for_its_user_and_goes_with_the_server(tmp_path: Path) 
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         with shmq.connect(server.url) as first, shmq.connect(server.url) as second:
             first.create_queue("q").put("over a Unix socket")
-            with second.queue("q").get(timeout=10) as message:
+            with second.queue("q").get(timeout=30) as message:
                 assert message.body == "over a Unix socket"
             first.delete_queue("q")
         assert server.stops() == 0
@@ -93,7 +93,7 @@ def test_a_client_connects_again_after_a_restart_on_the_path_of_a_killed_server(
         server.start()
         server.ready()
         queue.put("again")
-        assert queue.get(timeout=10).body == "again"
+        assert queue.get(timeout=30).body == "again"
 
 
 @pytest.mark.prove

@@ -155,7 +155,7 @@ def test_the_fatal_answer_is_not_lost_to_a_reset_whatever_still_comes(
 ) -> None:
     for _ in range(5):
         with Wire(address) as wire:
-            wire.socket.settimeout(10)
+            wire.socket.settimeout(60)
             with contextlib.suppress(ConnectionError):
                 wire.send(frame(T.PRODUCE, bytes(mib << 20), 12, version=2))
 

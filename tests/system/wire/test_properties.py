@@ -60,7 +60,7 @@ def test_properties_are_handed_to_the_consumer_with_all_their_keys(
     assert (delivery.properties or {}) == properties
     assert delivery.body == b"body"
     wire.ok(T.NACK, frames.timed(queue, 0, delivery.receipt))
-    with broker.queue(queue) as local, local.get(timeout=10) as message:
+    with broker.queue(queue) as local, local.get(timeout=30) as message:
         assert message.headers == properties.get("headers", {})
         assert bytes(message.view) == b"body"
 
@@ -179,7 +179,7 @@ def test_whatever_depth_of_nesting_is_taken_can_be_read_by_remote_and_local_cons
         delivery = wire.take_one(queue)
         assert delivery.body == b"deep"
         wire.ok(T.NACK, frames.timed(queue, 0, delivery.receipt))
-        with broker.queue(queue).get(timeout=10) as message:
+        with broker.queue(queue).get(timeout=30) as message:
             assert list(message.headers) == ["k"]
     wire.still_answers()
 
@@ -199,10 +199,10 @@ def test_a_string_that_is_not_utf_8_harms_no_other_client(
     bodies = [b"body", b"the next one"][answer.status == S.BAD_REQUEST :]
     with broker.queue(queue) as local:
         for body in bodies:
-            message = local.get(timeout=10)
+            message = local.get(timeout=30)
             assert (message.body, isinstance(message.headers, dict)) == (body, True)
             message.nack(delay=0)
-            message = local.get(timeout=10)
+            message = local.get(timeout=30)
             message.ack()
     wire.still_answers()
 
@@ -345,7 +345,7 @@ def test_what_is_put_here_can_be_read_locally(wire: Wire, broker: shmq.Broker, q
     wire.put(queue, frames.pack([1, "two"]), {"codec": "msgpack"})
 
     with broker.queue(queue) as local:
-        one, two = local.get(timeout=10), local.get(timeout=10)
+        one, two = local.get(timeout=30), local.get(timeout=30)
         assert (one.body, one.headers, one.group, one.priority) == (b"bytes", {"h": 1}, "g", 2)
         assert two.body == [1, "two"]
         one.ack()
@@ -362,7 +362,7 @@ def test_a_body_that_is_not_what_its_codec_says_harms_no_other_client(
         assert delivery.body == body
         wire.ok(T.NACK, frames.timed(queue, 0, delivery.receipt))
         with broker.queue(queue) as local:
-            message = local.get(timeout=10)
+            message = local.get(timeout=30)
             assert bytes(message.view) == body
             message.ack()
     wire.still_answers()

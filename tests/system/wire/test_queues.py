@@ -205,7 +205,7 @@ def test_a_queue_made_here_is_there_for_local_processes_and_the_other_way_round(
         queue.put(b"from here")
         assert wire.take_one(name).body == b"from here"
         wire.put(name, b"from there")
-        with queue.get(timeout=10) as message:
+        with queue.get(timeout=30) as message:
             assert message.body == b"from there"
 
 

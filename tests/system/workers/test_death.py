@@ -16,7 +16,7 @@ import shmq
 from shmq.workers.plan import Plan
 from shmq.workers.supervisor import Supervisor
 from tests.support.ended_processes import runs
-from tests.support.processes import eventually
+from tests.support.processes import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, kill
 
@@ -153,7 +153,7 @@ def test_no_worker_outlives_a_supervisor_that_is_killed(
     workers.process.kill()
 
     workers.leaves_no_process()
-    again = [jobs.get(timeout=10) for _ in range(3)]
+    again = [jobs.get(timeout=PATIENCE) for _ in range(3)]
     assert sorted((message.body[0], message.delivery_count) for message in again) == [
         (number, 2) for number in range(3)
     ]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import shmq
-from tests.support.processes import eventually
+from tests.support.processes import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, Workers
 
@@ -79,7 +79,7 @@ def test_a_second_signal_ends_at_once_and_the_messages_at_hand_go_back(
     workers.signal(number)
 
     assert workers.ends() == code
-    assert jobs.get(timeout=10).delivery_count == 2
+    assert jobs.get(timeout=PATIENCE).delivery_count == 2
     assert "Traceback" not in workers.log
 
 
@@ -98,7 +98,7 @@ def test_the_drain_timeout_ends_what_takes_longer(
         "shmq: the current messages were not done within drain_timeout=0.2 s: processes killed: "
         "1 of 1"
     )
-    assert jobs.get(timeout=10).delivery_count == 2
+    assert jobs.get(timeout=PATIENCE).delivery_count == 2
 
 
 @pytest.mark.prove

@@ -19,8 +19,8 @@ from tests.system.workers.tools import Journal
 def test_a_handler_may_take_longer_than_the_visibility_timeout(
     broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:
-    jobs = broker.create_queue("jobs", visibility_timeout=2)
-    jobs.put([1, "sleep 5"])
+    jobs = broker.create_queue("jobs", visibility_timeout=4)
+    jobs.put([1, "sleep 6"])
     work("--processes", "2").ready(2)
 
     eventually(lambda: jobs.stats().acked == 1, "it is done")
@@ -33,7 +33,7 @@ def test_a_handler_may_take_longer_than_the_visibility_timeout(
 def test_a_message_whose_lease_is_lost_is_not_acknowledged(
     broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:
-    jobs = broker.create_queue("jobs", visibility_timeout=0.2)
+    jobs = broker.create_queue("jobs", visibility_timeout=2.0)
     jobs.put([1, "wait"])
     workers = work("--processes", "2")
     first = journal.until("begin", 1)[0]

@@ -12,6 +12,7 @@ import pytest
 from shmq.errors import ShmqError
 from shmq.extras.nats.client.flight import Flight
 from shmq.extras.nats.client.loop_thread import Begun, LoopThread
+from tests.support.processes import PATIENCE
 
 
 async def nothing() -> None:
@@ -64,8 +65,8 @@ def test_a_wait_ends_with_as_many_as_may_be_left() -> None:
     loop.call_soon_threadsafe(lambda: held[0].end(None))  # they are there by then
     assert not ended.wait(0.05)
     loop.call_soon_threadsafe(lambda: held[1].end(None))
-    assert ended.wait(10)
-    thread.join(10)
+    assert ended.wait(PATIENCE)
+    thread.join(PATIENCE)
     assert flight.open == 2
     for one in held:
         loop.call_soon_threadsafe(one.end, None)

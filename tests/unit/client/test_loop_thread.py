@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("nats")
 
 from shmq.extras.nats.client.loop_thread import LoopThread
-from tests.support.processes import eventually
+from tests.support.processes import PATIENCE, eventually
 
 
 def test_a_call_that_is_interrupted_before_it_begins_leaves_no_coroutine() -> None:
@@ -24,18 +24,18 @@ def test_a_call_that_is_interrupted_before_it_begins_leaves_no_coroutine() -> No
 
     def hold() -> None:
         busy.set()
-        assert free.wait(10)
+        assert free.wait(PATIENCE)
 
     def interrupt() -> None:
         ready = LoopThread.get().loop._ready  # type: ignore[attr-defined]
-        for _ in range(10_000):
+        for _ in range(30_000):
             if any(".start(" in repr(handle) for handle in tuple(ready)):
                 break
             free.wait(0.001)
         os.kill(os.getpid(), signal.SIGINT)
 
     LoopThread.get().loop.call_soon_threadsafe(hold)
-    assert busy.wait(10)
+    assert busy.wait(PATIENCE)
     interrupting = threading.Thread(target=interrupt)
     call = wait()
     interrupting.start()

@@ -43,5 +43,5 @@ def proxy(url: str) -> Iterator[Proxy]:
 @pytest.fixture
 def afar(proxy: Proxy) -> Iterator[Broker]:
     """A client that speaks through the proxy."""
-    with shmq.connect(proxy.url, request_timeout=10) as broker:
+    with shmq.connect(proxy.url, request_timeout=30) as broker:
         yield broker

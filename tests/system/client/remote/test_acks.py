@@ -101,14 +101,14 @@ def test_a_consumer_goes_on_though_all_its_credit_is_in_hand(queue: Queue) -> No
 
 @pytest.mark.prove
 def test_the_lease_of_a_message_that_waited_begins_anew(broker: Broker) -> None:
-    queue = broker.create_queue("jobs", visibility_timeout=2.0)
+    queue = broker.create_queue("jobs", visibility_timeout=4.0)
     queue.put_many(range(4))
     slow = broker.create_queue("slow")
     with queue.consume(prefetch=4) as messages:
         for _ in range(4):
             message = next(messages)
             with pytest.raises(shmq.Empty):
-                slow.get(timeout=0.8)
+                slow.get(timeout=1.5)
             message.ack()
 
     stats = queue.stats()

@@ -15,7 +15,7 @@ from shmq.client.remote import ready_watch
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import PATIENCE, eventually, in_thread, next_message, outcome
 from tests.support.namespaces import own_namespace
-from tests.support.processes import Start, woken_within
+from tests.support.processes import Start, sleep_undisturbed
 from tests.support.server import serve
 from tests.support.tcp_servers import TCP_SERVERS
 from tests.system.client.remote.proxy import Proxy, of_type
@@ -182,7 +182,7 @@ def test_a_process_that_watches_remote_queues_sleeps_while_nothing_happens(
     with contextlib.closing(Start()) as start:
         child = start(work)
         assert child.hear() == "ready"
-        assert woken_within(2.5, [child.pid])[child.pid] <= 8
+        sleep_undisturbed([child.pid], 2.5, 8)
         queue.put(b"1")
         child.ends()
 

@@ -213,7 +213,7 @@ def test_a_server_that_stays_away_is_given_up(proxy: Proxy, queue: Queue) -> Non
 def test_an_idle_connection_that_the_server_has_closed_is_noticed_before_a_put(
     namespace: str,
 ) -> None:
-    with serve(namespace, limits={"idle": 0.2}) as server, shmq.connect(server.url) as broker:
+    with serve(namespace, limits={"idle": 1.0}) as server, shmq.connect(server.url) as broker:
         queue = broker.create_queue("q")
         wire = queue.connection.wire  # type: ignore[attr-defined]
         eventually(lambda: not wire.is_usable, "the server has closed it")

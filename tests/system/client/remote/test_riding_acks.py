@@ -26,7 +26,7 @@ MANY = 200
 @pytest.fixture
 def afar(proxy: Proxy) -> Iterator[Broker]:
     """A client whose acknowledgements ride, and which speaks through the proxy."""
-    with shmq.connect(proxy.url, request_timeout=10, wait_for_acks=False) as broker:
+    with shmq.connect(proxy.url, request_timeout=30, wait_for_acks=False) as broker:
         yield broker
 
 
@@ -197,7 +197,7 @@ def test_acks_that_are_lost_with_the_connection_are_delivered_again(
     proxy.cut_before(lambda kind, _: kind == Type.ACK)
     message.ack()
 
-    again = riding.get(timeout=10)
+    again = riding.get(timeout=30)
     assert (again.body, again.delivery_count) == (b"x", 2)
     again.ack()
     assert riding.stats().acked == 1
