@@ -81,7 +81,7 @@ def test_committed_offsets_and_what_came_out_for_them_are_both_there_or_neither(
     mails.put("first", confirm="disk")
     orders.append("one", confirm="disk")
     member = orders.group("billing", start="earliest").join(timeout=0)
-    (records,) = member.poll(timeout=5)
+    (records,) = member.poll(timeout=60)
     writer_process.fail(errno.EIO, "streams")  # the group's offsets, too
 
     with broker.transaction() as transaction:

@@ -100,7 +100,7 @@ class Host:
         assert not alive, f"these outlived a SIGKILL: {alive}"
         for path in SHM.iterdir():
             if f"@{self.namespace}" in path.name:
-                path.unlink()
+                path.unlink(missing_ok=True)
 
     def _children(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):

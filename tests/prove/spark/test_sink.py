@@ -96,7 +96,7 @@ def test_every_column_reaches_the_message(
     write(frame, namespace, staged=staged)
     write(frame, namespace, staged=staged)  # the dedupe id is known by now
 
-    message = orders.get(timeout=10)
+    message = orders.get(timeout=30)
     assert message.body == {"a": 1}
     assert (message.group, message.priority, message.codec) == ("customer 7", 7, "msgpack")
     assert dict(message.headers) == {"kind": "frame", "raw": b"\xff"}

@@ -11,8 +11,8 @@ from tests.support.processes import Start, sleep_undisturbed
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
-COUNTED = 2.5
-MOST = 8
+COUNTED = 1.25
+MOST = 4
 
 WAITS: dict[str, Callable[[Any, Any], object]] = {
     "get": lambda empty, full: empty.get(),

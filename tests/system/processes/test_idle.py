@@ -25,8 +25,8 @@ from tests.support.processes import Child, Start, asleep, eventually, hold, slee
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
-COUNTED = 2.5
-MOST = 8
+COUNTED = 1.25
+MOST = 4
 
 
 def threads(pid: int) -> int:

@@ -20,8 +20,8 @@ from tests.support.processes import HOUR, Start, eventually, sleep_undisturbed
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
-COUNTED = 3.0
-MOST = 8
+COUNTED = 1.5
+MOST = 4
 
 
 def read_all(stream: Stream) -> list[shmq.Records]:

@@ -174,7 +174,7 @@ class Storm:
         registry.retire()
         for path in SHM.iterdir():
             if f"@{self.namespace}" in path.name:
-                path.unlink()
+                path.unlink(missing_ok=True)
 
     def _kill(self, seconds: float) -> None:
         """Kill workers for so long."""

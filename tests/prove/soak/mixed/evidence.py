@@ -31,7 +31,7 @@ def keep_evidence(logs: Path) -> None:
         processes = list(psutil.process_iter())
     lines = []
     for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
             lines.append(f"{process.pid} {process.ppid()} {process.status()} {process.cmdline()}")
             if _shows_stacks(process.pid):
                 os.kill(process.pid, SHOW_STACK)

@@ -71,7 +71,8 @@ class Pipeline:
         assert self._process is not None
         before = len(self.errors.read_text())
         for process in self._kinds()["java"]:
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         code = self._process.wait(PATIENCE)
         told = self.errors.read_text()[before:].splitlines()
         return "\n".join([str(code), *(line for line in told if f"shmq: {self.job}: " not in line)])
@@ -127,7 +128,7 @@ class Pipeline:
         if self._process is None:
             return
         self._process.wait(PATIENCE)
-        _, alive = psutil.wait_procs(self._family(), timeout=10)
+        _, alive = psutil.wait_procs(self._family(), timeout=30)
         for process in alive:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -287,7 +287,8 @@ def test_a_query_whose_source_lost_its_python_process_says_so(
         def put(batch: DataFrame, _: str, number: int) -> None:
             for child in psutil.Process().children(recursive=True):
                 if "streaming_source" in " ".join(_command(child)):
-                    child.kill()
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        child.kill()
 
         return each_batch(config.source.read(session, stop_file), put)
 
