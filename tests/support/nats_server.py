@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,12 +22,6 @@ def server_binary() -> str:
     from shmq.extras.nats.cluster.binary import find_binary
 
     return str(find_binary())
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 class NatsServer:

@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,21 @@ from shmq.host.supervision.stderr import SHOW_STACK
 from shmq.server.config.tokens import hash_of
 from tests.support.ended_processes import runs
 from tests.support.processes import PATIENCE, ROOT, environment, eventually
+
+#: Below those that the kernel gives to connections: ip(7), ip_local_port_range.
+_FIXED_PORTS = range(10_000, 32_000)
+
+
+def fixed_port() -> int:
+    """A free port that stays the server's while it is restarted.
+
+    The kernel gives it to no connection, not even to one of the clients that try to reach it.
+    """
+    while True:
+        port = secrets.choice(_FIXED_PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
 
 #: How long the connections of a test's server may take to end, in seconds.
 DRAIN = 1.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.processes import eventually
-from tests.support.server import Server, serve
+from tests.support.server import Server, fixed_port, serve
 from tests.support.task_workers import Framework, Process, Workers, check, ends, is_drained, workers
 from tests.support.writer_process import WriterProcess
 
@@ -30,15 +30,14 @@ def kill_workers(framework: Framework, namespace: str, folder: Path, count: int)
 
 def kill_the_server(framework: Framework, namespace: str, folder: Path, count: int) -> None:
     """Over TCP: workers are killed as above, and in between the server with all its processes."""
-    with serve(namespace) as server:
-        port = server.port
-        with workers(framework, server.url, folder) as each:
-            first, second, sender = each.start(), each.start(), each.send(count)
-            _kill_main(each, first, count // 5)
-            each.has_run(2 * count // 5)
-            _kill_and_replace(server, port)
-            _kill_child(each, second, 3 * count // 5)
-            _end(each, sender, namespace, count, 2 * BEGUN + LEASED)
+    port = fixed_port()
+    with serve(namespace, port=port) as server, workers(framework, server.url, folder) as each:
+        first, second, sender = each.start(), each.start(), each.send(count)
+        _kill_main(each, first, count // 5)
+        each.has_run(2 * count // 5)
+        _kill_and_replace(server, port)
+        _kill_child(each, second, 3 * count // 5)
+        _end(each, sender, namespace, count, 2 * BEGUN + LEASED)
 
 
 def _kill_main(each: Workers, worker: Process, after: int) -> None:

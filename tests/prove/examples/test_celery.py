@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -17,6 +16,7 @@ import pytest
 
 from tests.support.celery_worker import CeleryProcess, celery, celery_environment
 from tests.support.processes import PATIENCE, ROOT, eventually
+from tests.support.server import fixed_port
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
@@ -61,8 +61,7 @@ def test_beat_sends_the_report(variables: dict[str, str], tmp_path: Path) -> Non
 
 def test_flower_shows_workers_and_tasks(variables: dict[str, str]) -> None:
     pytest.importorskip("flower", reason="the package flower is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = fixed_port()
     arguments = ("flower", "--address=127.0.0.1", f"--port={port}")
     more = {**variables, "FLOWER_UNAUTHENTICATED_API": "true"}
 

@@ -18,9 +18,8 @@ import pytest
 
 import shmq
 from tests.support.examples import EXAMPLES, command, printed
-from tests.support.nats_server import free_port
 from tests.support.processes import PATIENCE, eventually
-from tests.support.server import serve
+from tests.support.server import fixed_port, serve
 from tests.support.writer_process import running_writer
 
 # ---- 1: a web application ----
@@ -50,7 +49,7 @@ def test_the_web_application_hands_its_work_to_workers(
     namespace: str, broker: shmq.Broker, tmp_path: Path
 ) -> None:
     broker.create_queue("thumbnails", capacity=2)
-    port = str(free_port())
+    port = str(fixed_port())
     pages = f"http://127.0.0.1:{port}/thumbnails"
     uvicorn = ("-m", "uvicorn", "app:app", "--port", port)
     with command("web", namespace, tmp_path / "web", *uvicorn) as web:
@@ -206,7 +205,7 @@ def test_what_the_outbox_has_is_put_once(
 def test_the_flask_application_takes_a_mail_once_and_a_worker_sends_it(
     namespace: str, broker: shmq.Broker, tmp_path: Path
 ) -> None:
-    port = free_port()
+    port = fixed_port()
     pages = ("-m", "flask", "run", "--port", str(port))
     work = ("-m", "shmq.cli", "worker", "app:send", "-q", "mails")
 

@@ -9,7 +9,6 @@ import random
 import secrets
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,12 +25,10 @@ from tests.prove.soak.drain import check, drain
 from tests.prove.soak.stops import Stops, delete, insist
 from tests.support.ended_processes import runs
 from tests.support.processes import eventually
-from tests.support.server import Server, serve
+from tests.support.server import Server, fixed_port, serve
 
 REMOTE = 3
 LOCAL = 1
-#: Below those that the kernel gives to connections: ip(7), ip_local_port_range.
-FIXED_PORTS = range(10_000, 32_000)
 
 #: Of the server's workers, so many are killed for each of the crew; and of its supervisors.
 WORKERS_KILLED = 0.1
@@ -121,17 +118,6 @@ def consume_locally(namespace: str, directory: Path, _: int, worker: int) -> Non
     workers.consume(namespace, directory, worker)
 
 
-def _fixed_port() -> int:
-    """A free port that stays the server's while it is restarted.
-
-    The kernel gives it to no connection, not even to one of the clients that try to reach it.
-    """
-    while True:
-        port = secrets.choice(FIXED_PORTS)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-
-
 def _create(broker: shmq.Broker, durability: Any) -> shmq.Queue:
     return broker.create_queue(
         "work",
@@ -167,7 +153,7 @@ def soak(
     settings = {"workers": 2} if data_dir is None else {"workers": 2, "data_dir": str(data_dir)}
     crew, stops = None, Stops()
     try:
-        with serve(namespace, port=_fixed_port(), **settings) as server:
+        with serve(namespace, port=fixed_port(), **settings) as server:
             durability = "memory" if data_dir is None else "journal"
             queue = insist(functools.partial(_create, broker, durability))
             front = Front(server, **settings)

@@ -14,7 +14,7 @@ import pytest
 import shmq
 from tests.prove.spark.test_sink import bodies, error_of, numbers, queue_names, slowly
 from tests.support.processes import eventually
-from tests.support.server import Server, serve
+from tests.support.server import Server, fixed_port, serve
 from tests.support.writer_process import running_writer
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_a_write_whose_server_was_killed_is_finished_by_its_retry(
     write: Write, broker: shmq.Broker, namespace: str
 ) -> None:
     small = broker.create_queue("small", capacity=SMALL)
-    with serve(namespace) as server:
+    with serve(namespace, port=fixed_port()) as server:
         url, port = server.url, server.port
 
         def kill_in_the_middle() -> None:
@@ -133,7 +133,7 @@ def test_a_write_goes_on_when_its_server_is_back_in_time(
 ) -> None:
     small = broker.create_queue("small", capacity=SMALL)
     found: list[str] = []
-    with serve(namespace) as server:
+    with serve(namespace, port=fixed_port()) as server:
         url = server.url
         server.configure(port=server.port)
 

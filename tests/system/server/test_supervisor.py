@@ -23,7 +23,7 @@ from shmq.server.supervisor import Supervisor
 from tests.support.ended_processes import runs
 from tests.support.peer import Peer
 from tests.support.processes import ROOT, environment, eventually, files_of
-from tests.support.server import Server
+from tests.support.server import Server, fixed_port
 from tests.system.server.conftest import Serve
 
 TOKEN, OTHER = "t" * 40, "o" * 40
@@ -137,9 +137,9 @@ def test_processes_that_are_only_starting_do_not_outlive_it_either(served: Serve
 def test_a_port_is_free_again_for_the_next_server_after_a_kill(
     served: Serve, broker: shmq.Broker, held: Hold
 ) -> None:
-    first = served(workers=2)
+    port = fixed_port()
+    first = served(workers=2, port=port)
     peers = held(first, 2)
-    port = first.port
     first.process.kill()
 
     second = served(workers=2, port=port)

@@ -30,7 +30,7 @@ import shmq
 from tests.prove.soak.spark.pipeline import KINDS, Pipeline
 from tests.prove.spark.jobs.tools import current
 from tests.support.processes import PATIENCE, SHM, eventually
-from tests.support.server import Server
+from tests.support.server import Server, fixed_port
 
 #: Bodies are that long: the number, and a filling that follows from it.
 BODY: Final = 100
@@ -139,7 +139,7 @@ class _Stage:
                     dead_letter=None,
                     durability="journal",
                 ).close()
-        self._serve(0)
+        self._serve(fixed_port())
         for job, text in (("transform", TRANSFORM), ("archive", ARCHIVE)):
             config = self.folder / f"{job}.toml"
             config.write_text(text.format(url=self.server.url))

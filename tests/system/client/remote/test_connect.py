@@ -17,7 +17,7 @@ import shmq
 from shmq.client.remote.address import Address
 from shmq.client.remote.connect import Seal
 from tests.support.certificates import WHY_NOT, Certificates
-from tests.support.server import Server, serve
+from tests.support.server import Server, fixed_port, serve
 
 TOKEN = "a token that nobody guesses, of a length that one asks for"
 EVERYTHING = {"produce": ["*"], "consume": ["*"], "admin": ["*"]}
@@ -252,8 +252,8 @@ def test_every_call_without_a_server_has_its_time_and_the_next_finds_it_again(
     namespace: str,
 ) -> None:
     with contextlib.ExitStack() as ends:
-        with serve(namespace) as server:
-            port = server.port
+        port = fixed_port()
+        with serve(namespace, port=port) as server:
             broker = shmq.connect(server.url, request_timeout=1.0)
             ends.callback(broker.close)
         for _ in range(2):

@@ -16,7 +16,7 @@ from shmq.protocol.opcodes import Type
 from tests.conformance.tools import PATIENCE, eventually, in_thread, next_message, outcome
 from tests.support.namespaces import own_namespace
 from tests.support.processes import Start, sleep_undisturbed
-from tests.support.server import serve
+from tests.support.server import fixed_port, serve
 from tests.support.tcp_servers import TCP_SERVERS
 from tests.system.client.remote.proxy import Proxy, of_type
 
@@ -92,8 +92,8 @@ def test_a_server_that_cannot_be_reached_makes_it_readable_and_the_get_says_so(
 
 @pytest.mark.prove
 def test_a_server_that_is_restarted_is_watched_again(namespace: str) -> None:
-    with serve(namespace) as server, shmq.connect(server.url) as broker:
-        port = server.port
+    port = fixed_port()
+    with serve(namespace, port=port) as server, shmq.connect(server.url) as broker:
         queue = broker.create_queue("q")
         find_empty(queue)
         queue.fileno()
