@@ -196,6 +196,8 @@ def test_a_body_that_cannot_be_decoded_raises_and_goes_back(broker: Broker) -> N
 def test_a_lease_that_ends_in_hand_is_reported_by_the_next_step_and_the_loop_may_go_on(
     broker: Broker,
 ) -> None:
+    queue = broker.create_queue("jobs", visibility_timeout=MOMENT)
+
     def work() -> None:
         queue.purge()
         queue.put_many([1, 2])
@@ -208,7 +210,6 @@ def test_a_lease_that_ends_in_hand_is_reported_by_the_next_step_and_the_loop_may
 
             assert next(bodies) == 1
 
-    queue = broker.create_queue("jobs", visibility_timeout=MOMENT)
     in_time(work, shmq.LeaseExpired)
     assert (queue.stats().acked, queue.qsize()) == (1, 1)
 

@@ -198,6 +198,7 @@ def serve(
     namespace: str,
     *,
     workers: int = 1,
+    persist: bool | None = None,
     tokens: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
     before: Sequence[str] = (),
     flags: Sequence[str] = (),
@@ -209,9 +210,12 @@ def serve(
     ``settings`` are those of the configuration: ``limits={"idle": 1}``,
     ``tls={"certificate": path}``. The command begins with ``before`` and ends with ``flags``. The
     block ends the server as an operator does, and fails if the server does not end on its own.
+    Unless ``persist`` says otherwise, it has a persistence writer only if it has a ``data_dir``:
+    one more process takes its time to start.
     """
+    persist = "data_dir" in settings if persist is None else persist
     with tempfile.TemporaryDirectory(prefix="shmq-serve-") as folder:
-        table = {"workers": workers, "tokens": tokens, **settings}
+        table = {"workers": workers, "persist": persist, "tokens": tokens, **settings}
         server = Server(Path(folder), namespace, table, before)
         try:
             server.start(*flags)

@@ -1,19 +1,21 @@
 """A persistence writer for one test, in its own process, whose disk fails on command.
 
-The tests send lines to its standard input: ``fail ERRNO [WHERE]`` and ``mend``, each answered
-with an empty line. At the end of its input it writes the rest and ends.
+The tests send it the disk's error and where the disk has it, or no error, and get an answer; at
+the end of what they send it writes the rest and ends. It is forked by multiprocessing's fork
+server, which has loaded what all of them need.
 """
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,7 +24,9 @@ from shmq.disk.persistence.writer import Writer
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.writer_control import Control
 from shmq.host.namespace.data_directory import DataDirectory
-from tests.support.processes import PATIENCE, ROOT, eventually, of_threads
+from tests.support.processes import PATIENCE, eventually, of_threads
+
+multiprocessing.set_forkserver_preload([__name__])
 
 
 class WriterProcess:
@@ -31,50 +35,40 @@ class WriterProcess:
     def __init__(self, namespace: str, folder: Path) -> None:
         self.namespace = namespace
         self.folder = folder
-        self._process: subprocess.Popen[str] | None = None
+        self._process: ForkServerProcess | None = None
 
     def start(self) -> None:
         """Start the process."""
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.support.writer_process",
-                self.namespace,
-                str(self.folder),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
+        context = multiprocessing.get_context("forkserver")
+        self._pipe, there = context.Pipe()
+        self._process = context.Process(
+            target=_main, args=(there, dict(os.environ), self.namespace, self.folder)
         )
-        self._ask("mend")
+        self._process.start()
+        there.close()
+        self.mend()
 
     def fail(self, code: int, where: str = "") -> None:
         """Make the disk fail with that errno, in directories whose path contains ``where``."""
-        self._ask(f"fail {code} {where}")
+        self._set(code, where)
 
     def mend(self) -> None:
         """Make the disk work again."""
-        self._ask("mend")
+        self._set(0, "")
 
-    def _ask(self, line: str) -> None:
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(line + "\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == "\n", "the writer has ended"
+    def _set(self, code: int, where: str) -> None:
+        try:
+            self._pipe.send((code, where))
+            self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise AssertionError("the writer has ended") from error
 
     def freeze(self) -> None:
         """Stop the process until :meth:`thaw`; its files and locks stay as they are.
 
         When this returns none of its threads runs: a signal alone stops each a little later.
         """
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-        pid = self._process.pid
+        pid = self._signal(signal.SIGSTOP)
 
         def stands() -> bool:
             found = of_threads(pid, "stat").values()
@@ -84,29 +78,32 @@ class WriterProcess:
 
     def thaw(self) -> None:
         """Let the process continue."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> int:
         assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+        return self._process.pid
 
     def kill(self) -> None:
         """Send SIGKILL."""
-        assert self._process is not None
-        self._process.kill()
+        self._signal(signal.SIGKILL)
         self._forget()
 
     def stop(self) -> None:
         """Let it write the rest, and end."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._pipe.send(None)
         assert self._forget() == 0
 
-    def _forget(self) -> int:
+    def _forget(self) -> int | None:
         process, self._process = self._process, None
         assert process is not None
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-            pipe.close()
-        return process.wait(PATIENCE)
+        self._pipe.close()
+        process.join(PATIENCE)
+        code = process.exitcode
+        process.close()
+        return code
 
     def follows(self, queue: shmq.Queue) -> None:
         """Return once the writer follows the queue."""
@@ -153,30 +150,27 @@ class _Disk(Disk):
         super().sync(file)
 
 
-def _obey(writer: Writer) -> None:
-    for line in sys.stdin:
-        order, *rest = line.split()
-        _Disk.where = rest[1] if len(rest) > 1 else ""
-        _Disk.code = int(rest[0]) if order == "fail" else 0
-        print(flush=True)
+def _obey(pipe: Connection, writer: Writer) -> None:
+    with contextlib.suppress(EOFError):
+        while (order := pipe.recv()) is not None:
+            _Disk.code, _Disk.where = order
+            pipe.send(None)
     writer.stop()
 
 
-def _main(namespace: str, folder: str) -> None:
+def _main(pipe: Connection, variables: Mapping[str, str], namespace: str, folder: Path) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
     disk = _Disk(folder)
     directory = DataDirectory(namespace, disk)
     writer = Writer(namespace, directory)
 
     def listen() -> None:
-        Control(Path(folder), writer)
+        Control(folder, writer)
 
     directory.when_taken(listen)
-    threading.Thread(target=_obey, args=(writer,), daemon=True).start()
+    threading.Thread(target=_obey, args=(pipe, writer), daemon=True).start()
     try:
         writer.run()
     finally:
         directory.close()
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])

@@ -27,7 +27,7 @@ SILENCE = 2.0
 
 @pytest.fixture
 def server(served: Serve) -> Server:
-    return served(workers=1, limits={"silence": SILENCE})
+    return served(workers=1, persist=True, limits={"silence": SILENCE})
 
 
 def pid_of(server: Server, who: str) -> int:
