@@ -14,7 +14,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: How long a test waits for what must come, in seconds; only a failure takes so long.
-PATIENCE = 30.0
+PATIENCE = 60.0
 #: A time that passes within a test, in seconds. What must be done before it has passed is done
 #: `in_time`: any thread may be delayed for longer.
 SOON = 0.05

@@ -14,7 +14,7 @@ from pathlib import Path
 import shmq
 
 #: How long a server may take to start, in seconds.
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 
 
 def server_binary() -> str:

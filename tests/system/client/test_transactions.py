@@ -25,7 +25,7 @@ from shmq.native import _stream
 from tests.support.processes import eventually
 
 #: How long a test waits for what must come, in seconds; only a failure takes so long.
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def die_behind_the_commit_point(broker: Broker, collect: Callable[[Broker], None]) -> None:

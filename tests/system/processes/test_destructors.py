@@ -16,7 +16,7 @@ from shmq.mp.store import Store
 from tests.support.processes import SHM, files_of
 
 #: Far longer than what is waited for takes, in seconds.
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def garbage(what: object) -> None:

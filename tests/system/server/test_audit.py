@@ -21,7 +21,9 @@ TOKENS = {ALL: {"produce": ["*"], "consume": ["*"], "admin": ["*"]}, READER: {"c
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    text = path.read_text() if path.exists() else ""
+    whole, _, _ = text.rpartition("\n")  # what follows is being written
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def _wait(path: Path, event: str, count: int = 1) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from tests.system.wire import frames
 from tests.system.wire.frames import HEADER_BYTES, Delivery, Frame, S, T
 
 #: How long anything may take before the test fails, in seconds.
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 Address = tuple[str, int]
 
