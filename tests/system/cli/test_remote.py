@@ -21,6 +21,7 @@ from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.console import console
 from tests.support.server import Server, serve
 from tests.support.shell import Ran, Shell, ended, eventually
+from tests.system.cli.conftest import Quick
 
 #: What is done to queues from their making to their end: a command, and what it reads.
 SESSION: list[tuple[str, bytes]] = [
@@ -278,7 +279,7 @@ def test_following_goes_on_after_a_front_end_was_killed(
     assert written.read_text() == "before\nafter\n"
 
 
-def test_a_server_that_is_not_there_is_one_line_and_a_code_of_its_own(shell: Shell) -> None:
+def test_a_server_that_is_not_there_is_one_line_and_a_code_of_its_own(quick: Quick) -> None:
     for command in (
         ["list"],
         ["ping"],
@@ -287,7 +288,7 @@ def test_a_server_that_is_not_there_is_one_line_and_a_code_of_its_own(shell: She
         ["stress", "--messages", "1"],
         ["top", "--once"],
     ):
-        ran = shell("--url", "shmq://127.0.0.1:1", *command, code=Code.UNREACHED)
+        ran = quick("--url", "shmq://127.0.0.1:1", *command, code=Code.UNREACHED)
         assert "127.0.0.1:1" in ran.error
         assert ran.out == b""
 

@@ -29,8 +29,12 @@ def console_of(server: Server) -> tuple[int, str]:
     )[-1]
 
 
-def test_a_server_starts_a_console_replaces_it_and_ends_it(namespace: str) -> None:
-    with serve(namespace, flags=("--console", "127.0.0.1:0")) as server:
+def test_a_server_starts_a_console_replaces_it_and_ends_it_and_audits_its_changes(
+    namespace: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    flags = ("--console", "127.0.0.1:0", "--allow-changes", "--audit-log", str(file))
+    with serve(namespace, flags=flags) as server:
         pid, url = console_of(server)
         assert json.loads(got(f"{url}/api/v1/overview")[1])["namespace"] == namespace
         psutil.Process(pid).kill()
@@ -38,18 +42,6 @@ def test_a_server_starts_a_console_replaces_it_and_ends_it(namespace: str) -> No
         eventually(lambda: console_of(server)[0] != pid, "another console is there")
         second, url = console_of(server)
         assert got(f"{url}/healthz") == (200, b"ok\n")
-        server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(PATIENCE) == 0
-        assert not psutil.pid_exists(second)
-
-
-def test_changes_by_the_console_are_in_the_audit_file_of_the_server(
-    namespace: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "audit.jsonl"
-    flags = ("--console", "127.0.0.1:0", "--allow-changes", "--audit-log", str(file))
-    with serve(namespace, flags=flags) as server:
-        _, url = console_of(server)
         asked = urllib.request.Request(
             f"{url}/api/v1/queues/orders",
             b"{}",
@@ -60,6 +52,9 @@ def test_changes_by_the_console_are_in_the_audit_file_of_the_server(
             assert answer.status == 201
         (event,) = map(json.loads, file.read_text().splitlines())
         assert (event["event"], event["name"], event["via"]) == ("queue.create", "orders", "http")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE) == 0
+        assert not psutil.pid_exists(second)
 
 
 def test_a_server_gives_its_metrics_alone(namespace: str) -> None:

@@ -47,7 +47,13 @@ def held(namespace: str) -> Iterator[Callable[[], None]]:
         yield release
 
 
-@pytest.mark.parametrize("stored", [True, False], ids=["with files", "without files"])
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param(True, id="with files"),
+        pytest.param(False, id="without files", marks=pytest.mark.prove),
+    ],
+)
 def test_a_server_starts_although_a_stopped_process_holds_the_registry(
     stored: bool, namespace: str, tmp_path: Path
 ) -> None:

@@ -44,8 +44,7 @@ def run(namespace: str, transport: str, method: str, seed: int) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
-@pytest.mark.parametrize("transport", ["local", "tcp"])
+@pytest.mark.parametrize(("transport", "method"), [("local", "fork"), ("tcp", "forkserver")])
 def test_no_child_hangs_that_is_forked_at_the_first_use(
     namespace: str, transport: str, method: str
 ) -> None:

@@ -24,7 +24,7 @@ from tests.support.tcp_servers import TCP_SERVERS
 
 from .closed_descriptors import STEPS
 
-UMASKS: Final = ["777", "277", pytest.param("077", marks=pytest.mark.prove)]
+UMASKS: Final = ["777", *(pytest.param(one, marks=pytest.mark.prove) for one in ("277", "077"))]
 
 
 def with_umask(umask: str) -> tuple[str, ...]:

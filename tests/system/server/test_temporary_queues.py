@@ -56,7 +56,7 @@ def worker(start: Start, url: str, options: dict[str, Any]) -> Child:
     return child
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("ends", ENDS)
 def test_a_publish_neither_fails_nor_fills_a_killed_clients_queue(
     served: Serve, broker: Broker, start: Start, ends: str, workers: int

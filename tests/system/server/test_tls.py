@@ -180,7 +180,10 @@ def test_what_a_torn_connection_held_is_back_at_once(
     eventually(lambda: queue.qsize() == 1, "it is back")
 
 
-@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize(
+    "secure",
+    [pytest.param(False, id="plain", marks=pytest.mark.prove), pytest.param(True, id="tls")],
+)
 def test_a_reset_right_behind_a_request_is_noticed(
     served: Serve, broker: shmq.Broker, server_pair: Pair, trusting: ssl.SSLContext, secure: bool
 ) -> None:
