@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -60,13 +61,16 @@ def test_any_other_first_frame_than_hello_is_unauthorized(connection: Wire, type
     ]
 
 
-@pytest.mark.parametrize(
-    "token", ["x" * 40, "", "p" * 39, "p" * 41, "P" * 40, " " + PRODUCER, PRODUCER + "\x00", None]
-)
-def test_a_hello_without_a_known_token_is_unauthorized(connection: Wire, token: str | None) -> None:
-    connection.send(frame(T.HELLO, hello(token), 9), frame(T.PING, b"", 10))
+def test_a_hello_without_a_known_token_is_unauthorized(guarded: Address) -> None:
+    tokens = ["x" * 40, "", "p" * 39, "p" * 41, "P" * 40, " " + PRODUCER, PRODUCER + "\x00", None]
+    with contextlib.ExitStack() as stack:  # at once: each failure is answered later than the last
+        wires = [stack.enter_context(Wire(guarded)) for _ in tokens]
+        for token, wire in zip(tokens, wires, strict=True):
+            wire.send(frame(T.HELLO, hello(token), 9), frame(T.PING, b"", 10))
 
-    assert [(each.status, each.id) for each in connection.rest()] == [(S.UNAUTHORIZED, 9)]
+        for token, wire in zip(tokens, wires, strict=True):
+            answers = [(each.status, each.id) for each in wire.rest()]
+            assert answers == [(S.UNAUTHORIZED, 9)], token
 
 
 def test_a_first_hello_of_4_kib_is_let_in(connection: Wire) -> None:
