@@ -167,6 +167,9 @@ def in_thread(call, *arguments):
 """
 
 JUMPS = {"forward": "YEAR", "back": "-YEAR", "to 1970": "-time.time()"}
+each_jump = pytest.mark.parametrize(
+    "jump", ["forward", "back", pytest.param("to 1970", marks=pytest.mark.prove)]
+)
 
 CC = shutil.which("cc")
 
@@ -201,7 +204,7 @@ def run_jumping(shim: Path, code: str, namespace: str) -> None:
 
 
 @needs_cc
-@pytest.mark.parametrize("jump", JUMPS)
+@each_jump
 def test_a_lease_neither_ends_nor_lasts_longer(
     shim: Path, namespace: str, broker: Broker, jump: str
 ) -> None:
@@ -224,7 +227,7 @@ again.ack()
 
 
 @needs_cc
-@pytest.mark.parametrize("jump", JUMPS)
+@each_jump
 def test_delays_and_times_to_live_stay_what_they_are(
     shim: Path, namespace: str, queue: Queue, jump: str
 ) -> None:
@@ -245,7 +248,7 @@ assert queue.stats().delayed == 1
 
 @pytest.mark.prove
 @needs_cc
-@pytest.mark.parametrize("jump", JUMPS)
+@each_jump
 def test_a_timeout_is_neither_cut_short_nor_stretched(
     shim: Path, namespace: str, queue: Queue, jump: str
 ) -> None:
@@ -268,7 +271,7 @@ assert wait() >= 0.3
 
 
 @needs_cc
-@pytest.mark.parametrize("jump", JUMPS)
+@each_jump
 def test_a_sleeper_wakes_for_its_message(
     shim: Path, namespace: str, queue: Queue, jump: str
 ) -> None:
@@ -290,7 +293,7 @@ asleep()
 
 
 @needs_cc
-@pytest.mark.parametrize("jump", JUMPS)
+@each_jump
 def test_ids_within_the_window_and_ages_do_not_jump(
     shim: Path, namespace: str, broker: Broker, jump: str
 ) -> None:
@@ -309,7 +312,7 @@ assert 0 <= stats.rate_in < 1e9
 
 
 @needs_cc
-@pytest.mark.parametrize("jump", JUMPS)
+@each_jump
 def test_a_queue_made_in_another_year_is_a_queue(
     shim: Path, namespace: str, broker: Broker, jump: str
 ) -> None:
