@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from shmq.host.namespace.namespace import FLOCK
+from shmq.host.namespace.processes import FLOCK
 from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import locker_of, take_file_lock
 

@@ -104,7 +104,7 @@ class Store:
 
     @classmethod
     def _make(cls, namespace: Namespace, maxsize: int) -> Store:
-        number = namespace.process_number()
+        number = namespace.processes.own_number()
         for left in abandoned(namespace):
             with contextlib.suppress(OSError, ShmqError):
                 remove(namespace, left)
@@ -198,7 +198,9 @@ class Store:
         last one in the namespace, closing it at once would end the namespace during that.
         """
         if self._end():
-            self.namespace.run_when_unlocked(functools.partial(_let_go, self.namespace, self.name))
+            self.namespace.processes.run_when_unlocked(
+                functools.partial(_let_go, self.namespace, self.name)
+            )
 
     def _end(self) -> bool:
         """Close all descriptors; False if that was done before."""
@@ -285,7 +287,7 @@ def abandoned(namespace: Namespace) -> Iterator[str]:
     prefix = _path(namespace, "").name
     for entry in sorted(os.listdir(SHM)):
         parts = _NAME.match(entry.removeprefix(prefix)) if entry.startswith(prefix) else None
-        if parts is None or namespace.is_alive(int(parts[1])):
+        if parts is None or namespace.processes.is_alive(int(parts[1])):
             continue
         if _is_unused(namespace, parts[0]):
             yield parts[0]

@@ -15,7 +15,8 @@ from typing import Any, Final
 from shmq.disk.persistence.process import Persistence
 from shmq.errors import ShmqError
 from shmq.host.namespace.data_directory import other_directory, writer_directory
-from shmq.host.namespace.namespace import AlreadyWritten, Namespace
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.roles import AlreadyWritten
 from shmq.host.supervision.child_process import PipedChildProcess
 from shmq.host.supervision.heartbeat import Heartbeat
 from shmq.host.supervision.signals import end_with_parent, handle_sigterm
@@ -106,7 +107,7 @@ def _waited_for(namespace: str, other: AlreadyWritten, early: list[bool]) -> boo
         other.directory,
     )
     registry = Namespace.of(namespace)
-    while not early and registry.writer_pid == other.pid:
+    while not early and registry.roles.writer_pid == other.pid:
         time.sleep(_LOOK)
     if not early:
         log.info("%s has ended: this server writes the durable queues", who)

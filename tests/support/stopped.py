@@ -65,7 +65,7 @@ class Lock:
 
     def take(self) -> None:
         """Take it for this process, from nobody."""
-        number = self.namespace.process_number()
+        number = self.namespace.processes.own_number()
         assert not self.holder()
         self.write(number << 1)
 
@@ -82,7 +82,7 @@ def dead_process(namespace: str) -> int:
     child = os.fork()
     if not child:
         try:
-            os.write(writer, str(Namespace.of(namespace).process_number()).encode())
+            os.write(writer, str(Namespace.of(namespace).processes.own_number()).encode())
         finally:
             os._exit(0)
     os.waitpid(child, 0)

@@ -110,7 +110,7 @@ class ArchivedRecords:
         except DamagedFile as error:
             raise _of_partition(error, log, files, offset) from error
         if block is None:
-            if self._namespace.data_dir != self._directory:  # the files were moved
+            if self._namespace.roles.data_dir != self._directory:  # the files were moved
                 return self._block(log, offset, limit, most_bytes, end)
             self._refuse(log, files, offset)
         return block
@@ -138,7 +138,7 @@ class ArchivedRecords:
 
     def _of(self, partition: int) -> StreamFiles | None:
         """The partition's files; None if none were written."""
-        directory = self._namespace.data_dir
+        directory = self._namespace.roles.data_dir
         if directory is None:
             return None
         with self._lock:

@@ -169,7 +169,7 @@ class LocalBroker(BaseBroker):
 
     def _own(self, name: str, segment: _core.Segment) -> None:
         """Own an exclusive queue, until the broker is closed or this process ends."""
-        self._namespace.claim(segment.queue_id)
+        self._namespace.roles.claim(segment.queue_id)
         if not self._owned:
             with late_imports:
                 from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
@@ -548,7 +548,7 @@ class LocalBroker(BaseBroker):
             self._forget_texts()
             wait_thread.rest(self._namespace)
             settle_all(self._namespace)
-            sweep_wakeups(self._namespace.name, self._namespace.is_alive)
+            sweep_wakeups(self._namespace.name, self._namespace.processes.is_alive)
         Book.of(self._namespace).tidy()
         self._namespace.retire()
 

@@ -84,5 +84,5 @@ def _wake_all(namespace: Namespace, name: str) -> None:
 
 def _has_dead(namespace: Namespace, numbers: set[int], asked: dict[int, bool]) -> bool:
     for number in numbers - asked.keys():
-        asked[number] = namespace.is_alive(number)
+        asked[number] = namespace.processes.is_alive(number)
     return not all(asked[number] for number in numbers)

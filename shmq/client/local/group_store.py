@@ -43,7 +43,7 @@ class LocalGroupStore(GroupStore):
 
     @property
     def process(self) -> int:
-        return self.namespace.process_number()
+        return self.namespace.processes.own_number()
 
     def for_member(self) -> tuple[LocalGroupStore, _group.GroupState]:
         return self, self.state
@@ -100,7 +100,7 @@ class LocalGroupStore(GroupStore):
         processes = {}
         for member, process, *_ in self.state.members():
             processes[member] = process
-            if not self.namespace.is_alive(process) and settle(self.namespace, process):
+            if not self.namespace.processes.is_alive(process) and settle(self.namespace, process):
                 self.state.leave(member, True)
         while (member := self.state.silent()) in processes:
             with taking(self.namespace, processes.pop(member)) as may:

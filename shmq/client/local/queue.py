@@ -241,14 +241,14 @@ class LocalQueue(_core.Handle, api.Queue):
             oldest_age=age,
             shm_bytes=blocks * 512,
             journal_writer=self.has_writer(),
-            journal_writer_pid=self._namespace.writer_pid if self.has_writer() else None,
+            journal_writer_pid=self._namespace.roles.writer_pid if self.has_writer() else None,
             **numbers,
         )
 
     def attachments(self) -> list[api.Attachment]:
         rows = []
         for _, number, own_pid, name, leases, since in self.attached():
-            pid = self._namespace.pid_of(number)
+            pid = self._namespace.processes.pid_of(number)
             rows.append(
                 api.Attachment(
                     pid=own_pid if pid is None else pid,
@@ -276,7 +276,7 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def _lease(self, row: _Held) -> api.Lease:
         sequence, deliveries, priority, size, deadline, number, own_pid, name = row
-        pid = self._namespace.pid_of(number) if number else None
+        pid = self._namespace.processes.pid_of(number) if number else None
         return api.Lease(
             sequence=sequence,
             deliveries=deliveries,
@@ -288,12 +288,12 @@ class LocalQueue(_core.Handle, api.Queue):
         )
 
     def claim(self) -> bool:
-        """Whether this process holds the claim on the queue; see `Namespace.claim`.
+        """Whether this process holds the claim on the queue; see `Roles.claim`.
 
         A claim only binds processes that ask for it: others may still get from the queue. The
         messages that a dead holder had leased are back in their place.
         """
-        if not self._namespace.claim(self.segment.queue_id):
+        if not self._namespace.roles.claim(self.segment.queue_id):
             return False
         self._reclaim_dead()
         return True
@@ -301,7 +301,7 @@ class LocalQueue(_core.Handle, api.Queue):
     def has_writer(self) -> bool:
         """Whether a living persistence writer follows the queue."""
         writer = self.journal.writer
-        return bool(writer) and self._namespace.is_alive(writer)
+        return bool(writer) and self._namespace.processes.is_alive(writer)
 
     # ---- what the core leaves to policy ----
 
@@ -319,7 +319,7 @@ class LocalQueue(_core.Handle, api.Queue):
         for number in self.processes():
             key = (self._namespace.name, number)
             if key not in asked:
-                asked[key] = self._namespace.is_alive(number)
+                asked[key] = self._namespace.processes.is_alive(number)
             alive = alive and asked[key]
         if not alive:
             self.look_for_dead()
@@ -329,7 +329,7 @@ class LocalQueue(_core.Handle, api.Queue):
         return deaths.are_noticed(self._namespace, attach)
 
     def _process_number(self) -> int:
-        return self._namespace.process_number(self.segment)
+        return self._namespace.processes.own_number(self.segment)
 
     def await_writer(self) -> None:
         """Start a persistence writer, without waiting, if the queue is there and has none.
@@ -363,7 +363,7 @@ class LocalQueue(_core.Handle, api.Queue):
         kept = f"{spent} of them are settled, and keep their space until that is on disk"
         if error := self.journal.error:
             return f"{kept}; the disk fails: {os.strerror(error)}"
-        if not self.has_writer() and self._namespace.writer_pid is None:
+        if not self.has_writer() and self._namespace.roles.writer_pid is None:
             return f"{kept}; {durability.missing(self._namespace)}"
         return f"{kept}: wait (block=True), consume, or make it larger"
 
@@ -393,12 +393,12 @@ class LocalQueue(_core.Handle, api.Queue):
         dead = [
             (at, number)
             for at, number, *_ in self.attached()
-            if not self._namespace.is_alive(number) and settle(self._namespace, number)
+            if not self._namespace.processes.is_alive(number) and settle(self._namespace, number)
         ]
         for at, number in dead:
             self.reclaim(at, number)
         if dead:
-            sweep_wakeups(self._namespace.name, self._namespace.is_alive)
+            sweep_wakeups(self._namespace.name, self._namespace.processes.is_alive)
 
     def return_of_dead(self) -> None:
         """Return what dead processes hold, and nothing more."""
@@ -484,7 +484,7 @@ class LocalQueue(_core.Handle, api.Queue):
         if self.is_consumer and not self.closed:
             _core.Handle.close(self)
             end = functools.partial(_end_quietly, self._namespace, self.name)
-            self._namespace.run_when_unlocked(end)
+            self._namespace.processes.run_when_unlocked(end)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._namespace.name, self.name)

@@ -61,7 +61,7 @@ def remove_queue(namespace: Namespace, name: str) -> None:
     namespace.erase(name, segment)
     namespace.remove_segment(name)
     if segment is not None:
-        namespace.unclaim(segment.queue_id)
+        namespace.roles.unclaim(segment.queue_id)
 
 
 def remove_ended(namespace: Namespace, name: str, segment: _core.Segment) -> None:
@@ -70,7 +70,7 @@ def remove_ended(namespace: Namespace, name: str, segment: _core.Segment) -> Non
     _forget_bindings(namespace, name)
     namespace.erase(name, segment)
     namespace.remove_segment(name)
-    namespace.unclaim(segment.queue_id)
+    namespace.roles.unclaim(segment.queue_id)
 
 
 def _mark_deleted(namespace: Namespace, segment: _core.Segment) -> None:

@@ -120,7 +120,7 @@ class RetentionHold:
         return OffsetOutOfRange.of(self.stream.name, partition, offset, earliest, latest)
 
     def _hold_of(self, log: _stream.Partition, offset: int) -> int:
-        owner = self.stream.namespace.process_number()
+        owner = self.stream.namespace.processes.own_number()
         while True:
             try:
                 return log.hold(offset, owner, self._tag)
@@ -147,5 +147,5 @@ def drop_dead(namespace: Namespace, log: _stream.Partition) -> None:
     keeps it.
     """
     for number, owner, _, _ in log.holders():
-        if owner and not namespace.is_alive(owner):
+        if owner and not namespace.processes.is_alive(owner):
             log.drop_of(number, owner)

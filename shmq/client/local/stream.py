@@ -59,7 +59,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         self._namespace = namespace
         self._wait_thread: StreamWaitThread | None = None
         self._files = _files_of(namespace, opened[0])
-        namespace.process_number(opened[0])  # so others see that this process lives
+        namespace.processes.own_number(opened[0])  # so others see that this process lives
         super().__init__(name, *opened)
 
     @property
@@ -358,7 +358,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
     # ---- what the core leaves to policy ----
 
     def _process_number(self) -> int:
-        return self._namespace.process_number(self.control)
+        return self._namespace.processes.own_number(self.control)
 
     def await_writer(self) -> None:
         """Start a persistence writer, without waiting, if the stream is there and has none.
@@ -378,7 +378,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         log = self.logs[partition]
         if log.disk_error:
             return f"as they are not on disk, which fails: {os.strerror(log.disk_error)}"
-        if self._namespace.writer_pid is None:
+        if self._namespace.roles.writer_pid is None:
             missing = durability.missing(self._namespace)
             return f"as {log.bounds()[1] - log.synced} records are not on disk; {missing}"
         return None
@@ -388,7 +388,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
         log = self.logs[partition]
         if error := log.disk_error or log.last_error:  # the disk may work again by now
             return f"the disk fails: {os.strerror(error)}"
-        if self._namespace.writer_pid is None:
+        if self._namespace.roles.writer_pid is None:
             return f"{durability.missing(self._namespace)}; it is written then"
         return f"all before offset {log.synced} is; wait longer"
 
@@ -483,7 +483,7 @@ class LocalStreams:
 
     def _make(self, name: str, options: StreamOptions) -> LocalStream:
         """Create the stream; the registry lock is held."""
-        self._namespace.process_number()
+        self._namespace.processes.own_number()
         opened = streams.make_stream(self._namespace, name, options)
         return LocalStream(self._namespace, name, opened)
 

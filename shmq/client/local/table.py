@@ -50,7 +50,7 @@ class LocalTable(TableHandle):
     _longest_pause = _PAUSE
 
     def __init__(self, namespace: Namespace, file: files.TableFile) -> None:
-        namespace.process_number()  # refuses another clock than that of the deadlines
+        namespace.processes.own_number()  # refuses another clock than that of the deadlines
         self._namespace = namespace
         #: The number that no other table has, not even a later one of its name.
         self.identity = file.identity

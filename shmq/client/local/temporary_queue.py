@@ -28,8 +28,8 @@ _OpenQueue = Callable[[Namespace, str, _core.Segment], Any]
 
 def check_owner(namespace: Namespace, name: str, segment: _core.Segment) -> None:
     """Raise Forbidden if the queue is exclusive to another process."""
-    if segment.is_exclusive and not namespace.has_claim(segment.queue_id):
-        pid = namespace.claimer_of(segment.queue_id)
+    if segment.is_exclusive and not namespace.roles.has_claim(segment.queue_id):
+        pid = namespace.roles.claimer_of(segment.queue_id)
         owner = "a process that has ended"
         if pid is not None:
             owner = f"process {pid} ({Holder.of(pid).name})" if pid else "a process without a PID"
@@ -41,11 +41,11 @@ def check_owner(namespace: Namespace, name: str, segment: _core.Segment) -> None
 
 def looks_over(namespace: Namespace, segment: _core.Segment) -> bool:
     """Whether a temporary queue seems to be past its end. Takes no lock."""
-    if segment.is_exclusive and not namespace.is_claimed(segment.queue_id):
+    if segment.is_exclusive and not namespace.roles.is_claimed(segment.queue_id):
         return True
     consumers = segment.consumers()
     if consumers:
-        return not any(map(namespace.is_alive, consumers))
+        return not any(map(namespace.processes.is_alive, consumers))
     return segment.is_unused
 
 
@@ -73,7 +73,7 @@ def _may_be_over(namespace: Namespace, segment: _core.Segment) -> bool:
 def _end(namespace: Namespace, name: str, segment: _core.Segment, open_queue: _OpenQueue) -> bool:
     """Delete it, unless it has a consumer after all. Needs the registry lock."""
     dead_letter = segment.options["dead_letter"]
-    if segment.is_exclusive and not namespace.is_claimed(segment.queue_id):
+    if segment.is_exclusive and not namespace.roles.is_claimed(segment.queue_id):
         remove_staged(namespace, name)
         remove_queue(namespace, name)
     else:
@@ -108,15 +108,15 @@ def _remove_empty_dead_letters(
 def remove_dropped(namespace: str, name: str, queue_id: int) -> None:
     """Delete this process's exclusive queue from a destructor, once the namespace is free."""
     found = Namespace.of(namespace)
-    found.run_when_unlocked(lambda: remove_owned(found, name, queue_id))
+    found.processes.run_when_unlocked(lambda: remove_owned(found, name, queue_id))
 
 
 def remove_owned(namespace: Namespace, name: str, queue_id: int) -> None:
     """Delete this process's exclusive queue, if its id still matches."""
     with contextlib.suppress(ShmqError, OSError):
         with namespace.locked():
-            if namespace.has_claim(queue_id) and namespace.queue_id_of(name) == queue_id:
+            if namespace.roles.has_claim(queue_id) and namespace.queue_id_of(name) == queue_id:
                 remove_staged(namespace, name)
                 remove_queue(namespace, name)
-        namespace.unclaim(queue_id)
+        namespace.roles.unclaim(queue_id)
         namespace.retire()

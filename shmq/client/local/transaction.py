@@ -206,7 +206,7 @@ class LocalTransaction(api.Transaction):
         self._over = "aborted"
         self._check_blocks()
         self._wait_for_inputs()
-        process, number = self._namespace.process_number(), next(_numbers)
+        process, number = self._namespace.processes.own_number(), next(_numbers)
         with self._own_ledger(process) as transaction_log:
             with (
                 self._staged(process, transaction_log) as staged,
@@ -218,7 +218,7 @@ class LocalTransaction(api.Transaction):
                 transaction_log.commit()
             self._over = "committed"
             self._happen(transaction_log)
-            if self._namespace.data_dir is None:
+            if self._namespace.roles.data_dir is None:
                 transaction_log.forget(number)  # a new writer starts from the current state
         self._wait_until_written()
 
@@ -245,7 +245,7 @@ class LocalTransaction(api.Transaction):
             yield
             return
         with transaction_log.noted(number):
-            self._namespace.announce_transaction()
+            self._namespace.roles.announce_transaction()
             _core.mark()
             yield
 
@@ -268,7 +268,7 @@ class LocalTransaction(api.Transaction):
     def _wait_for_records(self, stream: Any, offsets: Mapping[int, int], until: float) -> None:
         for partition, offset in offsets.items():
             log, end = stream.logs[partition], min(offset, stream.latest(partition))
-            if not self._namespace.is_alive(log.writer):
+            if not self._namespace.processes.is_alive(log.writer):
                 continue
             if not stream.wait_written(log, end, max(0.0, until - time.monotonic())):
                 raise NotConfirmed(

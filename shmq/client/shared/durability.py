@@ -132,7 +132,7 @@ def _alone(namespace: Namespace, end: float) -> Iterator[None]:
             os.getpid(),
         )
     try:
-        with namespace.starting(max(0.0, end - time.monotonic())):
+        with namespace.roles.starting(max(0.0, end - time.monotonic())):
             yield
     finally:
         _starting.release()
@@ -167,7 +167,7 @@ def _is_kept(namespace: Namespace, end: float) -> bool:
     while True:
         try:
             with namespace.locked():
-                return namespace.writer_pid is not None
+                return namespace.roles.writer_pid is not None
         except LockTimeout:  # it recovers a lot
             if time.monotonic() >= end:
                 raise
@@ -288,7 +288,7 @@ def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
     Raises :class:`~shmq.WrongDirectory`.
     """
     _refuse_wrong_directory(namespace)
-    if namespace.writer_pid is not None or _only_looks():
+    if namespace.roles.writer_pid is not None or _only_looks():
         return
     try:
         reason = attend(namespace)
@@ -338,7 +338,7 @@ def see_to_it(namespace: Namespace) -> None:
     After a start, the next attempt is made only a while later.
     """
     now = time.monotonic()
-    if now < _again_at.get(namespace.name, 0.0) or namespace.writer_pid is not None:
+    if now < _again_at.get(namespace.name, 0.0) or namespace.roles.writer_pid is not None:
         return
     if autostarts():
         _again_at[namespace.name] = now + PATIENCE  # until the outcome is known
@@ -414,7 +414,7 @@ def _definitions_directory(namespace: Namespace) -> Path | None:
         there = (directory / LOCK).exists()
     except (OSError, InvalidOption):
         return None
-    return directory if there or namespace.writer_pid is not None else None
+    return directory if there or namespace.roles.writer_pid is not None else None
 
 
 def _is_defined_on_disk(namespace: Namespace) -> bool:
@@ -451,7 +451,7 @@ def _confirm(namespace: Namespace) -> None:
     began = time.monotonic()
     end = began + (_WRITTEN if waits() else _WRITTEN_FOR_CLIENTS)
     while True:
-        directory = namespace.data_dir
+        directory = namespace.roles.data_dir
         now = time.monotonic()
         try:
             if directory is None:
@@ -467,7 +467,7 @@ def _confirm(namespace: Namespace) -> None:
         if directory is not None and _cannot_be_seen(directory, now - began):
             _warn(namespace, f"its directory {directory} cannot be seen from here")
             return
-        if namespace.writer_pid is None and not _is_written(namespace):
+        if namespace.roles.writer_pid is None and not _is_written(namespace):
             return
         time.sleep(_LOOK)
 

@@ -140,7 +140,7 @@ def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
         )
     elif queue.closed:
         why = "this handle was closed meanwhile"
-    elif not queue.has_writer() and queue.namespace.writer_pid is None:
+    elif not queue.has_writer() and queue.namespace.roles.writer_pid is None:
         why = f"{durability.missing(queue.namespace)}; it is written then"
     else:
         why = (

@@ -53,7 +53,7 @@ def look(namespace: Namespace) -> None:
 def settle_all(namespace: Namespace) -> None:
     """Settle what dead processes have left."""
     for process in owners(namespace):
-        if not namespace.is_alive(process):
+        if not namespace.processes.is_alive(process):
             settle(namespace, process)
 
 
@@ -126,5 +126,5 @@ def is_transaction(sequence: int) -> bool:
 
 def settle_copy(namespace: Namespace, target: Any, process: int, sequence: int) -> None:
     """Resolve an orphaned copy of a transaction: publish it if that is committed, else void it."""
-    if not namespace.is_alive(process) and settle(namespace, process):
+    if not namespace.processes.is_alive(process) and settle(namespace, process):
         target.transfer.void_copies(process, sequence)

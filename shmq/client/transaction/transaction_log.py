@@ -27,7 +27,8 @@ from typing import Any, Final
 
 from shmq.api.names import SHM, listed
 from shmq.errors import DamagedSegment
-from shmq.host.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.shm_files import as_no_file, as_no_space, refuse_foreign
 from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _core
 from shmq.native.descriptors import open_file

@@ -212,7 +212,7 @@ def _is_durable(registry: Namespace, kind: str, name: str) -> bool:
 
 def directory_of(namespace: str) -> Path:
     """The directory of the namespace's durable queues. Raises ShmqError if it has none."""
-    directory = Namespace.of(namespace).data_dir
+    directory = Namespace.of(namespace).roles.data_dir
     if directory is None:
         raise ShmqError(
             f"namespace {namespace!r} has no data directory yet: start shmq serve or shmq persist"

@@ -48,7 +48,7 @@ def join_memory(registry: Namespace, disk: Disk) -> None:
     """
     live = live_keys(registry)
     history = read_history(disk)
-    memory = registry.memory
+    memory = registry.processes.memory
     if history.memory != memory:
         record = read_record(registry.name)
         known = () if record is None else record.memories

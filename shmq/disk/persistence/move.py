@@ -47,7 +47,7 @@ def move_files(registry: Namespace, former: Path, disk: Disk) -> None:
             f"must neither contain it nor be in it: name another directory"
         )
     with _unwritten(former):
-        if tables_in(former / TABLES, "disk") and registry.is_shared():
+        if tables_in(former / TABLES, "disk") and registry.processes.is_shared():
             raise ShmqError(
                 f"the tables in {former} may be in use, so the files cannot be moved to "
                 f"{disk.directory}: end the other processes of namespace {registry.name!r} first"
@@ -69,7 +69,7 @@ def move_files(registry: Namespace, former: Path, disk: Disk) -> None:
         before = read_history(source)
         write_history(disk, dataclasses.replace(before, moving_from=former, moved_to=None))
         write_history(source, dataclasses.replace(before, moved_to=disk.directory.absolute()))
-        registry.note_data_dir(disk.directory)
+        registry.roles.note_data_dir(disk.directory)
         remember(registry.name, disk.directory)
         _finish(disk, source)
 

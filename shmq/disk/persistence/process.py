@@ -84,14 +84,14 @@ class Persistence:
         if self._idle is not None:  # the process that starts it excludes other writers
             self._begin()
         else:
-            with self._registry.starting(ENDING):
+            with self._registry.roles.starting(ENDING):
                 self._relieve()
                 self._begin()
 
     def _relieve(self) -> None:
         """Ask a writer that was started automatically to end, so that this one replaces it."""
-        where = self._registry.data_dir
-        if where is not None and self._registry.writer_pid is not None:
+        where = self._registry.roles.data_dir
+        if where is not None and self._registry.roles.writer_pid is not None:
             with contextlib.suppress(ShmqError, OSError):
                 ask_to_end(where, ENDING)
                 log.info("the writer that was started automatically ends, this one follows")
@@ -122,7 +122,7 @@ class Persistence:
     def _take_directory(self) -> None:
         """Claim the directory, move the namespace's files there if need be, and recover them."""
         path, disk = self.directory.path, self.directory.disk
-        self._registry.refuse_second_writer(path)
+        self._registry.roles.refuse_second_writer(path)
         refuse_missing(self._registry, path)
         own = self.directory.former = other_directory(self._registry, path)
         self.directory.claim(make=self._named)
@@ -142,9 +142,9 @@ class Persistence:
 
     def _is_ending(self) -> bool:
         """Whether a writer that has given up the namespace still writes its last snapshots."""
-        if self._registry.writer_pid is not None:
+        if self._registry.roles.writer_pid is not None:
             return False
-        where = self._registry.data_dir
+        where = self._registry.roles.data_dir
         return is_namespace_locked(self._registry.name) or (where is not None and is_written(where))
 
     def _listen(self) -> None:

@@ -143,7 +143,7 @@ def _taken(registry: Namespace, own: Path) -> Iterator[bool]:
     What is restored into memory then belongs to the files there, and a process that names another
     directory gets an error. Needs the registry lock.
     """
-    if registry.writer_pid is not None:
+    if registry.roles.writer_pid is not None:
         yield False
         return
     directory = DataDirectory(registry.name, Disk(own))

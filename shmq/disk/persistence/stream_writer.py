@@ -154,7 +154,7 @@ class StreamWriter:
     def _sign(self, kept: StreamPartitionWriters, known: int) -> None:
         """Note this process as the writer in all partitions from number ``known`` on."""
         for partition in kept.handle.logs[known:]:
-            partition.writer = self._namespace.process_number()
+            partition.writer = self._namespace.processes.own_number()
 
     def _leave(self, name: str) -> None:
         kept = self._kept.pop(name)

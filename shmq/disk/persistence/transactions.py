@@ -109,7 +109,7 @@ class Transactions(Notes):
         # Waits for the first files of new queues and streams. Does not look if nothing was
         # announced since the last look: a transaction is announced before it commits, so before a
         # writer can collect any part of it.
-        announced = self._namespace.announced
+        announced = self._namespace.roles.announced
         if announced is not None and announced == self._seen:
             return
         until = time.monotonic() + _BEGUN
@@ -199,7 +199,7 @@ class Transactions(Notes):
 
     def _drop_if_dead(self, of: Id, path: Path) -> None:
         """Remove the file of a transaction that was not committed, if its process has died."""
-        if not self._namespace.is_alive(of[0]):
+        if not self._namespace.processes.is_alive(of[0]):
             path.unlink(missing_ok=True)
 
     def _load(self) -> None:

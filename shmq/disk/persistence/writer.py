@@ -119,7 +119,7 @@ class Writer:
             round_at = 0.0
             while not self._stopped:
                 self._sleep()
-                if self._namespace.is_lost(memory):
+                if self._namespace.processes.is_lost(memory):
                     log.error(
                         "the files of namespace %r in %s were removed: the writer ends, and the "
                         "next one recovers what is on disk",
@@ -179,7 +179,7 @@ class Writer:
         """End this automatically started writer for another one. Raises ShmqError."""
         if self._idle is None:
             raise ShmqError("this writer was not started automatically: end it yourself")
-        self._namespace.release_writer()
+        self._namespace.roles.release_writer()
         self.stop()
 
     def _is_over(self, idle: float) -> bool:
@@ -200,7 +200,7 @@ class Writer:
                 if self._in_use() or self._has_new_queues() or self._streams.has_new():
                     self._unused_since = math.inf
                     return False
-                self._namespace.release_writer()
+                self._namespace.roles.release_writer()
         except LockTimeout:  # a process is about to make something, and is stopped
             return False
         log.info("nothing durable was in use for %g s: the writer ends", idle)
@@ -211,11 +211,11 @@ class Writer:
 
     def _in_use(self) -> bool:
         """Whether another process has a durable queue open, or may have a stream."""
-        if not self._namespace.is_shared():
+        if not self._namespace.processes.is_shared():
             return False
-        own = self._namespace.process_number()
+        own = self._namespace.processes.own_number()
         return bool(self._streams.names()) or any(
-            number != own and self._namespace.is_alive(number)
+            number != own and self._namespace.processes.is_alive(number)
             for kept in self._list()
             for _, number, *_ in kept.handle.attached()
         )

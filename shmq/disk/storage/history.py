@@ -6,7 +6,7 @@ object in hexadecimal digits and the object, then zeros. The slot with the highe
 ``number`` counts. The other members:
 
 ``memory``
-    the number of the memory (`Namespace.memory`) whose queues and streams the files continue;
+    the number of the memory (`Processes.memory`) whose queues and streams the files continue;
     0: none, or it is not known.
 ``earlier``
     the numbers of the memories before that one, oldest first: each reboot makes a new one. A

@@ -436,12 +436,12 @@ class Observer:
         try:
             space = os.statvfs(SHM)
         except OSError:
-            return HostActivity(writer_pid=namespace.writer_pid)
+            return HostActivity(writer_pid=namespace.roles.writer_pid)
         return HostActivity(
             shm_total=space.f_blocks * space.f_frsize,
             shm_free=space.f_bavail * space.f_frsize,
             shm_used_by_namespace=self._used_by(namespace.name),
-            writer_pid=namespace.writer_pid,
+            writer_pid=namespace.roles.writer_pid,
         )
 
     def _used_by(self, namespace: str) -> int:

@@ -145,7 +145,7 @@ def _files(namespace: str, fix: bool) -> list[dict[str, Any]]:
 
 def _transactions(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     for process in owners(registry):
-        if not registry.is_alive(process):
+        if not registry.processes.is_alive(process):
             what = "its process died while it committed a transaction"
             fixed = fix and settle(registry, process)
             yield _found(
@@ -209,7 +209,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
         rest = entry.removeprefix(stem)
         process = wakeup_owner(registry.name, entry)
         if process is not None:
-            if registry.is_alive(process):
+            if registry.processes.is_alive(process):
                 continue
             kind, what = "bell", "its process is dead"
         elif _SEMAPHORE.fullmatch(rest):
@@ -257,7 +257,7 @@ def _file(namespace: str, fix: bool, before: bool) -> list[dict[str, Any]]:
     with contextlib.suppress(ForeignSegment):
         if not before:
             registry.retire()
-        elif registry.deserted():
+        elif registry.processes.deserted():
             if fix:
                 registry.retire()
             what = "it has neither a queue nor a process"
@@ -307,7 +307,7 @@ def _disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
 
 def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
     for _, number, pid, process, leases, _ in queue.attached():
-        if not registry.is_alive(number):
+        if not registry.processes.is_alive(number):
             who = f"process {pid} ({process.decode('utf-8', 'replace')}) is dead"
             held = f"; leased: {leases}" if leases else ""
             yield _found(registry.name, "attachment", queue.name, who + held)
@@ -353,7 +353,7 @@ def _stream_findings(registry: Namespace, name: str, fix: bool) -> list[dict[str
 def _dead_holds(registry: Namespace, stream: LocalStream, fix: bool) -> Iterator[dict[str, Any]]:
     for log in stream.logs:
         for number, owner, _, _ in log.holders():
-            if owner and not registry.is_alive(owner):
+            if owner and not registry.processes.is_alive(owner):
                 if fix:
                     log.drop_of(number, owner)
                 what = f"partition {log.number} is held by process {owner}, which is dead"
@@ -361,7 +361,7 @@ def _dead_holds(registry: Namespace, stream: LocalStream, fix: bool) -> Iterator
 
 
 def _stream_disk(registry: Namespace, stream: LocalStream) -> Iterator[dict[str, Any]]:
-    kept = all(log.writer and registry.is_alive(log.writer) for log in stream.logs)
+    kept = all(log.writer and registry.processes.is_alive(log.writer) for log in stream.logs)
     problem = why_unkept(stream.options.durability, None, kept)
     if problem is not None:
         yield _found(registry.name, "disk", stream.name, problem)

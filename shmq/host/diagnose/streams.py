@@ -28,7 +28,7 @@ from shmq.host.namespace.namespace import Namespace
 
 def examine_files(namespace: str) -> list[SegmentReport]:
     """Check every record in each durable stream's files; a stream may be written meanwhile."""
-    directory = Namespace.of(namespace).data_dir
+    directory = Namespace.of(namespace).roles.data_dir
     if directory is None:
         return []
     disk, found = Disk(directory), []

@@ -34,7 +34,8 @@ from shmq.host.namespace.directory_record import (
     state_directory,
     write_record,
 )
-from shmq.host.namespace.namespace import Namespace, is_same_directory
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.roles import is_same_directory
 
 log = logging.getLogger("shmq")
 
@@ -114,7 +115,7 @@ def directory_of(namespace: Namespace) -> Path:
     own, and :class:`~shmq.InvalidOption` as `chosen_directory`.
     """
     if not is_named():
-        own = namespace.data_dir
+        own = namespace.roles.data_dir
         return chosen_directory(namespace.name) if own is None else _followed(own)
     chosen = chosen_directory(namespace.name)
     own = other_directory(namespace, chosen)
@@ -137,7 +138,7 @@ def other_directory(namespace: Namespace, directory: Path) -> Path | None:
     It is in use while a writer writes there, or it holds durable data. Raises ShmqError if that
     cannot be read.
     """
-    own = namespace.data_dir
+    own = namespace.roles.data_dir
     if own is None:
         record = read_record(namespace.name)
         own = record.data_dir if record is not None else directory
@@ -165,7 +166,7 @@ def refuse_missing(namespace: Namespace, directory: Path) -> None:
         record is not None
         and any(record.memories)  # a writer has written there, and left a history
         and is_same_directory(record.data_dir, directory)
-        and namespace.memory not in record.memories
+        and namespace.processes.memory not in record.memories
         and read_history(Disk(directory)) == History()
         and not _holds_data(directory)
     ):
@@ -182,7 +183,7 @@ def adopt_directory(namespace: Namespace) -> Path:
     Raises what `directory_of` and `Namespace.locked` raise.
     """
     with namespace.locked():
-        directory = namespace.adopt_data_dir(directory_of(namespace))
+        directory = namespace.roles.adopt_data_dir(directory_of(namespace))
         remember(namespace.name, directory)
         return directory
 
@@ -254,7 +255,7 @@ class DataDirectory:
         if make or self.exists():
             self.ready()
         else:
-            self.memory = Namespace.of(self.namespace).become_writer(self.former or self.path)
+            self.memory = Namespace.of(self.namespace).roles.become_writer(self.former or self.path)
             self._claimed = True
 
     def when_taken(self, call: Callable[[], None]) -> None:
@@ -272,11 +273,11 @@ class DataDirectory:
             if self.held:
                 return
             namespace = Namespace.of(self.namespace)
-            namespace.refuse_second_writer(self.former or self.path)
+            namespace.roles.refuse_second_writer(self.former or self.path)
             locks: list[int] = []
             try:
                 self._lock(locks)
-                self.memory = namespace.become_writer(self.former or self.path)
+                self.memory = namespace.roles.become_writer(self.former or self.path)
             except BaseException:
                 for lock in locks:
                     os.close(lock)
@@ -351,7 +352,7 @@ class DataDirectory:
         with self._guard:
             with contextlib.suppress(OSError):
                 if self.held or self._claimed:
-                    namespace.release_writer()
+                    namespace.roles.release_writer()
                     self._claimed = False
             if self.held:
                 with contextlib.suppress(OSError, ShmqError), namespace.locked():

@@ -26,13 +26,8 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
 )
-from shmq.host.namespace.namespace import (
-    Namespace,
-    as_foreign,
-    as_no_space,
-    new_identity,
-    refuse_foreign,
-)
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.shm_files import as_foreign, as_no_space, new_identity, refuse_foreign
 from shmq.native import _clock as time
 from shmq.native import _group
 from shmq.native._core import MAX_NAME
@@ -97,7 +92,9 @@ def look_at(namespace: Namespace, stream_id: int, name: str) -> _group.GroupStat
     finally:
         os.close(fd)
     try:
-        group_state = _group.GroupState(memory, f"the group {name!r} ({path})", namespace.process)
+        group_state = _group.GroupState(
+            memory, f"the group {name!r} ({path})", namespace.processes.own
+        )
     except BlockingIOError:
         return None
     if group_state.options["stream_id"] != stream_id:
@@ -135,7 +132,7 @@ def _make(
         if fd >= 0:
             os.close(fd)
     _group.make(memory, options)
-    return _group.GroupState(memory, f"the group {name!r} ({path})", namespace.process)
+    return _group.GroupState(memory, f"the group {name!r} ({path})", namespace.processes.own)
 
 
 def group_names(namespace: Namespace, stream_id: int) -> list[str]:

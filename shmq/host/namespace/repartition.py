@@ -23,7 +23,8 @@ from typing import Final
 
 from shmq.errors import InvalidOption, NoSpace, StreamDeleted
 from shmq.host.namespace import streams
-from shmq.host.namespace.namespace import Namespace, as_no_space
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.shm_files import as_no_space
 from shmq.native import _core, _stream
 from shmq.native._stream import MAX_PARTITIONS
 

@@ -31,13 +31,8 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
-from shmq.host.namespace.namespace import (
-    Namespace,
-    as_no_file,
-    as_no_space,
-    new_identity,
-    refuse_foreign,
-)
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.shm_files import as_no_file, as_no_space, new_identity, refuse_foreign
 from shmq.native import _core, _stream
 from shmq.native._stream import MAX_PARTITIONS
 from shmq.native.descriptors import open_file
@@ -109,7 +104,7 @@ def look_at(namespace: Namespace, name: str) -> _stream.Control | None:
         fd = _open_own(path)
     except FileNotFoundError:
         raise _no_such_stream(namespace, name) from None
-    return _stream.Control.attach(fd, name, namespace.process)
+    return _stream.Control.attach(fd, name, namespace.processes.own)
 
 
 def _open_if_whole(namespace: Namespace, name: str) -> Opened | None:
@@ -200,7 +195,7 @@ def make_stream(
     try:
         fd = _create(control_path(namespace, name))
         control = _stream.Control.create(
-            fd, name, namespace.process, stream_id, identity or new_identity(), given
+            fd, name, namespace.processes.own, stream_id, identity or new_identity(), given
         )
         logs = _make_partitions(namespace, control, firsts or [(0, 0)] * eras[-1].end, eras)
     except BaseException as error:
@@ -276,7 +271,7 @@ def _erase(namespace: Namespace, control: _stream.Control | None) -> None:
 
     Raises ShmqError on failure; then the caller must not remove the segments.
     """
-    directory = namespace.data_dir
+    directory = namespace.roles.data_dir
     if control is None or control.options["durability"] == "memory" or directory is None:
         return
     try:

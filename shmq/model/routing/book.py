@@ -33,7 +33,8 @@ import msgpack
 from shmq.disk.storage.paths import EXCHANGES
 from shmq.errors import DamagedSegment, IncompatibleSegment, ShmqError
 from shmq.fork_safe import new_lock
-from shmq.host.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.shm_files import as_no_file, as_no_space, refuse_foreign
 from shmq.model.routing.table import Operation, Route, Table, operation_of
 from shmq.native import _core
 from shmq.native._core import reserve_standard

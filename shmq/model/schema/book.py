@@ -27,13 +27,8 @@ import msgpack
 from shmq import api
 from shmq.disk.storage.paths import SCHEMAS
 from shmq.errors import DamagedSegment, IncompatibleSegment, InvalidOption, SchemaError
-from shmq.host.namespace.namespace import (
-    Namespace,
-    as_foreign,
-    as_no_file,
-    as_no_space,
-    refuse_foreign,
-)
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.shm_files import as_foreign, as_no_file, as_no_space, refuse_foreign
 from shmq.model.schema.compare import problem_between
 from shmq.native import _clock as time
 from shmq.native import _core

@@ -26,7 +26,8 @@ from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.paths import TABLES
 from shmq.errors import InvalidOption, NoSpace, NoSuchTable, ShmqError
 from shmq.host.namespace.data_directory import adopt_directory, directory_of
-from shmq.host.namespace.namespace import Namespace, as_foreign, as_no_file, new_identity
+from shmq.host.namespace.namespace import Namespace
+from shmq.host.namespace.shm_files import as_foreign, as_no_file, new_identity
 from shmq.model.table.database import AUXILIARY, Database, check_private, initialize, remove_files
 from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory

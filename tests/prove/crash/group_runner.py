@@ -211,7 +211,7 @@ def survive(scenario: Scenario, point: int) -> bool:
     """One death, judged; True if the victim got through without dying."""
     memory = mmap.mmap(-1, _group.size_of(scenario.options))
     _group.make(memory, scenario.options)
-    stage = Stage(_group.GroupState(memory, "the group", NAMESPACE.process))
+    stage = Stage(_group.GroupState(memory, "the group", NAMESPACE.processes.own))
     stage.group_state.widen(PARTITIONS)
     stage.me = stage.group_state.join(1, b"me")[1]
     stage.victim = stage.group_state.join(2, b"victim")[1]

@@ -174,7 +174,7 @@ def act_in_a_fork(
     if victim == 0:
         code = 3
         try:
-            stream.namespace.process_number()
+            stream.namespace.processes.own_number()
             crash_at(point)
             act(stream)
             crash_at(0)

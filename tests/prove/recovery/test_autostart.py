@@ -90,7 +90,7 @@ def writers(namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             for stream in broker.list_streams():
                 broker.delete_stream(stream.name)
         eventually(lambda: not writers.found(), "the writer ends when no queue needs it")
-        eventually(lambda: not Namespace.of(namespace).is_shared(), "it lets go of all")
+        eventually(lambda: not Namespace.of(namespace).processes.is_shared(), "it lets go of all")
     finally:
         writers.kill()
 
@@ -211,7 +211,7 @@ def test_a_wait_for_the_disk_starts_a_writer_in_place_of_one_that_was_killed(
         queue.put("b", confirm="disk", timeout=PATIENCE)
         writers.kill()
         lately = Namespace.of(writers.namespace)
-        eventually(lambda: lately.writer_pid is None, "it is gone")
+        eventually(lambda: lately.roles.writer_pid is None, "it is gone")
         stream.append(b"c", confirm="disk", timeout=PATIENCE)
     writers.reboot()
     with shmq.connect() as broker:
@@ -228,7 +228,7 @@ def test_an_operators_writer_takes_the_place_of_one_that_started_by_itself(
             assert persist.process is not None
             pid = persist.process.pid
             eventually(lambda: not writers.found(), "the other one ends")
-            assert Namespace.of(writers.namespace).writer_pid == pid
+            assert Namespace.of(writers.namespace).roles.writer_pid == pid
             queue.put("b", confirm="disk", timeout=PATIENCE)
             eventually(lambda: queue.stats().journal_writer_pid == pid, "it writes")
 

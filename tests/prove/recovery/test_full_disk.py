@@ -59,9 +59,9 @@ def is_refused():
 
 
 def kill_writer():
-    pid = Namespace.of(broker.namespace).writer_pid
+    pid = Namespace.of(broker.namespace).roles.writer_pid
     os.kill(pid, signal.SIGKILL)
-    while Namespace.of(broker.namespace).writer_pid == pid:
+    while Namespace.of(broker.namespace).roles.writer_pid == pid:
         time.sleep(0.001)
 
 
@@ -105,4 +105,6 @@ def test_once_a_full_disk_has_room_again_a_dead_writer_is_replaced(
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     run_script(SCRIPT, kind, phase, before=on_small_disk(tmp_path))
-    eventually(lambda: not Namespace.of(namespace).is_shared(), "the writer lets go of all")
+    eventually(
+        lambda: not Namespace.of(namespace).processes.is_shared(), "the writer lets go of all"
+    )

@@ -50,10 +50,10 @@ def lose(namespace: str) -> None:
 
 def end_writer(namespace: str) -> None:
     """Kill the namespace's writer, if there is one."""
-    pid = Namespace.of(namespace).writer_pid
+    pid = Namespace.of(namespace).roles.writer_pid
     if pid:
         os.kill(pid, signal.SIGKILL)
-        eventually(lambda: Namespace.of(namespace).writer_pid is None, "the writer is dead")
+        eventually(lambda: Namespace.of(namespace).roles.writer_pid is None, "the writer is dead")
 
 
 def shell(namespace: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -181,7 +181,7 @@ def test_a_host_that_remembers_nothing_follows_the_former_directory(
     lose(namespace)
     (tmp_path / "state" / f"{namespace}@directory").unlink()
     assert program(namespace, READ) == [list(range(COUNT))] * 2
-    assert Namespace.of(namespace).data_dir == tmp_path / "d"
+    assert Namespace.of(namespace).roles.data_dir == tmp_path / "d"
 
 
 # ---- a process with another directory ----
@@ -537,7 +537,7 @@ def test_a_move_that_is_refused_changes_nothing(case: str, namespace: str, tmp_p
             done = shell(namespace, "persist", "--data-dir", str(target))
         assert done.returncode != 0
         assert str(target) in done.stderr
-        assert Namespace.of(namespace).data_dir == own
+        assert Namespace.of(namespace).roles.data_dir == own
         assert chosen_directory(namespace) == own
         record = read_record(namespace)
         assert record is not None

@@ -34,6 +34,6 @@ def check(queue: Any) -> None:
     left = (stats.depth, stats.delayed, stats.in_flight, stats.dying, stats.arena_used)
     assert left == (0, 0, 0, 0, 0), f"left behind in an emptied queue: {left}"
     assert (stats.waiting_get, stats.waiting_put) == (0, 0), "a dead process is counted as asleep"
-    writer = queue.namespace.writer_pid
+    writer = queue.namespace.roles.writer_pid
     others = [each.pid for each in insist(queue.attachments) if each.pid != writer]
     assert len(others) == 1, "a dead process is counted as attached"

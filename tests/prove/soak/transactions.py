@@ -180,7 +180,7 @@ def _is_settled(namespace: Namespace) -> bool:
     A process of the namespace that is stopped may be applying it: it goes on, or is killed.
     """
     settle_all(namespace)
-    return all(map(namespace.is_alive, owners(namespace)))
+    return all(map(namespace.processes.is_alive, owners(namespace)))
 
 
 def _judge(broker: Broker, records: int, messages: int, killed: int) -> Outcome:

@@ -126,11 +126,11 @@ def test_semaphores_without_a_queue_are_removed(shell: Shell, queue: shmq.Queue)
 def test_a_wakeup_semaphore_is_removed_when_its_process_is_dead(
     shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
 ) -> None:
-    number = Namespace.of(shell.namespace).process_number()
+    number = Namespace.of(shell.namespace).processes.own_number()
     mine = f"shmq@{shell.namespace}@bell.{number:x}.0"
     posix_ipc.Semaphore(f"/{mine}", posix_ipc.O_CREX, mode=0o600).close()
     dies(
-        "number = Namespace.of(namespace).process_number()\n"
+        "number = Namespace.of(namespace).processes.own_number()\n"
         "posix_ipc.Semaphore(f'/shmq@{namespace}@bell.{number:x}.7', posix_ipc.O_CREX)\n"
         "die()"
     )

@@ -134,7 +134,7 @@ def test_a_pin_of_nothing_ends_once(stream: LocalStream) -> None:
 def test_a_look_for_dead_processes_drops_nothing_of_their_successors(stream: LocalStream) -> None:
     log, nobody = stream.logs[0], 1 << 40
     log.hold(0, nobody)
-    stream.namespace.process_number()  # or no process can tell which ones live
+    stream.namespace.processes.own_number()  # or no process can tell which ones live
 
     class Overtaken(Namespace):
         """While it looks, another process drops the hold, and a third one takes its place."""
@@ -142,7 +142,7 @@ def test_a_look_for_dead_processes_drops_nothing_of_their_successors(stream: Loc
         def is_alive(self, number: int) -> bool:
             drop_dead(stream.namespace, log)
             log.hold(0, tag=7)
-            return stream.namespace.is_alive(number)
+            return stream.namespace.processes.is_alive(number)
 
     drop_dead(Overtaken(stream.namespace.name), log)
 
@@ -156,7 +156,7 @@ def test_where_a_hold_fails_halfway_nothing_is_held(broker: shmq.Broker, tmp_pat
     files = tmp_path / partition_directory("kept", stream.identity, 1)
     files.parent.mkdir(parents=True)
     files.touch()  # it should be a directory
-    stream.namespace.become_writer(tmp_path)
+    stream.namespace.roles.become_writer(tmp_path)
     held = RetentionHold(stream)
 
     with pytest.raises(shmq.ShmqError, match="the files of stream 'kept' cannot be read"):
@@ -164,7 +164,7 @@ def test_where_a_hold_fails_halfway_nothing_is_held(broker: shmq.Broker, tmp_pat
 
     assert held.is_empty
     assert [log.holders() for log in stream.logs] == [[], []]
-    stream.namespace.release_writer()
+    stream.namespace.roles.release_writer()
 
 
 def test_an_append_waits_for_a_blocking_reader(broker: shmq.Broker) -> None:

@@ -162,7 +162,7 @@ def test_a_member_that_fell_silent_is_not_taken_out_while_it_commits(broker: Bro
     member = group.join(timeout=0)
     namespace = Namespace.of(broker.namespace)
     eventually(member.state.silent, "it is silent")  # type: ignore[attr-defined]
-    with transaction_log.hold(namespace, namespace.process_number(), make=True):
+    with transaction_log.hold(namespace, namespace.processes.own_number(), make=True):
         assert [it.id for it in group.members()] == [member.id]
     assert group.members() == []
     with pytest.raises(shmq.MemberFenced), broker.transaction() as transaction:
@@ -171,7 +171,7 @@ def test_a_member_that_fell_silent_is_not_taken_out_while_it_commits(broker: Bro
 
 def test_a_child_of_a_fork_does_not_keep_the_file_of_its_parent(broker: Broker) -> None:
     namespace = Namespace.of(broker.namespace)
-    number = namespace.process_number()
+    number = namespace.processes.own_number()
     end, begin = os.pipe()
     with transaction_log.hold(namespace, number, make=True) as held:
         assert held is not None

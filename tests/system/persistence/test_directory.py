@@ -85,7 +85,7 @@ def test_it_is_made_for_its_user_alone_and_the_namespace_knows_it(
     namespace: str, tmp_path: Path
 ) -> None:
     registry = Namespace.of(namespace)
-    assert registry.data_dir is None
+    assert registry.roles.data_dir is None
     directory = of(namespace, tmp_path / "a" / "b")
     assert not directory.exists()
 
@@ -94,11 +94,11 @@ def test_it_is_made_for_its_user_alone_and_the_namespace_knows_it(
 
     assert stat.S_IMODE(directory.path.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in directory.path.iterdir()} == {0o600}
-    assert registry.data_dir == tmp_path / "a" / "b"
+    assert registry.roles.data_dir == tmp_path / "a" / "b"
     assert is_written(directory.path)
     directory.close()
     assert not is_written(directory.path)
-    assert registry.data_dir == tmp_path / "a" / "b"
+    assert registry.roles.data_dir == tmp_path / "a" / "b"
     registry.retire()
 
 
@@ -107,7 +107,7 @@ def test_another_process_is_told_where_it_is(namespace: str, tmp_path: Path) -> 
     directory.ready()
     look = (
         "from shmq.host.namespace.namespace import Namespace; "
-        f"print(Namespace.of({namespace!r}).data_dir)"
+        f"print(Namespace.of({namespace!r}).roles.data_dir)"
     )
 
     run = subprocess.run(
@@ -144,11 +144,11 @@ def test_a_namespace_is_written_to_one_directory_at_a_time(namespace: str, tmp_p
     with pytest.raises(shmq.ShmqError, match=f"process {os.getpid()} writes .* in {tmp_path}/d"):
         second.ready()
     assert not second.held
-    assert Namespace.of(namespace).data_dir == tmp_path / "d"
+    assert Namespace.of(namespace).roles.data_dir == tmp_path / "d"
 
     first.close()
     second.ready()
-    assert Namespace.of(namespace).data_dir == tmp_path / "e"
+    assert Namespace.of(namespace).roles.data_dir == tmp_path / "e"
     second.close()
     Namespace.of(namespace).retire()
 
@@ -232,17 +232,17 @@ def test_what_is_no_directory_is_refused(namespace: str, tmp_path: Path) -> None
 
 def test_a_record_that_was_written_half_is_none(namespace: str, tmp_path: Path) -> None:
     registry = Namespace.of(namespace)
-    registry.become_writer(tmp_path)
+    registry.roles.become_writer(tmp_path)
     path = Path(f"/dev/shm/shmq@{namespace}")
     raw = path.read_bytes()
 
     end = raw.index(bytes(tmp_path)) + len(bytes(tmp_path))
     for cut in range(9, end):
         path.write_bytes(raw[:cut])
-        assert registry.data_dir is None
+        assert registry.roles.data_dir is None
     path.write_bytes(raw)
-    assert registry.data_dir == tmp_path
-    registry.release_writer()
+    assert registry.roles.data_dir == tmp_path
+    registry.roles.release_writer()
     registry.retire()
 
 

@@ -136,7 +136,7 @@ def test_an_idle_writer_goes_on_while_it_cannot_lock_the_registry(
     namespace: str, tmp_path: Path
 ) -> None:
     registry = Namespace.of(namespace)
-    registry.process_number()
+    registry.processes.own_number()
     idle = 1e-9
     writer = Writer(namespace, DataDirectory(namespace, Disk(tmp_path / "data")), idle=idle)
     assert not writer._is_over(idle)

@@ -241,7 +241,7 @@ for attempt, told in (
     run_script(ELSEWHERE + code, namespace, before=PID)
 
     for lock in locks:
-        assert lock.holder() == Namespace.of(namespace).process_number()
+        assert lock.holder() == Namespace.of(namespace).processes.own_number()
         lock.write(0)
     queue.put(b"1")
     stream.append(b"1")

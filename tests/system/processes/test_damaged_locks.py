@@ -116,7 +116,7 @@ def test_a_lock_that_this_process_has_lost_is_an_error_that_names_it(
 
 
 def test_a_number_that_was_never_given_out_is_not_judged(queue: Queue, lock: Lock) -> None:
-    number = lock.namespace.process_number() + 1000
+    number = lock.namespace.processes.own_number() + 1000
     lock.write(number << 1)
 
     with pytest.raises(LockTimeout, match=f"process number {number}, which has no PID"):

@@ -266,7 +266,7 @@ def test_asking_for_the_writer_of_a_removed_namespace_does_not_create_its_file(
     broker.create_queue("q", dead_letter=None)
     broker.delete_queue("q")
     assert not file.exists()
-    assert Namespace.of(namespace).writer_pid is None
+    assert Namespace.of(namespace).roles.writer_pid is None
     assert not file.exists()
 
 

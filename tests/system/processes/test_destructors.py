@@ -81,7 +81,9 @@ def test_what_is_dropped_while_another_thread_is_in_a_section_is_done_by_that_on
     thread.start()
     begun.wait(PATIENCE)
     assert within(
-        lambda: found.run_when_unlocked(lambda: done.append(threading.current_thread().name))
+        lambda: found.processes.run_when_unlocked(
+            lambda: done.append(threading.current_thread().name)
+        )
     )
     assert done == []
     end.set()
@@ -95,15 +97,17 @@ def test_what_was_left_is_done_in_order_and_what_it_leaves_as_well(namespace: st
     done: list[int] = []
 
     with found.locked():
-        found.run_when_unlocked(lambda: done.append(1))
-        found.run_when_unlocked(lambda: found.run_when_unlocked(lambda: done.append(3)))
-        found.run_when_unlocked(lambda: done.append(2))
+        found.processes.run_when_unlocked(lambda: done.append(1))
+        found.processes.run_when_unlocked(
+            lambda: found.processes.run_when_unlocked(lambda: done.append(3))
+        )
+        found.processes.run_when_unlocked(lambda: done.append(2))
         assert done == []
     assert done == [1, 2, 3]
-    found.run_when_unlocked(lambda: done.append(4))
+    found.processes.run_when_unlocked(lambda: done.append(4))
     assert done[-1] == 4
     with pytest.raises(KeyError), found.locked():
-        found.run_when_unlocked(lambda: done.append(5))
+        found.processes.run_when_unlocked(lambda: done.append(5))
         raise KeyError
     assert done[-1] == 5
     found.retire()
@@ -123,7 +127,9 @@ def test_the_last_queue_may_be_dropped_while_another_one_is_made(
     monkeypatch.setattr(Store, "_make", classmethod(make))
     store = Store.create(1)
 
-    assert Namespace.of(namespace).is_alive(Namespace.of(namespace).process_number())
+    assert Namespace.of(namespace).processes.is_alive(
+        Namespace.of(namespace).processes.own_number()
+    )
     assert (SHM / f"shmq@{namespace}").exists()
     store.close()
     assert files_of(namespace) == []

@@ -181,20 +181,26 @@ def test_a_child_has_neither_the_number_nor_the_claims_of_its_parent(
     broker: shmq.Broker, namespace: str, start: Start
 ) -> None:
     known = Namespace.of(namespace)
-    number = known.process_number()
-    assert known.claim(1)
+    number = known.processes.own_number()
+    assert known.roles.claim(1)
 
     def work(pipe: Connection) -> tuple[int, int | None, bool, bool, bool]:
-        own = known.process_number()
-        return own, known.pid_of(number), known.has_claim(1), known.is_claimed(1), known.claim(1)
+        own = known.processes.own_number()
+        return (
+            own,
+            known.processes.pid_of(number),
+            known.roles.has_claim(1),
+            known.roles.is_claimed(1),
+            known.roles.claim(1),
+        )
 
     child = start(work)
     own, pid, *claims = child.ends()
     assert own != number
     assert pid == os.getpid()
     assert claims == [False, True, False]
-    assert not known.is_alive(own)
-    known.unclaim(1)
+    assert not known.processes.is_alive(own)
+    known.roles.unclaim(1)
 
 
 @pytest.mark.parametrize("holder", ["exchanges", "names", "mutex"])

@@ -189,7 +189,7 @@ def test_a_guardian_of_a_removed_namespace_guards_the_next_one_of_that_name(
     assert deaths.are_noticed(there, attach)
     broker.delete_queue("old")
     there.retire()
-    assert not there.is_guardian
+    assert not there.roles.is_guardian
     queue = broker.create_queue("q", visibility_timeout=3600)
     queue.put(b"1")
     holder = start(hold, namespace)
@@ -204,7 +204,7 @@ def test_a_guardian_of_a_removed_namespace_guards_the_next_one_of_that_name(
 def test_a_fork_ends_the_thread_of_a_guardian(namespace: str, queue: Queue, start: Start) -> None:
     def work(pipe: Connection) -> tuple[int, bool]:
         there = Namespace.of(namespace)
-        there.process_number()
+        there.processes.own_number()
         assert deaths.are_noticed(there, attach)
         assert threading.active_count() == 2
         pid = os.fork()

@@ -17,7 +17,7 @@ import shmq
 from shmq.client.local.broker import LocalBroker
 from shmq.host.namespace import name_book
 from shmq.host.namespace.name_book import NameBook
-from shmq.host.namespace.namespace import refuse_foreign
+from shmq.host.namespace.shm_files import refuse_foreign
 from tests.support.namespaces import own_namespace
 from tests.support.processes import SHM, Start, files_of
 

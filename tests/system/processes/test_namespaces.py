@@ -198,7 +198,7 @@ def test_numbers_of_processes_are_never_used_twice(namespace: str, start: Start)
     def number(pipe: Connection) -> int:
         with shmq.connect(namespace) as broker:
             broker.create_queue("q", dead_letter=None)
-            used = Namespace.of(namespace).process_number()
+            used = Namespace.of(namespace).processes.own_number()
             broker.delete_queue("q")
             return used
 

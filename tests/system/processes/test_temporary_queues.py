@@ -385,7 +385,7 @@ def test_the_bindings_of_a_queue_that_a_process_half_deleted_are_not_those_of_th
         queue.begin_consuming()  # type: ignore[attr-defined]
         segment = queue.segment  # type: ignore[attr-defined]
         with LocalQueue(Namespace.of(namespace), "t", segment) as deleting:
-            deleting.reclaim(0, Namespace.of(namespace).process_number())
+            deleting.reclaim(0, Namespace.of(namespace).processes.own_number())
             assert deleting.end(unused=True)  # and here it dies
 
     broker.create_queue("t")

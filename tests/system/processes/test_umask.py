@@ -97,7 +97,7 @@ def test_a_program_and_its_writer_make_private_files(
 
 
 def end_writer(namespace: str) -> None:
-    pid = Namespace.of(namespace).writer_pid
+    pid = Namespace.of(namespace).roles.writer_pid
     if pid:
         psutil.Process(pid).kill()
         eventually(lambda: not psutil.pid_exists(pid), "the writer is dead")

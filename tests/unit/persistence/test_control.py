@@ -120,7 +120,7 @@ def test_a_definition_waits_for_the_writer_that_follows_one_that_is_ending(
     broker: shmq.Broker, namespace: str, tmp_path: Path
 ) -> None:
     registry, source = Namespace.of(namespace), Succeeded()
-    registry.become_writer(tmp_path)
+    registry.roles.become_writer(tmp_path)
     control = Control(tmp_path, source)
     try:
         broker.create_exchange("x", "direct")
@@ -128,7 +128,7 @@ def test_a_definition_waits_for_the_writer_that_follows_one_that_is_ending(
         broker.delete_exchange("x")
     finally:
         control.close()
-        registry.release_writer()
+        registry.roles.release_writer()
 
 
 def test_a_socket_that_cannot_be_made_is_a_clear_error(namespace: str, tmp_path: Path) -> None:

@@ -37,11 +37,11 @@ def test_a_transaction_that_was_seen_before_its_commit_is_noted_after_it(
 ) -> None:
     namespace = Namespace.of(broker.namespace)
     notes = Transactions(namespace, disk)
-    process = namespace.process_number()
+    process = namespace.processes.own_number()
     with hold(namespace, process, make=True) as record:
         assert record is not None
         with record.noted(1):
-            namespace.announce_transaction()
+            namespace.roles.announce_transaction()
             notes.note()
             record.write({"durable": work_of(1)})
             record.commit()
@@ -55,7 +55,7 @@ def test_a_part_without_transactions_stays_unknown_beside_those_that_have_some(
     broker: Broker, disk: Disk
 ) -> None:
     namespace = Namespace.of(broker.namespace)
-    namespace.process_number()
+    namespace.processes.own_number()
     part = ("queue", "gone", 5)
     written = TransactionFile(disk)
     written.replace([StoredTransaction((1, 1), work_of(1), {part})])
@@ -84,13 +84,13 @@ def test_shared_memory_is_searched_only_after_an_announcement(
         return {}
 
     namespace = Namespace.of(broker.namespace)
-    namespace.process_number()
+    namespace.processes.own_number()
     notes = Transactions(namespace, disk)
     notes.note()
     monkeypatch.setattr(transactions, "noted", nothing)
     notes.note()
     assert looks == 0
-    namespace.announce_transaction()
+    namespace.roles.announce_transaction()
     notes.note()
     notes.note()
     assert looks == 1

@@ -76,14 +76,14 @@ class _Guardian:
         """See the function of that name."""
         self._needed_until = time.monotonic() + _LINGER
         with self._lock:
-            if self._watch is not None and not self._namespace.is_guardian:
+            if self._watch is not None and not self._namespace.roles.is_guardian:
                 self._watch.wake()  # it watches a file that was removed: it ends
                 self._thread = self._watch = None
             return self._thread is not None or self._begin()
 
     def _begin(self) -> bool:
         try:
-            path = self._namespace.become_guardian()
+            path = self._namespace.roles.become_guardian()
             if path is None:
                 return True  # others are, or nobody needs to be
             self._watch = _core.FileWatch(path)
@@ -96,7 +96,7 @@ class _Guardian:
             self._thread.start()
         except BaseException as error:
             self._thread = self._watch = None
-            self._namespace.retire_guardian()
+            self._namespace.roles.retire_guardian()
             if isinstance(error, (ShmqError, OSError, RuntimeError)):  # no watch, or no thread
                 return False
             raise
@@ -109,7 +109,7 @@ class _Guardian:
             self._thread = self._watch = None
             if thread is None or watch is None:
                 return False
-            self._namespace.retire_guardian()
+            self._namespace.roles.retire_guardian()
         watch.wake()
         thread.join(_END_WAIT)
         return True
@@ -139,7 +139,7 @@ class _Guardian:
             if time.monotonic() < self._needed_until:
                 return True
             self._thread = self._watch = None
-            self._namespace.retire_guardian()
+            self._namespace.roles.retire_guardian()
             return False
 
     def _returned_all(self) -> bool:

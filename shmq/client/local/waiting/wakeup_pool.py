@@ -42,7 +42,7 @@ class WakeupPool:
 
     def take(self) -> _core.Wakeup:
         """A semaphore for the caller alone, until it gives it back. Raises NoSpace."""
-        process = self._namespace.process_number()
+        process = self._namespace.processes.own_number()
         self._sweep()
         with self._lock:
             while self._idle:
@@ -65,7 +65,7 @@ class WakeupPool:
     def _sweep(self) -> None:
         """Before the first one: remove those of dead processes, and arrange the removal of ours."""
         if not self._is_swept:
-            sweep_wakeups(self._namespace.name, self._namespace.is_alive)
+            sweep_wakeups(self._namespace.name, self._namespace.processes.is_alive)
             at_the_end(self.remove_idle, 1)
             self._is_swept = True
 

@@ -170,7 +170,7 @@ class Storm:
         """Leave of the namespace what a reboot does: its files on the disk."""
         registry = Namespace.of(self.namespace)
         while kill_writer(self.namespace):
-            eventually(lambda: not registry.writer_pid, "the killed writer ends")
+            eventually(lambda: not registry.roles.writer_pid, "the killed writer ends")
         registry.retire()
         for path in SHM.iterdir():
             if f"@{self.namespace}" in path.name:
@@ -263,7 +263,7 @@ class Storm:
 
 def kill_writer(namespace: str) -> bool:
     """Kill the process that writes the namespace's files; whether there was one."""
-    pid = Namespace.of(namespace).writer_pid
+    pid = Namespace.of(namespace).roles.writer_pid
     if not pid:
         return False
     with contextlib.suppress(ProcessLookupError):

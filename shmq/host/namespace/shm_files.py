@@ -1,0 +1,64 @@
+"""Files in /dev/shm: whether one is this user's own, and the errors of creating one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from shmq.api.names import SHM
+from shmq.errors import ForeignSegment, NoSpace, no_descriptor
+
+
+def new_identity() -> int:
+    """A unique number: 62 random bits and a 1."""
+    return int.from_bytes(os.urandom(8)) >> 1 | 1
+
+
+def refuse_foreign(fd: int, path: Path) -> None:
+    """Raises ForeignSegment unless the file is this user's, and closed to others."""
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise ForeignSegment(f"{path} is not a regular file: remove it")
+    if status.st_uid != os.geteuid():
+        raise ForeignSegment(
+            f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}: "
+            f"use a namespace of your own"
+        )
+    if status.st_mode & 0o077:
+        raise ForeignSegment(
+            f"{path} has mode {stat.S_IMODE(status.st_mode):04o}, so others may touch it: "
+            f"set it to 0600 if it is yours"
+        )
+
+
+def as_foreign(error: OSError, path: Path) -> Exception:
+    """The error as ForeignSegment, if the file is another user's; else as `no_descriptor`."""
+    if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENXIO}:
+        return ForeignSegment(
+            f"{path} belongs to another user: {error.strerror}; use another namespace"
+        )
+    return no_descriptor(error)
+
+
+def as_no_file(error: OSError, path: Path) -> Exception:
+    """The error of a failed creation; NoSpace means inodes: an empty file takes no bytes."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return NoSpace(
+            f"no file can be created in {SHM}: {error.strerror}, all inodes are used; "
+            f"delete queues, or mount it with more inodes"
+        )
+    return as_foreign(error, path)
+
+
+def as_no_space(error: OSError, wanted: int) -> Exception:
+    """The error as NoSpace, if it is for want of space; else as `no_descriptor`."""
+    if isinstance(error, NoSpace) or error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        return no_descriptor(error)
+    space = os.statvfs(SHM)
+    full = "/dev/shm is full" if error.errno == errno.ENOSPC else "your quota of /dev/shm is full"
+    return NoSpace(
+        f"{full}: {wanted} bytes wanted, {space.f_bavail * space.f_frsize} available; "
+        f"purge or delete queues, or give it more room (in a container: --shm-size)"
+    )
