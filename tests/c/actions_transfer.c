@@ -3,6 +3,7 @@
 #include "ledger.h"
 #include "queue/wait.h"
 #include "queue/index.h"
+#include "queue/transition.h"
 
 void do_take(struct actor *a)
 {

@@ -1,6 +1,7 @@
 #include "ledger.h"
 
 #include "queue/index.h"
+#include "queue/transition.h"
 
 /* ---- bytes ---- */
 

@@ -1,6 +1,7 @@
 /* Message groups: one message of a group in flight, the others behind it, in order. */
 #include "fixture.h"
 #include "queue/index.h"
+#include "queue/transition.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 #include "queue/index.h"
 #include "queue/run.h"
 #include "queue/segment.h"
+#include "queue/transition.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* What happens at a time: leases that end, delays, and ttls. */
 #include "fixture.h"
 #include "queue/index.h"
+#include "queue/transition.h"
 
 TEST("nothing is due on a new queue")
 {

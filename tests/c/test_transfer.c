@@ -1,6 +1,7 @@
 /* Moving a message from one queue to another, exactly once whoever dies. */
 #include "queue/index.h"
 #include "queue/segment.h"
+#include "queue/transition.h"
 #include "fixture.h"
 
 #include <string.h>

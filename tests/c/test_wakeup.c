@@ -1,6 +1,7 @@
 /* Wakeups: which sleepers are woken, how often, and what a death or a departure leaves. */
 #define _GNU_SOURCE
 #include "queue/wait.h"
+#include "queue/wakeup.h"
 #include "queue/segment.h"
 #include "base/clock.h"
 #include "fixture.h"

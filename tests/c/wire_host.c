@@ -8,6 +8,7 @@
 #include "queue/lock.h"
 #include "queue/transfer.h"
 #include "queue/index.h"
+#include "queue/transition.h"
 #include "server/requests.h"
 
 #define KIB 1024u

@@ -9,7 +9,7 @@
 #include "file/record.h"
 #include "queue/slot.h"
 #include "queue/transition.h"
-#include "queue/wait.h"
+#include "base/futex.h"
 
 #define SETTLES 1024u       /* of one record                                            */
 #define IDS 256u            /* dedupe ids of one record                                 */

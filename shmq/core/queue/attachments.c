@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "queue/message.h"
 #include "queue/slot.h"
-#include "queue/wait.h"
+#include "queue/wakeup.h"
 
 static uint32_t free_entry(struct shmq_queue *q)
 {

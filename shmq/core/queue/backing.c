@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "queue/slot.h"
 #include "queue/change_hints.h"
 
 #define LEAST_SLOTS 32u          /* the first step: a page of slots                     */
@@ -61,6 +60,39 @@ static void prepare(const struct shmq_queue *q, uint64_t base, uint32_t from, ui
         (void)*(volatile char *)(q->base + at);
 }
 
+/* The rings grow with the slots. Their entries are at other places then, so the writer must look at
+ * every slot; it knows that before it can look at a wrong place. */
+static int grow_rings(struct shmq_queue *q, uint32_t slots)
+{
+    uint32_t size = SHMQ_LEAST_HINTS;
+    int status;
+
+    while (size < slots && size < q->geo.hints_max)
+        size *= 2;
+    if (size <= q->h->hints)
+        return SHMQ_OK;
+    if ((status = shmq_back(q, q->geo.fresh, (uint64_t)size * sizeof(uint32_t))) ||
+        (status = shmq_back(q, q->geo.spent, (uint64_t)size * sizeof(uint32_t))))
+        return status;
+    shmq_lose_hints(q);
+    __atomic_store_n(&q->h->hints, size, __ATOMIC_RELEASE);
+    shmq_mark();
+    return SHMQ_OK;
+}
+
+/* Ensures: the rings of hints, and `logged` of `slots` slots, have memory. */
+static int back_journal(struct shmq_queue *q, uint32_t from, uint32_t slots)
+{
+    int status;
+
+    if (!q->journaled)
+        return SHMQ_OK;
+    if ((status = grow_rings(q, slots)))
+        return status;
+    return shmq_back(q, q->geo.logged + (uint64_t)from * sizeof(struct shmq_logged),
+                     (uint64_t)(slots - from) * sizeof(struct shmq_logged));
+}
+
 static int back_slot_range(struct shmq_queue *q, uint32_t from, uint32_t to)
 {
     const struct shmq_geometry *g = &q->geo;
@@ -71,7 +103,7 @@ static int back_slot_range(struct shmq_queue *q, uint32_t from, uint32_t to)
         (status = back_entries(q, g->timer_slots, from, to, sizeof(uint32_t))) ||
         (status = back_entries(q, g->order_keys, from, to, sizeof(uint64_t))) ||
         (status = back_entries(q, g->order_slots, from, to, sizeof(uint32_t))) ||
-        (status = shmq_back_journal(q, from, to)))
+        (status = back_journal(q, from, to)))
         return status;
     prepare(q, g->slots, from, to, sizeof(struct shmq_slot));
     SET(q->h->slots_backed, to);
@@ -183,9 +215,9 @@ static void give_back_slots(struct shmq_queue *q)
         punch(q, q->geo.logged, keep, had, sizeof(struct shmq_logged));
 }
 
-void shmq_give_back(struct shmq_queue *q)
+void shmq_give_back(struct shmq_queue *q, uint32_t units)
 {
-    uint32_t units = shmq_arena_top(q), had = q->h->units_backed;
+    uint32_t had = q->h->units_backed;
 
     give_back_slots(q);
     if (units > had)

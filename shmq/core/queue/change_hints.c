@@ -3,8 +3,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
-#include "queue/segment.h"
-#include "queue/wait.h"
+#include "base/futex.h"
 
 #define MOST_PATIENCE 400000ll /* ns: longer than a sync of a quick disk                 */
 #define MARGIN 50000ll
@@ -103,38 +102,6 @@ void shmq_lose_hints(struct shmq_queue *q)
     shmq_mark();
     SET_RELEASE(h->fresh_tail, h->last_seq);
     q->hinted = true;
-}
-
-/* The rings grow with the slots. Their entries are at other places then, so the writer must look at
- * every slot; it knows that before it can look at a wrong place. */
-static int grow_rings(struct shmq_queue *q, uint32_t slots)
-{
-    uint32_t size = SHMQ_LEAST_HINTS;
-    int status;
-
-    while (size < slots && size < q->geo.hints_max)
-        size *= 2;
-    if (size <= q->h->hints)
-        return SHMQ_OK;
-    if ((status = shmq_back(q, q->geo.fresh, (uint64_t)size * sizeof(uint32_t))) ||
-        (status = shmq_back(q, q->geo.spent, (uint64_t)size * sizeof(uint32_t))))
-        return status;
-    shmq_lose_hints(q);
-    __atomic_store_n(&q->h->hints, size, __ATOMIC_RELEASE);
-    shmq_mark();
-    return SHMQ_OK;
-}
-
-int shmq_back_journal(struct shmq_queue *q, uint32_t from, uint32_t slots)
-{
-    int status;
-
-    if (!q->journaled)
-        return SHMQ_OK;
-    if ((status = grow_rings(q, slots)))
-        return status;
-    return shmq_back(q, q->geo.logged + (uint64_t)from * sizeof(struct shmq_logged),
-                     (uint64_t)(slots - from) * sizeof(struct shmq_logged));
 }
 
 /* ---- waking the writer ---- */

@@ -80,9 +80,6 @@ void shmq_conclude(struct shmq_queue *q, struct shmq_slot *s);
 /* Tells the writer that hints may have been lost. Holds both locks. */
 void shmq_lose_hints(struct shmq_queue *q);
 
-/* Ensures: the rings of hints, and `logged` of `slots` slots, have memory. Holds both locks. */
-int shmq_back_journal(struct shmq_queue *q, uint32_t from, uint32_t slots);
-
 /* Wakes the writer if it sleeps for want of work. Call it after the lock under which the hints were
  * added is released. */
 static inline void shmq_wake_idle_writer(struct shmq_queue *q);

@@ -6,7 +6,7 @@
 #include "queue/holder.h"
 #include "queue/slot.h"
 #include "queue/index.h"
-#include "queue/wait.h"
+#include "queue/wakeup.h"
 
 #define EXPECT(condition, what) \
     do {                        \

@@ -188,8 +188,8 @@ void shmq_timer_unlease(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_timer_set(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_timer_unset(struct shmq_queue *q, struct shmq_slot *s);
 
-/* Does what is due, at most some thousand things in one call. */
-void shmq_tick(struct shmq_queue *q, int64_t now);
+/* The slot that is due first, and when; SHMQ_NIL. */
+uint32_t shmq_first_due(struct shmq_queue *q, int64_t *due);
 
 /* The earliest time at which something is due. */
 int64_t shmq_next_due(struct shmq_queue *q);

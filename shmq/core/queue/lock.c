@@ -7,6 +7,7 @@
 #include "queue/put_ring.h"
 #include "queue/recover.h"
 #include "queue/wait.h"
+#include "queue/wakeup.h"
 
 #define EVERYTHING UINT32_MAX
 

@@ -205,4 +205,11 @@ static inline int shmq_outcome(struct shmq_queue *q, int status)
     return status;
 }
 
+/* Ensures: no lease of any slot has this serial yet. */
+static inline uint64_t shmq_next_serial(struct shmq_header *h)
+{
+    SET(h->serial, (h->serial + 1) & SHMQ_SERIAL_MAX);
+    return h->serial;
+}
+
 #endif

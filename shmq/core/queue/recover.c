@@ -7,7 +7,7 @@
 #include "queue/segment.h"
 #include "queue/slot.h"
 #include "queue/transition.h"
-#include "queue/wait.h"
+#include "queue/wakeup.h"
 
 static void forget_indexes(struct shmq_queue *q)
 {
@@ -257,6 +257,6 @@ int shmq_purge(struct shmq_queue *q, uint64_t *removed)
     }
     if ((status = shmq_rebuild(q)))
         return status;
-    shmq_give_back(q);
+    shmq_give_back(q, shmq_arena_top(q));
     return SHMQ_OK;
 }

@@ -45,8 +45,8 @@ int shmq_back_groups(struct shmq_queue *q, uint32_t count);
 /* Ensures: attachments below `count` have memory. */
 int shmq_back_attachments(struct shmq_queue *q, uint32_t count);
 
-/* Returns the memory above what is in use to the system. */
-void shmq_give_back(struct shmq_queue *q);
+/* Returns the memory above what is in use to the system; `units`: shmq_arena_top. */
+void shmq_give_back(struct shmq_queue *q, uint32_t units);
 
 /* ---- attachments.c: processes, and reclaiming what a dead one held; all hold the lock ---- */
 

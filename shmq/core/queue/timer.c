@@ -1,11 +1,6 @@
 #include "queue/index.h"
 
 #include "base/clock.h"
-#include "queue/message.h"
-
-#define MOST_AT_ONCE 1024
-#define RATE_PERIOD 1000000000ll    /* ns */
-#define LIVENESS_PERIOD 50000000ll  /* ns */
 
 int64_t shmq_due_of(const struct shmq_slot *s)
 {
@@ -61,8 +56,7 @@ void shmq_timer_unlease(struct shmq_queue *q, struct shmq_slot *s)
     shmq_set_where(s, SHMQ_NOWHERE);
 }
 
-/* The slot that is due first, or SHMQ_NIL. */
-static uint32_t first_due(struct shmq_queue *q, int64_t *due)
+uint32_t shmq_first_due(struct shmq_queue *q, int64_t *due)
 {
     struct shmq_heap heap = shmq_timer_heap(q);
     uint32_t first = q->h->leases.head;
@@ -79,38 +73,6 @@ int64_t shmq_next_due(struct shmq_queue *q)
 {
     int64_t due;
 
-    first_due(q, &due);
+    shmq_first_due(q, &due);
     return due;
-}
-
-static void sample_rates(struct shmq_header *h, int64_t now)
-{
-    SET(h->samples[0], h->samples[1]);
-    SET(h->samples[1].at, now);
-    SET(h->samples[1].in, GET_ATOMIC(h->last_seq));
-    SET(h->samples[1].out, h->acked);
-}
-
-void shmq_tick(struct shmq_queue *q, int64_t now)
-{
-    struct shmq_header *h = q->h;
-    int64_t due, next;
-    uint32_t first;
-
-    for (int done = 0; done < MOST_AT_ONCE; done++) {
-        first = first_due(q, &due);
-        if (due > now || q->damaged)
-            break;
-        shmq_message_due(q, shmq_slot_at(q, first), now);
-    }
-    if ((uint64_t)now - (uint64_t)h->samples[1].at >= RATE_PERIOD) /* or from the future */
-        sample_rates(h, now);
-    if (now >= h->liveness_at) {
-        q->look_for_dead = true;
-        SET(h->liveness_at, now + LIVENESS_PERIOD);
-    }
-    first_due(q, &due);
-    next = h->samples[1].at + RATE_PERIOD;
-    next = due < next ? due : next;
-    SET_ATOMIC(h->next_tick, next < h->liveness_at ? next : h->liveness_at);
 }

@@ -197,3 +197,41 @@ void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t no
     default: break;
     }
 }
+
+/* ---- what is due ---- */
+
+#define MOST_AT_ONCE 1024
+#define RATE_PERIOD 1000000000ll    /* ns */
+#define LIVENESS_PERIOD 50000000ll  /* ns */
+
+static void sample_rates(struct shmq_header *h, int64_t now)
+{
+    SET(h->samples[0], h->samples[1]);
+    SET(h->samples[1].at, now);
+    SET(h->samples[1].in, GET_ATOMIC(h->last_seq));
+    SET(h->samples[1].out, h->acked);
+}
+
+void shmq_tick(struct shmq_queue *q, int64_t now)
+{
+    struct shmq_header *h = q->h;
+    int64_t due, next;
+    uint32_t first;
+
+    for (int done = 0; done < MOST_AT_ONCE; done++) {
+        first = shmq_first_due(q, &due);
+        if (due > now || q->damaged)
+            break;
+        shmq_message_due(q, shmq_slot_at(q, first), now);
+    }
+    if ((uint64_t)now - (uint64_t)h->samples[1].at >= RATE_PERIOD) /* or from the future */
+        sample_rates(h, now);
+    if (now >= h->liveness_at) {
+        q->look_for_dead = true;
+        SET(h->liveness_at, now + LIVENESS_PERIOD);
+    }
+    shmq_first_due(q, &due);
+    next = h->samples[1].at + RATE_PERIOD;
+    next = due < next ? due : next;
+    SET_ATOMIC(h->next_tick, next < h->liveness_at ? next : h->liveness_at);
+}

@@ -6,17 +6,13 @@
 #include "queue/index.h"
 #include "queue/message.h"
 
+/* Does what is due, at most some thousand things in one call. */
+void shmq_tick(struct shmq_queue *q, int64_t now);
+
 static inline void shmq_tick_if_due(struct shmq_queue *q, int64_t now)
 {
     if (__builtin_expect(now >= q->h->next_tick, 0))
         shmq_tick(q, now);
-}
-
-/* Ensures: no lease of any slot has this serial yet. */
-static inline uint64_t shmq_next_serial(struct shmq_header *h)
-{
-    SET(h->serial, (h->serial + 1) & SHMQ_SERIAL_MAX);
-    return h->serial;
 }
 
 /* Whether the message of a slot with this word has lived for its whole ttl. */

@@ -2,35 +2,21 @@
 #include "queue/wait.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/semaphore.h"
 #include "queue/index.h"
-
-static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* While there are free slots, other bodies than the waiter's may have room, so waiters for room look
- * every 50 ms. Those that sleep long fell asleep when there was no slot. One of them is woken for each
- * slot that becomes free; if it cannot use it, it wakes the next one. */
-int64_t shmq_look_for_room(struct shmq_queue *q, bool slept_long)
-{
-    if (!shmq_looks_roomy(q, 1))
-        return INT64_MAX;
-    if (slept_long)
-        q->freed++;
-    return shmq_now() + SHMQ_SHORT_SLEEP;
-}
+#include "queue/wakeup.h"
 
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event)
 {
     q->due = shmq_set_alarm(q);
-    if (event == SHMQ_NOT_FULL)
-        q->due = earlier(q->due, shmq_look_for_room(q, q->slept_long));
+    if (event == SHMQ_NOT_FULL) {
+        int64_t due = shmq_look_for_room(q, q->slept_long);
+
+        q->due = due < q->due ? due : q->due;
+    }
     q->slept_long = false;
     SET_ATOMIC(q->h->asleep[event], q->h->asleep[event] + 1);
     if (q->attachment != SHMQ_NIL) {
@@ -72,12 +58,6 @@ void shmq_post_anew(struct shmq_queue *q)
     shmq_select_unposted(q);
 }
 
-void shmq_pass_on(struct shmq_queue *q, enum shmq_event event)
-{
-    if (event == SHMQ_NOT_FULL)
-        q->freed++;
-}
-
 /* A limit for damaged counts; sleepers beyond it are posted by the next unlock. */
 #define MOST_POSTS SHMQ_MAX_ATTACHMENTS
 
@@ -97,19 +77,6 @@ static uint32_t posts_for(struct shmq_header *h, enum shmq_event event, uint32_t
 }
 
 /* ---- what becomes due ---- */
-
-/* A lease that begins later ends no earlier than the visibility timeout from now, so leases alone
- * do not set off the alarm. */
-int64_t shmq_set_alarm(struct shmq_queue *q)
-{
-    int64_t lease = q->h->options.visibility, due = shmq_next_due(q);
-
-    lease = lease < SHMQ_SHORT_SLEEP ? SHMQ_SHORT_SLEEP : lease;
-    due = earlier(due, shmq_now() + lease);
-    if (due < q->h->alarm)
-        SET(q->h->alarm, due);
-    return due;
-}
 
 /* Whether something is due before any waiter looks. One that is due later than the longest slice
  * is of no interest yet. An alarm that has passed was for a waiter that did not look. */
@@ -174,62 +141,6 @@ int shmq_sleep(sem_t *semaphore, int64_t ns)
     if (!shmq_semaphore_wait(semaphore, end))
         return SHMQ_OK;
     return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
-}
-
-static long futex(_Atomic uint32_t *word, int what, uint32_t value, const struct timespec *time,
-                  uint32_t bits)
-{
-    return syscall(SYS_futex, word, what, value, time, NULL, bits);
-}
-
-int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns)
-{
-    return shmq_futex_wait_bits(word, value, FUTEX_BITSET_MATCH_ANY, ns);
-}
-
-/* futex_waitv(2), since Linux 5.16; C libraries do not declare it. */
-#ifndef SYS_futex_waitv
-#define SYS_futex_waitv 449
-#endif
-#define FUTEX_OF_32_BITS 2u
-
-struct futex_to_wait_for {
-    uint64_t value, address;
-    uint32_t flags, reserved;
-};
-
-int shmq_futex_wait_two(_Atomic uint32_t *const words[2], const uint32_t values[2], int64_t ns)
-{
-    int64_t until = shmq_read_clock(CLOCK_MONOTONIC) + ns;
-    struct timespec time = {until / 1000000000, until % 1000000000};
-    struct futex_to_wait_for both[2];
-
-    for (int i = 0; i < 2; i++)
-        both[i] = (struct futex_to_wait_for){values[i], (uintptr_t)words[i], FUTEX_OF_32_BITS, 0};
-    if (syscall(SYS_futex_waitv, both, 2, 0, &time, CLOCK_MONOTONIC) >= 0 || errno == EAGAIN)
-        return SHMQ_OK;
-    if (errno == EINTR || errno == ETIMEDOUT)
-        return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
-    if (GET_RELAXED(*words[1]) != values[1])
-        return SHMQ_OK;
-    return shmq_futex_wait(words[0], values[0], earlier(ns, SHMQ_BLIND_SLEEP));
-}
-
-void shmq_futex_wake(_Atomic uint32_t *word) { shmq_futex_wake_bits(word, FUTEX_BITSET_MATCH_ANY); }
-
-int shmq_futex_wait_bits(_Atomic uint32_t *word, uint32_t value, uint32_t bits, int64_t ns)
-{
-    int64_t until = shmq_read_clock(CLOCK_MONOTONIC) + ns;
-    struct timespec time = {until / 1000000000, until % 1000000000};
-
-    if (!futex(word, FUTEX_WAIT_BITSET, value, &time, bits) || errno == EAGAIN)
-        return SHMQ_OK;
-    return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
-}
-
-void shmq_futex_wake_bits(_Atomic uint32_t *word, uint32_t bits)
-{
-    (void)futex(word, FUTEX_WAKE_BITSET, INT_MAX, NULL, bits);
 }
 
 /* A spin on a full queue goes on until there is room for some messages: using each free place at

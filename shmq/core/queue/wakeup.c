@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "queue/wait.h"
+#include "queue/wakeup.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -8,6 +8,8 @@
 
 #include "base/descriptor.h"
 #include "queue/index.h"
+#include "queue/wait.h"
+#include "queue/transition.h"
 
 static void set_armed(struct shmq_header *h, enum shmq_event event, uint64_t armed)
 {

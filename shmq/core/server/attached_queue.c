@@ -4,6 +4,7 @@
 
 #include "queue/lock.h"
 #include "queue/wait.h"
+#include "queue/wakeup.h"
 
 #define MS 1000000ll
 #define LOCK_MOST (2 * MS)    /* that this thread waits for a lock                         */

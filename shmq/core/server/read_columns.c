@@ -4,6 +4,7 @@
 
 #include "queue/snapshot_read.h"
 #include "queue/index.h"
+#include "queue/transition.h"
 #include "server/server.h"
 
 #define HEAD 8u       /* u32 next | u32 slots                                           */

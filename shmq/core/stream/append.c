@@ -329,8 +329,11 @@ bool shmq_log_append_values(struct shmq_log *log, const struct shmq_log_value *v
 
 /* ---- a value in its place ---- */
 
-int shmq_log_append_at(struct shmq_log *log, uint64_t position, const struct shmq_log_piece *piece,
-                       struct shmq_log_appended *out)
+/* Appends the single item at `position`, which is `committed`, or the beginning of the ring behind
+ * the pad that follows it; there is room for the entry. Its value's bytes are in their place.
+ * SHMQ_OK, SEALED, DAMAGED. */
+static int append_at(struct shmq_log *log, uint64_t position, const struct shmq_log_piece *piece,
+                     struct shmq_log_appended *out)
 {
     struct shmq_log_header *h = log->h;
     struct shmq_log_spot spot = shmq_log_spot(log, shmq_log_committed(log));
@@ -366,6 +369,39 @@ int shmq_log_append_at(struct shmq_log *log, uint64_t position, const struct shm
     return SHMQ_OK;
 }
 
+static int append_copy(struct shmq_log *log, const struct shmq_log_piece *piece,
+                       struct shmq_log_appended *out)
+{
+    struct shmq_log_item item = *piece->items;
+    struct shmq_log_piece copy = *piece;
+
+    item.value = piece->loan->value;
+    copy.items = &item;
+    copy.loan = NULL;
+    return shmq_log_append(log, &copy, out);
+}
+
+/* Appends the item, whose value may be shorter than what was lent. If other entries have been
+ * appended behind the place, the bytes are copied. Without `keep` the loan ends if this succeeds.
+ * SHMQ_OUT_OF_RANGE: it has ended before; else as shmq_log_append. */
+static int append_lent(struct shmq_log *log, const struct shmq_log_piece *piece,
+                       struct shmq_log_appended *out)
+{
+    uint64_t position;
+    int status;
+
+    if (!shmq_log_is_lent(log, piece->loan))
+        return SHMQ_OUT_OF_RANGE;
+    position = GET_RELAXED(log->holds[piece->loan->hold].position);
+    if (shmq_log_committed(log) <= position)
+        status = append_at(log, position, piece, out);
+    else
+        status = append_copy(log, piece, out);
+    if (!status && !piece->loan->keep)
+        shmq_log_end_loan(log, piece->loan);
+    return status;
+}
+
 /* ---- pieces ---- */
 
 /* Skips the items that files have: a commit may end within a piece. Returns how many records. */
@@ -394,8 +430,7 @@ int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
     int status;
 
     if (piece->loan)
-        return piece->loan->value ? shmq_log_append_lent(log, piece, out)
-                                  : shmq_log_lend(log, piece);
+        return piece->loan->value ? append_lent(log, piece, out) : shmq_log_lend(log, piece);
     status = append(log, &rest, out);
     if (!status && passed) {
         out->records += passed;
@@ -441,19 +476,6 @@ static struct shmq_produced *entry_for(struct shmq_log *log, uint64_t producer)
             oldest = &window[i];
     }
     return oldest;
-}
-
-int shmq_log_back_producers(struct shmq_log *log)
-{
-    uint64_t begin = (uint64_t)((unsigned char *)log->producers - (unsigned char *)log->h);
-    int status;
-
-    if (__builtin_expect(log->h->producers_backed, 1))
-        return SHMQ_OK;
-    status = shmq_log_back(log, begin, SHMQ_PRODUCERS * sizeof(struct shmq_produced));
-    if (!status)
-        SET(log->h->producers_backed, 1);
-    return status;
 }
 
 /* A death in here leaves an entry without a producer, or the same one again: the next holder walks

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/shared_memory.h"
-#include "queue/wait.h"
+#include "base/futex.h"
 
 static const int64_t FOREVER = INT64_MAX;
 

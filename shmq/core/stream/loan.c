@@ -65,8 +65,7 @@ int shmq_log_lend(struct shmq_log *log, const struct shmq_log_piece *piece)
     return SHMQ_OK;
 }
 
-/* Whether it is the partition's loan. */
-static bool is_lent(const struct shmq_log *log, const struct shmq_log_loan *loan)
+bool shmq_log_is_lent(const struct shmq_log *log, const struct shmq_log_loan *loan)
 {
     struct shmq_log_place place = shmq_log_lent(log);
 
@@ -76,36 +75,6 @@ static bool is_lent(const struct shmq_log *log, const struct shmq_log_loan *loan
 
 void shmq_log_end_loan(struct shmq_log *log, const struct shmq_log_loan *loan)
 {
-    if (is_lent(log, loan))
+    if (shmq_log_is_lent(log, loan))
         shmq_log_drop(log, loan->hold);
-}
-
-static int append_copy(struct shmq_log *log, const struct shmq_log_piece *piece,
-                       struct shmq_log_appended *out)
-{
-    struct shmq_log_item item = *piece->items;
-    struct shmq_log_piece copy = *piece;
-
-    item.value = piece->loan->value;
-    copy.items = &item;
-    copy.loan = NULL;
-    return shmq_log_append(log, &copy, out);
-}
-
-int shmq_log_append_lent(struct shmq_log *log, const struct shmq_log_piece *piece,
-                         struct shmq_log_appended *out)
-{
-    uint64_t position;
-    int status;
-
-    if (!is_lent(log, piece->loan))
-        return SHMQ_OUT_OF_RANGE;
-    position = GET_RELAXED(log->holds[piece->loan->hold].position);
-    if (shmq_log_committed(log) <= position)
-        status = shmq_log_append_at(log, position, piece, out);
-    else
-        status = append_copy(log, piece, out);
-    if (!status && !piece->loan->keep)
-        shmq_log_end_loan(log, piece->loan);
-    return status;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "queue/wait.h"
+#include "base/futex.h"
 
 static uint64_t most_entry(const struct shmq_log_options *o)
 {
@@ -208,17 +208,4 @@ void shmq_stream_reshape(struct shmq_stream *stream, uint64_t shape)
     SET_RELEASE(stream->shape, shape);
     atomic_fetch_add(&stream->wakeup, 1);
     shmq_futex_wake(&stream->wakeup);
-}
-
-void shmq_log_seal(struct shmq_log *log)
-{
-    SET_RELEASE(log->h->sealed, 1);
-    shmq_log_wake_all(log);
-}
-
-void shmq_log_delete(struct shmq_log *log)
-{
-    atomic_store_explicit(&log->h->state, SHMQ_GONE, memory_order_seq_cst);
-    shmq_mark();
-    shmq_log_wake_all(log);
 }

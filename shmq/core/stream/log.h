@@ -85,12 +85,6 @@ void shmq_stream_reshape(struct shmq_stream *stream, uint64_t shape);
 /* Ensures: bytes [offset, offset + size) of the segment have memory. */
 int shmq_log_back(struct shmq_log *log, uint64_t offset, uint64_t size);
 
-/* Marks the partition as deleted, and wakes waiting threads. */
-void shmq_log_delete(struct shmq_log *log);
-
-/* Refuses further appends, and wakes appenders that wait for room. Holds the lock. */
-void shmq_log_seal(struct shmq_log *log);
-
 /* ---- stream/lock.c ---- */
 
 /* Takes the lock after spinning, and waiting up to `ns` in the kernel; a wait of 1 ms or more that
@@ -154,12 +148,6 @@ struct shmq_log_value {
 bool shmq_log_append_values(struct shmq_log *log, const struct shmq_log_value *values,
                             uint32_t count, uint64_t size, struct shmq_log_appended *out);
 
-/* Appends the single item at `position`, which is `committed`, or the beginning of the ring behind
- * the pad that follows it; there is room for the entry. Its value's bytes are in their place.
- * SHMQ_OK, SEALED, DAMAGED. Holds the lock. */
-int shmq_log_append_at(struct shmq_log *log, uint64_t position, const struct shmq_log_piece *piece,
-                       struct shmq_log_appended *out);
-
 /* Appends all items in one step, or lends or appends the piece's loan: readers see all of them, or none. SHMQ_OK, FULL (records may
  * not be removed, or not yet), TOO_LARGE, NO_SPACE, GAP, SEALED, DAMAGED. Holds the lock. */
 int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
@@ -179,6 +167,10 @@ int shmq_log_make_room(struct shmq_log *log, uint64_t end, const struct shmq_log
 /* Ensures: the next append of that many bytes, with a producer, finds memory, even behind a place
  * that is lent meanwhile. Holds the lock; SHMQ_NO_SPACE. */
 int shmq_log_reserve(struct shmq_log *log, uint64_t bytes);
+
+/* Gives the table of producers its memory. This comes before a producer's records are published, so
+ * that they are always remembered. SHMQ_NO_SPACE. */
+int shmq_log_back_producers(struct shmq_log *log);
 
 /* Removes records older than the stream's retention. Holds the lock. */
 void shmq_log_expire(struct shmq_log *log);
@@ -227,11 +219,8 @@ uint64_t shmq_log_indexed_behind(const struct shmq_log *log, uint64_t position);
  * Holds the lock. */
 int shmq_log_lend(struct shmq_log *log, const struct shmq_log_piece *piece);
 
-/* Appends the item, whose value may be shorter than what was lent. If other entries have been
- * appended behind the place, the bytes are copied. Without `keep` the loan ends if this succeeds.
- * SHMQ_OUT_OF_RANGE: it has ended before; else as shmq_log_append. Holds the lock. */
-int shmq_log_append_lent(struct shmq_log *log, const struct shmq_log_piece *piece,
-                         struct shmq_log_appended *out);
+/* Whether it is the loan that the partition has lent. Holds the lock. */
+bool shmq_log_is_lent(const struct shmq_log *log, const struct shmq_log_loan *loan);
 
 /* Ends the loan, if it has not ended. Holds the lock. */
 void shmq_log_end_loan(struct shmq_log *log, const struct shmq_log_loan *loan);
@@ -250,9 +239,6 @@ void shmq_log_find_loan(struct shmq_log *log);
 
 struct shmq_produced *shmq_log_producer(struct shmq_log *log, uint64_t producer);
 
-/* Gives the table of producers its memory. This comes before a producer's records are published, so
- * that they are always remembered. SHMQ_NO_SPACE. */
-int shmq_log_back_producers(struct shmq_log *log);
 void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
                        uint32_t count);
 
@@ -343,6 +329,12 @@ uint32_t shmq_log_error(const struct shmq_log *log);
 /* Waits at most `ns` until everything before `offset` is on disk: SHMQ_OK, TIMED_OUT, INTERRUPTED,
  * DELETED; BUSY: the disk failed. */
 int shmq_log_wait_synced(struct shmq_log *log, uint64_t offset, int64_t ns);
+
+/* Marks the partition as deleted, and wakes waiting threads. */
+void shmq_log_delete(struct shmq_log *log);
+
+/* Refuses further appends, and wakes appenders that wait for room. Holds the lock. */
+void shmq_log_seal(struct shmq_log *log);
 
 /* ---- inlines ---- */
 

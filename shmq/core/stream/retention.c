@@ -111,6 +111,19 @@ static int back(struct shmq_log *log, uint64_t end)
     return back_ring(log, shmq_page_up(need));
 }
 
+int shmq_log_back_producers(struct shmq_log *log)
+{
+    uint64_t begin = (uint64_t)((unsigned char *)log->producers - (unsigned char *)log->h);
+    int status;
+
+    if (__builtin_expect(log->h->producers_backed, 1))
+        return SHMQ_OK;
+    status = shmq_log_back(log, begin, SHMQ_PRODUCERS * sizeof(struct shmq_produced));
+    if (!status)
+        SET(log->h->producers_backed, 1);
+    return status;
+}
+
 /* ---- room ---- */
 
 /* The position from which on there are `bytes` of entries up to `end`, without the pad; 0 if there

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include <sched.h>
 
+#include "base/futex.h"
 #include "queue/wait.h"
 #include "stream/log.h"
 
@@ -203,4 +204,19 @@ int shmq_log_wait_synced(struct shmq_log *log, uint64_t offset, int64_t ns)
         return status;
     status = look_at_disk(log, offset);
     return status == SHMQ_EMPTY ? SHMQ_TIMED_OUT : status;
+}
+
+/* ---- the end of a partition ---- */
+
+void shmq_log_seal(struct shmq_log *log)
+{
+    SET_RELEASE(log->h->sealed, 1);
+    shmq_log_wake_all(log);
+}
+
+void shmq_log_delete(struct shmq_log *log)
+{
+    atomic_store_explicit(&log->h->state, SHMQ_GONE, memory_order_seq_cst);
+    shmq_mark();
+    shmq_log_wake_all(log);
 }

@@ -181,7 +181,7 @@ cdef extern from "queue/wait.h" nogil:
     int64_t shmq_spin(shmq_queue *q, int event, int64_t ns, int64_t yield_after)
 
 
-cdef extern from "queue/wait.h" nogil:
+cdef extern from "queue/wakeup.h" nogil:
     struct shmq_watch:
         int event
         cbool filtered
@@ -194,7 +194,7 @@ cdef extern from "queue/wait.h" nogil:
     void shmq_watch_time(shmq_queue *q, shmq_watch *w, int64_t now)
 
 
-cdef extern from "queue/wait.h" nogil:
+cdef extern from "queue/wakeup.h" nogil:
     cbool shmq_must_wake(shmq_queue *q)
     void shmq_wake_parties(shmq_queue *q)
     void shmq_select_own(shmq_queue *q)
@@ -203,8 +203,11 @@ cdef extern from "queue/wait.h" nogil:
 
 
 cdef extern from "queue/index.h" nogil:
-    void shmq_tick(shmq_queue *q, int64_t now)
     int64_t shmq_next_due(shmq_queue *q)
+
+
+cdef extern from "queue/transition.h" nogil:
+    void shmq_tick(shmq_queue *q, int64_t now)
 
 
 cdef extern from "queue/segment.h" nogil:
