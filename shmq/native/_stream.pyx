@@ -41,7 +41,9 @@ from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
 
 include "_stream_segment.pxi"
+include "_stream_record.pxi"
 include "_stream_block.pxi"
+include "_stream_items.pxi"
 include "_stream_partition.pxi"
 include "_stream_stream.pxi"
 include "_stream_loan.pxi"

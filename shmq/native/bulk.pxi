@@ -156,14 +156,14 @@ cdef class Bulk:
             self.handle._reopen()
         if self.handle.q.h.state != SHMQ_OPEN:
             gone = self.handle.q.h.state == SHMQ_GONE
-            raise self.handle._error(SHMQ_DELETED if gone else SHMQ_DAMAGED)
+            raise _error(self.handle, SHMQ_DELETED if gone else SHMQ_DAMAGED)
         return 0
 
     cdef int _do_what_is_due(self) except -1:
         if self.handle.q.h.next_tick <= shmq_now():
-            self.handle._lock()
+            _lock(self.handle)
             shmq_tick(&self.handle.q, shmq_now())
-            self.handle._unlock()
+            _unlock(self.handle)
             self.handle._after()
         return 0
 
@@ -185,7 +185,7 @@ cdef class Bulk:
             if status == SHMQ_TOO_LARGE:
                 raise self._too_wide(self.handle.q.slots[at].seq)
             if status != SHMQ_OK:
-                raise self.handle._error(status)
+                raise _error(self.handle, status)
             return _block_of(&self.handle.q, &e), at if at < last else None
         finally:
             free(e.picks)
@@ -223,7 +223,7 @@ cdef class Bulk:
             if status == SHMQ_TOO_LARGE:
                 raise self._too_wide(which[at])
             if status == SHMQ_DAMAGED:
-                raise self.handle._error(status)
+                raise _error(self.handle, status)
             columns = _block_of(&self.handle.q, &e) if status == SHMQ_OK else None
             if columns is None or columns.count < e.count:
                 raise self._gone(where, which, begin, count)
@@ -265,7 +265,7 @@ cdef class Bulk:
         finally:
             shmq_run_end(&run)
         if not columns.count:
-            self.handle._found_nothing()
+            _found_nothing(self.handle)
         return columns.run()
 
     cdef int _lease_onto(self, _RunColumns columns, shmq_run *run, uint64_t room, uint64_t budget,
@@ -278,7 +278,7 @@ cdef class Bulk:
             while columns.count < room and columns.bytes_ < budget and status == SHMQ_OK:
                 end = min(room, columns.count + RUN_UNDER_LOCK)
                 if not columns.count:
-                    self.handle._lock()
+                    _lock(self.handle)
                 elif not self._lock_for_more():
                     break
                 now = shmq_now()
@@ -287,7 +287,7 @@ cdef class Bulk:
                     if status != SHMQ_OK:
                         break
                     columns.add(&self.handle.q.seal, &view)
-                self.handle._unlock()
+                _unlock(self.handle)
         except BaseException:
             self._give_back(columns)
             raise
@@ -321,7 +321,7 @@ cdef class Bulk:
             return _errors.LeaseExpired(
                 f"queue {self.handle.name!r} does not know the name {claim.name!r}: it was "
                 f"released, or the queue was recovered since; take its leases over first")
-        return self.handle._error(status)
+        return _error(self.handle, status)
 
     def make_claim(self, name: str) -> int:
         """Claim the name, and void its older claims; returns the claim's token."""
@@ -330,15 +330,15 @@ cdef class Bulk:
         cdef uint64_t hash_ = self._hash_of(name)
         cdef shmq_claim claim
         cdef int status
-        self.handle._lock()
+        _lock(self.handle)
         status = shmq_claim_name(&self.handle.q, hash_, text, size, &claim)
-        self.handle._unlock()
+        _unlock(self.handle)
         if status == SHMQ_CROWDED:
             raise _errors.Full(
                 f"{SHMQ_HOLDERS} names hold leases in queue {self.handle.name!r}, which are as "
                 f"many as it can know: end one, or release its name")
         if status != SHMQ_OK:
-            raise self.handle._error(status)
+            raise _error(self.handle, status)
         return claim.token
 
     def is_claimed(self, claim: api.Claim) -> bool:
@@ -347,9 +347,9 @@ cdef class Bulk:
         cdef cbool known
         cdef uint32_t holder
         self._shown(claim, &shown)
-        self.handle._lock()
+        _lock(self.handle)
         holder = shmq_holder_of(&self.handle.q, &shown, &known)
-        self.handle._unlock()
+        _unlock(self.handle)
         if holder == SHMQ_NIL and known:
             raise self._run_error(SHMQ_FENCED, claim)
         return known
@@ -358,9 +358,9 @@ cdef class Bulk:
         """Forget the claim's name; if it has leases, they end in time."""
         cdef shmq_claim shown
         self._shown(claim, &shown)
-        self.handle._lock()
+        _lock(self.handle)
         shmq_forget_name(&self.handle.q, &shown)
-        self.handle._unlock()
+        _unlock(self.handle)
 
     def sort_tagged(self, claim: api.Claim, settled: int, epoch: int, seconds: float,
                     returns: bool = True) -> tuple[api.Run, int, int]:
@@ -405,7 +405,7 @@ cdef class Bulk:
         cdef shmq_view view
         while i < count:
             end = min(count, i + RUN_UNDER_LOCK)
-            self.handle._lock()
+            _lock(self.handle)
             now = shmq_now()
             while i < end:
                 if found[i].epoch <= done:
@@ -422,7 +422,7 @@ cdef class Bulk:
                 if status != SHMQ_OK and status != SHMQ_STALE:
                     break
                 i += 1
-            self.handle._unlock()
+            _unlock(self.handle)
             if status != SHMQ_OK and status != SHMQ_STALE:
                 raise self._run_error(status, claim)
             self.handle._after()
@@ -431,7 +431,7 @@ cdef class Bulk:
     # For an operation that has leased something already: returns false if the lock is not free.
     cdef bint _lock_for_more(self) except -1:
         try:
-            self.handle._lock_gets()
+            _lock_gets(self.handle)
         except _errors.LockTimeout:
             return False
         return True
@@ -488,7 +488,7 @@ cdef class Bulk:
         try:
             while i < count and (status == SHMQ_OK or status == SHMQ_STALE):
                 end = min(count, i + RUN_UNDER_LOCK)
-                self.handle._lock()
+                _lock(self.handle)
                 now = shmq_now()
                 while i < end:
                     if where[i] != SHMQ_NIL:
@@ -499,7 +499,7 @@ cdef class Bulk:
                         elif status != SHMQ_STALE:
                             break
                     i += 1
-                self.handle._unlock()
+                _unlock(self.handle)
         except BaseException:
             self._give_back(columns)
             raise
@@ -518,7 +518,7 @@ cdef class Bulk:
         self._be_usable()
         while i < count and status != SHMQ_DAMAGED:
             end = min(count, i + RUN_UNDER_LOCK)
-            self.handle._lock_gets()
+            _lock_gets(self.handle)
             now = shmq_now()
             while i < end:
                 receipt = c_unseal(&self.handle.q.seal, sealed[i])
@@ -532,10 +532,10 @@ cdef class Bulk:
                     break
                 refused += status != SHMQ_OK
                 i += 1
-            self.handle._unlock()
+            _unlock(self.handle)
             self.handle._after()
         if status == SHMQ_DAMAGED:
-            raise self.handle._error(status)
+            raise _error(self.handle, status)
         return refused
 
     def ack_run(self, receipts: bytes) -> int:

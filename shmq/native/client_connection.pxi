@@ -17,113 +17,6 @@ cdef int64_t RECV_SLICE = 250000000   # ns: the receive timeout of the socket
 cdef int64_t IDLE_LOOK = 1000000   # ns: a connection idle for longer is checked before use
 
 
-@cython.freelist(64)
-@cython.final
-cdef class Answer:
-    """The answer to one request, as far as it has come."""
-
-    cdef readonly uint32_t id
-    cdef readonly int status         # -1 until it came
-    cdef readonly bint done          # nothing more comes
-    cdef readonly bint lost          # the connection ended first
-    cdef readonly bint streams       # of a SUBSCRIBE: messages keep coming until it is ended
-    #| payload: bytes | None
-    cdef readonly bytes payload      # of a REPLY; None: no REPLY came
-    #| messages: list[Any] | None
-    cdef public list messages
-    #| notify: Callable[[Answer], object] | None
-    cdef public object notify        # called with it when something has come
-    cdef object queue
-    cdef Acks acks
-    cdef bint runs                   # its payload is a run of leased messages
-    cdef bint strayed                # a run that no caller waits for any more
-    cdef uint64_t end                # the end of its request among all bytes ever written
-    cdef int64_t lease               # of its messages, in ns
-    cdef int64_t begun
-    cdef uint32_t came               # messages of a SUBSCRIBE so far, modulo 2^32
-    cdef object lock                 # of the thread that sleeps until something comes
-
-    cdef inline bint _is_ready(self):
-        return self.done or (self.streams and len(self.messages) > 0)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the answer is complete, or, for a stream, whether anything has come."""
-        return self._is_ready()
-
-    # The payload as a number. Raises ServerError if it is not one.
-    cdef uint64_t _number(self) except? 0:
-        cdef Py_ssize_t size = 0 if self.payload is None else PyBytes_GET_SIZE(self.payload)
-        if size != 8:
-            raise _errors.ServerError(
-                f"the server's answer makes no sense: {size} bytes are no number of 64 bits")
-        return shmq_load64(<const unsigned char *>PyBytes_AS_STRING(self.payload))
-
-    @property
-    def number(self) -> int:
-        """The 64-bit number in the answer. Raises ServerError if there is none."""
-        return self._number()
-
-    @property
-    def accepted(self) -> int:
-        """How many messages of a PRODUCE_BATCH were accepted."""
-        if self.payload is None or PyBytes_GET_SIZE(self.payload) != 12 or \
-                self.status == SHMQ_S_BAD_REQUEST:
-            return 0  # if the whole batch was refused, the payload is text
-        return shmq_load32(<const unsigned char *>PyBytes_AS_STRING(self.payload))
-
-    @property
-    def refused(self) -> list[int]:
-        """The receipts that a settlement refused."""
-        cdef Py_ssize_t at
-        if self.status != SHMQ_S_LEASE_EXPIRED or self.payload is None:
-            return []
-        return [shmq_load64(<const unsigned char *>PyBytes_AS_STRING(self.payload) + at)
-                for at in range(0, PyBytes_GET_SIZE(self.payload) - 7, 8)]
-
-    def run(self) -> api.Run:
-        """The run that a LEASE_RUN or LEASE_AGAIN has leased. Raises ServerError."""
-        cdef bytes raw = self.payload or b""
-        cdef Py_ssize_t i, count = PyBytes_GET_SIZE(raw) // RUN_ROW
-        cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(raw)
-        cdef _RunColumns sheet = _RunColumns(count)
-        if PyBytes_GET_SIZE(raw) % RUN_ROW:
-            raise _errors.ServerError(
-                f"the server's answer makes no sense: {len(raw)} bytes are no whole messages")
-        for i in range(count):
-            sheet.sequence[i] = shmq_load64(at)
-            sheet.receipt[i] = shmq_load64(at + 8)
-            sheet.slot[i] = shmq_load32(at + 16)
-            at += RUN_ROW
-        sheet.count = count
-        return sheet.run()
-
-    def stop(self):
-        """Let its waiters stop waiting."""
-        self.done = True
-        if self.lock is not None:
-            lock, self.lock = self.lock, None
-            lock.release()
-        if self.notify is not None:
-            self.notify(self)
-
-
-# The size in bytes of the flags of a CONSUME or SUBSCRIBE and of the expression behind them.
-cdef uint64_t _asking(bytes where) except 0:
-    if where is None:
-        return 1
-    if len(where) > 0xFFFF:
-        raise ValueError(f"an expression of {len(where)} bytes: 65535 at most")
-    return 3 + len(where)
-
-
-cdef void _ask_for(unsigned char *at, bytes where, uint8_t flags=0) noexcept:
-    at[0] = flags if where is None else flags | SHMQ_FLAG_WHERE
-    if where is not None:
-        at = shmq_store16(at + 1, <uint16_t>len(where))
-        memcpy(at, PyBytes_AS_STRING(where), len(where))
-
-
 @cython.final
 cdef class Wire:
     """The frames of one connection. Any number of threads and event loops may share it."""
@@ -385,7 +278,7 @@ cdef class Wire:
             raise MemoryError
         shmq_store32(at, count)
         self.written += SHMQ_FRAME_HEADER + 4
-        return self._send(0)
+        return _send_output(self, 0)
 
     def unsubscribe(self, Answer stream) -> Answer:
         """Write the UNSUBSCRIBE of a subscription."""
@@ -504,7 +397,7 @@ cdef class Wire:
     cdef int _nack(self, uint64_t receipt) except -1:
         cdef Answer answer = self.settle(SHMQ_T_NACK, receipt, <uint32_t>SHMQ_FRAME_FOREVER)
         del self.calls[answer.id]
-        return self._send(0)
+        return _send_output(self, 0)
 
     # ---- waiting ----
 
@@ -518,91 +411,13 @@ cdef class Wire:
         cdef int64_t until = FOREVER
         if timeout is not None and timeout < 1e9:
             until = _real_now() + <int64_t>(timeout * 1e9)
-        self._wait(answer, until)
+        _await_answer(self, answer, until)
         return answer._is_ready()
-
-    cdef int _wait(self, Answer answer, int64_t until) except -1:
-        while not answer._is_ready():
-            if self.is_broken:
-                self.lose(answer)
-                break
-            self._send(until)
-            if answer._is_ready():
-                break
-            if self.reading:
-                if not self._follow(answer, until):
-                    break
-            elif not self._read_until(answer, until):
-                break
-        return 0
 
     def lose(self, Answer answer):
         """Note that the connection broke before the request was written, so it was never sent."""
         self.calls.pop(answer.id, None)
         answer.lost = answer.done = True
-
-    # Another thread reads: sleeps until that thread has read the answer, or stops reading.
-    cdef bint _follow(self, Answer answer, int64_t until) except -1:
-        cdef int64_t left
-        lock = _allocate_lock()
-        lock.acquire()
-        answer.lock = lock
-        self.sleepers.append(answer)
-        try:
-            if self.reading and not answer._is_ready():
-                left = until - _real_now()
-                if left <= 0:
-                    return False
-                # In slices: the thread chosen to read next may have been interrupted instead.
-                lock.acquire(True, min(left, RECV_SLICE) / 1e9)
-        finally:
-            answer.lock = None
-            self.sleepers.remove(answer)
-        return True
-
-    cdef bint _read_until(self, Answer answer, int64_t until) except -1:
-        cdef int64_t left
-        self.reading = True
-        try:
-            while not answer._is_ready():
-                left = until - _real_now()
-                if left <= 0:
-                    return False
-                if not self._receive(left):
-                    PyErr_CheckSignals()
-                    if self.has_output and not self.sending:
-                        return True  # to be sent first
-                if self.strays:
-                    return True  # to be returned first: this wait may be for these messages
-            return True
-        finally:
-            self._stop_reading()
-
-    cdef int _stop_reading(self) except -1:
-        cdef Answer answer
-        self.reading = False
-        if self.strays and not self.is_broken:
-            strays, self.strays = self.strays, []
-            self._give_back(strays)
-            self._send(0)
-        if self.is_closed:
-            self._close_if_idle()
-        for answer in self.sleepers:
-            if answer.lock is not None:
-                lock, answer.lock = answer.lock, None
-                lock.release()
-                break
-        self._tell()
-        return 0
-
-    cdef int _tell(self) except -1:
-        cdef Answer answer
-        while self.told:
-            told, self.told = self.told, []
-            for answer in told:
-                if answer.notify is not None:
-                    answer.notify(answer)
-        return 0
 
     def forget(self, Answer answer):
         """Stop waiting for the answer. What is delivered to it later returns to the queue."""
@@ -611,19 +426,10 @@ cdef class Wire:
         elif answer.runs:
             answer.strayed = True
             if answer.done and not answer.lost:
-                self._stray(answer)
+                _stray_run(self, answer)
         else:
             self.calls.pop(answer.id, None)
         answer.notify = None
-
-    # Returns the leases of a run that no caller waits for.
-    cdef int _stray(self, Answer answer) except -1:
-        cdef Py_ssize_t at
-        if answer.status == SHMQ_S_OK and answer.payload is not None:
-            for at in range(8, PyBytes_GET_SIZE(answer.payload) - 11, RUN_ROW):
-                self.strays.append(shmq_load64(
-                    <const unsigned char *>PyBytes_AS_STRING(answer.payload) + at))
-        return 0
 
     def take_back(self, Answer consume, double seconds):
         """Wait up to ``seconds`` for a forgotten CONSUME, and return what it delivers."""
@@ -632,7 +438,7 @@ cdef class Wire:
             return
         self.calls[consume.id] = consume
         try:
-            self._wait(consume, _real_now() + <int64_t>(seconds * 1e9))
+            _await_answer(self, consume, _real_now() + <int64_t>(seconds * 1e9))
         finally:
             self.calls.pop(consume.id, None)
             self.give_back(consume.messages)
@@ -641,303 +447,16 @@ cdef class Wire:
         """Return messages that the application has not seen, as far as possible without waiting."""
         if messages and not self.is_broken:
             self._give_back(receipts_of(messages))
-            self._send(0)
+            _send_output(self, 0)
 
     # ---- sending ----
 
     def send(self) -> bool:
         """Send as much as possible without waiting; whether something is left."""
-        self._send(0)
+        _send_output(self, 0)
         return self.has_output and not self.is_broken
 
-    # Sends until everything is sent or the deadline `until`; with 0, as far as possible without
-    # waiting. If two threads send, one sends for both.
-    cdef int _send(self, int64_t until) except -1:
-        if self.sending or self.is_broken or self.out.start == self.out.end and \
-                self.going.start == self.going.end:
-            return 0
-        return self._send_on(until)
-
-    cdef int _send_on(self, int64_t until) except -1:
-        cdef ssize_t sent
-        self.sending = True
-        try:
-            while not self.is_broken and self._load():
-                sent = self._send_some()
-                if sent < 0:
-                    if until == 0 or not self._wait_writable(until):
-                        break
-        finally:
-            self.sending = False
-            if self.is_closed:
-                self._close_if_idle()
-        return 0
-
-    # Moves pending output to `going`; whether there is any.
-    cdef bint _load(self) except -1:
-        cdef shmq_buffer spare
-        if self.going.start < self.going.end:
-            return True
-        if self.out.start == self.out.end:
-            return False
-        if self.tls is None:
-            spare = self.going
-            self.going = self.out
-            self.out = spare
-            return True
-        plain = PyBytes_FromStringAndSize(<char *>self.out.data + self.out.start,
-                                          self.out.end - self.out.start)
-        shmq_buffer_take(&self.out, PyBytes_GET_SIZE(plain), KEEP_ROOM)
-        self.gone += PyBytes_GET_SIZE(plain)
-        sealed = self.tls.seal(plain)
-        if not shmq_buffer_reserve(&self.going, PyBytes_GET_SIZE(sealed)):
-            raise MemoryError
-        memcpy(self.going.data + self.going.end, PyBytes_AS_STRING(sealed),
-               PyBytes_GET_SIZE(sealed))
-        self.going.end += PyBytes_GET_SIZE(sealed)
-        return True
-
-    # The number of bytes sent, or -1 if it would block. A failure breaks the connection.
-    cdef ssize_t _send_some(self) except -2:
-        cdef ssize_t sent
-        cdef int why
-        with nogil:
-            sent = c_send(self.fd, self.going.data + self.going.start,
-                          self.going.end - self.going.start, MSG_DONTWAIT | MSG_NOSIGNAL)
-            why = errno
-        if sent >= 0:
-            shmq_buffer_take(&self.going, sent, KEEP_ROOM)
-            if self.tls is None:
-                self.gone += sent
-            return sent
-        if why == EAGAIN or why == EINTR:
-            PyErr_CheckSignals()
-            return -1
-        # What the server sent before it closed explains more than the failure.
-        if not self.reading:
-            self._drain()
-        self._break(_os.strerror(why))
-        return 0
-
-    # Reads what arrived before the end of the connection.
-    cdef int _drain(self) except -1:
-        self.reading = True
-        try:
-            while not self.is_broken and self._receive(0):
-                pass
-        finally:
-            self.reading = False
-        return 0
-
-    # A server whose output is not read stops reading. So a thread that waits to send reads
-    # meanwhile, unless another thread does. Returns false when the time is over.
-    cdef bint _wait_writable(self, int64_t until) except -1:
-        cdef pollfd poller
-        cdef bint reads = not self.reading
-        cdef int64_t left = until - _real_now()
-        if left <= 0:
-            return False
-        poller.fd = self.fd
-        poller.events = POLLOUT | (POLLIN if reads else 0)
-        poller.revents = 0
-        self.reading = self.reading or reads
-        try:
-            with nogil:
-                c_poll(&poller, 1, <int>(min(left, WAIT_SLICE) // 1000000) + 1)
-            PyErr_CheckSignals()
-            if reads and poller.revents & (POLLIN | POLLHUP | POLLERR):
-                self._receive(0)
-        finally:
-            if reads:
-                self._stop_reading()
-        return True
-
     # ---- receiving: only by the thread that has `reading` ----
-
-    # Receives once and handles the whole frames; whether anything came. Waits for at most `left`
-    # ns, or a slice.
-    cdef bint _receive(self, int64_t left) except -1:
-        cdef ssize_t got = -1
-        cdef size_t room
-        cdef int why = EAGAIN
-        cdef int64_t spin
-        cdef pollfd poller
-        cdef unsigned char *to
-        if not shmq_buffer_reserve(&self.coming, self._room_needed()):
-            raise MemoryError
-        to = self.coming.data + self.coming.end
-        room = self.coming.room - self.coming.end
-        if self.streams or left <= 0:
-            got = c_recv(self.fd, to, room, MSG_DONTWAIT)
-            why = errno
-            if got < 0 and why == EAGAIN:
-                self.drained_at = _real_now()
-        if got < 0 and why == EAGAIN and left > 0 and not self.streams:
-            with nogil:
-                spin = shmq_spin_time(&self.spin)
-                if spin:
-                    got = _spin_recv(self.fd, to, room, &self.spin, min(spin, left), &why)
-        if got < 0 and why == EAGAIN and left > 0:
-            poller.fd = self.fd
-            poller.events = POLLIN
-            with nogil:
-                if left < RECV_SLICE:
-                    c_poll(&poller, 1, <int>((left + 999999) // 1000000))
-                    got = c_recv(self.fd, to, room, MSG_DONTWAIT)
-                else:
-                    got = c_recv(self.fd, to, room, 0)
-                why = errno
-        if got < 0:
-            if why != EAGAIN and why != EINTR:
-                self._break(_os.strerror(why))
-                return True
-            return False
-        if got == 0:
-            self._break("the server closed the connection")
-            return True
-        self._arrived(got, <size_t>got == room)
-        return True
-
-    cdef int _arrived(self, ssize_t got, bint more) except -1:
-        cdef int64_t base = self.drained_at
-        self.used_at = _real_now()
-        if not more:
-            self.drained_at = self.used_at
-        self.coming.end += got
-        if self.tls is not None:
-            self._open(got)
-        self._take_frames(base)
-        return 0
-
-    # The least room for a recv: the rest of the frame that has begun.
-    cdef size_t _room_needed(self):
-        cdef size_t held = self.coming.end - self.coming.start
-        cdef uint64_t whole
-        if self.tls is None and held >= SHMQ_FRAME_HEADER:
-            whole = SHMQ_FRAME_HEADER + <uint64_t>shmq_load32(
-                self.coming.data + self.coming.start + 4)
-            if whole > held + RECV_ROOM:
-                return whole - held
-        return RECV_ROOM
-
-    # Decrypts the bytes just received, in place.
-    cdef int _open(self, ssize_t got) except -1:
-        sealed = PyBytes_FromStringAndSize(
-            <char *>self.coming.data + self.coming.end - got, got)
-        self.coming.end -= got
-        try:
-            plain = self.tls.open(sealed)
-        except OSError as error:
-            self._break(f"TLS: {error}")
-            return 0
-        if plain is None:
-            self._break("the server closed the connection")
-            return 0
-        if not shmq_buffer_reserve(&self.coming, PyBytes_GET_SIZE(plain)):
-            raise MemoryError
-        memcpy(self.coming.data + self.coming.end, PyBytes_AS_STRING(plain),
-               PyBytes_GET_SIZE(plain))
-        self.coming.end += PyBytes_GET_SIZE(plain)
-        return 0
-
-    cdef int _take_frames(self, int64_t base) except -1:
-        cdef shmq_frame frame
-        cdef shmq_reader r
-        cdef const unsigned char *at
-        while self.coming.end - self.coming.start >= SHMQ_FRAME_HEADER and not self.is_broken:
-            at = self.coming.data + self.coming.start
-            if shmq_frame_read(at, &frame) != SHMQ_S_OK:
-                self._violated("the peer does not speak the DEADBEEF protocol, version 1")
-                break
-            if self.coming.end - self.coming.start - SHMQ_FRAME_HEADER < frame.length:
-                break
-            r.at = at + SHMQ_FRAME_HEADER
-            r.end = r.at + frame.length
-            r.bad = False
-            if frame.type == SHMQ_T_DELIVER:
-                self._take_message(&frame, &r, base)
-            elif frame.type == SHMQ_T_REPLY:
-                self._take_reply(&frame, &r)
-            else:
-                self._violated(f"the server sent a frame of type {frame.type:#04x}")
-            shmq_buffer_take(&self.coming, SHMQ_FRAME_HEADER + frame.length, KEEP_ROOM)
-        return 0
-
-    cdef int _take_message(self, const shmq_frame *frame, shmq_reader *r,
-                           int64_t base) except -1:
-        cdef Answer answer = self.calls.get(frame.id)
-        cdef RemoteMessage message
-        cdef uint64_t receipt
-        if answer is None:
-            shmq_read64(r)
-            receipt = shmq_read64(r)
-            if receipt:
-                self.strays.append(receipt)
-            return 0
-        if answer.messages is None:
-            self._violated("the server delivered a message that nobody asked for")
-            return 0
-        message = _new_delivery(self, r, answer.queue, answer.acks,
-                                answer.id if answer.streams else 0,
-                                (base if answer.streams else answer.begun) + answer.lease)
-        if message is None:
-            self._violated("the server sent a malformed DELIVER")
-            return 0
-        if answer.streams:
-            answer.came += 1
-            message.number = answer.came
-        answer.messages.append(message)
-        if not answer.streams and frame.status != SHMQ_FRAME_MORE:
-            answer.status = frame.status
-            self._end(answer)
-        elif answer.streams and len(answer.messages) == 1:
-            self._wake(answer)
-        return 0
-
-    cdef int _take_reply(self, const shmq_frame *frame, shmq_reader *r) except -1:
-        cdef Answer answer = self.calls.get(frame.id)
-        cdef size_t size = frame.length
-        if answer is not None:
-            answer.status = frame.status
-            answer.payload = PyBytes_FromStringAndSize(<const char *>r.at, size)
-        if frame.status >= 0x8000:
-            self.fatal = frame.status
-            text = PyBytes_FromStringAndSize(<const char *>r.at, size).decode("utf-8", "replace")
-            self._break(text or "the server closed the connection")
-            return 0
-        if answer is None:
-            return 0
-        if answer.streams and frame.status == SHMQ_S_OK:
-            return 0  # subscribed: its messages follow
-        if answer.acks is not None and frame.status != SHMQ_S_OK and answer.messages is None:
-            self._refused(answer, r, size)
-        if answer.strayed:
-            self._stray(answer)
-        self._end(answer)
-        return 0
-
-    cdef int _refused(self, Answer answer, shmq_reader *r, size_t size) except -1:
-        if answer.acks is self.riding:
-            answer.notify = answer.acks.report  # called once no thread reads
-        elif answer.status == SHMQ_S_LEASE_EXPIRED:
-            while shmq_left(r) >= 8:
-                answer.acks.refused.append(shmq_read64(r))
-        return 0
-
-    cdef int _end(self, Answer answer) except -1:
-        self.calls.pop(answer.id, None)
-        if answer.streams:
-            self.streams -= 1
-        answer.done = True
-        return self._wake(answer)
-
-    cdef int _wake(self, Answer answer) except -1:
-        if answer.lock is not None:
-            lock, answer.lock = answer.lock, None
-            lock.release()
-        if answer.notify is not None:
-            self.told.append(answer)
-        return 0
 
     def read_now(self):
         """Handle what has arrived, without waiting; nothing if another thread reads already."""
@@ -945,9 +464,9 @@ cdef class Wire:
             return
         self.reading = True
         try:
-            self._receive(0)
+            _receive_input(self, 0)
         finally:
-            self._stop_reading()
+            _stop_reading(self)
 
     # ---- the end ----
 
@@ -968,9 +487,9 @@ cdef class Wire:
         self.streams = 0
         for answer in calls.values():
             answer.lost = answer.done = True
-            self._wake(answer)
+            _wake_answer(self, answer)
         if not self.reading:
-            self._tell()
+            _notify_waiters(self)
         return 0
 
     def may_have_arrived(self, Answer answer) -> bool:
@@ -984,14 +503,14 @@ cdef class Wire:
         """
         cdef Answer end = self._new_answer()
         cdef int64_t until = _real_now() + <int64_t>(timeout * 1e9)
-        self._send(until)
+        _send_output(self, until)
         if not self.is_broken:
             self.calls[end.id] = end
             try:
                 self.socket.shutdown(1)
             except OSError:
                 return  # it has ended already
-            self._wait(end, until)
+            _await_answer(self, end, until)
 
     def close(self, problem: str = "the connection was closed"):
         """End the connection: its leases return to the queue. May be called again."""
@@ -1015,32 +534,3 @@ cdef class Wire:
         self.holds -= 1
         if self.is_closed:
             self._close_if_idle()
-
-
-# The size in bytes of an item in a PRODUCE_BATCH.
-cdef uint64_t _item_bytes(item) except? 0:
-    if type(item) is bytes:
-        return 5 + PyBytes_GET_SIZE(item)
-    meta, body = <tuple>item
-    return 5 + (0 if meta is None else 4 + PyBytes_GET_SIZE(meta)) + _buffer_bytes(body)
-
-
-cdef uint64_t _buffer_bytes(body) except? 0:
-    return PyBytes_GET_SIZE(body) if type(body) is bytes else memoryview(body).nbytes
-
-
-cdef unsigned char *_write_item(unsigned char *at, item) except NULL:
-    cdef Py_buffer buffer
-    meta, body = (None, item) if type(item) is bytes else <tuple>item
-    at[0] = SHMQ_FLAG_PROPERTIES if meta is not None else 0
-    at += 1
-    if meta is not None:
-        at = shmq_store32(at, <uint32_t>PyBytes_GET_SIZE(meta))
-        memcpy(at, PyBytes_AS_STRING(meta), PyBytes_GET_SIZE(meta))
-        at += PyBytes_GET_SIZE(meta)
-    PyObject_GetBuffer(body, &buffer, PyBUF_SIMPLE)
-    at = shmq_store32(at, <uint32_t>buffer.len)
-    memcpy(at, buffer.buf, buffer.len)
-    at += buffer.len
-    PyBuffer_Release(&buffer)
-    return at

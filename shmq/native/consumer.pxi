@@ -39,7 +39,7 @@ cdef class _AckBuffer:
             self.flush()  # first: if this fails, the message is not acknowledged
         now = shmq_time(&self.handle.q)
         if shmq_mark_acked(&self.handle.q, lease, now) != SHMQ_OK:
-            raise self.handle._stale(lease)
+            raise _stale(self.handle, lease)
         if not self.count:
             self.since = now
         self.acks[self.count] = lease
@@ -50,9 +50,9 @@ cdef class _AckBuffer:
     cdef int flush(self, block=False, timeout=None) except -1:
         cdef int64_t until = UNKNOWN
         if self.count and self.generation == fork_generation:
-            self.handle._lock_until(False, SHMQ_NOT_EMPTY, block, timeout, &until)
+            _lock_until(self.handle, False, SHMQ_NOT_EMPTY, block, timeout, &until)
             self.flush_locked()
-            self.handle._unlock()
+            _unlock(self.handle)
             self.handle._after()
         return 0
 
@@ -104,10 +104,10 @@ cdef class Consumer:
                 and self.generation == fork_generation):
             self.gatherer.ended = True
             with nogil:
-                if self.handle._lock_to_end():
+                if _lock_to_end(self.handle):
                     self.gatherer.flush_locked()
                     self._give_back_locked(shmq_now())
-                    self.handle._unlock()
+                    _unlock(self.handle)
         free(self.views)
 
     def __iter__(self):
@@ -140,7 +140,7 @@ cdef class Consumer:
         if not self.handle.open_ or self.generation != fork_generation:
             return
         try:
-            self.handle._lock()
+            _lock(self.handle)
         except _errors.QueueDeleted:
             return
         except _errors.LockTimeout:
@@ -148,7 +148,7 @@ cdef class Consumer:
             raise
         self.gatherer.flush_locked()
         self._give_back_locked(shmq_now())
-        self.handle._unlock()
+        _unlock(self.handle)
         self.handle._after()
 
     # ---- iteration ----
@@ -158,7 +158,7 @@ cdef class Consumer:
         cdef int status = SHMQ_OK
         cdef int64_t now
         self.handle._consume()
-        self.handle._lock_until(round_ > 0 or not wait, SHMQ_NOT_EMPTY, wait and self.block,
+        _lock_until(self.handle, round_ > 0 or not wait, SHMQ_NOT_EMPTY, wait and self.block,
                                 self.timeout, until)
         now = shmq_time(&self.handle.q)
         self.gatherer.flush_locked()
@@ -173,7 +173,7 @@ cdef class Consumer:
         elif status == SHMQ_EMPTY and round_ == 1:
             shmq_fall_asleep(&self.handle.q, SHMQ_NOT_EMPTY)
         self.gatherer.idle = not self.held
-        self.handle._unlock()
+        _unlock(self.handle)
         return status
 
     # Flushes, then prefetches messages that match the filter; returns how many. If a signal handler
@@ -188,9 +188,9 @@ cdef class Consumer:
         if self.gatherer.idle:
             self.gatherer.flush()  # what was acknowledged during the search
         if self.ended:
-            self.handle._lock_gets()
+            _lock_gets(self.handle)
             self._give_back_locked(shmq_now())
-            self.handle._unlock()
+            _unlock(self.handle)
             return 0
         return self.held
 
@@ -208,8 +208,8 @@ cdef class Consumer:
                 self.handle._after()
                 return True
             if status != SHMQ_EMPTY:
-                raise self.handle._error(status)
-            if not wait or not self.handle._may_wait(
+                raise _error(self.handle, status)
+            if not wait or not _may_wait(self.handle, 
                     SHMQ_NOT_EMPTY, self.block, self.timeout, &until, &round_) or self.ended:
                 return False
 
@@ -218,13 +218,13 @@ cdef class Consumer:
     cdef int _renew(self, bint wait) except -1:
         cdef int64_t now, until = UNKNOWN
         cdef int i
-        self.handle._lock_until(False, SHMQ_NOT_EMPTY, wait and self.block, self.timeout, &until)
+        _lock_until(self.handle, False, SHMQ_NOT_EMPTY, wait and self.block, self.timeout, &until)
         now = shmq_now()
         for i in range(self.next, self.held):
             if shmq_extend(&self.handle.q, self.views[i].receipt, self.lease_time,
                            now) == SHMQ_OK:
                 self.views[i].deadline = now + self.lease_time
-        self.handle._unlock()
+        _unlock(self.handle)
         return 0
 
     # Makes views[next] the next message, and its lease fresh; false if there is none. `what` is the
@@ -235,13 +235,13 @@ cdef class Consumer:
         if self.ended:
             return False
         if not self.handle.open_:
-            raise self.handle._closed_error()
+            raise _closed_error(self.handle)
         now[0] = shmq_time(&self.handle.q)
         if self.gatherer.count and now[0] - self.gatherer.since >= FLUSH_AFTER:
             self.gatherer.flush(wait and self.block, self.timeout)
         if self.next >= self.held:
             if not self._get_more(wait):
-                self.handle._found_nothing()
+                _found_nothing(self.handle)
                 return False
             now[0] = shmq_time(&self.handle.q)
         if self.views[self.next].deadline - now[0] < self.lease_time - self.lease_time // 8:
@@ -385,9 +385,9 @@ cdef class Bodies:
 # Returns a message that the application had, with the queue's back-off, as far as that is possible
 # without waiting for long.
 cdef void _nack_to_end(Handle handle, uint64_t lease) noexcept nogil:
-    if handle._lock_to_end():
+    if _lock_to_end(handle):
         shmq_nack(&handle.q, lease, -1, shmq_now())
-        handle._unlock()
+        _unlock(handle)
 
 
 def make_consumer(Handle handle, prefetch: int, timeout: float | None, block: bool,

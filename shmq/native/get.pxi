@@ -87,18 +87,18 @@ cdef int _lease_some(Handle handle, shmq_view *views, int most, block, timeout,
     cdef int64_t until = UNKNOWN
     handle._consume()
     while True:
-        handle._lock_until(round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
+        _lock_until(handle, round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
         status = _lease_run(handle, views, most, &got, packed, records)
         if status == SHMQ_EMPTY and not got and round_ == 1:
             shmq_fall_asleep(&handle.q, SHMQ_NOT_EMPTY)
-        handle._unlock()
+        _unlock(handle)
         if got:
             handle._after()
             return got
         if status != SHMQ_OK and status != SHMQ_EMPTY:
-            raise handle._error(status)
-        if not handle._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
-            handle._found_nothing()
+            raise _error(handle, status)
+        if not _may_wait(handle, SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
+            _found_nothing(handle)
             return 0
 
 
@@ -134,7 +134,7 @@ cdef int _select_run(Handle handle, Filter filter, shmq_view *views, int most, b
     cdef int64_t now
     cdef int status = SHMQ_OK, got = 0
     handle._consume()
-    handle._lock()
+    _lock(handle)
     if gatherer is not None:
         gatherer.flush_locked()
     shmq_select_begin(&handle.q, &choice, &filter.c)
@@ -145,87 +145,22 @@ cdef int _select_run(Handle handle, Filter filter, shmq_view *views, int most, b
             if status != SHMQ_OK:
                 break
             got += 1
-        handle._unlock()
+        _unlock(handle)
         if got == most or status != SHMQ_EMPTY or not choice.more:
             break
         shmq_select_again(&choice)
         if not got:
             PyErr_CheckSignals()  # messages leased already are not lost to a signal
         try:
-            handle._lock_gets()
+            _lock_gets(handle)
         except _errors.LockTimeout:
             if not got:
                 raise
             break  # nor to a failure to get the lock
     handle._after()
     if not got and status != SHMQ_EMPTY:
-        raise handle._error(status)
+        raise _error(handle, status)
     return got
-
-
-# ---- settling ----
-
-cdef int _settle(Handle handle, int how, uint64_t receipt, int64_t ns) except -1:
-    cdef int64_t now
-    cdef int status
-    handle._lock_gets()
-    now = shmq_time(&handle.q) if how == ACK else shmq_now()
-    if how == ACK:
-        status = shmq_ack(&handle.q, receipt, now)
-    elif how == NACK:
-        status = shmq_nack(&handle.q, receipt, ns, now)
-    elif how == REJECT:
-        status = shmq_reject(&handle.q, receipt, now)
-    elif how == EXTEND:
-        status = shmq_extend(&handle.q, receipt, ns, now)
-    else:
-        status = shmq_return_unseen(&handle.q, receipt, max(ns, 0), now)
-    handle._unlock()
-    handle._after()
-    if status == SHMQ_OK:
-        return 0
-    raise handle._stale(receipt) if status == SHMQ_STALE else handle._error(status)
-
-
-# The core's receipt of a message or of its public receipt. 0, which is no receipt, stands for
-# one that this queue never gave, such as another queue's.
-cdef uint64_t _opened(Handle handle, message) except? 0:
-    if type(message) is Message:
-        if (<Message>message).handle.q.h.options.queue_id != handle.q.h.options.queue_id:
-            return 0
-        return (<Message>message).lease
-    message = plain_number(message)
-    if isinstance(message, int) and not isinstance(message, bool):
-        return c_unseal(&handle.q.seal, message) if 0 <= message < 1 << 64 else 0
-    raise TypeError(f"{message!r:.60} is neither a message nor a receipt of this queue")
-
-
-# Acknowledges them all in one critical section, and sets the receipts of those that were
-# acknowledged to 0, which is no receipt.
-cdef int _ack_all(Handle handle, uint64_t *receipts, Py_ssize_t count) except -1:
-    cdef Py_ssize_t i
-    cdef int64_t now
-    cdef int status = SHMQ_OK
-    handle._lock_gets()
-    now = shmq_time(&handle.q)
-    for i in range(count):
-        status = shmq_ack(&handle.q, receipts[i], now)
-        if status == SHMQ_OK:
-            receipts[i] = 0
-        elif status != SHMQ_STALE:
-            break
-    handle._unlock()
-    if status != SHMQ_OK and status != SHMQ_STALE:
-        raise handle._error(status)
-    return 0
-
-
-# An item that cannot be a receipt becomes one that was never given.
-cdef uint64_t _receipt_to_ack(Handle handle, item) except? 0:
-    if type(item) is not Message:
-        return _opened(handle, item) or NO_RECEIPT
-    (<Message>item)._read_if_unread()
-    return _opened(handle, item) or NO_RECEIPT
 
 
 cdef shmq_view *_new_views(int most) except NULL:

@@ -158,175 +158,11 @@ cdef class Handle:
         """The error for a put that is not known to be on disk."""
         raise NotImplementedError
 
-    # ---- errors ----
-
-    cdef object _error(self, int status):
-        if status == SHMQ_DELETED:
-            _sleep_at_exit()
-            return _errors.QueueDeleted(f"queue {self.name!r} was deleted")
-        if status == SHMQ_DAMAGED:
-            return _errors.DamagedSegment(
-                f"the segment of queue {self.name!r} is damaged: its slots contradict each "
-                f"other; delete the queue"
-            )
-        if status == SHMQ_NO_SPACE:
-            return _no_space(self.segment.fd, self.q.refused_bytes)
-        if status == SHMQ_CROWDED:
-            return _errors.ShmqError(
-                f"queue {self.name!r} has as many handles attached as it can; close some"
-            )
-        return _errors.ShmqError(f"queue {self.name!r}: status {status}")
-
-    cdef object _full(self):
-        o = &self.q.h.options
-        spent = self.q.h.spent
-        advice = self._why_unwritten(spent) if spent else (
-            "consume, wait (block=True), or make it larger")
-        return _errors.Full(
-            f"queue {self.name!r} is full: {self.q.h.live} of {o.capacity} messages, "
-            f"{(self.q.h.units_used - self.q.h.units_cached) * SHMQ_UNIT} of "
-            f"{o.arena_bytes} bytes; {advice}"
-        )
-
-    cdef object _empty(self, block, timeout):
-        if block and timeout is not None:
-            return _errors.Empty(f"no message came to queue {self.name!r} within {timeout} s")
-        return _errors.Empty(f"no message is visible in queue {self.name!r}")
-
-    # After a get that found nothing. The caller does not hold the lock.
-    cdef inline int _found_nothing(self) except -1:
-        if self.ready_event is not None:
-            self.ready_event.clear()
-        return 0
-
-    cdef object _too_large(self, size, uint32_t meta):
-        return _errors.MessageTooLarge(
-            f"a body of {size} bytes with {meta} bytes of properties can never fit into queue "
-            f"{self.name!r}: max_message_bytes={self.q.h.options.max_message_bytes}, "
-            f"arena_bytes={self.q.h.options.arena_bytes}"
-        )
-
-    cdef object _stale(self, uint64_t receipt):
-        return _errors.LeaseExpired(
-            f"receipt {c_seal(&self.q.seal, receipt)} of queue {self.name!r} is no longer good: its "
-            f"lease ended, or the message was settled; nothing was changed"
-        )
-
-    cdef object _locked_out(self, int64_t waited):
-        return _lock_timeout(&self.q, self.name, waited)
-
-    cdef object _closed_error(self):
-        return _errors.ShmqError(f"this handle of queue {self.name!r} is closed")
-
-    # ---- the lock ----
-
-    # For an operation without a timeout.
-    cdef inline int _lock(self) except -1:
-        return self._lock_by(AT_ONCE)
-
-    cdef inline int _lock_by(self, int64_t until) except -1:
-        cdef int status
-        if not self.open_ or self.generation != fork_generation:
-            self._reopen()
-        status = shmq_lock(&self.q)
-        if status != SHMQ_OK:
-            self._lock_slowly(status, until)
-        return 0
-
-    # Locks only the get side: for leases and settlements.
-    cdef inline int _lock_gets(self) except -1:
-        cdef int status
-        if not self.open_ or self.generation != fork_generation:
-            self._reopen()
-        status = shmq_lock_gets(&self.q)
-        if status != SHMQ_OK:
-            self._lock_slowly(status, AT_ONCE)
-        return 0
-
-    # For an operation with a timeout: locks the whole queue, or only the get side. `until`: see
-    # _end_of.
-    cdef inline int _lock_until(self, bint whole, int event, block, timeout,
-                                int64_t *until) except -1:
-        cdef int status
-        if not self.open_ or self.generation != fork_generation:
-            self._reopen()
-        status = shmq_lock(&self.q) if whole else shmq_lock_gets(&self.q)
-        if status != SHMQ_OK:
-            self._lock_slowly(status, self._end_of(event, block, timeout, until))
-        return 0
-
-    # Waits without the GIL until the lock is free, then tries to take it with the GIL: the holder
-    # of the lock must never wait for the GIL, which could take long. If other processes are
-    # quicker each time, this thread finally keeps the lock; if no other thread can hold the GIL, it
-    # keeps it at once. Raises LockTimeout at the operation's deadline, see
-    # shmq/core/base/mutex.h.
-    cdef int _lock_slowly(self, int status, int64_t until) except -1:
-        cdef int64_t waited = 0, slice_
-        cdef int tries = 0, patience
-        if status == SHMQ_UNREGISTERED:
-            self._process_number()
-            status = shmq_lock(&self.q)
-        while status == SHMQ_BUSY:
-            slice_ = shmq_patience(waited, until, self.q.self, shmq_lock_holder(&self.q))
-            if not slice_:
-                raise self._locked_out(waited)
-            tries += 1
-            patience = PATIENCE if _has_threads() else 0
-            with nogil:
-                status = shmq_lock_slowly(&self.q, slice_)
-                if status == SHMQ_BUSY:
-                    waited += slice_
-                elif status == SHMQ_OK and tries < patience:
-                    self._unlock()
-                    status = SHMQ_BUSY
-            if status == SHMQ_BUSY:
-                PyErr_CheckSignals()
-                status = shmq_lock(&self.q)
-        if status != SHMQ_OK:
-            raise self._error(status)
-        if not self.open_:  # another thread has closed it meanwhile
-            self._unlock()
-            raise self._closed_error()
-        return 0
-
-    cdef inline void _unlock(self) noexcept nogil:
-        cdef uint32_t post[2]
-        shmq_unlock(&self.q, post)
-        if post[0] or post[1]:
-            shmq_post(self.semaphores, post)
-        if shmq_must_wake(&self.q):
-            shmq_wake_parties(&self.q)
-
-    # Wakes sleepers that should be awake, after a put that is done: so it neither raises nor looks
-    # at signals. If the lock is not to be had, a sleeper sleeps up to one slice longer.
-    cdef void _rouse(self) noexcept:
-        if shmq_lock(&self.q) == SHMQ_OK:
-            self._unlock()
-            return
-        with nogil:
-            if self._lock_to_end():
-                self._unlock()
-
-    # Takes the lock to release something, even that of a deleted queue. Returns whether it was
-    # taken; if not, what is left is reclaimed with the handle or the process.
-    cdef bint _lock_to_end(self) noexcept nogil:
-        cdef int64_t waited = 0, slice_
-        cdef int status = SHMQ_BUSY
-        if self.q.attachment == SHMQ_NIL:
-            return False
-        while status == SHMQ_BUSY:
-            slice_ = shmq_patience(waited, AT_ONCE, self.q.self, shmq_lock_holder(&self.q))
-            if not slice_:
-                return False
-            status = shmq_lock_even_deleted(&self.q, slice_)
-            waited += slice_
-        return status == SHMQ_OK
-
     # ---- attaching and detaching ----
 
     cdef int _reopen(self) except -1:
         if not self.open_:
-            raise self._closed_error()
+            raise _closed_error(self)
         self.q.attachment = SHMQ_NIL
         self.views = self.awake[0] = self.awake[1] = 0
         self.guarded_until = 0
@@ -340,15 +176,15 @@ cdef class Handle:
         self.number = self._process_number()
         self.generation = fork_generation
         try:
-            self._lock()
+            _lock(self)
         except:
             self.generation = fork_generation - 1  # the next operation attaches
             raise
         status = shmq_attach(&self.q, self.number, _os.getpid(), comm)
-        self._unlock()
+        _unlock(self)
         if status != SHMQ_OK:
             self.open_ = False
-            raise self._error(status)
+            raise _error(self, status)
         return 0
 
     # Before each operation that leases or waits for messages: of a queue that ends by itself, the
@@ -364,16 +200,16 @@ cdef class Handle:
         Raises QueueDeleted, and Forbidden if the queue is exclusive to another process.
         """
         self._check_owner()
-        self._lock()
+        _lock(self)
         shmq_consume(&self.q)
-        self._unlock()
+        _unlock(self)
         self.is_consumer = True
 
     def renew(self):
         """Let the time without a consumer begin anew."""
-        self._lock()
+        _lock(self)
         shmq_renew(&self.q, shmq_now())
-        self._unlock()
+        _unlock(self)
 
     def end(self, unused: bool) -> bool:
         """Delete the queue if it is ``unused``, or else if it is empty; whether it was.
@@ -381,11 +217,11 @@ cdef class Handle:
         The caller removes its files.
         """
         cdef bint ends
-        self._lock()
+        _lock(self)
         ends = shmq_is_unused(&self.q, shmq_now()) if unused else not self.q.h.live
         if ends:
             self.q.h.state = SHMQ_GONE
-        self._unlock()
+        _unlock(self)
         return ends
 
     # The caller holds the lock.
@@ -398,11 +234,11 @@ cdef class Handle:
     cdef void _leave(self) noexcept nogil:
         cdef uint32_t post[2]
         cdef int event
-        if not self._lock_to_end():
+        if not _lock_to_end(self):
             return
         shmq_select_own(&self.q)
-        self._unlock()
-        if not self._lock_to_end():
+        _unlock(self)
+        if not _lock_to_end(self):
             return
         for event in range(2):
             post[event] = 0
@@ -412,7 +248,7 @@ cdef class Handle:
             shmq_retire(&self.q, shmq_now())
         else:
             self._detach()
-        self._unlock()
+        _unlock(self)
         shmq_post(self.semaphores, post)
 
     def close(self):
@@ -441,9 +277,9 @@ cdef class Handle:
             with nogil:
                 status = shmq_lock_even_deleted(&self.q, LEAVE_WITHIN)
                 if status == SHMQ_OK:
-                    self._unlock()
+                    _unlock(self)
         if status == SHMQ_BUSY:
-            raise self._locked_out(LEAVE_WITHIN)
+            raise _locked_out(self, LEAVE_WITHIN)
         self.close()
 
     @property
@@ -455,12 +291,12 @@ cdef class Handle:
         if generation != fork_generation or self.generation != fork_generation:
             return  # the pin belongs to the parent
         with nogil:
-            if self._lock_to_end():
+            if _lock_to_end(self):
                 shmq_unpin(&self.q, at)
                 self.views -= 1
                 if not self.views and not self.open_:
                     self._detach()
-                self._unlock()
+                _unlock(self)
 
     def processes(self) -> set[int]:
         """The numbers of the attached processes. Reads without the lock, so only a hint."""
@@ -472,7 +308,7 @@ cdef class Handle:
         cdef uint32_t at
         cdef list rows = []
         if self.q.h.state == SHMQ_GONE:
-            raise self._error(SHMQ_DELETED)
+            raise _error(self, SHMQ_DELETED)
         for at in range(min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
             a = &self.q.attachments[at]
             if a.process:
@@ -482,10 +318,10 @@ cdef class Handle:
 
     def reclaim(self, uint32_t at, uint64_t process):
         """Return what attachment ``at`` of the dead process ``process`` holds."""
-        self._lock()
+        _lock(self)
         shmq_reclaim(&self.q, at, process, shmq_now())
         shmq_post_anew(&self.q)
-        self._unlock()
+        _unlock(self)
 
     # ---- maintenance ----
 
@@ -534,14 +370,14 @@ cdef class Handle:
         self.q.look_for_dead = True
         self._tend()
         while more:
-            self._lock()
+            _lock(self)
             now = shmq_now()
             shmq_tick(&self.q, now)
             more = shmq_next_due(&self.q) <= now
             damaged = self.q.damaged
-            self._unlock()
+            _unlock(self)
             if damaged:
-                raise self._error(SHMQ_DAMAGED)
+                raise _error(self, SHMQ_DAMAGED)
             PyErr_CheckSignals()
         if self.q.h.dying.head != SHMQ_NIL and not self.tending:
             self.tending = True
@@ -556,9 +392,9 @@ cdef class Handle:
     def check(self):
         """Verify every invariant of the segment; raises DamagedSegment."""
         cdef const char *wrong
-        self._lock()
+        _lock(self)
         wrong = shmq_check(&self.q)
-        self._unlock()
+        _unlock(self)
         if wrong != NULL:
             raise _errors.DamagedSegment(
                 f"the segment of queue {self.name!r} is damaged: {wrong.decode()}")
@@ -567,154 +403,10 @@ cdef class Handle:
         """The invariants of the segment that do not hold, in words; empty if all hold."""
         cdef const char *wrong[32]
         cdef uint32_t at, count
-        self._lock()
+        _lock(self)
         count = shmq_check_all(&self.q, wrong, 32)
-        self._unlock()
+        _unlock(self)
         return [wrong[at].decode() for at in range(count)]
-
-    # ---- waiting ----
-
-    cdef bint _blocks(self, block, timeout) except -1:
-        if block is None:
-            return self.blocks or timeout is not None
-        return bool(block)
-
-    # The deadline of an operation's waits: monotonic ns, FOREVER or AT_ONCE. An UNKNOWN `until` is
-    # computed from the timeout now, so an operation that succeeds at once never reads the clock.
-    cdef int64_t _end_of(self, int event, block, timeout, int64_t *until) except -1:
-        if until[0] == UNKNOWN:
-            if self._blocks(block, timeout) if event == SHMQ_NOT_FULL else block:
-                until[0] = _deadline(timeout)
-            else:
-                until[0] = AT_ONCE
-        return until[0]
-
-    # Whether to try again after SHMQ_FULL or SHMQ_EMPTY. Even without blocking there is one more
-    # try, after a look for dead processes.
-    cdef bint _may_wait(self, int event, block, timeout, int64_t *until, int *round_) except -1:
-        cdef int64_t end = self._end_of(event, block, timeout, until)
-        if end == AT_ONCE and round_[0] == 0:
-            # A dropped message frees its slot once the journal, if it has a writer, has the drop.
-            if event == SHMQ_NOT_FULL and block is None and self.drops and self.q.h.spent:
-                end = until[0] = _real_now() + ROOM_SOON
-            else:
-                self.q.look_for_dead = True
-                self._tend()
-                round_[0] = 2
-                return True
-        return self._wait(event, end, round_)
-
-    # Waits after an operation that found nothing; returns whether to try again. It spins first, as
-    # long as that pays, then sleeps; before a sleep the failed operation must have counted this
-    # handle as a sleeper with shmq_fall_asleep. It looks for dead processes before the sleep,
-    # unless it just has, then during it, and once more before it gives up at the deadline.
-    cdef bint _wait(self, int event, int64_t until, int *round_) except -1:
-        cdef bint posted
-        if round_[0] == 2:
-            return False
-        if round_[0] <= 0:
-            if round_[0] > -MOST_SPINS and self._spin(event):
-                round_[0] -= 1
-                if until == FOREVER or _real_now() < until:
-                    return True
-            round_[0] = 1
-            if _real_now() - self.looked_at > WAIT_SLICE:
-                self.q.look_for_dead = True
-                self._tend()
-            return True
-        if self.interrupted is not None and self.interrupted():
-            until = _real_now()
-        posted = self._sleep(event, until)
-        try:
-            PyErr_CheckSignals()
-            if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
-                self._tend()
-        except:
-            if posted:
-                self._pass_on(event)
-            raise
-        if not posted and until != FOREVER and _real_now() >= until:
-            round_[0] = 2
-            self.q.look_for_dead = True
-            self._tend()
-        return True
-
-    # Spins; whether the awaited change seems to have come.
-    cdef bint _spin(self, int event) noexcept:
-        cdef int64_t ns, took = -1
-        with nogil:
-            ns = shmq_spin_time(&self.spins[event])
-            if ns:
-                took = shmq_spin(&self.q, event, ns, self.spins[event].yield_after)
-                shmq_spin_learn(&self.spins[event], ns, took)
-        return took >= 0
-
-    cdef void _pass_on(self, int event) noexcept nogil:
-        if self._lock_to_end():
-            shmq_pass_on(&self.q, event)
-            self._unlock()
-
-    # Sleeps; whether it was woken. A woken caller tries again even past its deadline, because the
-    # wakeup was for it alone.
-    cdef bint _sleep(self, int event, int64_t until) except -1:
-        cdef int status, lock_status
-        cdef int64_t waited = 0, begun = _real_now(), due = self.q.due - shmq_now()
-        cdef int64_t slice_ = SHMQ_LONG_SLEEP if begun < self.guarded_until else SHMQ_SHORT_SLEEP
-        cdef uint32_t sleepers = self.awake[event] + 1
-        cdef bint is_long
-        slice_ = min(slice_, until - begun)
-        if due < slice_ and not shmq_clock_set:
-            slice_ = max(due, 0)
-        self.awake[event] = 0
-        is_long = slice_ > SHMQ_SHORT_SLEEP
-        with nogil:
-            status = shmq_sleep(self.semaphores[event], slice_)
-            slice_ = shmq_patience(0, until, self.q.self, 0)
-            lock_status = self._count_out(event, status == SHMQ_OK, sleepers, slice_)
-        self.q.slept_long = status == SHMQ_OK and is_long
-        if lock_status != SHMQ_OK:
-            self.awake[event] += sleepers
-            while lock_status == SHMQ_BUSY or lock_status == SHMQ_UNREGISTERED:
-                PyErr_CheckSignals()
-                self._process_number()
-                waited += slice_
-                slice_ = shmq_patience(waited, until, self.q.self, shmq_lock_holder(&self.q))
-                if not slice_:
-                    raise self._locked_out(waited)
-                with nogil:
-                    lock_status = self._count_out(event, status == SHMQ_OK, sleepers, slice_)
-            if lock_status != SHMQ_OK:
-                raise self._error(lock_status)
-            self.awake[event] -= sleepers
-        if status == SHMQ_TIMED_OUT:
-            self._see_to_guard(begun)
-        return status == SHMQ_OK
-
-    # After a sleep that began at `begun` and was not ended by a post: a thread that sleeps so long
-    # makes sure that deaths are noticed from now on, and may then sleep longer, after a look for
-    # those that came before.
-    cdef int _see_to_guard(self, int64_t begun) except -1:
-        cdef int64_t now = _real_now()
-        if now - begun < SHMQ_SHORT_SLEEP:
-            return 0
-        if now >= self.guarded_until or shmq_now() >= self.q.h.liveness_at:
-            self.q.look_for_dead = True
-        self.guarded_until = now + 2 * SHMQ_LONG_SLEEP if self.is_guarded() else 0
-        return 0
-
-    # Takes the lock within `ns`, and subtracts those from the count who no longer sleep.
-    cdef int _count_out(self, int event, bint posted, uint32_t sleepers, int64_t ns) noexcept nogil:
-        cdef int left = 0, status = shmq_lock_even_deleted(&self.q, ns)
-        if status != SHMQ_OK:
-            return status
-        if self.open_:  # closing a handle subtracts its sleepers
-            sem_getvalue(self.semaphores[event], &left)
-            while sleepers:
-                sleepers -= 1
-                shmq_wake_up(&self.q, event, posted, left)
-                posted = False
-        self._unlock()
-        return SHMQ_OK
 
     # ---- putting: see put.pxi ----
 
@@ -818,7 +510,7 @@ cdef class Handle:
                                           deliver_at, ttl, dedupe_id, reply_to, correlation,
                                           encoded)
         if shmq_fits(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
-            raise self._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
+            raise _too_large(self, prepared.c.body_bytes, prepared.c.meta_bytes)
         return prepared
 
     def try_put(self, PreparedPut prepared, block: bool | None = False,
@@ -831,9 +523,9 @@ cdef class Handle:
     def abandon(self, uint64_t receipt) -> bool:
         """Release reserved or staged space; whether this handle still held it."""
         cdef int status
-        self._lock()
+        _lock(self)
         status = shmq_abandon(&self.q, receipt)
-        self._unlock()
+        _unlock(self)
         return status == SHMQ_OK
 
     @property
@@ -861,11 +553,11 @@ cdef class Handle:
         self._consume()
         while True:
             # Only the whole lock may conclude that the queue is empty, or let us sleep.
-            self._lock_until(round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
+            _lock_until(self, round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
             status = shmq_lease(&self.q, shmq_time(&self.q), True, &view)
             if status == SHMQ_EMPTY and round_ == 1:
                 shmq_fall_asleep(&self.q, SHMQ_NOT_EMPTY)
-            self._unlock()
+            _unlock(self)
             if status == SHMQ_OK:
                 message = _new_message(self, &view, None)
                 self._after()
@@ -873,10 +565,10 @@ cdef class Handle:
                     return message
                 continue
             if status != SHMQ_EMPTY:
-                raise self._error(status)
-            if not self._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
-                self._found_nothing()
-                raise self._empty(block, timeout)
+                raise _error(self, status)
+            if not _may_wait(self, SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
+                _found_nothing(self)
+                raise _empty(self, block, timeout)
 
     def get_many(self, max: int, timeout: float | None = None, *, block: bool = True,
                  where: str | None = None) -> list[api.Message]:
@@ -947,7 +639,7 @@ cdef class Handle:
                 if message is not None:
                     messages.append(message)
             if not messages:
-                self._found_nothing()
+                _found_nothing(self)
             return messages
         finally:
             free(views)
@@ -961,19 +653,19 @@ cdef class Handle:
         self._consume()
         while True:
             if whole:
-                self._lock()
+                _lock(self)
             else:
-                self._lock_gets()
+                _lock_gets(self)
             status = shmq_lease(&self.q, shmq_time(&self.q), True, &view)
-            self._unlock()
+            _unlock(self)
             if status == SHMQ_EMPTY and not whole:
                 whole = True
                 continue
             if status == SHMQ_EMPTY:
-                self._found_nothing()
+                _found_nothing(self)
                 return None
             if status != SHMQ_OK:
-                raise self._error(status)
+                raise _error(self, status)
             message = _new_message(self, &view, None)
             self._after()
             if message is not None:
@@ -983,11 +675,11 @@ cdef class Handle:
         """Whether a get would find a message now; does due maintenance first."""
         cdef bint found
         self._consume()
-        self._lock()
+        _lock(self)
         if self.q.h.next_tick <= shmq_now():
             shmq_tick(&self.q, shmq_now())
         found = shmq_looks_ready(self.q.h)
-        self._unlock()
+        _unlock(self)
         self._after()
         return found
 
@@ -1040,12 +732,12 @@ cdef class Handle:
         if self.is_temporary:
             self._check_owner()
         self._tick()
-        self._lock()
+        _lock(self)
         status = shmq_purge(&self.q, &removed)
-        self._unlock()
+        _unlock(self)
         self._after()
         if status != SHMQ_OK:
-            raise self._error(status)
+            raise _error(self, status)
         return removed
 
     def qsize(self) -> int:
@@ -1060,9 +752,9 @@ cdef class Handle:
     cdef tuple _counts(self):
         cdef uint32_t visible, live
         self._tick()
-        self._lock()
+        _lock(self)
         visible, live = self.q.h.visible, self.q.h.live
-        self._unlock()
+        _unlock(self)
         return visible, live
 
     @property

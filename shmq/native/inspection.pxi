@@ -19,11 +19,11 @@ cdef class Inspection:
         cdef int64_t now
         cdef uint32_t largest
         self.handle._tick()
-        self.handle._lock()
+        _lock(self.handle)
         now = shmq_now()
         largest = shmq_arena_largest(&self.handle.q)
         memcpy(&h, self.handle.q.h, sizeof(h))
-        self.handle._unlock()
+        _unlock(self.handle)
         span = (now - h.samples[0].at) / 1e9
         return {
             "depth": h.visible, "delayed": h.delayed, "in_flight": h.leased, "dying": h.dead,
@@ -50,7 +50,7 @@ cdef class Inspection:
     def journal_numbers(self) -> dict[str, Any]:
         """The counters of the queue's journal alone. Takes no lock and does no maintenance."""
         if self.handle.q.h.state == SHMQ_GONE:
-            raise self.handle._error(SHMQ_DELETED)
+            raise _error(self.handle, SHMQ_DELETED)
         return _journal_numbers(self.handle.q.h, shmq_journal_error(&self.handle.q))
 
     def scan(self, uint32_t start,
@@ -67,14 +67,14 @@ cdef class Inspection:
         if views == NULL:
             raise MemoryError
         try:
-            self.handle._lock()
+            _lock(self.handle)
             made = self.handle.q.h.slots_made
             end = min(start + count, made)
             for at in range(start, end):
                 if shmq_state_of(shmq_word(&self.handle.q.slots[at])) != SHMQ_FREE:
                     shmq_look(&self.handle.q, &self.handle.q.slots[at], &views[live])
                     live += 1
-            self.handle._unlock()
+            _unlock(self.handle)
             for i in range(live):
                 view = &views[i]
                 rows.append((view.at, shmq_state_of(view.word), view.seq, view.priority,
@@ -97,11 +97,11 @@ cdef class Inspection:
         if held == NULL:
             raise MemoryError
         try:
-            self.handle._lock()
+            _lock(self.handle)
             made = self.handle.q.h.slots_made
             end = min(start + count, made)
             found = shmq_leases_in(&self.handle.q, start, end, after, held)
-            self.handle._unlock()
+            _unlock(self.handle)
             for i in range(found):
                 one = &held[i]
                 rows.append((one.seq, one.deliveries, one.priority, one.body_bytes, one.deadline,
@@ -115,7 +115,7 @@ cdef class Inspection:
         cdef uint32_t at = 0, made = self.handle.q.h.slots_made, end
         cdef int64_t oldest = FOREVER
         while at < made:
-            self.handle._lock()
+            _lock(self.handle)
             made = self.handle.q.h.slots_made
             end = min(at + 65536, made)
             while at < end:
@@ -123,7 +123,7 @@ cdef class Inspection:
                         and self.handle.q.slots[at].put_at < oldest):
                     oldest = self.handle.q.slots[at].put_at
                 at += 1
-            self.handle._unlock()
+            _unlock(self.handle)
         return None if oldest == FOREVER else oldest
 
     def copy_at(self, uint32_t at, uint64_t seq) -> api.Message | None:
@@ -152,7 +152,7 @@ cdef class Inspection:
     # SHMQ_OK: pinned. SHMQ_BUSY: body and properties were copied to `to`, if it is given.
     cdef int _pin_at(self, uint32_t at, uint64_t seq, shmq_view *view, char *to) except -1:
         cdef int status
-        self.handle._lock()
+        _lock(self.handle)
         status = shmq_pin_at(&self.handle.q, at, seq, view)
         if status == SHMQ_OK:
             self.handle.views += 1
@@ -160,9 +160,9 @@ cdef class Inspection:
             memcpy(to, view.body, view.body_bytes)
             if view.meta_bytes:
                 memcpy(to + view.body_bytes, view.meta, view.meta_bytes)
-        self.handle._unlock()
+        _unlock(self.handle)
         if status != SHMQ_OK and status != SHMQ_BUSY and status != SHMQ_STALE:
-            raise self.handle._error(status)
+            raise _error(self.handle, status)
         return status
 
 

@@ -139,13 +139,13 @@ cdef class Message:
         cdef int status
         if self._settled or not self.handle.open_:
             return SHMQ_STALE
-        self.handle._lock()
+        _lock(self.handle)
         status = shmq_pin(&self.handle.q, self.lease, shmq_now(), view)
         if status == SHMQ_OK:
             self.handle.views += 1
         elif status == SHMQ_BUSY and to != NULL:
             memcpy(to, view.body, self.size)
-        self.handle._unlock()
+        _unlock(self.handle)
         return status
 
     @property

@@ -135,7 +135,7 @@ cdef Put _put(Handle handle, const shmq_put *c, block, timeout):
     cdef int status, round_ = 0
     cdef int64_t until = UNKNOWN
     if shmq_fits(&handle.q, c.body_bytes, c.meta_bytes) != SHMQ_OK:
-        raise handle._too_large(c.body_bytes, c.meta_bytes)
+        raise _too_large(handle, c.body_bytes, c.meta_bytes)
     while True:
         if _quick_put(handle, c, &seq):
             return _new_put(seq, False)
@@ -143,18 +143,18 @@ cdef Put _put(Handle handle, const shmq_put *c, block, timeout):
         if shmq_looks_roomy(&handle.q, 1) and _quick_put(handle, c, &seq):
             return _new_put(seq, False)
         if round_ > 0 or shmq_looks_roomy(&handle.q, 1):
-            handle._lock_until(True, SHMQ_NOT_FULL, block, timeout, &until)
+            _lock_until(handle, True, SHMQ_NOT_FULL, block, timeout, &until)
             status = c_put(&handle.q, c, shmq_time_of_put(&handle.q, c), &seq)
             if status == SHMQ_FULL and round_ == 1:
                 shmq_fall_asleep(&handle.q, SHMQ_NOT_FULL)
-            handle._unlock()
+            _unlock(handle)
         if status == SHMQ_OK or status == SHMQ_DUPLICATE:
             handle._after()
             return _new_put(seq, status == SHMQ_DUPLICATE)
         if status != SHMQ_FULL:
-            raise handle._error(status)
-        if not handle._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
-            raise handle._full()
+            raise _error(handle, status)
+        if not _may_wait(handle, SHMQ_NOT_FULL, block, timeout, &until, &round_):
+            raise _full(handle)
 
 
 # Tries to put without the get-side lock; whether the message was put.
@@ -168,7 +168,7 @@ cdef inline bint _quick_put(Handle handle, const shmq_put *c, uint64_t *seq) exc
         return False
     status = shmq_quick_put(&handle.q, c, shmq_time_of_put(&handle.q, c), seq)
     if shmq_unlock_puts(&handle.q):
-        handle._rouse()
+        _rouse(handle)
     if handle.q.h.dying.head != SHMQ_NIL:
         handle._after()
     return status == SHMQ_OK
@@ -183,7 +183,7 @@ cdef Put _put_large(Handle handle, PreparedPut prepared, block, timeout):
     cdef Loan loan = _borrow(handle, prepared, block, timeout, &until)
     if loan.ended:
         return loan.put
-    loan.until = handle._end_of(SHMQ_NOT_FULL, block, timeout, &until)
+    loan.until = _end_of(handle, SHMQ_NOT_FULL, block, timeout, &until)
     _copy(loan.holder.place, prepared.c.body, prepared.c.body_bytes - prepared.c.tail_bytes)
     memcpy(<char *>loan.holder.place + prepared.c.body_bytes - prepared.c.tail_bytes,
            prepared.c.tail, prepared.c.tail_bytes)
@@ -196,19 +196,19 @@ cdef int _reserve(Handle handle, PreparedPut prepared, block, timeout, int64_t *
                   shmq_view *view, uint64_t *seq) except -1:
     cdef int status, round_ = 0
     if shmq_fits(&handle.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
-        raise handle._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
+        raise _too_large(handle, prepared.c.body_bytes, prepared.c.meta_bytes)
     while True:
-        handle._lock_until(True, SHMQ_NOT_FULL, block, timeout, until)
+        _lock_until(handle, True, SHMQ_NOT_FULL, block, timeout, until)
         status = _reserve_locked(handle, prepared, view, seq)
         if status == SHMQ_FULL and round_ == 1:
             shmq_fall_asleep(&handle.q, SHMQ_NOT_FULL)
-        handle._unlock()
+        _unlock(handle)
         if status == SHMQ_OK or status == SHMQ_DUPLICATE:
             return status
         if status != SHMQ_FULL:
-            raise handle._error(status)
-        if not handle._may_wait(SHMQ_NOT_FULL, block, timeout, until, &round_):
-            raise handle._full()
+            raise _error(handle, status)
+        if not _may_wait(handle, SHMQ_NOT_FULL, block, timeout, until, &round_):
+            raise _full(handle)
 
 
 cdef int _reserve_locked(Handle handle, PreparedPut prepared, shmq_view *view, uint64_t *seq):
@@ -225,18 +225,18 @@ cdef int _reserve_locked(Handle handle, PreparedPut prepared, shmq_view *view, u
 cdef Put _fill(Handle handle, uint64_t receipt, PreparedPut prepared, int64_t until):
     cdef uint64_t seq = 0
     cdef int status
-    handle._lock_by(until)
+    _lock_by(handle, until)
     status = shmq_fill(&handle.q, receipt, &prepared.c, shmq_now(), &seq)
-    handle._unlock()
+    _unlock(handle)
     handle._after()
     if status == SHMQ_OK or status == SHMQ_DUPLICATE:
         return _new_put(seq, status == SHMQ_DUPLICATE)
     if status == SHMQ_FULL:
-        raise handle._full()
+        raise _full(handle)
     if status == SHMQ_STALE:
         raise _errors.LeaseExpired(
             f"the space in queue {handle.name!r} was given back before the message was put")
-    raise handle._error(status)
+    raise _error(handle, status)
 
 
 # ---- many bodies ----
@@ -272,14 +272,14 @@ cdef int _put_each(Handle handle, list prepared_puts, block, timeout, Py_ssize_t
             last[0] = _put_large(handle, prepared_puts[done[0]], block, timeout).sequence
             done[0] += 1
             continue
-        handle._lock_until(True, SHMQ_NOT_FULL, block, timeout, &until)
+        _lock_until(handle, True, SHMQ_NOT_FULL, block, timeout, &until)
         status = _put_run(handle, prepared_puts, done, round_ == 1, last)
         if status == SHMQ_OK:
             handle._after()
         elif status != SHMQ_FULL:
-            raise handle._error(status)
-        elif not handle._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
-            raise handle._full()
+            raise _error(handle, status)
+        elif not _may_wait(handle, SHMQ_NOT_FULL, block, timeout, &until, &round_):
+            raise _full(handle)
     return 0
 
 
@@ -313,7 +313,7 @@ cdef int _quick_run(Handle handle, list prepared_puts, Py_ssize_t *done, uint64_
         copied += p.body_bytes + 64
         done[0] += 1
     if shmq_unlock_puts(&handle.q):
-        handle._rouse()
+        _rouse(handle)
     return 0
 
 
@@ -341,7 +341,7 @@ cdef int _put_run(Handle handle, list prepared_puts, Py_ssize_t *done, bint asle
         done[0] += 1
     if status == SHMQ_FULL and asleep_if_full:
         shmq_fall_asleep(&handle.q, SHMQ_NOT_FULL)
-    handle._unlock()
+    _unlock(handle)
     return status
 
 
@@ -369,13 +369,13 @@ cdef list _wrap_many(Handle handle, bodies, codec, priority, group, headers, del
     for body in bodies:
         if plain and type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL:
             if shmq_fits(&handle.q, PyBytes_GET_SIZE(body), 0) != SHMQ_OK:
-                raise handle._too_large(PyBytes_GET_SIZE(body), 0)
+                raise _too_large(handle, PyBytes_GET_SIZE(body), 0)
             prepared_puts.append(body)
             continue
         prepared = _wrap(handle, body, codec, priority, group, headers, delay, None, ttl, None,
                          None, None)
         if shmq_fits(&handle.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
-            raise handle._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
+            raise _too_large(handle, prepared.c.body_bytes, prepared.c.meta_bytes)
         prepared_puts.append(prepared)
     return prepared_puts
 
@@ -505,9 +505,9 @@ cdef class Loan:
 
     cdef void _abandon(self) noexcept:
         with nogil:
-            if self.handle._lock_to_end():
+            if _lock_to_end(self.handle):
                 shmq_abandon(&self.handle.q, self.receipt)
-                self.handle._unlock()
+                _unlock(self.handle)
 
 
 # Reserves and pins space for the prepared message. If the dedupe id is known, the loan has ended

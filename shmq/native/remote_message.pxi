@@ -440,7 +440,7 @@ cdef class Acks:
         """Send the buffered acknowledgements, as far as possible without waiting."""
         self.put()
         if self.wire is not None:
-            self.wire._send(0)
+            _send_output(self.wire, 0)
         return 0
 
     def drop(self):

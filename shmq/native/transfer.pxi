@@ -14,13 +14,13 @@ cdef class Transfer:
         """Take the next dying message, or None; see ``take``."""
         cdef shmq_view view
         cdef int status
-        self.handle._lock()
+        _lock(self.handle)
         status = shmq_take_dead(&self.handle.q, &view)
-        self.handle._unlock()
+        _unlock(self.handle)
         if status == SHMQ_EMPTY:
             return None
         if status != SHMQ_OK:
-            raise self.handle._error(status)
+            raise _error(self.handle, status)
         return self._taken(&view)
 
     def take(self, uint32_t at, uint64_t seq) -> _Row | None:
@@ -31,9 +31,9 @@ cdef class Transfer:
         """
         cdef shmq_view view
         cdef int status
-        self.handle._lock()
+        _lock(self.handle)
         status = shmq_take(&self.handle.q, at, seq, &view)
-        self.handle._unlock()
+        _unlock(self.handle)
         return self._taken(&view) if status == SHMQ_OK else None
 
     cdef tuple _taken(self, const shmq_view *view):
@@ -74,30 +74,30 @@ cdef class Transfer:
         shmq_mark()
         loan._end()
         try:
-            self.handle._lock()
+            _lock(self.handle)
             status = shmq_stage(&self.handle.q, loan.receipt, &prepared.c, shmq_now())
-            self.handle._unlock()
+            _unlock(self.handle)
         except BaseException:
             loan._abandon()
             raise
         if status != SHMQ_OK:
-            raise self.handle._error(status)
+            raise _error(self.handle, status)
         return loan.receipt
 
     def publish_copy(self, uint64_t receipt) -> bool:
         """Make a staged message visible; whether it was still there."""
         cdef int status
-        self.handle._lock()
+        _lock(self.handle)
         status = shmq_commit_staged(&self.handle.q, receipt, shmq_now())
-        self.handle._unlock()
+        _unlock(self.handle)
         return status == SHMQ_OK
 
     def moved(self, uint64_t receipt) -> bool:
         """Settle the taken message, which has moved; whether this handle still had it."""
         cdef int status
-        self.handle._lock()
+        _lock(self.handle)
         status = shmq_moved(&self.handle.q, receipt)
-        self.handle._unlock()
+        _unlock(self.handle)
         return status == SHMQ_OK
 
     def hand_over(self, Handle target, uint64_t receipt, uint64_t staged):
@@ -109,24 +109,24 @@ cdef class Transfer:
 
     def untake(self, uint64_t receipt):
         """Return a taken message to the queue."""
-        self.handle._lock()
+        _lock(self.handle)
         shmq_untake(&self.handle.q, receipt)
-        self.handle._unlock()
+        _unlock(self.handle)
 
     def give_up(self, uint64_t receipt):
         """Leave a taken message to the next mover. Does nothing if it has moved."""
-        self.handle._lock()
+        _lock(self.handle)
         shmq_give_up(&self.handle.q, receipt)
-        self.handle._unlock()
+        _unlock(self.handle)
 
     def void_copies(self, uint64_t origin_queue, uint64_t origin_seq, uint32_t rows=0):
         """Remove the staged copies of that message that its mover left behind.
 
         If it is a chunk, remove the copies of its rows from number ``rows`` on.
         """
-        self.handle._lock()
+        _lock(self.handle)
         shmq_void_copies(&self.handle.q, origin_queue, origin_seq, rows)
-        self.handle._unlock()
+        _unlock(self.handle)
 
     def orphans(self) -> list[tuple[int, int, int, int | None]]:
         """Staged messages whose mover died: (receipt, origin queue, origin sequence, row).
@@ -139,9 +139,9 @@ cdef class Transfer:
         cdef list rows = []
         cdef int status = SHMQ_OK
         while self.handle.q.h.staged and status == SHMQ_OK:
-            self.handle._lock()
+            _lock(self.handle)
             status = shmq_find_orphan(&self.handle.q, at, &origin)
-            self.handle._unlock()
+            _unlock(self.handle)
             if status == SHMQ_OK:
                 rows.append((origin.queue, origin.seq, origin.row, origin.receipt))
                 at = <uint32_t>(origin.receipt & SHMQ_RECEIPT_SLOT) + 1
@@ -155,13 +155,13 @@ cdef class Transfer:
         cdef shmq_slot *s
         cdef list rows = []
         while at < made:
-            self.handle._lock()
+            _lock(self.handle)
             end = min(at + 65536, made)
             for at in range(at, end):
                 s = &self.handle.q.slots[at]
                 if s.origin_queue and shmq_state_of(shmq_word(s)) != SHMQ_FREE:
                     rows.append((s.origin_queue, s.origin_seq))
-            self.handle._unlock()
+            _unlock(self.handle)
             at = end
         return [row for row in rows if row[0] in origins]
 
@@ -169,9 +169,9 @@ cdef class Transfer:
         """Whether message ``seq``, or that row of it, is still here: dying or being moved."""
         cdef bint there
         cdef uint32_t number = SHMQ_NO_ROW if row is None else row
-        self.handle._lock()
+        _lock(self.handle)
         there = shmq_still_moves(&self.handle.q, seq, number)
-        self.handle._unlock()
+        _unlock(self.handle)
         return there
 
 
@@ -274,9 +274,9 @@ cdef class Staging:
             if views == NULL or metas == NULL:
                 raise MemoryError
             while at < self.handle.q.h.slots_made:
-                self.handle._lock()
+                _lock(self.handle)
                 count = self._list_some(&at, codec, views, metas)
-                self.handle._unlock()
+                _unlock(self.handle)
                 for i in range(count):
                     rows.append((views[i].at, views[i].seq,
                                  shmq_state_of(views[i].word) == SHMQ_READY,
@@ -310,11 +310,11 @@ cdef class Staging:
         """Remove a visible message; whether it was there."""
         cdef shmq_view view
         cdef int status
-        self.handle._lock()
+        _lock(self.handle)
         status = shmq_take(&self.handle.q, at, seq, &view)
         if status == SHMQ_OK:
             status = shmq_moved(&self.handle.q, view.receipt)
-        self.handle._unlock()
+        _unlock(self.handle)
         return status == SHMQ_OK
 
     @property
@@ -336,9 +336,9 @@ cdef class Staging:
         cdef _RowRun run
         cdef int status
         memset(&run, 0, sizeof(run))
-        source._lock()
+        _lock(source)
         status = shmq_take(&source.q, at, seq, &view)
-        source._unlock()
+        _unlock(source)
         if status != SHMQ_OK:
             return None
         try:
@@ -361,13 +361,13 @@ cdef class Staging:
                     return True
                 round_, until = 0, UNKNOWN if timeout is None else until
             elif status == SHMQ_FULL:
-                if not self.handle._may_wait(SHMQ_NOT_FULL, timeout is None or timeout > 0, timeout,
+                if not _may_wait(self.handle, SHMQ_NOT_FULL, timeout is None or timeout > 0, timeout,
                                              &until, &round_):
                     return False
             elif status == SHMQ_STALE:
                 raise _no_chunk(source, view.seq)
             else:
-                raise self.handle._error(status)
+                raise _error(self.handle, status)
 
     cdef int _begin(self, Handle source, const shmq_view *view, _RowRun *run) except -1:
         cdef shmq_put put
@@ -386,9 +386,9 @@ cdef class Staging:
             raise MemoryError
         run.origin_queue = source.q.h.options.hash_key
         run.origin_seq = view.seq
-        self.handle._lock()
+        _lock(self.handle)
         shmq_void_copies(&self.handle.q, run.origin_queue, run.origin_seq, moved)
-        self.handle._unlock()
+        _unlock(self.handle)
         return 0
 
     # Stages as many of the next rows as fit.
@@ -400,7 +400,7 @@ cdef class Staging:
         cdef int status = SHMQ_OK
         cdef bint large = False
         run.staged = run.ids = 0
-        self.handle._lock()
+        _lock(self.handle)
         now = shmq_now()
         while copied < MOST_UNDER_LOCK and run.chunk.row < run.chunk.rows:
             before = run.chunk
@@ -421,7 +421,7 @@ cdef class Staging:
             copied += put.body_bytes + 64
         if status == SHMQ_FULL and not run.staged and asleep_if_full:
             shmq_fall_asleep(&self.handle.q, SHMQ_NOT_FULL)
-        self.handle._unlock()
+        _unlock(self.handle)
         if large and run.staged:
             run.chunk = before
         elif large:
@@ -437,7 +437,7 @@ cdef class Staging:
         cdef int64_t now
         cdef shmq_view view
         cdef int status
-        self.handle._lock()
+        _lock(self.handle)
         now = shmq_now()
         status = shmq_reserve(&self.handle.q, put.body_bytes + more, put.meta_bytes, now, NULL,
                               &view, &seq)
@@ -447,7 +447,7 @@ cdef class Staging:
                 self.handle.views += 1
         if status == SHMQ_FULL and asleep_if_full:
             shmq_fall_asleep(&self.handle.q, SHMQ_NOT_FULL)
-        self.handle._unlock()
+        _unlock(self.handle)
         if status != SHMQ_OK:
             return status
         _copy(<void *>view.body, put.body, put.body_bytes)
@@ -455,9 +455,9 @@ cdef class Staging:
             memcpy(<void *>view.meta, put.meta, put.meta_bytes)
         shmq_mark()
         self.handle._unpin(view.at, self.handle.generation)
-        self.handle._lock()
+        _lock(self.handle)
         status = shmq_stage(&self.handle.q, view.receipt, put, shmq_now())
-        self.handle._unlock()
+        _unlock(self.handle)
         if status == SHMQ_OK:
             run.receipts[0] = view.receipt
             run.staged = 1
@@ -468,7 +468,7 @@ cdef class Staging:
     cdef int _commit_run(self, Handle source, uint64_t receipt, _RowRun *run) except -1:
         cdef int status
         try:
-            source._lock()
+            _lock(source)
         except:
             self._end_run(run, False)
             raise
@@ -476,7 +476,7 @@ cdef class Staging:
             status = shmq_moved(&source.q, receipt)
         else:
             status = shmq_moved_rows(&source.q, receipt, run.chunk.row)
-        source._unlock()
+        _unlock(source)
         self._end_run(run, status == SHMQ_OK)
         if status != SHMQ_OK:
             raise _errors.ShmqError(
@@ -493,7 +493,7 @@ cdef class Staging:
         cdef int status
         cdef int64_t now
         with nogil:
-            if self.handle._lock_to_end():
+            if _lock_to_end(self.handle):
                 now = shmq_now()
                 for i in range(run.staged):
                     if not publish:
@@ -504,7 +504,7 @@ cdef class Staging:
                         run.published += 1
                     elif status != SHMQ_DUPLICATE and status != SHMQ_STALE:
                         shmq_disown(&self.handle.q, run.receipts[i])
-                self.handle._unlock()
+                _unlock(self.handle)
         run.staged = 0
 
 
@@ -512,9 +512,9 @@ cdef class Staging:
 # its next mover removes them.
 cdef void _let_go(Handle handle, uint64_t receipt) noexcept:
     with nogil:
-        if handle._lock_to_end():
+        if _lock_to_end(handle):
             shmq_untake(&handle.q, receipt)
-            handle._unlock()
+            _unlock(handle)
 
 
 cdef object _no_chunk(Handle handle, uint64_t seq):
@@ -529,7 +529,7 @@ cdef uint64_t _put_size(Handle queue, const shmq_put *put) except 0:
     if put.delay > 0 or put.dedupe != NULL:
         more = SHMQ_DEFERRED_PUT_BYTES
     if shmq_fits(&queue.q, put.body_bytes, put.meta_bytes + more) != SHMQ_OK:
-        raise queue._too_large(put.body_bytes, put.meta_bytes)
+        raise _too_large(queue, put.body_bytes, put.meta_bytes)
     return shmq_row_bytes(put)
 
 

@@ -170,12 +170,12 @@ cdef class Watch:
 
         If the queue has no free entry, or there is no wakeup semaphore, no wakeup comes.
         """
-        self.queue._lock()
+        _lock(self.queue)
         if self.wakeup is not None:
             shmq_arm(&self.queue.q, &self.w, self.wakeup.process)
             self.begun = True
         shmq_watch_time(&self.queue.q, &self.w, shmq_now())
-        self.queue._unlock()
+        _unlock(self.queue)
         self.queue._after()
 
     def disarm(self):
@@ -188,9 +188,9 @@ cdef class Watch:
             return
         self.begun = False
         with nogil:
-            if self.queue._lock_to_end():
+            if _lock_to_end(self.queue):
                 shmq_disarm(&self.queue.q, &self.w)
-                self.queue._unlock()
+                _unlock(self.queue)
 
     cdef bint _is_armed(self):
         return (self.w.party != SHMQ_NIL
@@ -218,9 +218,9 @@ cdef class Watch:
 
     def catch_up(self):
         """Do due maintenance in the queue, and learn when more will be due."""
-        self.queue._lock()
+        _lock(self.queue)
         shmq_watch_time(&self.queue.q, &self.w, shmq_now())
-        self.queue._unlock()
+        _unlock(self.queue)
         self.queue._after()
 
 
