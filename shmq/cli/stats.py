@@ -42,7 +42,7 @@ from shmq.cli.shared.output import (
 )
 from shmq.cli.shared.target import typed
 from shmq.host.diagnose.activity import stream_activity
-from shmq.host.diagnose.journals import journal_problem
+from shmq.host.diagnose.journal_problem import journal_problem
 
 _IN_BYTES: Final = {
     *(name for name, row in options_of(QueueOptions).items() if row.kind == "bytes"),

@@ -31,7 +31,7 @@ from shmq.errors import (
     StreamDeleted,
     Unsupported,
 )
-from shmq.host.diagnose.journals import journal_problem
+from shmq.host.diagnose.journal_problem import journal_problem
 from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
 

@@ -31,7 +31,7 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
 )
-from shmq.host.diagnose.journals import unwritten, why_unkept
+from shmq.host.diagnose.journal_problem import unwritten, why_unkept
 from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from shmq.host.namespace import streams
 from shmq.host.namespace.namespace import Namespace
