@@ -138,7 +138,7 @@ def test_the_package_run_as_a_module_is_the_command() -> None:
 EXTRAS = {
     "model/schema": "schemas",
     "cli/dmsq.py": "arrow",
-    "client/shared/typed_queue.py": "schemas",
+    "client/handles/typed_queue.py": "schemas",
     "extras/advice/plot.py": "plot",
     "extras/stress/plot.py": "plot",
     "model/codec/compression.py": "compression",

@@ -69,7 +69,7 @@ class BaseBroker(RpcClient):
         kind = schema if isinstance(schema, type) else None
         # Loaded with the first typed handle: it imports what streams and their producers import.
         with late_imports:
-            from shmq.client.shared.typed_queue import typed  # noqa: PLC0415
+            from shmq.client.handles.typed_queue import typed  # noqa: PLC0415
 
         return typed(opened, self.schema(opened.name, version), kind)
 

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol, Self
 from shmq import api
 from shmq.api.options import check_whole, checked
 from shmq.api.share import ShareOptions
-from shmq.client.shared.group_store import SLICE
-from shmq.client.shared.reader import behind_damage
+from shmq.client.handles.group_store import SLICE
+from shmq.client.handles.reader import behind_damage
 from shmq.errors import DamagedFile, Empty, LeaseExpired, OffsetOutOfRange, ShmqError
 from shmq.native import _clock as time
 from shmq.native import _core, _stream

@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 
 from shmq import api
 from shmq.api.options import Confirm, check_one_of, check_whole
+from shmq.client.handles.producer import producer
+from shmq.client.handles.reader import behind_damage
 from shmq.client.shared.buffered_loan import BufferedLoan
-from shmq.client.shared.producer import producer
-from shmq.client.shared.reader import behind_damage
 from shmq.errors import DamagedFile, MessageTooLarge, OffsetOutOfRange, ShmqError
 from shmq.model.routing.topic import Topics, check_pattern
 from shmq.native import _clock as time

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from shmq import api
-from shmq.client.shared.producer import Producer
+from shmq.client.handles.producer import Producer
 from shmq.errors import SchemaError
 from shmq.lazy_imports import late_imports
 from shmq.model.schema.check import checker

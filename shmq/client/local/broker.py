@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from shmq import api
 from shmq.api.names import check_name, chosen_namespace, is_reply_name, reply_name, staging_target
 from shmq.api.options import IfDifferent, QueueOptions
+from shmq.client.handles.broker import BaseBroker, check_if_different, given_of, same
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.local.queue_segments import (
     ensure_dead_letters,
@@ -21,7 +22,6 @@ from shmq.client.local.queue_segments import (
 from shmq.client.local.temporary_queue import check_owner, remove_dropped, remove_owned
 from shmq.client.local.waiting import wait_thread
 from shmq.client.shared import durability, name_texts
-from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.transaction.recover import attach_by, look, settle_all

@@ -8,9 +8,7 @@ from typing import Any, Final
 
 from shmq import api
 from shmq.api.names import check_name
-from shmq.client.local.queue import LocalQueue, attach, remove_if_over
-from shmq.client.shared import durability
-from shmq.client.shared.exchange import (
+from shmq.client.handles.exchange import (
     Deliveries,
     ExchangeHandle,
     Outcome,
@@ -20,6 +18,8 @@ from shmq.client.shared.exchange import (
     finish,
     no_target,
 )
+from shmq.client.local.queue import LocalQueue, attach, remove_if_over
+from shmq.client.shared import durability
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
 from shmq.fork_safe import new_lock
 from shmq.host.namespace.namespace import Namespace

@@ -10,12 +10,12 @@ from typing import Any, Final, cast
 from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_one_of
+from shmq.client.handles.group import Group, group_options, summary_of
+from shmq.client.handles.member import LOOK_EVERY, member_name
+from shmq.client.handles.reader import behind_damage
+from shmq.client.handles.share import Lender, Lent, Share, share_options
 from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.local.queue import attach
-from shmq.client.shared.group import Group, group_options, summary_of
-from shmq.client.shared.member import LOOK_EVERY, member_name
-from shmq.client.shared.reader import behind_damage
-from shmq.client.shared.share import Lender, Lent, Share, share_options
 from shmq.errors import (
     DamagedFile,
     InvalidOption,
@@ -138,7 +138,7 @@ def open_lender(
 
 
 class LocalLender(Lender):
-    """Implements :class:`shmq.client.shared.share.Lender`."""
+    """Implements :class:`shmq.client.handles.share.Lender`."""
 
     hands_over = False
 

@@ -14,6 +14,8 @@ from shmq.api.contract import document
 from shmq.api.names import SHM, check_name
 from shmq.api.options import Confirm, check_whole
 from shmq.api.stream_options import StreamOptions
+from shmq.client.handles.reader import AsyncReader, Reader
+from shmq.client.handles.subscription import BaseStream
 from shmq.client.local import deaths
 from shmq.client.local.archived_records import ArchivedRecords
 from shmq.client.local.group import GroupMethods
@@ -21,8 +23,6 @@ from shmq.client.local.group_store import keep_new
 from shmq.client.local.queue import attach as attach_queue
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.shared import durability
-from shmq.client.shared.reader import AsyncReader, Reader
-from shmq.client.shared.subscription import BaseStream
 from shmq.client.transaction.recover import look
 from shmq.errors import (
     FileError,

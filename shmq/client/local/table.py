@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from shmq.api.names import check_name
 from shmq.api.table import TableDurability
-from shmq.client.shared.table import TableHandle, check_table
+from shmq.client.handles.table import TableHandle, check_table
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table import files
 from shmq.model.table.entries import Entries

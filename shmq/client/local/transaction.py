@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from shmq import api
+from shmq.client.handles.member import Member
 from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.shared import durable_wait
-from shmq.client.shared.member import Member
 from shmq.client.transaction.apply import entries_of, happen, put_out, take_in
 from shmq.client.transaction.recover import handles_in
 from shmq.client.transaction.transaction_log import TRANSACTION, TransactionLog, hold

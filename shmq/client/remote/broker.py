@@ -11,6 +11,8 @@ from shmq import api, errors
 from shmq.api.names import check_name, reply_name
 from shmq.api.options import IfDifferent, Options, QueueOptions
 from shmq.api.stream_options import StreamOptions
+from shmq.client.handles.broker import BaseBroker, check_if_different, given_of, same
+from shmq.client.handles.table import check_table
 from shmq.client.remote import exchange, table
 from shmq.client.remote import stream as streams
 from shmq.client.remote.address import Target, Tls
@@ -19,10 +21,8 @@ from shmq.client.remote.exchange import RemoteExchange
 from shmq.client.remote.queue import RemoteQueue, attach, make_exclusive
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.table import RemoteTable
-from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
-from shmq.client.shared.table import check_table
 from shmq.model.routing.table import check_exchange
 from shmq.native import _clock as time
 from shmq.native import _core

@@ -9,10 +9,10 @@ from typing import Any, Final
 from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import check_one_of, check_whole
-from shmq.client.shared.group import Group, group_options
-from shmq.client.shared.group_store import GroupStore, PartitionSeat
-from shmq.client.shared.member import member_name
-from shmq.client.shared.share import Lender, Lent, Share, share_options
+from shmq.client.handles.group import Group, group_options
+from shmq.client.handles.group_store import GroupStore, PartitionSeat
+from shmq.client.handles.member import member_name
+from shmq.client.handles.share import Lender, Lent, Share, share_options
 from shmq.errors import MemberFenced
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -127,7 +127,7 @@ class RemoteLender(Lender):
 
 
 class RemoteGroupState:
-    """:class:`shmq.client.shared.group_store.GroupState`, requested from a server.
+    """:class:`shmq.client.handles.group_store.GroupState`, requested from a server.
 
     The server assigns partitions, detects dead members, and keeps the records not done yet.
     """
@@ -375,7 +375,7 @@ class RemoteMemberState(RemoteGroupState):
 
 
 class RemoteGroupStore(GroupStore):
-    """Implements :class:`shmq.client.shared.group_store.GroupStore`.
+    """Implements :class:`shmq.client.handles.group_store.GroupStore`.
 
     The server assigns partitions, detects dead members, and keeps the records not done yet.
     """

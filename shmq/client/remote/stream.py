@@ -11,6 +11,9 @@ from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, check_whole
 from shmq.api.stream_options import StreamOptions
+from shmq.client.handles.group import Group
+from shmq.client.handles.share import Share
+from shmq.client.handles.subscription import BaseStream
 from shmq.client.remote.address import Target
 from shmq.client.remote.connection import Connection, RemoteHandle
 from shmq.client.remote.group import delete_group, groups_of, open_group, open_share
@@ -22,9 +25,6 @@ from shmq.client.remote.stream_reader import (
     deadline,
     left_of,
 )
-from shmq.client.shared.group import Group
-from shmq.client.shared.share import Share
-from shmq.client.shared.subscription import BaseStream
 from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _core, _stream

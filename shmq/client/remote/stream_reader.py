@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from shmq import api
 from shmq.api.options import check_one_of, check_whole
-from shmq.client.shared.reader import behind_damage, checked_position
+from shmq.client.handles.reader import behind_damage, checked_position
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time

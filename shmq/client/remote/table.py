@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from shmq import errors
+from shmq.client.handles.table import TableHandle
 from shmq.client.remote.connection import Connection
-from shmq.client.shared.table import TableHandle
 from shmq.model.table.entry import Bounds, Stored
 from shmq.native import _core
 from shmq.protocol.messages.payload import pack_name

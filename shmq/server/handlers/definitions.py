@@ -15,11 +15,11 @@ from typing import Any, Final, get_args
 
 from shmq.api import ExchangeSummary
 from shmq.api.options import check_one_of
+from shmq.client.handles.exchange import Deliveries, Outcome, is_synced
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.exchange import LocalExchange
 from shmq.client.local.queue import LocalQueue
 from shmq.client.shared import durability
-from shmq.client.shared.exchange import Deliveries, Outcome, is_synced
 from shmq.errors import Forbidden, NoSuchExchange, NoSuchQueue, NoSuchStream, SchemaError
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import put_arguments

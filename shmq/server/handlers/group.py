@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from shmq.api import GroupSummary
+from shmq.client.handles.group import Group
+from shmq.client.handles.member import LOOK_EVERY
 from shmq.client.local.group import DeadLetterQueues, LocalLender, move_to_dead_letters
 from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.local.stream import LocalStream
-from shmq.client.shared.group import Group
-from shmq.client.shared.member import LOOK_EVERY
 from shmq.errors import MemberFenced, NoSuchGroup
 from shmq.host.namespace import group_files
 from shmq.native import _group as _group_state

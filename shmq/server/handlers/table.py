@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from shmq.client.handles.table import check_table
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.table import LocalTable
-from shmq.client.shared.table import check_table
 from shmq.errors import Forbidden, NoSuchTable, TableDeleted
 from shmq.model.table.entry import (
     Bounds,

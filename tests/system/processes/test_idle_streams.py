@@ -14,9 +14,9 @@ import pytest
 
 import shmq
 from shmq import Broker, Stream
+from shmq.client.handles import member
 from shmq.client.local.stream import LocalStream
-from shmq.client.shared import member
-from tests.support.processes import HOUR, Start, eventually, sleep_undisturbed
+from tests.support.processes import HOUR, Start, eventually, woken_within
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.

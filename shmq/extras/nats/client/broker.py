@@ -11,9 +11,9 @@ from shmq import api, errors
 from shmq.api.names import check_name, is_reply_name, reply_name
 from shmq.api.options import IfDifferent, QueueOptions
 from shmq.api.stream_options import StreamOptions
+from shmq.client.handles.broker import BaseBroker, check_if_different, given_of, same
+from shmq.client.handles.table import check_table
 from shmq.client.remote.address import Tls
-from shmq.client.shared.broker import BaseBroker, check_if_different, given_of, same
-from shmq.client.shared.table import check_table
 from shmq.extras.nats.client.address import ClusterTarget
 from shmq.extras.nats.client.connection import ApiError, ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions

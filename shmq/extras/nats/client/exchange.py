@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
 from shmq import api, errors
-from shmq.client.shared.exchange import ExchangeHandle, check_headers, no_target, published
+from shmq.client.handles.exchange import ExchangeHandle, check_headers, no_target, published
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.names import kv_key

@@ -15,9 +15,9 @@ from typing import Any, Final
 from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_whole
+from shmq.client.handles.group import Group, group_options, summary_of
+from shmq.client.handles.group_store import GroupStore, PartitionSeat
 from shmq.client.local.group_store import divided
-from shmq.client.shared.group import Group, group_options, summary_of
-from shmq.client.shared.group_store import GroupStore, PartitionSeat
 from shmq.errors import Full, InvalidOption, NoSuchGroup, ShmqError, StreamDeleted
 from shmq.extras.nats.client.loop_thread import LoopThread
 from shmq.extras.nats.client.names import escape
@@ -94,7 +94,7 @@ def delete_group(stream: Any, name: str) -> None:
 
 
 class NatsGroupState:
-    """Implements :class:`shmq.client.shared.group_store.MemberState`."""
+    """Implements :class:`shmq.client.handles.group_store.MemberState`."""
 
     def __init__(self, stream: Any, name: str) -> None:
         self._stream = stream
@@ -338,7 +338,7 @@ class NatsGroupState:
 
 
 class NatsGroupStore(GroupStore):
-    """Implements :class:`shmq.client.shared.group_store.GroupStore`."""
+    """Implements :class:`shmq.client.handles.group_store.GroupStore`."""
 
     state: NatsGroupState
     stream: Any

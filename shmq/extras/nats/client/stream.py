@@ -16,9 +16,9 @@ from nats.aio.msg import Msg
 from shmq import api, errors
 from shmq.api.options import Confirm, check_one_of, check_whole
 from shmq.api.stream_options import StreamOptions
-from shmq.client.shared.group import Group
-from shmq.client.shared.reader import AsyncReader, Reader
-from shmq.client.shared.subscription import BaseStream, RetentionFloors
+from shmq.client.handles.group import Group
+from shmq.client.handles.reader import AsyncReader, Reader
+from shmq.client.handles.subscription import BaseStream, RetentionFloors
 from shmq.errors import InvalidOption, NoSuchStream, StreamDeleted, Unsupported
 from shmq.extras.nats.client.address import ClusterTarget
 from shmq.extras.nats.client.connection import ClusterConnection
