@@ -8,8 +8,8 @@ from typing import Any, Literal, cast
 from shmq import api
 from shmq.api.group import GroupOptions
 from shmq.api.options import check_one_of, check_whole, checked
-from shmq.client.handles.group_store import GroupStore
 from shmq.client.handles.member import Member, member_name
+from shmq.client.ports.group import GroupStore
 from shmq.errors import MemberFenced
 from shmq.native import _stream
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shmq import api
 from shmq.api.options import check_whole
-from shmq.client.handles.group_store import SLICE, GroupStore
+from shmq.client.ports.group import SLICE, GroupStore
 from shmq.errors import MemberFenced, ShmqError, StreamDeleted
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.native.lock_holder import until_locked
 
 if TYPE_CHECKING:
-    from shmq.client.handles.group_store import MemberState
+    from shmq.client.ports.group import MemberState
 
 #: How often one of all members checks who is alive, in ns.
 LOOK_EVERY: Final = 20_000_000

@@ -488,27 +488,3 @@ def _bytes_of(key: bytes | str | None) -> bytes | None:
 
 def _by_key(key: bytes | None, partitions: int) -> int:
     return zlib.crc32(key or b"") % partitions
-
-
-def producer(
-    self: api.Stream,
-    *,
-    partitioner: api.Partitioner | None = None,
-    batch_bytes: int = 16 << 10,
-    linger: float = 0.0,
-    acks: api.Acks = "memory",
-    idempotent: bool = True,
-    codec: str | None = None,
-    compression: api.Compression | None = None,
-) -> Producer:
-    """``Stream.producer`` for any stream."""
-    return Producer(
-        self,
-        partitioner=partitioner,
-        batch_bytes=batch_bytes,
-        linger=linger,
-        acks=acks,
-        idempotent=idempotent,
-        codec=codec,
-        compression=compression,
-    )

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from shmq import api
 from shmq.api.options import check_one_of, check_whole
+from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.shared.policy import POLICY
 from shmq.errors import DamagedFile, InvalidOption, OffsetOutOfRange, ShmqError
 from shmq.model.expression.record_fields import RecordWhere
@@ -15,6 +16,8 @@ from shmq.native import _stream
 
 #: The longest wait of a reader of all partitions before it checks for new ones, in seconds.
 _SLICE: Final = 1.0
+#: The most bytes that one read fetches from a partition.
+_BYTES: Final = 1 << 20
 
 # The binding of streams gets its policy, and its records their contract, before a record is read.
 _stream.set_policy(POLICY)
@@ -26,6 +29,7 @@ class Position:
     """A reader's position in each of its partitions, and its lost records.
 
     It reads a partition only once it has reached the end of the earlier ones sealed for it.
+    ``hold``: the number of a hold that moves with the reader, see `StreamPort.fetch`.
     """
 
     def __init__(
@@ -37,106 +41,122 @@ class Position:
         lapped: Literal["raise", "skip"],
         where: str | None,
         on_damage: api.OnDamage,
+        hold: int | None = None,
     ) -> None:
         self.stream = stream
-        self.limit = check_whole("limit", limit, 1)
-        self.skips = check_one_of("lapped", lapped, ("raise", "skip")) == "skip"
-        self.skips_damage = check_one_of("on_damage", on_damage, ("raise", "skip")) == "skip"
+        self._limit = check_whole("limit", limit, 1)
+        self._skips = check_one_of("lapped", lapped, ("raise", "skip")) == "skip"
+        self._skips_damage = check_one_of("on_damage", on_damage, ("raise", "skip")) == "skip"
         if where is not None:
             RecordWhere(where)
-        self.where = where
+        self._where = where
+        self._hold = hold
+        #: The partitions that were read least recently come first.
         self.offsets = where_from(stream, start, partitions)
         self.lost = 0
         self.damaged = 0
-        self._problem: DamagedFile | OffsetOutOfRange | None = None
-        self._turn = 0
-        self._all = partitions is None
-        self._behind: dict[int, int] = {}
+        #: The partitions that cannot be read on, which are reported once others were read.
+        self._problems: dict[int, DamagedFile | OffsetOutOfRange] = {}
+        self._follows = partitions is None
         self._known = 0
+        self._behind: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
 
     def seek(self, position: Mapping[int, int]) -> None:
         """Continue at other offsets of these partitions."""
         self.offsets.update(checked_position(position, self.offsets))
         self._known = 0
-        self._problem = None
+        self._problems.clear()
 
-    def take(self) -> list[api.Records]:
-        """The records available now; the partitions take turns.
+    def take(self, timeout: float | None) -> Steps[list[api.Records]]:
+        """The next records, once there are some; none after ``timeout`` seconds.
 
         Raises DamagedFile or OffsetOutOfRange if a partition cannot be read on, once the others'
         records were returned.
         """
-        problem, self._problem = self._problem, None
-        if problem is not None:
-            raise problem
-        found = []
-        self._take_up()
-        order = sorted(self.offsets)
-        if self._behind:
-            order = self._without_waiting(order)
-        self._turn = (self._turn + 1) % len(order)
-        for partition in order[self._turn :] + order[: self._turn]:
-            try:
-                records = self._read(partition)
-            except (DamagedFile, OffsetOutOfRange) as error:
-                problem = problem or error
-                continue
-            if len(records):
-                found.append(records)
-        if problem is not None and not found:
-            raise problem
-        self._problem = problem
-        return found
+        self._raise_problem()
+        until = None if timeout is None else time.monotonic() + timeout
+        left = timeout
+        while True:
+            if self.stream.partitions != self._known:
+                yield from self._take_up()
+            wait = 0.0 if self._problems else self._slice(left)
+            hold = None if self._hold is None else (self._hold, self.offsets)
+            readable = self._readable()
+            records, again = self._move(
+                (
+                    yield from self.stream.fetch(
+                        readable, self._limit, _BYTES, wait, self._where, hold
+                    )
+                )
+            )
+            if records:
+                return records
+            self._raise_problem()
+            if self._follows and not again:
+                yield from self.stream.refresh(bool(wait))
+                again = self.stream.partitions != self._known
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if left == 0 and not again:
+                return []
 
-    def slice(self, left: float | None) -> float | None:
+    def _slice(self, left: float | None) -> float | None:
         """How long to wait now, if ``left`` seconds are left."""
-        if not self._all:
+        if not self._follows:
             return left
         return _SLICE if left is None else min(left, _SLICE)
 
-    def _take_up(self) -> None:
+    def _take_up(self) -> Steps[None]:
         """Add partitions that the stream has got; they are read from their beginning."""
         count = self.stream.partitions
-        if count == self._known:
-            return
-        if self._all:
-            for partition in range(len(self.offsets), count):
-                self.offsets[partition] = self.stream.earliest(partition)
-        if self.stream.open_partitions.start:
-            behind = {each.partition: each.behind for each in self.stream.offsets()}
-            self._behind = {p: behind[p] for p in self.offsets if behind[p]}
+        if (self._follows and count > len(self.offsets)) or self.stream.open_partitions.start:
+            found: list[api.PartitionOffsets] = yield from self.stream.describe()
+            count = len(found)
+            if self._follows:
+                for each in found[len(self.offsets) :]:
+                    self.offsets[each.partition] = each.earliest
+            mine = [each for each in found if each.partition in self.offsets]
+            self._behind = {each.partition: each.behind for each in mine}
+            self._ends = {each.partition: each.latest for each in mine if each.sealed}
         self._known = count
 
-    def _without_waiting(self, order: list[int]) -> list[int]:
-        """The partitions that may be read now."""
-        ends = {p: self.stream.latest(p) for p in order if p < max(self._behind.values())}
-        unread = [p for p, end in ends.items() if self.offsets[p] < end]
+    def _readable(self) -> dict[int, int]:
+        """The positions that may be read now, without partitions that cannot be read on."""
+        if not self._ends and not self._problems:
+            return self.offsets
+        unread = [p for p, end in self._ends.items() if self.offsets[p] < end]
         if not unread:
-            self._behind = {}  # sealed partitions get no more records
-            return order
-        return [p for p in order if self._behind.get(p, 0) <= unread[0]]
+            self._ends = {}  # sealed partitions get no more records
+        return {
+            p: at
+            for p, at in self.offsets.items()
+            if (not unread or self._behind[p] <= min(unread)) and p not in self._problems
+        }
 
-    def _read(self, partition: int) -> api.Records:
-        while True:
+    def _move(self, found: Mapping[int, Any]) -> tuple[list[api.Records], bool]:
+        """Move past these; returns the non-empty ones, and whether to read again at once."""
+        records, again = [], False
+        for partition, one in found.items():
             offset = self.offsets[partition]
-            try:
-                records: api.Records = self.stream.read(
-                    partition, offset, self.limit, where=self.where
-                )
-            except OffsetOutOfRange as error:
-                if not self.skips or error.asked > error.latest:
-                    raise
-                self.offsets[partition] = error.earliest
-                self.lost += error.earliest - offset
-                continue
-            except DamagedFile as error:
-                if not self.skips_damage:
-                    raise
-                self.offsets[partition] = behind_damage(error, offset)
+            if isinstance(one, OffsetOutOfRange) and self._skips and one.asked <= one.latest:
+                self.offsets[partition], again = one.earliest, True
+                self.lost += one.earliest - offset
+            elif isinstance(one, DamagedFile) and self._skips_damage:
+                self.offsets[partition], again = behind_damage(one, offset), True
                 self.damaged += self.offsets[partition] - offset
-                continue
-            self.offsets[partition] = records.next_offset
-            return records
+            elif isinstance(one, (DamagedFile, OffsetOutOfRange)):
+                self._problems[partition] = one
+            else:
+                del self.offsets[partition]
+                self.offsets[partition] = one.next_offset
+                if len(one):
+                    records.append(one)
+        return records, again
+
+    def _raise_problem(self) -> None:
+        """Raise the error that was met before the other partitions were read, if there is one."""
+        if self._problems:
+            raise self._problems.pop(next(iter(self._problems)))
 
 
 def behind_damage(error: DamagedFile, offset: int) -> int:
@@ -161,36 +181,32 @@ def checked_position(position: Mapping[int, int], known: Collection[int]) -> dic
 
 def where_from(stream: Any, start: api.Start, partitions: Iterable[int] | None) -> dict[int, int]:
     """The first offset of each partition. Raises InvalidOption, TypeError."""
-    wanted = range(stream.partitions) if partitions is None else list(partitions)
+    ends: list[api.PartitionOffsets] = stream.offsets() if partitions is None else []
+    wanted = range(len(ends)) if partitions is None else list(partitions)
     if not wanted:
         raise InvalidOption("partitions is empty: a reader reads one at least")
-    for partition in start if isinstance(start, Mapping) else ():
-        check_whole("partition", partition, 0, stream.partitions - 1)
+    for partition in (*wanted, *(start if isinstance(start, Mapping) else ())):
+        stream.check_partition(partition)
+    if isinstance(start, str):
+        check_one_of("start", start, ("earliest", "latest"))
+    elif not isinstance(start, Mapping):
+        return {partition: stream.at(start, partition) for partition in wanted}
+    given = start if isinstance(start, Mapping) else {}
+    if not ends and any(partition not in given for partition in wanted):
+        ends = stream.offsets()
+    edge = "latest" if start == "latest" else "earliest"
     return {
-        check_whole("partition", partition, 0, stream.partitions - 1): _first(
-            stream, start, partition
-        )
+        partition: check_whole("start", given[partition], 0)
+        if partition in given
+        else getattr(ends[partition], edge)
         for partition in wanted
     }
 
 
-def _first(stream: Any, start: api.Start, partition: int) -> int:
-    if isinstance(start, Mapping):
-        offset = start.get(partition)
-        return stream.earliest(partition) if offset is None else check_whole("start", offset, 0)
-    if isinstance(start, str):
-        check_one_of("start", start, ("earliest", "latest"))
-        found: int = getattr(stream, start)(partition)
-        return found
-    at: int = stream.at(start, partition)
-    return at
+class _Reading:
+    """What a reader and its twin for asyncio have in common.
 
-
-class Reader(api.Reader):
-    """Implements :class:`shmq.api.Reader`.
-
-    Beyond the contract, the stream has ``wait_for_any(position, timeout)``: whether one of these
-    partitions has a record at or after the offset, in time.
+    Beyond the contract, the stream is a :class:`shmq.client.ports.stream.StreamPort`.
     """
 
     def __init__(
@@ -203,9 +219,10 @@ class Reader(api.Reader):
         lapped: Literal["raise", "skip"],
         where: str | None,
         on_damage: api.OnDamage,
+        hold: int | None = None,
     ) -> None:
         _stream.check_timeout(timeout)
-        self._at = Position(stream, start, partitions, limit, lapped, where, on_damage)
+        self._at = Position(stream, start, partitions, limit, lapped, where, on_damage, hold)
         self._timeout = timeout
         self._ready: list[api.Records] = []
         self._records: Iterator[api.Record] | None = None
@@ -214,7 +231,7 @@ class Reader(api.Reader):
 
     @property
     def position(self) -> dict[int, int]:
-        position = dict(self._at.offsets)
+        position = dict(sorted(self._at.offsets.items()))
         for records in self._ready:
             position[records.partition] = records[0].offset
         if self._current is not None:
@@ -229,38 +246,18 @@ class Reader(api.Reader):
     def damaged(self) -> int:
         return self._at.damaged
 
-    def seek(self, position: Mapping[int, int]) -> None:
-        now = self.position
-        self._forget()
-        self._at.offsets.update(now)
-        self._at.seek(position)
-
     def _forget(self) -> None:
+        """Read again what was read ahead."""
+        if self._ready or self._current is not None:
+            self._at.offsets.update(self.position)
+            self._drop()
+
+    def _drop(self) -> None:
         self._ready.clear()
         self._records = self._current = None
 
-    def poll(self, timeout: float | None = 0.0) -> list[api.Records]:
-        self._check_open()
-        _stream.check_timeout(timeout)
-        now = self.position
-        self._forget()
-        self._at.offsets.update(now)
-        return self._poll(timeout)
-
-    def _poll(self, timeout: float | None) -> list[api.Records]:
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            found = self._at.take()
-            if found:
-                return found
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
-                return []
-            self._at.stream.wait_for_any(self._at.offsets, self._at.slice(left))
-
-    def __next__(self) -> api.Record:
-        if self._closed:
-            raise StopIteration
+    def _next(self) -> api.Record | None:
+        """The next record that was read ahead; None: there is none."""
         while True:
             if self._records is not None:
                 for record in self._records:
@@ -268,81 +265,53 @@ class Reader(api.Reader):
                     return record
                 self._records = self._current = None
             if not self._ready:
-                self._ready = self._poll(self._timeout)[::-1]
-            if not self._ready:
-                raise StopIteration
+                return None
             self._records = iter(self._ready.pop())
+
+
+class Reader(_Reading, api.Reader):
+    """Implements :class:`shmq.api.Reader`."""
+
+    def seek(self, position: Mapping[int, int]) -> None:
+        self._forget()
+        self._at.seek(position)
+
+    def poll(self, timeout: float | None = 0.0) -> list[api.Records]:
+        if self._closed:
+            raise ShmqError("this reader is closed")
+        _stream.check_timeout(timeout)
+        self._forget()
+        return run(self._at.take(timeout))
+
+    def __next__(self) -> api.Record:
+        record = None if self._closed else self._next()
+        if record is None and not self._closed:
+            self._ready = run(self._at.take(self._timeout))[::-1]
+            record = self._next()
+        if record is None:
+            raise StopIteration
+        return record
 
     def close(self) -> None:
         self._closed = True
-        self._forget()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ShmqError("this reader is closed")
+        self._drop()
 
 
-class AsyncReader(api.AsyncReader):
-    """Implements :class:`shmq.api.AsyncReader`.
-
-    Beyond the contract, the stream has ``abeyond_any(position, timeout)``: an awaitable
-    ``wait_for_any``.
-    """
-
-    def __init__(
-        self,
-        stream: Any,
-        start: api.Start,
-        partitions: Iterable[int] | None,
-        limit: int,
-        timeout: float | None,
-        lapped: Literal["raise", "skip"],
-        where: str | None,
-        on_damage: api.OnDamage,
-    ) -> None:
-        _stream.check_timeout(timeout)
-        self._at = Position(stream, start, partitions, limit, lapped, where, on_damage)
-        self._timeout = timeout
-        self._ready: list[api.Record] = []
-        self._position = dict(self._at.offsets)
-        self._closed = False
-
-    @property
-    def position(self) -> dict[int, int]:
-        return dict(self._position if self._ready else self._at.offsets)
-
-    @property
-    def lost(self) -> int:
-        return self._at.lost
-
-    @property
-    def damaged(self) -> int:
-        return self._at.damaged
+class AsyncReader(_Reading, api.AsyncReader):
+    """Implements :class:`shmq.api.AsyncReader`."""
 
     async def __anext__(self) -> api.Record:
-        if not self._ready and not self._closed:
-            await self._poll()
-        if self._closed or not self._ready:
+        record = None if self._closed else self._next()
+        if record is None and not self._closed:
+            import asyncio  # noqa: PLC0415 - callers that await have it loaded
+
+            await asyncio.sleep(0)  # lets other tasks run, even if records are always there
+            self._ready = (await arun(self._at.take(self._timeout)))[::-1]
+            record = None if self._closed else self._next()
+        if record is None:
             raise StopAsyncIteration
-        record = self._ready.pop()
-        self._position[record.partition] = record.offset + 1
         return record
-
-    async def _poll(self) -> None:
-        """Read once, yielding to other tasks at each read."""
-        until = None if self._timeout is None else time.monotonic() + self._timeout
-        import asyncio  # noqa: PLC0415 - callers that await have it loaded
-
-        await asyncio.sleep(0)
-        while True:
-            self._position = dict(self._at.offsets)
-            found = [record for records in self._at.take() for record in records]
-            left = None if until is None else until - time.monotonic()
-            if found or (left is not None and left <= 0):
-                self._ready = found[::-1]
-                return
-            await self._at.stream.abeyond_any(self._at.offsets, self._at.slice(left))
 
     async def aclose(self) -> None:
         self._closed = True
-        self._ready = []
+        self._drop()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import abc
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from shmq import api
-from shmq.api.options import Confirm, check_one_of, check_whole
-from shmq.client.handles.producer import producer
-from shmq.client.handles.reader import behind_damage
-from shmq.client.shared.buffered_loan import BufferedLoan
-from shmq.errors import DamagedFile, MessageTooLarge, OffsetOutOfRange, ShmqError
+from shmq.api.options import check_one_of, check_whole
+from shmq.client.handles.reader import Reader, behind_damage
+from shmq.client.ports.stream import Floors
+from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.model.routing.topic import Topics, check_pattern
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -29,52 +27,20 @@ _TARGET: Final = ("queue", "")
 Lost = Callable[[int], object]
 
 
-class RetentionFloors(Protocol):
-    """Keeps records from being overwritten before a subscription has read them."""
-
-    def take(self, position: Mapping[int, int]) -> None:
-        """Keep the records of these partitions from these offsets on, and release earlier ones.
-
-        If records from there on are gone, it keeps the remaining ones, and raises OffsetOutOfRange.
-        """
-
-    def move(self, position: Mapping[int, int]) -> None:
-        """As `take`, but the reader reports the records that are gone."""
-
-    def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
-        """A reader from that position, which skips records that are gone."""
-
-    def close(self) -> None:
-        """Release all records. May be called again."""
-
-    def drop(self) -> None:
-        """As `close`, without waiting for anything."""
-
-
-class _NoRetentionFloors:
+class _NoFloors:
     """The floors of a subscription that holds nothing back."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    number = None
 
     def take(self, position: Mapping[int, int]) -> None:
         """Nothing is held."""
 
-    def move(self, position: Mapping[int, int]) -> None:
-        """Nothing is held."""
-
-    def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
-        """A reader from that position, which skips records that are gone."""
-        found: api.Reader = self._stream.reader(
-            position, limit=limit, lapped="skip", on_damage=on_damage
-        )
-        return found
+    move = take
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def drop(self) -> None:
-        """Nothing is held."""
+    drop = close
 
 
 class _Keys:
@@ -103,7 +69,7 @@ class _Keys:
 
 
 class Subscription(api.Subscription):
-    """Implements :class:`shmq.api.Subscription`. ``hold`` creates the floors of a blocking one."""
+    """Implements :class:`shmq.api.Subscription`."""
 
     def __init__(
         self,
@@ -115,7 +81,6 @@ class Subscription(api.Subscription):
         limit: int,
         on_lost: Lost | None,
         on_damage: api.OnDamage,
-        hold: Callable[[], RetentionFloors],
     ) -> None:
         _core.check_timeout(timeout)
         check_one_of("policy", policy, ("drop-oldest", "block"))
@@ -130,13 +95,17 @@ class Subscription(api.Subscription):
         self._keys = _Keys(pattern)
         history = None if history is None else check_whole("history", history, 0)
         first = stream.earliest if history is None else stream.latest
-        self._floors: RetentionFloors = hold() if policy == "block" else _NoRetentionFloors(stream)
+        self._floors: Floors = _NoFloors()
+        if policy == "block":
+            self._floors = stream.new_floors()
         try:
             position = _begin(stream, first, self._floors)
             before = _History(stream, self._keys, history or 0, on_damage)
             self._ready = deque(before.newest(position))
             self._damaged_before = before.damaged
-            self._reader = self._floors.reader(position, limit, on_damage)
+            self._reader = Reader(
+                stream, position, None, limit, None, "skip", None, on_damage, self._floors.number
+            )
         except BaseException:
             self._floors.close()
             raise
@@ -221,74 +190,7 @@ class Subscription(api.Subscription):
             floors.drop()
 
 
-class _BufferedRecordLoan(BufferedLoan[api.Appended], api.RecordLoan):
-    """Implements `RecordLoan`. It takes no space in the stream before its commit."""
-
-    @property
-    def appended(self) -> api.Appended | None:
-        return self._result
-
-
-class BaseStream(api.Stream):
-    """A stream with the methods that are the same for any transport."""
-
-    producer = producer
-
-    @abc.abstractmethod
-    def _new_hold(self) -> RetentionFloors:
-        """The floors of a new subscription that blocks."""
-
-    def loan(
-        self,
-        size: int,
-        *,
-        key: bytes | str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        timestamp: float | None = None,
-        partition: int | None = None,
-        block: bool | None = None,
-        timeout: float | None = None,
-        confirm: Confirm | None = None,
-    ) -> api.RecordLoan:
-        most = self.options.max_record_bytes
-        if check_whole("size", size, 0) > most:
-            raise MessageTooLarge(
-                f"a record of {size} bytes can never fit into stream {self.name!r}: "
-                f"max_record_bytes={most}"
-            )
-
-        def commit(value: memoryview) -> api.Appended:
-            return self.append(
-                bytes(value),
-                key=key,
-                headers=headers,
-                timestamp=timestamp,
-                partition=partition,
-                block=block,
-                timeout=timeout,
-                confirm=confirm,
-            )
-
-        return _BufferedRecordLoan(size, commit)
-
-    def subscribe(
-        self,
-        pattern: str = "#",
-        history: int | None = 0,
-        *,
-        policy: api.Policy = "drop-oldest",
-        timeout: float | None = None,
-        limit: int = 1000,
-        on_lost: Lost | None = None,
-        on_damage: api.OnDamage = "raise",
-    ) -> api.Subscription:
-        hold = self._new_hold
-        return Subscription(
-            self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold
-        )
-
-
-def _begin(stream: Any, first: Callable[[int], int], floors: RetentionFloors) -> dict[int, int]:
+def _begin(stream: Any, first: Callable[[int], int], floors: Floors) -> dict[int, int]:
     """Where to begin; the floors keep the records from there on."""
     while True:
         position = {partition: first(partition) for partition in range(stream.partitions)}

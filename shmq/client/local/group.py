@@ -9,13 +9,14 @@ from typing import Any, Final, cast
 
 from shmq import api
 from shmq.api.names import check_name
-from shmq.api.options import check_one_of
-from shmq.client.handles.group import Group, group_options, summary_of
-from shmq.client.handles.member import LOOK_EVERY, member_name
+from shmq.client.handles.group import group_options, summary_of
+from shmq.client.handles.member import LOOK_EVERY
 from shmq.client.handles.reader import behind_damage
-from shmq.client.handles.share import Lender, Lent, Share, share_options
+from shmq.client.handles.share import share_options
+from shmq.client.handles.stream import StreamHandle
 from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.local.queue import attach
+from shmq.client.ports.share import Lender, Lent
 from shmq.errors import (
     DamagedFile,
     InvalidOption,
@@ -37,7 +38,7 @@ log = logging.getLogger("shmq.groups")
 _AT_ONCE: Final = 64
 
 
-class GroupMethods:
+class GroupMethods(StreamHandle):
     """The group methods of a stream, which has a ``_namespace``."""
 
     _namespace: Namespace
@@ -50,32 +51,33 @@ class GroupMethods:
         if stream.is_gone:
             raise StreamDeleted(f"stream {stream.name!r} was deleted")
 
-    def group(
-        self,
-        name: str,
-        assignment: api.Assignment | None = None,
-        *,
-        session_timeout: float | None = None,
-        start: api.GroupStart = "earliest",
-    ) -> Group:
+    def open_group(self, name: str, options: Mapping[str, Any]) -> LocalGroupStore:
         self.check_there()
-        return open_group(
-            self._namespace,
-            cast("Any", self),
-            name,
-            assignment=assignment,
-            session_timeout=session_timeout,
-            start=start,
+        stream: Any = self
+        made = group_options(**{"assignment": None, "session_timeout": None, **options})
+        if "assignment" not in options:
+            found = group_files.look_at(self._namespace, stream.identity, name)
+            made["assignment"] = _assignment_of(found) or "range"
+        store = self._store_of(name, made)
+        store.keep_all()
+        return store
+
+    def open_lender(
+        self, name: str, member: str, on_damage: api.OnDamage, options: Mapping[str, Any]
+    ) -> LocalLender:
+        self.check_there()
+        made = share_options(options)
+        queues = DeadLetterQueues(functools.partial(attach, self._namespace))
+        if made["dead_letter"] is not None:
+            queues.checked(made["dead_letter"])
+        return LocalLender(self._store_of(name, made), queues, member, on_damage)
+
+    def _store_of(self, name: str, options: dict[str, Any]) -> LocalGroupStore:
+        stream: Any = self
+        state = group_files.open_or_make(
+            self._namespace, stream.name, stream.identity, name, options, self.check_there
         )
-
-    def share(self, name: str, **options: Any) -> Share:
-        self.check_there()
-        lender = self.lender(name, **options)
-        return Share(lender, lender.on_damage)
-
-    def lender(self, name: str, **options: Any) -> LocalLender:
-        """The lender for a new member of a share group."""
-        return open_lender(self._namespace, self, name, **options)
+        return LocalGroupStore(self._namespace, stream, name, state)
 
     def groups(self) -> list[api.GroupSummary]:
         self.check_there()
@@ -91,50 +93,6 @@ class GroupMethods:
             raise NoSuchGroup(
                 f"the stream {stream.name!r} has no group {name!r}: see `shmq stream groups`"
             )
-
-
-def open_group(
-    namespace: Namespace,
-    stream: Any,
-    name: str,
-    *,
-    assignment: api.Assignment | None = None,
-    session_timeout: float | None = None,
-    start: api.GroupStart = "earliest",
-) -> Group:
-    """The group of that name, created if there is none."""
-    options = group_options(assignment=assignment, session_timeout=session_timeout, start=start)
-    if assignment is None:
-        found = group_files.look_at(namespace, stream.identity, name)
-        options["assignment"] = _assignment_of(found) or "range"
-    state = group_files.open_or_make(
-        namespace, stream.name, stream.identity, name, options, stream.check_there
-    )
-    store = LocalGroupStore(namespace, stream, name, state)
-    store.keep_all()
-    return Group(store)
-
-
-def open_lender(
-    namespace: Namespace,
-    stream: Any,
-    name: str,
-    *,
-    member: str | None = None,
-    on_damage: api.OnDamage = "raise",
-    **given: Any,
-) -> LocalLender:
-    """Join the share group of that name, created if there is none."""
-    check_one_of("on_damage", on_damage, ("raise", "skip"))
-    options, called = share_options(given), member_name(member)
-    queues = DeadLetterQueues(functools.partial(attach, namespace))
-    if options["dead_letter"] is not None:
-        queues.checked(options["dead_letter"])
-    state = group_files.open_or_make(
-        namespace, stream.name, stream.identity, name, options, stream.check_there
-    )
-    store = LocalGroupStore(namespace, stream, name, state)
-    return LocalLender(store, queues, called, on_damage)
 
 
 class LocalLender(Lender):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from shmq import api
 from shmq.api.options import check_whole
-from shmq.client.handles.group_store import SLICE, GroupStore, PartitionSeat
+from shmq.client.ports.group import SLICE, GroupStore, PartitionSeat
 from shmq.client.transaction.recover import look, settle, taking
 from shmq.errors import OffsetOutOfRange, SegmentError, StreamDeleted
 from shmq.host.namespace import group_files
@@ -25,7 +25,7 @@ from shmq.native import _group, _stream
 
 
 class LocalGroupStore(GroupStore):
-    """Implements :class:`shmq.client.handles.group_store.GroupStore`."""
+    """Implements :class:`shmq.client.ports.group.GroupStore`."""
 
     state: _group.GroupState
 

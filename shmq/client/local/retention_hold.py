@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from shmq import api
 from shmq.errors import InvalidOption, NoSpace, OffsetOutOfRange, ShmqError
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core, _stream
@@ -24,6 +23,8 @@ class RetentionHold:
     In the child of a fork it holds nothing at first, and takes its own holds; those of its parent
     stay. ``tag`` is 0 or `REMOTE`. Raises InvalidOption if the stream cannot be held back.
     """
+
+    number = None
 
     def __init__(self, stream: Any, tag: int = 0) -> None:
         if stream.options.overflow != "block":
@@ -75,13 +76,6 @@ class RetentionHold:
         """Hold the records from these offsets on, and no earlier ones."""
         with contextlib.suppress(OffsetOutOfRange):
             self.take(position)
-
-    def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
-        """Create the reader of a subscription that has this hold."""
-        found: api.Reader = self.stream.reader(
-            position, limit=limit, lapped="skip", on_damage=on_damage
-        )
-        return found
 
     def close(self) -> None:
         """Release the records. May be called again."""

@@ -6,25 +6,26 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from shmq import api
 from shmq.api.contract import document
 from shmq.api.names import SHM, check_name
-from shmq.api.options import Confirm, check_whole
+from shmq.api.options import Confirm
 from shmq.api.stream_options import StreamOptions
-from shmq.client.handles.reader import AsyncReader, Reader
-from shmq.client.handles.subscription import BaseStream
 from shmq.client.local import deaths
 from shmq.client.local.archived_records import ArchivedRecords
 from shmq.client.local.group import GroupMethods
 from shmq.client.local.group_store import keep_new
 from shmq.client.local.queue import attach as attach_queue
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
+from shmq.client.ports.steps import Step, Steps
+from shmq.client.ports.stream import Found
 from shmq.client.shared import durability
 from shmq.client.transaction.recover import look
 from shmq.errors import (
+    DamagedFile,
     FileError,
     InvalidOption,
     NoSuchStream,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("shmq")
 
 
-class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
+class LocalStream(_stream.StreamHandle, GroupMethods):
     """A stream in this host's shared memory. Threads may share a handle.
 
     A pickled handle attaches where it is unpickled; after a fork the child can use its copy.
@@ -91,8 +92,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
 
     # ---- partitions that come ----
 
-    def repartition(self, partitions: int) -> range:
-        check_whole("partitions", partitions, 1)
+    def change_partitions(self, partitions: int) -> range:
         self._check_handle()
         repartition.repartition(self._namespace, self.control, partitions, self._prepare)
         self._look_for_partitions()
@@ -155,28 +155,37 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
 
     # ---- reading ----
 
-    async def aread(
+    def fetch(
         self,
-        partition: int,
-        offset: int,
-        limit: int = 1000,
-        *,
-        max_bytes: int = 1 << 20,
-        timeout: float | None = None,
+        places: Mapping[int, int],
+        limit: int,
+        max_bytes: int,
+        wait: float | None,
         where: str | None = None,
-        end: int | None = None,
-    ) -> api.Records:
-        _stream.check_timeout(timeout)
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            found = self.read(partition, offset, limit, max_bytes=max_bytes, where=where, end=end)
-            left = None if until is None else until - time.monotonic()
-            if found or (left is not None and left <= 0):
-                return found
-            offset = found.next_offset
-            if end is not None and offset >= end:
-                return found
-            await self.abeyond_any({partition: offset}, left)
+        hold: tuple[int, Mapping[int, int]] | None = None,
+    ) -> Steps[Found]:
+        del hold  # its floors move by themselves
+        found = self._read_each(places, limit, max_bytes, where)
+        if not found and wait != 0:
+            yield Step(
+                lambda: self.wait_for_any(places, wait), lambda: self.abeyond_any(places, wait)
+            )
+            found = self._read_each(places, limit, max_bytes, where)
+        return found
+
+    def _read_each(
+        self, places: Mapping[int, int], limit: int, max_bytes: int, where: str | None
+    ) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        for partition, offset in places.items():
+            try:
+                records = self.read(partition, offset, limit, max_bytes=max_bytes, where=where)
+            except (DamagedFile, OffsetOutOfRange) as error:
+                found[partition] = error
+                continue
+            if records.next_offset > offset:
+                found[partition] = records
+        return found
 
     async def abeyond_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
         """As `wait_for_any`, without blocking the event loop."""
@@ -194,33 +203,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
             self._partition(partition).bounds()  # raises if it was deleted
         return found
 
-    def reader(
-        self,
-        start: api.Start = "earliest",
-        partitions: Iterable[int] | None = None,
-        *,
-        limit: int = 1000,
-        timeout: float | None = None,
-        lapped: Literal["raise", "skip"] = "raise",
-        where: str | None = None,
-        on_damage: api.OnDamage = "raise",
-    ) -> api.Reader:
-        return Reader(self, start, partitions, limit, timeout, lapped, where, on_damage)
-
-    def areader(
-        self,
-        start: api.Start = "earliest",
-        partitions: Iterable[int] | None = None,
-        *,
-        limit: int = 1000,
-        timeout: float | None = None,
-        lapped: Literal["raise", "skip"] = "raise",
-        where: str | None = None,
-        on_damage: api.OnDamage = "raise",
-    ) -> api.AsyncReader:
-        return AsyncReader(self, start, partitions, limit, timeout, lapped, where, on_damage)
-
-    def _new_hold(self) -> RetentionHold:
+    def new_floors(self) -> RetentionHold:
         return RetentionHold(self)
 
     def wait_for_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
@@ -294,7 +277,8 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
 
     # ---- looking ----
 
-    def offsets(self) -> list[api.PartitionOffsets]:
+    def describe(self) -> Steps[list[api.PartitionOffsets]]:
+        yield from ()
         return [self._offsets(partition) for partition in range(self.partitions)]
 
     def _offsets(self, partition: int) -> api.PartitionOffsets:
@@ -326,17 +310,17 @@ class LocalStream(_stream.StreamHandle, GroupMethods, BaseStream):
     def latest(self, partition: int) -> int:
         return self._partition(partition).bounds()[1]
 
-    def at(self, timestamp: float, partition: int) -> int:
-        return self.at_ns(_stream.least_ns(timestamp), partition)
-
-    def at_ns(self, ns: int, partition: int) -> int:
-        """:meth:`at` for a time in nanoseconds since 1970."""
+    def find(self, partition: int, timestamp_ns: int) -> int:
         log = self._partition(partition)
-        found: int = log.at(ns)
+        found: int = log.at(timestamp_ns)
         if self._files is not None and found == log.bounds()[0]:  # perhaps in a file
-            below = self._files.at(log, ns)
+            below = self._files.at(log, timestamp_ns)
             found = found if below is None else min(below, found)
         return found
+
+    def check_partition(self, partition: int) -> int:
+        self._partition(partition)
+        return partition
 
     def _check_handle(self) -> None:
         if self.closed:

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import math
 import os
-import random
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
@@ -19,6 +18,7 @@ from shmq import errors
 from shmq.client.remote.address import Target
 from shmq.client.remote.connect import dial
 from shmq.client.shared import loop_timer
+from shmq.client.shared.backoff import Backoff
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
@@ -47,30 +47,6 @@ _FAREWELL = 1.0
 _LEAST = 0.05
 
 _all: weakref.WeakSet[Connection] = weakref.WeakSet()
-
-
-class Backoff:
-    """Pauses that grow from ``first`` to ``last`` seconds, each randomized to 50-100 %.
-
-    The defaults are the pauses between reconnections.
-    """
-
-    def __init__(self, first: float = 0.02, last: float = 2.0) -> None:
-        self._next = first
-        self._last = last
-
-    def pause(self, left: float | None = None) -> float:
-        """The next pause, no longer than ``left``."""
-        pause = self._next * random.uniform(0.5, 1.0)
-        self._next = min(self._last, self._next * 2)
-        return pause if left is None else max(0.0, min(pause, left))
-
-
-class RoomBackoff(Backoff):
-    """The pauses between attempts to put where there is no room."""
-
-    def __init__(self) -> None:
-        super().__init__(0.001, 0.05)
 
 
 class LoopDriver:

@@ -8,8 +8,8 @@ from typing import Any
 
 from shmq import api, errors
 from shmq.client.remote.ack_flusher import new_acks
-from shmq.client.remote.connection import Backoff
 from shmq.client.shared import loop_timer
+from shmq.client.shared.backoff import Backoff
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import Status, Type

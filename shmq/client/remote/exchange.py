@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from shmq import api, errors
 from shmq.client.handles.exchange import ExchangeHandle, check_headers, no_target, published
-from shmq.client.remote.connection import Connection, RoomBackoff
+from shmq.client.remote.connection import Connection
 from shmq.client.remote.put import encode
+from shmq.client.shared.backoff import RoomBackoff
 from shmq.model.routing.table import check_binding
 from shmq.model.routing.topic import check_key
 from shmq.native import _clock as time

@@ -8,8 +8,9 @@ from itertools import accumulate
 from typing import Any
 
 from shmq import api
-from shmq.client.remote.connection import Attempt, Backoff
+from shmq.client.remote.connection import Attempt
 from shmq.client.shared import loop_timer
+from shmq.client.shared.backoff import Backoff
 from shmq.display import sample
 from shmq.native import _clock as time
 from shmq.native import _core

@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from shmq import api, errors
 from shmq.api.names import check_name
-from shmq.api.options import check_one_of, check_whole
-from shmq.client.handles.group import Group, group_options
-from shmq.client.handles.group_store import GroupStore, PartitionSeat
-from shmq.client.handles.member import member_name
-from shmq.client.handles.share import Lender, Lent, Share, share_options
+from shmq.api.options import check_whole
+from shmq.client.handles.stream import StreamHandle
+from shmq.client.ports.group import GroupStore, PartitionSeat
+from shmq.client.ports.share import Lender, Lent
 from shmq.errors import MemberFenced
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -39,36 +38,32 @@ from shmq.protocol.status import stream_error_of
 _FRESH: Final = 0.01
 
 
-def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> Group:
-    """Implements ``group`` of :class:`shmq.api.Stream`."""
-    group_options(**options)
-    given = {key: value for key, value in options.items() if value is not None}
-    state = RemoteGroupState(stream, check_name(name, "group"), given)
-    state.look()
-    return Group(RemoteGroupStore(stream, name, state))
+class RemoteGroups(StreamHandle):
+    """The group operations of a stream of a server."""
 
+    def open_group(self, name: str, options: Mapping[str, Any]) -> RemoteGroupStore:
+        state = RemoteGroupState(self, name, options)
+        state.look()
+        return RemoteGroupStore(self, name, state)
 
-def open_share(stream: Any, name: str, member: str | None, options: dict[str, Any]) -> Share:
-    """Implements ``share`` of :class:`shmq.api.Stream`."""
-    on_damage = options.pop("on_damage", "raise")
-    check_one_of("on_damage", on_damage, ("raise", "skip"))
-    share_options(options)
-    state = RemoteMemberState(
-        stream, check_name(name, "group"), options, shared=True, skips_damage=on_damage == "skip"
-    )
-    return Share(RemoteLender(stream, name, state, member_name(member)), on_damage)
+    def open_lender(
+        self, name: str, member: str, on_damage: api.OnDamage, options: Mapping[str, Any]
+    ) -> RemoteLender:
+        skips = on_damage == "skip"
+        state = RemoteMemberState(self, name, options, shared=True, skips_damage=skips)
+        return RemoteLender(self, name, state, member)
 
+    def groups(self) -> list[api.GroupSummary]:
+        return GROUPS.unpack(self._ask_groups("list"))
 
-def groups_of(stream: Any) -> list[api.GroupSummary]:
-    """Implements ``groups`` of :class:`shmq.api.Stream`."""
-    asked = GroupsRequest(stream.identity, "list").pack()
-    return GROUPS.unpack(stream.ask(Type.STREAM_GROUPS, asked))
+    def delete_group(self, name: str) -> None:
+        self._ask_groups("delete", check_name(name, "group"))
 
-
-def delete_group(stream: Any, name: str) -> None:
-    """Implements ``delete_group`` of :class:`shmq.api.Stream`."""
-    asked = GroupsRequest(stream.identity, "delete", check_name(name, "group"))
-    stream.ask(Type.STREAM_GROUPS, asked.pack())
+    def _ask_groups(self, action: str, name: str = "") -> _core.Answer:
+        stream: Any = self
+        asked = GroupsRequest(self.identity, action, name)
+        answer: _core.Answer = stream.ask(Type.STREAM_GROUPS, asked.pack())
+        return answer
 
 
 class RemoteLender(Lender):
@@ -127,7 +122,7 @@ class RemoteLender(Lender):
 
 
 class RemoteGroupState:
-    """:class:`shmq.client.handles.group_store.GroupState`, requested from a server.
+    """:class:`shmq.client.ports.group.GroupState`, requested from a server.
 
     The server assigns partitions, detects dead members, and keeps the records not done yet.
     """
@@ -375,7 +370,7 @@ class RemoteMemberState(RemoteGroupState):
 
 
 class RemoteGroupStore(GroupStore):
-    """Implements :class:`shmq.client.handles.group_store.GroupStore`.
+    """Implements :class:`shmq.client.ports.group.GroupStore`.
 
     The server assigns partitions, detects dead members, and keeps the records not done yet.
     """

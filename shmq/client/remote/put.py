@@ -12,8 +12,9 @@ from typing import Any
 
 from shmq import api, errors
 from shmq.api.options import QueueOptions
-from shmq.client.remote.connection import Connection, RoomBackoff
+from shmq.client.remote.connection import Connection
 from shmq.client.remote.durable_wait import confirmed
+from shmq.client.shared.backoff import RoomBackoff
 from shmq.errors import MessageTooLarge
 from shmq.fork_safe import new_lock
 from shmq.model.codec import codecs

@@ -17,7 +17,7 @@ from shmq.client.remote.ack_flusher import new_acks
 from shmq.client.remote.address import Target
 from shmq.client.remote.batch_window import RemotePipeline
 from shmq.client.remote.bulk import RemoteBulkQueue
-from shmq.client.remote.connection import Attempt, Connection, RemoteHandle, RoomBackoff
+from shmq.client.remote.connection import Attempt, Connection, RemoteHandle
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.durable_wait import aconfirmed, is_durable
 from shmq.client.remote.get import RemoteBatch, RemoteGet, RemotePacked, first_wait, nack_of
@@ -34,6 +34,7 @@ from shmq.client.remote.ready_watch import RemoteReadyWatch
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
 from shmq.client.shared import loop_timer
 from shmq.client.shared.async_bodies import AsyncBodies
+from shmq.client.shared.backoff import RoomBackoff
 from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.ready_event import ReadyEvent, descriptor_of

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from shmq import errors
 from shmq.client.remote.address import Target
-from shmq.client.remote.connection import Backoff, Connection
+from shmq.client.remote.connection import Connection
+from shmq.client.shared.backoff import Backoff
 from shmq.client.shared.ready_event import Descriptor, ReadyWatch
 from shmq.errors import ShmqError
 from shmq.fork_safe import new_lock

@@ -9,8 +9,8 @@ from typing import Any, Final
 from shmq import api, errors
 from shmq.api.bulk import check_batch, check_part, check_publisher
 from shmq.api.options import STAGING_BYTES
-from shmq.client.remote.connection import RoomBackoff
 from shmq.client.remote.put import encode
+from shmq.client.shared.backoff import RoomBackoff
 from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core

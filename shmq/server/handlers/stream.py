@@ -307,7 +307,7 @@ class Streams:
         asked = OffsetAt.unpack(rest)
         stream = self.attached(session, name, RIGHTS[Type.OFFSET_AT], asked.identity)
         with well_formed():
-            return _OFFSET.pack(stream.at_ns(asked.timestamp, asked.partition))
+            return _OFFSET.pack(stream.find(asked.partition, asked.timestamp))
 
     def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Repartition.unpack(rest)

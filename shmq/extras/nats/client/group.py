@@ -15,9 +15,9 @@ from typing import Any, Final
 from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_whole
-from shmq.client.handles.group import Group, group_options, summary_of
-from shmq.client.handles.group_store import GroupStore, PartitionSeat
+from shmq.client.handles.group import group_options, summary_of
 from shmq.client.local.group_store import divided
+from shmq.client.ports.group import GroupStore, PartitionSeat
 from shmq.errors import Full, InvalidOption, NoSuchGroup, ShmqError, StreamDeleted
 from shmq.extras.nats.client.loop_thread import LoopThread
 from shmq.extras.nats.client.names import escape
@@ -39,17 +39,10 @@ def _key(stream: Any, name: str) -> str:
     return f"group.{escape(stream.name)}.{escape(name)}"
 
 
-def open_group(
-    stream: Any,
-    name: str,
-    *,
-    assignment: api.Assignment | None,
-    session_timeout: float | None,
-    start: api.GroupStart,
-) -> Group:
-    """Implements ``group`` of :class:`shmq.api.Stream`."""
-    check_name(name, "group")
-    options = group_options(assignment=assignment, session_timeout=session_timeout, start=start)
+def open_group(stream: Any, name: str, given: Mapping[str, Any]) -> NatsGroupStore:
+    """Implements `StreamPort.open_group`."""
+    assignment = given.get("assignment")
+    options = group_options(**{"assignment": None, "session_timeout": None, **given})
     made = {
         "options": {**options, "group_id": secrets.randbits(63) | 1, "created_at": time.time_ns()},
         "next": 1,
@@ -71,7 +64,7 @@ def open_group(
             f"{found.value['options']['assignment']!r}, not {assignment!r}: use it as it is, or "
             f"delete it first"
         )
-    return Group(NatsGroupStore(stream, name, NatsGroupState(stream, name)))
+    return NatsGroupStore(stream, name, NatsGroupState(stream, name))
 
 
 def groups_of(stream: Any) -> list[api.GroupSummary]:
@@ -94,7 +87,7 @@ def delete_group(stream: Any, name: str) -> None:
 
 
 class NatsGroupState:
-    """Implements :class:`shmq.client.handles.group_store.MemberState`."""
+    """Implements :class:`shmq.client.ports.group.MemberState`."""
 
     def __init__(self, stream: Any, name: str) -> None:
         self._stream = stream
@@ -338,7 +331,7 @@ class NatsGroupState:
 
 
 class NatsGroupStore(GroupStore):
-    """Implements :class:`shmq.client.handles.group_store.GroupStore`."""
+    """Implements :class:`shmq.client.ports.group.GroupStore`."""
 
     state: NatsGroupState
     stream: Any

@@ -4,43 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import random
 import struct
-import zlib
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NoReturn, TypeVar
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, NoReturn, TypeVar
 
 from nats.aio.msg import Msg
 
 from shmq import api, errors
-from shmq.api.options import Confirm, check_one_of, check_whole
+from shmq.api.options import check_whole
 from shmq.api.stream_options import StreamOptions
-from shmq.client.handles.group import Group
-from shmq.client.handles.reader import AsyncReader, Reader
-from shmq.client.handles.subscription import BaseStream, RetentionFloors
+from shmq.client.handles.stream import StreamHandle
+from shmq.client.ports.group import GroupStore
+from shmq.client.ports.share import Lender
+from shmq.client.ports.steps import Step, Steps
+from shmq.client.ports.stream import AppendedEntries, Entries, Floors, Found
 from shmq.errors import InvalidOption, NoSuchStream, StreamDeleted, Unsupported
 from shmq.extras.nats.client.address import ClusterTarget
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.group import delete_group, groups_of, open_group
 from shmq.extras.nats.client.names import kv_key
-from shmq.extras.nats.client.partition import Partition, Row, StreamGone, compressed_block, rows_of
+from shmq.extras.nats.client.partition import Partition, StreamGone, compressed_block, rows_of
 from shmq.extras.nats.client.queue_layout import check_synced
 from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
-from shmq.native import _stream
 
 #: The most partitions of a stream: each is a raft group of the cluster.
 MOST_PARTITIONS: Final = 64
 _MOST_BLOCK: Final = 1 << 19
-#: How many records go to one partition before those without a key go to the next.
-_STICKY: Final = 16
 _PAUSE: Final = 0.005
 #: How often a reader that waits asks what is there, if nothing is published, in seconds.
 _LOOK: Final = 1.0
-#: How many records one read leaves out at most.
-_MOST_LEFT_OUT: Final = 10_000
 _T = TypeVar("_T")
 
 
@@ -61,7 +55,7 @@ def check_possible(connection: ClusterConnection, name: str, options: StreamOpti
         )
 
 
-class NatsStream(BaseStream):
+class NatsStream(StreamHandle):
     """A stream of a cluster. Threads, tasks and the children of forks may use a handle."""
 
     def __init__(
@@ -85,7 +79,6 @@ class NatsStream(BaseStream):
         ]
         self._owns_connection = owns_connection
         self._closed = False
-        self._turn = itertools.count(random.randrange(1 << 16))
 
     @property
     def name(self) -> str:
@@ -103,8 +96,7 @@ class NatsStream(BaseStream):
     def partitions(self) -> int:
         return self._options.partitions
 
-    def repartition(self, partitions: int) -> range:
-        check_whole("partitions", partitions, 1)
+    def change_partitions(self, partitions: int) -> range:
         self._unsupported(
             f"repartition({partitions})", "make another stream, and move its producers first"
         )
@@ -145,216 +137,77 @@ class NatsStream(BaseStream):
 
     # ---- appending ----
 
-    def place_of(self, key: bytes | None, partition: int | None = None) -> int:
-        """The number of the partition of a record."""
-        if partition is not None:
-            return self.partition(partition).number
-        if key is not None:
-            return zlib.crc32(key) % self.partitions
-        return next(self._turn) // _STICKY % self.partitions
-
-    def check_append(self, confirm: Confirm | None, timeout: float | None) -> None:
-        """Raise for a ``confirm`` that the stream or the cluster cannot give."""
-        _stream.check_timeout(timeout)
-        if confirm is None:
-            return
-        check_one_of("confirm", confirm, ("memory", "disk"))
-        if confirm == "disk":
-            if self._options.durability != "journal":
-                raise InvalidOption(
-                    f"confirm='disk': stream {self._name!r} keeps no journal: make it with "
-                    f"durability='journal', or take confirm='memory'"
-                )
-            check_synced(self.connection, f"stream {self._name!r}")
-
-    def append(
-        self,
-        value: Any,
-        *,
-        key: bytes | str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        timestamp: float | None = None,
-        partition: int | None = None,
-        codec: str | None = None,
-        block: bool | None = None,  # noqa: ARG002 - there is always room: the oldest go
-        timeout: float | None = None,
-        confirm: Confirm | None = None,
-        producer: int | None = None,
-        sequence: int | None = None,
-    ) -> api.Appended:
-        self.check_append(confirm, timeout)
-        _check_producer(producer, sequence, partition)
-        keys = None if key is None else [key]
-        packed = _stream.pack_records(
-            [value], keys, None if headers is None else [headers], codec, timestamp
-        )
-        row = rows_of(packed, time.time_ns())[0]
-        place = self.place_of(row.key, partition)
-        ids = _ids(producer, sequence, 1)
-        offset, duplicate = self.run(self.logs_of[place].append([row], ids))
-        return _stream.Appended(place, offset, row.timestamp_ns, duplicate)
-
-    def append_many(
-        self,
-        values: Iterable[Any],
-        *,
-        keys: Sequence[bytes | str | None] | None = None,
-        headers: Sequence[Mapping[str, Any] | None] | None = None,
-        timestamp: float | None = None,
-        partition: int | None = None,
-        codec: str | None = None,
-        block: bool | None = None,  # noqa: ARG002 - there is always room: the oldest go
-        timeout: float | None = None,
-        confirm: Confirm | None = None,
-        producer: int | None = None,
-        sequence: int | None = None,
-        gaps: bool = False,  # noqa: ARG002 - sequences are ids here
-    ) -> list[api.AppendedRange]:
-        self.check_append(confirm, timeout)
-        _check_producer(producer, sequence, partition)
-        _stream.check_many(values)
-        every = list(values)
-        _stream.check_each("keys", keys, len(every))
-        _stream.check_each("headers", headers, len(every))
-        rows = rows_of(_stream.pack_records(every, keys, headers, codec, timestamp), time.time_ns())
-        places: dict[int, list[Row]] = {}
-        sticky = self.place_of(None, partition)
-        for row in rows:
-            place = sticky if row.key is None else self.place_of(row.key, partition)
-            places.setdefault(place, []).append(row)
-        return self.run(self._append_rows(places, producer, sequence))
-
-    async def _append_rows(
-        self, places: Mapping[int, list[Row]], producer: int | None, sequence: int | None
-    ) -> list[api.AppendedRange]:
-        done: list[api.AppendedRange] = []
-        try:
-            for place, rows in places.items():
-                ids = _ids(producer, sequence, len(rows))
-                first, duplicate = await self.logs_of[place].append(rows, ids)
-                done.append(_stream.AppendedRange(place, first, len(rows), duplicate))
-        except errors.ShmqError as error:
-            error.appended = done  # type: ignore[attr-defined]
-            raise
-        return done
-
     @property
     def max_block_bytes(self) -> int:
         return min(_MOST_BLOCK, self._options.ring_bytes // 2)
 
-    def append_block(
-        self,
-        block: bytes,
-        *,
-        partition: int,
-        count: int | None = None,
-        compression: api.Compression | None = None,
-        raw_bytes: int | None = None,
-        wait: bool | None = None,  # noqa: ARG002 - there is always room: the oldest go
-        timeout: float | None = None,
-        confirm: Confirm | None = None,
-        producer: int | None = None,
-        sequence: int | None = None,
-        gaps: bool = False,  # noqa: ARG002 - sequences are ids here
-    ) -> api.AppendedRange:
+    def append_entries(self, entries: Entries) -> AppendedEntries:
         # The records are messages of their own: expanded.
-        self.check_append(confirm, timeout)
-        _check_producer(producer, sequence, partition)
-        place = self.partition(partition)
+        if entries.durable:
+            check_synced(self.connection, f"stream {self._name!r}")
+        block, count = entries.block, entries.count
         try:
-            if compression is not None:
-                block = compressed_block(block, compression, count or 0, raw_bytes or 0)
+            if entries.compression is not None:
+                block = compressed_block(block, entries.compression, count, entries.raw_bytes)
             rows = rows_of(block, time.time_ns())
         except (errors.ShmqError, ValueError, struct.error) as error:
             raise InvalidOption(f"the block is no block of records: {error}") from None
-        if not rows or (count is not None and count != len(rows)):
+        if not rows or count != len(rows):
             raise InvalidOption(f"count={count}, and the block has {len(rows)} records")
-        first, duplicate = self.run(place.append(rows, _ids(producer, sequence, len(rows))))
-        return _stream.AppendedRange(partition, first, len(rows), duplicate)
+        ids = None
+        if entries.producer is not None and entries.sequence is not None:
+            sequences = range(entries.sequence, entries.sequence + count)
+            ids = [f"{entries.producer:x}.{sequence}" for sequence in sequences]
+        first, duplicate = self.run(self.logs_of[entries.partition].append(rows, ids))
+        return AppendedEntries(first, count, rows[0].timestamp_ns, duplicate)
 
     # ---- reading ----
 
-    def _check_read(self, partition: int, where: str | None, **whole: int | None) -> Partition:
-        if where is not None:
-            RecordWhere(where)
-        for name, value in whole.items():
-            if value is not None:
-                check_whole(name, value, 0 if name in {"offset", "end"} else 1)
-        return self.partition(partition)
-
-    def read(
+    def fetch(
         self,
-        partition: int,
-        offset: int,
-        limit: int = 1000,
-        *,
-        max_bytes: int = 1 << 20,
-        block: bool = False,
-        timeout: float | None = None,
-        view: bool = False,  # noqa: ARG002 - it is a copy in any case
-        pin: bool = False,  # noqa: ARG002 - and stays
-        where: str | None = None,
-        end: int | None = None,
-    ) -> api.Records:
-        # What came over the network is a copy in any case.
-        _stream.check_timeout(timeout)
-        place = self._check_read(
-            partition, where, offset=offset, limit=limit, max_bytes=max_bytes, end=end
-        )
-        until = (None if timeout is None else time.monotonic() + timeout) if block else 0.0
-        return self.run(self._read(place, offset, limit, max_bytes, until, end, where))
-
-    async def aread(
-        self,
-        partition: int,
-        offset: int,
-        limit: int = 1000,
-        *,
-        max_bytes: int = 1 << 20,
-        timeout: float | None = None,
-        where: str | None = None,
-        end: int | None = None,
-    ) -> api.Records:
-        _stream.check_timeout(timeout)
-        place = self._check_read(
-            partition, where, offset=offset, limit=limit, max_bytes=max_bytes, end=end
-        )
-        until = None if timeout is None else time.monotonic() + timeout
-        return await self.arun(self._read(place, offset, limit, max_bytes, until, end, where))
-
-    async def _read(
-        self,
-        place: Partition,
-        offset: int,
+        places: Mapping[int, int],
         limit: int,
         max_bytes: int,
-        until: float | None,
-        end: int | None,
-        where: str | None,
-    ) -> api.Records:
-        """The records; without any it waits until then (monotonic; None: no limit).
+        wait: float | None,
+        where: str | None = None,
+        hold: tuple[int, Mapping[int, int]] | None = None,
+    ) -> Steps[Found]:
+        del hold
+        asked = places, limit, max_bytes, wait, where
+        found: Found = yield Step(
+            lambda: self.run(self._fetch(*asked)), lambda: self.arun(self._fetch(*asked))
+        )
+        return found
 
-        This client leaves out what ``where`` does not mean; what is read for that has a bound.
-        """
-        wanted = None if where is None else RecordWhere(where)
-        left_out = 0
+    async def _fetch(
+        self,
+        places: Mapping[int, int],
+        limit: int,
+        max_bytes: int,
+        wait: float | None,
+        where: str | None,
+    ) -> dict[int, Any]:
         while True:
-            most = limit if end is None else min(limit, end - offset)
-            if most < 1:
-                return _stream.records_of(b"", place.number, offset)
-            records = await place.read(offset, most, max_bytes)
-            came, offset = len(records), records.next_offset
-            if wanted is not None:
-                records = records.select([wanted.matches(record) for record in records])
-                left_out += came
-            left = None if until is None else until - time.monotonic()
-            if len(records) or left_out >= _MOST_LEFT_OUT:
-                return records
-            if came:
-                continue
-            if left is not None and left <= 0:
-                return _stream.records_of(b"", place.number, offset, next_offset=offset)
-            await self._beyond({place.number: offset}, left)
+            found = await asyncio.gather(
+                *(self._read_one(p, at, limit, max_bytes, where) for p, at in places.items())
+            )
+            read = {p: one for p, one in zip(places, found, strict=True) if one is not None}
+            if read or wait == 0 or not await self._beyond(places, wait):
+                return read
+            wait = 0
+
+    async def _read_one(
+        self, partition: int, offset: int, limit: int, max_bytes: int, where: str | None
+    ) -> Any:
+        """The records of one partition, why there can be none, or None; this client filters."""
+        try:
+            records = await self.logs_of[partition].read(offset, limit, max_bytes)
+        except errors.OffsetOutOfRange as error:
+            return error
+        if where is not None and len(records):
+            meant = RecordWhere(where)
+            return records.select([meant.matches(record) for record in records])
+        return records if len(records) else None
 
     async def _beyond(self, position: Mapping[int, int], timeout: float | None) -> bool:
         """Whether one of these partitions has a record at or after the offset, in time."""
@@ -398,40 +251,15 @@ class NatsStream(BaseStream):
         """``wait_for_any`` for asyncio."""
         return await self.arun(self._beyond(position, timeout))
 
-    def reader(
-        self,
-        start: api.Start = "earliest",
-        partitions: Iterable[int] | None = None,
-        *,
-        limit: int = 1000,
-        timeout: float | None = None,
-        lapped: Literal["raise", "skip"] = "raise",
-        where: str | None = None,
-        on_damage: api.OnDamage = "raise",
-    ) -> api.Reader:
-        self._check_read(0, where)
-        return Reader(self, start, partitions, limit, timeout, lapped, where, on_damage)
-
-    def areader(
-        self,
-        start: api.Start = "earliest",
-        partitions: Iterable[int] | None = None,
-        *,
-        limit: int = 1000,
-        timeout: float | None = None,
-        lapped: Literal["raise", "skip"] = "raise",
-        where: str | None = None,
-        on_damage: api.OnDamage = "raise",
-    ) -> api.AsyncReader:
-        self._check_read(0, where)
-        return AsyncReader(self, start, partitions, limit, timeout, lapped, where, on_damage)
-
     # ---- looking ----
 
-    def offsets(self) -> list[api.PartitionOffsets]:
-        return self.run(self._offsets())
+    def describe(self) -> Steps[list[api.PartitionOffsets]]:
+        found: list[api.PartitionOffsets] = yield Step(
+            lambda: self.run(self._describe()), lambda: self.arun(self._describe())
+        )
+        return found
 
-    async def _offsets(self) -> list[api.PartitionOffsets]:
+    async def _describe(self) -> list[api.PartitionOffsets]:
         found = await asyncio.gather(*(log.bounds() for log in self.logs_of))
         return [
             api.PartitionOffsets(
@@ -452,30 +280,23 @@ class NatsStream(BaseStream):
     def latest(self, partition: int) -> int:
         return self.run(self.partition(partition).bounds()).latest
 
-    def at(self, timestamp: float, partition: int) -> int:
+    def find(self, partition: int, timestamp_ns: int) -> int:
         # It goes by the time at which a server stored a record.
-        return self.run(self.partition(partition).at(_stream.least_ns(timestamp)))
+        return self.run(self.logs_of[partition].at(timestamp_ns))
 
-    def _new_hold(self) -> RetentionFloors:
+    def new_floors(self) -> Floors:
         self._unsupported("policy='block'", "its servers hold no records back for subscribers")
 
     # ---- groups ----
 
-    def group(
-        self,
-        name: str,
-        assignment: api.Assignment | None = None,
-        *,
-        session_timeout: float | None = None,
-        start: api.GroupStart = "earliest",
-    ) -> Group:
+    def open_group(self, name: str, options: Mapping[str, Any]) -> GroupStore:
         self._check_open()
-        return open_group(
-            self, name, assignment=assignment, session_timeout=session_timeout, start=start
-        )
+        return open_group(self, name, options)
 
-    def share(self, name: str, *, member: str | None = None, **options: Any) -> api.Share:
-        del member, options
+    def open_lender(
+        self, name: str, member: str, on_damage: api.OnDamage, options: Mapping[str, Any]
+    ) -> Lender:
+        del member, on_damage, options
         self._unsupported(f"share({name!r})", "use a queue, whose messages consumers share")
 
     def groups(self) -> list[api.GroupSummary]:
@@ -499,23 +320,6 @@ class NatsStream(BaseStream):
 
     def __repr__(self) -> str:
         return f"<NatsStream {self._name!r} of {self.connection.url}>"
-
-
-def _check_producer(producer: int | None, sequence: int | None, partition: int | None) -> None:
-    if (producer is None) != (sequence is None):
-        raise InvalidOption("producer and sequence go together: give both, or neither")
-    if producer is not None:
-        check_whole("producer", producer, 1)
-        check_whole("sequence", sequence, 0)
-        if partition is None:
-            raise InvalidOption("a producer's sequence is of one partition: give it")
-
-
-def _ids(producer: int | None, sequence: int | None, count: int) -> list[str] | None:
-    """The ids of a producer's records; None: they get ids of their own."""
-    if producer is None or sequence is None:
-        return None
-    return [f"{producer:x}.{number}" for number in range(sequence, sequence + count)]
 
 
 def attach_stream(target: ClusterTarget, name: str) -> NatsStream:

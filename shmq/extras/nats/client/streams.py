@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from shmq import api, errors
 from shmq.api.stream_options import StreamOptions
+from shmq.client.handles.appender import is_durable
 from shmq.extras.nats.client import site
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.jetstream import delete_stream
 from shmq.extras.nats.client.names import escape, kv_key
 from shmq.extras.nats.client.partition import Partition, Row, StreamGone
+from shmq.extras.nats.client.queue_layout import check_synced
 from shmq.extras.nats.client.stream import NatsStream
 from shmq.model.codec import codecs
 from shmq.native import _clock as time
@@ -145,14 +148,15 @@ def copies_for(
     stream: NatsStream, bodies: list[Any], key: str, properties: Mapping[str, Any], confirm: Any
 ) -> StreamCopies:
     """The records of what an exchange publishes for a stream."""
-    stream.check_append(confirm, None)
+    if is_durable(stream, confirm):
+        check_synced(stream.connection, f"stream {stream.name!r}")
     rows = []
     for body in bodies:
         buffer, number = codecs.encode_body(body, properties.get("codec"))
         codec = properties.get("codec") or codecs.CODECS[number]
         headers = dict(properties.get("headers") or {})
         rows.append(Row(bytes(buffer), key.encode(), headers, codec, time.time_ns()))
-    place = stream.logs_of[stream.place_of(key.encode())]
+    place = stream.logs_of[zlib.crc32(key.encode()) % stream.partitions]
     place.check_size(rows)
     return StreamCopies(place, stream.name, rows)
 

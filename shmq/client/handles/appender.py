@@ -1,4 +1,4 @@
-"""Appending to a stream of a server: batches that fit into frames, and waits for room."""
+"""Appending to a stream: records in blocks for each partition, and waits for room."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from shmq import api, errors
-from shmq.api.options import Confirm, check_whole
-from shmq.client.remote.connection import Await, RoomBackoff
-from shmq.client.remote.durable_wait import confirmed, is_durable
+from shmq.api.options import Confirm, check_one_of, check_whole
+from shmq.client.ports.stream import AppendedEntries, Entries
+from shmq.client.shared.backoff import RoomBackoff
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
-from shmq.protocol.messages.stream import Append, Appended
-from shmq.protocol.opcodes import Status, Type
-from shmq.protocol.status import stream_error_of
 
-#: The longest batch of one APPEND, in bytes of entries.
+#: The longest block of one append, in bytes.
 _BATCH_BYTES: Final = 4 << 20
-#: The size of a request without its entries, and of an entry without its value, in bytes.
-_BESIDE, _HEAD = 256, 48
+#: The size of an entry without its value, in bytes.
+_HEAD: Final = 48
 #: After this many bytes without a key, the next partition is used.
 _STICKY_BYTES: Final = 64 << 10
 
@@ -29,13 +26,14 @@ _Headers = Mapping[str, Any] | None
 
 
 class AppendOptions:
-    """The options of an append, without the records."""
+    """The options of an append, without the records. Raises InvalidOption, TypeError."""
 
-    __slots__ = ("confirm", "gaps", "producer", "sequence", "until", "wait")
+    __slots__ = ("durable", "gaps", "producer", "sequence", "until", "waits")
 
     def __init__(
         self,
-        wait: bool | None,
+        stream: api.Stream,
+        block: bool | None,
         timeout: float | None,
         confirm: Confirm | None,
         producer: int | None,
@@ -51,9 +49,11 @@ class AppendOptions:
         if producer is not None:
             check_whole("producer", producer, 0)
             check_whole("sequence", sequence, 0)
-        self.wait = wait
+        self.durable = is_durable(stream, confirm)
+        self.waits = stream.options.overflow == "block" or timeout is not None
+        if block is not None:
+            self.waits = block
         self.until = None if timeout is None else time.monotonic() + timeout
-        self.confirm = confirm
         self.producer = producer
         self.sequence = sequence
         self.gaps = gaps
@@ -63,32 +63,31 @@ class AppendOptions:
         if self.producer is not None and partition is None:
             raise errors.InvalidOption("a producer's sequence is of one partition: give it")
 
-    def waits(self, options: Any) -> bool:
-        """Whether the append waits for room."""
-        if self.wait is None:
-            return bool(options.overflow == "block") or self.until is not None
-        return self.wait
 
-    def confirmed(self, stream: Any) -> Await:
-        """The function that waits for an answer that comes once all is on disk."""
-        return lambda wire, answer: confirmed(stream, wire, answer, self.until)
+def is_durable(stream: api.Stream, confirm: Confirm | None) -> bool:
+    """Whether an append with that ``confirm`` must be on disk. Raises InvalidOption, TypeError."""
+    always = stream.options.confirm == "disk"
+    if confirm is None:
+        return always
+    if check_one_of("confirm", confirm, ("memory", "disk")) == "memory":
+        return always
+    if stream.options.durability != "journal":
+        raise errors.InvalidOption(
+            f"confirm='disk': stream {stream.name!r} keeps no journal "
+            f"(durability={stream.options.durability!r}): make it with durability='journal', or "
+            f"take confirm='memory'"
+        )
+    return True
 
 
 class Appender:
-    """The appending part of a :class:`~shmq.client.remote.stream.RemoteStream`."""
+    """The appending part of a :class:`~shmq.client.handles.stream.StreamHandle`."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._options = stream.options
         self._sticky = random.randrange(1 << 16)
         self._left = _STICKY_BYTES
-        self._most = min(_BATCH_BYTES, self.max_block_bytes)
-
-    @property
-    def max_block_bytes(self) -> int:
-        """The largest block, in bytes."""
-        half = int(self._options.ring_bytes) // 2 - 2 * _HEAD
-        return min(half, int(self._stream.max_frame) - _BESIDE)
+        self._most = min(_BATCH_BYTES, stream.max_block_bytes)
 
     def one(
         self,
@@ -109,7 +108,6 @@ class Appender:
             codec,
             timestamp,
         )
-        self._check_size(len(block))
         while True:
             place = self._place(key, partition, value)
             try:
@@ -182,71 +180,39 @@ class Appender:
         options: AppendOptions,
         compression: api.Compression | None = None,
         raw_bytes: int = 0,
-    ) -> Appended:
+    ) -> AppendedEntries:
         """Append entries, waiting for room as long as asked for."""
-        self._checked(partition)
-        durable = is_durable(self._stream, options.confirm)
-        rest = Append(
-            identity=self._stream.identity,
-            partition=partition,
-            count=count,
+        entries = Entries(
+            partition=self._stream.check_partition(partition),
             block=block,
-            durable=durable,
+            count=count,
             compression=compression,
             raw_bytes=raw_bytes,
             producer=options.producer,
             sequence=options.sequence,
             gaps=options.gaps,
-        ).pack()
+            durable=options.durable,
+            until=options.until,
+        )
         backoff = None
         while True:
-            answer = self._ask(rest, durable, options)
-            if answer.status in (Status.OK, Status.DUPLICATE):
-                return Appended.unpack(answer)
-            if answer.status == Status.FENCED:
-                raise self._sealed(partition)
-            left = None if options.until is None else options.until - time.monotonic()
-            over = left is not None and left <= 0
-            if answer.status != Status.QUEUE_FULL or over or not options.waits(self._options):
-                raise stream_error_of(answer, self._stream.name)
+            try:
+                done: AppendedEntries = self._stream.append_entries(entries)
+            except errors.Full:
+                left = None if options.until is None else options.until - time.monotonic()
+                if not options.waits or (left is not None and left <= 0):
+                    raise
+            else:
+                return done
             backoff = backoff or RoomBackoff()
             time.sleep(backoff.pause(left))
 
-    def _ask(self, rest: bytes, durable: bool, options: AppendOptions) -> _core.Answer:
-        answer: _core.Answer = self._stream.connection.call(
-            lambda wire: wire.request(Type.APPEND, True, rest),
-            again=options.producer is not None,
-            await_=options.confirmed(self._stream) if durable else None,
-        )
-        return answer
-
     # ---- where to ----
-
-    def _sealed(self, partition: int) -> errors.PartitionSealed:
-        self._stream.refresh()
-        opened = self._stream.open_partitions
-        return errors.PartitionSealed(
-            f"partition {partition} of stream {self._stream.name!r} takes no records any more: "
-            f"since it was repartitioned, {opened.start} to {opened.stop - 1} do"
-        )
-
-    def _checked(self, partition: int) -> int:
-        if not isinstance(partition, int) or isinstance(partition, bool):
-            raise TypeError(f"partition={partition!r} must be int, not {type(partition).__name__}")
-        if partition >= self._stream.partitions:
-            self._stream.refresh()
-        count = self._stream.partitions
-        if not 0 <= partition < count:
-            raise errors.InvalidOption(
-                f"partition={partition} is out of range: 0 to {count - 1} in stream "
-                f"{self._stream.name!r}"
-            )
-        return partition
 
     def _place(self, key: _Key, partition: int | None, value: Any) -> int:
         """The partition of one record. Raises InvalidOption, TypeError."""
         if partition is not None:
-            return self._checked(partition)
+            return int(self._stream.check_partition(partition))
         opened: range = self._stream.open_partitions
         if key is not None:
             return opened[zlib.crc32(_raw(key)) % len(opened)]
@@ -278,24 +244,11 @@ class Appender:
         count = len(batch.values)
         if count == 1 or batch.least_bytes() <= self._most:
             block = _stream.pack_records(batch.values, batch.keys, batch.headers, codec, timestamp)
-            if len(block) <= self._most:
+            if len(block) <= self._most or count == 1:
                 yield block, count
-                return
-            if count == 1:
-                self._check_size(len(block))
-                yield block, 1
                 return
         for half in (batch.cut(0, count // 2), batch.cut(count // 2, count)):
             yield from self._blocks(half, codec, timestamp)
-
-    def _check_size(self, size: int) -> None:
-        """Check the size of one entry. Raises MessageTooLarge if it does not fit into a frame."""
-        most = self._stream.max_frame - _BESIDE
-        if size > most:
-            raise errors.MessageTooLarge(
-                f"the record has {size} bytes, and one for stream {self._stream.name!r} of this "
-                f"server may have {most}"
-            )
 
 
 class _PartitionBatch:
