@@ -80,16 +80,16 @@ class Position:
         while True:
             if self.stream.partitions != self._known:
                 yield from self._take_up()
-            wait = 0.0 if self._problems else self._slice(left)
-            hold = None if self._hold is None else (self._hold, self.offsets)
-            readable = self._readable()
-            records, again = self._move(
-                (
-                    yield from self.stream.fetch(
-                        readable, self._limit, _BYTES, wait, self._where, hold
-                    )
-                )
+            clear = not self._ends and not self._problems
+            found = yield from self.stream.fetch(
+                self.offsets if clear else self._readable(),
+                self._limit,
+                _BYTES,
+                (wait := self._slice(left)),
+                self._where,
+                None if self._hold is None else (self._hold, self.offsets),
             )
+            records, again = self._move(found)
             if records:
                 return records
             self._raise_problem()
@@ -102,6 +102,8 @@ class Position:
 
     def _slice(self, left: float | None) -> float | None:
         """How long to wait now, if ``left`` seconds are left."""
+        if self._problems:
+            return 0.0
         if not self._follows:
             return left
         return _SLICE if left is None else min(left, _SLICE)
@@ -122,8 +124,6 @@ class Position:
 
     def _readable(self) -> dict[int, int]:
         """The positions that may be read now, without partitions that cannot be read on."""
-        if not self._ends and not self._problems:
-            return self.offsets
         unread = [p for p, end in self._ends.items() if self.offsets[p] < end]
         if not unread:
             self._ends = {}  # sealed partitions get no more records
@@ -137,21 +137,29 @@ class Position:
         """Move past these; returns the non-empty ones, and whether to read again at once."""
         records, again = [], False
         for partition, one in found.items():
-            offset = self.offsets[partition]
-            if isinstance(one, OffsetOutOfRange) and self._skips and one.asked <= one.latest:
-                self.offsets[partition], again = one.earliest, True
-                self.lost += one.earliest - offset
-            elif isinstance(one, DamagedFile) and self._skips_damage:
-                self.offsets[partition], again = behind_damage(one, offset), True
-                self.damaged += self.offsets[partition] - offset
-            elif isinstance(one, (DamagedFile, OffsetOutOfRange)):
-                self._problems[partition] = one
-            else:
-                del self.offsets[partition]
-                self.offsets[partition] = one.next_offset
-                if len(one):
-                    records.append(one)
+            if isinstance(one, Exception):
+                again = self._pass(partition, one) or again
+                continue
+            del self.offsets[partition]
+            self.offsets[partition] = one.next_offset
+            if one:
+                records.append(one)
         return records, again
+
+    def _pass(self, partition: int, error: Any) -> bool:
+        """Skip what cannot be read, if it may be skipped, or keep the error for later."""
+        offset = self.offsets[partition]
+        if isinstance(error, OffsetOutOfRange):
+            if self._skips and error.asked <= error.latest:
+                self.offsets[partition] = error.earliest
+                self.lost += error.earliest - offset
+                return True
+        elif self._skips_damage:
+            self.offsets[partition] = behind_damage(error, offset)
+            self.damaged += self.offsets[partition] - offset
+            return True
+        self._problems[partition] = error
+        return False
 
     def _raise_problem(self) -> None:
         """Raise the error that was met before the other partitions were read, if there is one."""
@@ -284,13 +292,17 @@ class Reader(_Reading, api.Reader):
         return run(self._at.take(timeout))
 
     def __next__(self) -> api.Record:
-        record = None if self._closed else self._next()
-        if record is None and not self._closed:
-            self._ready = run(self._at.take(self._timeout))[::-1]
-            record = self._next()
-        if record is None:
-            raise StopIteration
-        return record
+        while True:
+            if self._records is not None:  # as `_next`, for speed
+                for record in self._records:
+                    self._current = record.partition, record.offset + 1
+                    return record
+                self._records = self._current = None
+            if not self._ready and not self._closed:
+                self._ready = run(self._at.take(self._timeout))[::-1]
+            if not self._ready:
+                raise StopIteration
+            self._records = iter(self._ready.pop())
 
     def close(self) -> None:
         self._closed = True
