@@ -7,9 +7,10 @@ Their meaning is documented at :class:`shmq.QueueOptions`, :class:`shmq.StreamOp
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypedDict
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
 
+from shmq.api.exchange import Match, TargetKind
 from shmq.api.options import Confirm, Durability, Expired, Overflow
 from shmq.api.producer import Acks, Partitioner
 from shmq.api.record import OnDamage
@@ -88,3 +89,11 @@ class SubscribeKeywords(TypedDict, total=False):
     limit: int
     on_lost: Callable[[int], object] | None
     on_damage: OnDamage
+
+
+class BindKeywords(TypedDict, total=False):
+    """The options of ``Exchange.bind`` and ``Exchange.unbind`` besides the target and the key."""
+
+    kind: TargetKind
+    headers: Mapping[str, Any] | None
+    match: Match

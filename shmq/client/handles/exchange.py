@@ -8,13 +8,13 @@ others.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from shmq import api
+from shmq.client.ports.exchange import ExchangePort
 from shmq.client.shared.durable_wait import not_confirmed
 from shmq.errors import (
     Full,
@@ -30,8 +30,13 @@ from shmq.errors import (
     Unroutable,
 )
 from shmq.model.codec import codecs
+from shmq.model.routing.table import check_binding
+from shmq.model.routing.topic import check_key
 from shmq.native import _clock as time
-from shmq.native._core import codec_number
+from shmq.native._core import check_timeout, codec_number
+
+if TYPE_CHECKING:
+    from shmq.api.keywords import BindKeywords
 
 #: The errors for missing targets.
 _MISSING: Final[Mapping[str, type[ShmqError]]] = MappingProxyType(
@@ -39,8 +44,10 @@ _MISSING: Final[Mapping[str, type[ShmqError]]] = MappingProxyType(
 )
 
 
-class ExchangeHandle(api.Exchange):
-    """A handle of an exchange, which publishes one body as many."""
+class ExchangeHandle(ExchangePort, api.Exchange):
+    """Implements :class:`shmq.api.Exchange` on top of its port."""
+
+    _closed = False
 
     def __init__(self, name: str, kind: api.ExchangeKind, alternate: str | None) -> None:
         self._name = name
@@ -79,7 +86,6 @@ class ExchangeHandle(api.Exchange):
     ) -> api.Published:
         return self._publish(many(bodies, properties), key, block, timeout, properties)
 
-    @abc.abstractmethod
     def _publish(
         self,
         bodies: list[Any],
@@ -88,7 +94,44 @@ class ExchangeHandle(api.Exchange):
         timeout: float | None,
         properties: dict[str, Any],
     ) -> api.Published:
-        """Publish the bodies in order; it may change ``properties``."""
+        check_timeout(timeout)
+        self._check_open()
+        check_headers(properties.get("headers"))
+        until = None if timeout is None else time.monotonic() + timeout
+        confirm = properties.pop("confirm", None)
+        return self.route(bodies, check_key(key), block, until, confirm, properties)
+
+    # ---- bindings ----
+
+    def bind(self, target: str, key: str = "", **how: Unpack[BindKeywords]) -> bool:
+        return self._change("bind", target, key, **how)
+
+    def unbind(self, target: str, key: str = "", **how: Unpack[BindKeywords]) -> bool:
+        return self._change("unbind", target, key, **how)
+
+    def _change(
+        self,
+        action: Literal["bind", "unbind"],
+        target: str,
+        key: str,
+        kind: api.TargetKind = "queue",
+        headers: Mapping[str, Any] | None = None,
+        match: api.Match = "all",
+    ) -> bool:
+        binding = check_binding(self._kind, target, key, kind, headers, match)
+        self._check_open()
+        headers = None if headers is None else dict(headers)
+        given = {"target": target, "key": key, "kind": kind, "headers": headers, "match": match}
+        return self.change_binding(action, binding, given)
+
+    # ---- the end ----
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShmqError(f"this handle of exchange {self._name!r} is closed: attach to it again")
+
+    def close(self) -> None:
+        self._closed = True
 
 
 @dataclasses.dataclass(slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from shmq import api
 from shmq.api.names import check_name
@@ -25,10 +25,8 @@ from shmq.fork_safe import new_lock
 from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
 from shmq.model.routing.book import Book
-from shmq.model.routing.table import Operation, Route, Table, check_binding, check_exchange
+from shmq.model.routing.table import Operation, Route, Table, check_exchange
 from shmq.model.routing.topic import check_key
-from shmq.native import _clock as time
-from shmq.native import _core
 
 #: The prefix of a stream's name where a queue's could be meant.
 _STREAM: Final = "stream/"
@@ -42,7 +40,6 @@ class Targets:
         self._open: dict[str, Any] = {}
         self._lock = new_lock()
         self._changes = 0
-        self.closed = False
 
     def of(self, name: str) -> Any:
         """The queue of that name. Raises NoSuchQueue, SegmentError.
@@ -81,7 +78,6 @@ class Targets:
 
     def close(self) -> None:
         """Detach from all queues."""
-        self.closed = True
         with self._lock:
             queues, self._open = list(self._open.values()), {}
         for queue in queues:
@@ -143,42 +139,16 @@ class LocalExchange(ExchangeHandle):
 
     # ---- bindings ----
 
-    def bind(
-        self,
-        target: str,
-        key: str = "",
-        *,
-        kind: api.TargetKind = "queue",
-        headers: Mapping[str, Any] | None = None,
-        match: api.Match = "all",
+    def change_binding(
+        self, action: Literal["bind", "unbind"], binding: Operation, given: Mapping[str, Any]
     ) -> bool:
-        binding = check_binding(self.kind, target, key, kind, headers, match)
-
         def is_new(table: Table) -> bool:
-            self._check_target(table, kind, target)
-            return not self._is_bound(table, binding)
+            if action == "bind":
+                self._check_target(table, given["kind"], given["target"])
+            return self._is_bound(table, binding) != (action == "bind")
 
-        return self._change(["bind", self.name, *binding], is_new)
-
-    def unbind(
-        self,
-        target: str,
-        key: str = "",
-        *,
-        kind: api.TargetKind = "queue",
-        headers: Mapping[str, Any] | None = None,
-        match: api.Match = "all",
-    ) -> bool:
-        binding = check_binding(self.kind, target, key, kind, headers, match)
-        return self._change(
-            ["unbind", self.name, *binding], lambda table: self._is_bound(table, binding)
-        )
-
-    def _change(self, operation: Operation, check: Callable[[Table], bool]) -> bool:
-        """Apply the operation; whether there was anything to change."""
-        self._check_open()
         with durability.on_disk(self._namespace):
-            return self._book.change(operation, check)
+            return self._book.change([action, self.name, *binding], is_new)
 
     def _check_target(self, table: Table, kind: str, target: str) -> None:
         if kind == "exchange":
@@ -200,18 +170,15 @@ class LocalExchange(ExchangeHandle):
 
     # ---- publishing ----
 
-    def _publish(
+    def route(
         self,
         bodies: list[Any],
         key: str,
         block: bool | None,
-        timeout: float | None,
-        properties: dict[str, Any],
+        until: float | None,
+        confirm: Any,
+        properties: Mapping[str, Any],
     ) -> api.Published:
-        if timeout is not None:
-            _core.check_timeout(timeout)
-        until = None if timeout is None else time.monotonic() + timeout
-        confirm = properties.pop("confirm", None)
         letters = deliveries_of(bodies, properties)
         outcome = self.deliver(letters, key, properties.get("headers"), confirm)
         finish(outcome, block, until)
@@ -282,11 +249,8 @@ class LocalExchange(ExchangeHandle):
         """The queue of that name, kept attached. Raises NoSuchQueue, SegmentError."""
         return self._targets.of(name)
 
-    def _check_open(self) -> None:
-        if self._targets.closed:
-            raise ShmqError(f"this handle of exchange {self.name!r} is closed: attach to it again")
-
     def close(self) -> None:
+        super().close()
         self._targets.close()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from shmq import api, errors
-from shmq.client.handles.exchange import ExchangeHandle, check_headers, no_target, published
+from shmq.client.handles.exchange import ExchangeHandle, no_target, published
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.put import encode
 from shmq.client.shared.backoff import RoomBackoff
-from shmq.model.routing.table import check_binding
-from shmq.model.routing.topic import check_key
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.exchange import (
@@ -78,51 +76,18 @@ class RemoteExchange(ExchangeHandle):
         super().__init__(name, shown.kind, shown.alternate)
         self._broker = broker
         self._connection = connection
-        self._closed = False
 
     # ---- bindings ----
 
-    def bind(
-        self,
-        target: str,
-        key: str = "",
-        *,
-        kind: api.TargetKind = "queue",
-        headers: Mapping[str, Any] | None = None,
-        match: api.Match = "all",
+    def change_binding(
+        self, action: Literal["bind", "unbind"], binding: list[Any], given: Mapping[str, Any]
     ) -> bool:
-        done = self._bind("bind", target, key, kind, headers, match)
+        del binding  # the server makes it of what was given
+        done = Changed.unpack(ask(self._connection, self._name, action, **given))
         if done.missing is not None:
-            raise no_target(done.missing, target, f"at {self._connection.url}", self._name)
+            where = f"at {self._connection.url}"
+            raise no_target(done.missing, given["target"], where, self._name)
         return done.changed
-
-    def unbind(
-        self,
-        target: str,
-        key: str = "",
-        *,
-        kind: api.TargetKind = "queue",
-        headers: Mapping[str, Any] | None = None,
-        match: api.Match = "all",
-    ) -> bool:
-        return self._bind("unbind", target, key, kind, headers, match).changed
-
-    def _bind(
-        self, action: str, target: str, key: str, kind: str, headers: Any, match: str
-    ) -> Changed:
-        check_binding(self._kind, target, key, kind, headers, match)
-        self._check_open()
-        answer = ask(
-            self._connection,
-            self._name,
-            action,
-            target=target,
-            key=key,
-            kind=kind,
-            headers=None if headers is None else dict(headers),
-            match=match,
-        )
-        return Changed.unpack(answer)
 
     def bindings(self) -> list[api.Binding]:
         self._check_open()
@@ -130,21 +95,17 @@ class RemoteExchange(ExchangeHandle):
 
     # ---- publishing ----
 
-    def _publish(
+    def route(
         self,
         bodies: list[Any],
         key: str,
         block: bool | None,
-        timeout: float | None,
-        properties: dict[str, Any],
+        until: float | None,
+        confirm: Any,
+        properties: Mapping[str, Any],
     ) -> api.Published:
         # A publish larger than a frame is sent frame by frame, and ends with the first frame of
         # which something was refused.
-        _core.check_timeout(timeout)
-        self._check_open()
-        check_headers(properties.get("headers"))
-        until = None if timeout is None else time.monotonic() + timeout
-        key, confirm = check_key(key), properties.pop("confirm", None)
         again = properties.get("dedupe_id") is not None
         delivered = duplicates = 0
         for meta, some in self._frames(bodies, properties):
@@ -185,7 +146,7 @@ class RemoteExchange(ExchangeHandle):
         assert greeting is not None
         return greeting.max_frame - _BESIDE
 
-    def route(self, asked: Route, again: bool) -> Routed:
+    def ask_route(self, asked: Route, again: bool) -> Routed:
         """Send one ROUTE request. Raises the error of a refusal."""
         whole = pack_name(self._name) + asked.pack()
         answer = self._connection.call(
@@ -200,15 +161,9 @@ class RemoteExchange(ExchangeHandle):
         return Unsynced.unpack(answer).unsynced
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise errors.ShmqError(
-                f"this handle of exchange {self._name!r} is closed: attach to it again"
-            )
+        super()._check_open()
         if self._connection.closed:
             raise self._connection.closed_error()
-
-    def close(self) -> None:
-        self._closed = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._broker, self._name)
@@ -250,7 +205,7 @@ class _Routing:
         self._wait_for_disk(until)
 
     def _route(self, asked: Route) -> Routed:
-        told = self._exchange.route(asked, self._again)
+        told = self._exchange.ask_route(asked, self._again)
         self.delivered += told.delivered
         self.duplicates += told.duplicates
         self._unsynced |= told.unsynced

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from shmq import api, errors
-from shmq.client.handles.exchange import ExchangeHandle, check_headers, no_target, published
+from shmq.client.handles.exchange import ExchangeHandle, no_target, published
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.names import kv_key
@@ -17,10 +17,8 @@ from shmq.extras.nats.client.queue_layout import QueueLayout, options_of
 from shmq.extras.nats.client.stream import NatsStream
 from shmq.extras.nats.client.streams import StreamCopies, copies_for
 from shmq.extras.nats.client.watch import Watch
-from shmq.model.routing.table import Operation, Table, check_binding, operation_of
-from shmq.model.routing.topic import check_key
+from shmq.model.routing.table import Operation, Table, operation_of
 from shmq.native import _clock as time
-from shmq.native import _core
 
 _T = TypeVar("_T")
 
@@ -87,7 +85,6 @@ class NatsExchange(ExchangeHandle):
         super().__init__(summary.name, summary.kind, summary.alternate)
         self._broker = broker
         self._exchanges: Exchanges = broker.exchanges
-        self._closed = False
         #: The targets by the table of that revision: deleting one changes the table.
         self._puts: dict[str, Puts] = {}
         self._streams: dict[str, NatsStream] = {}
@@ -95,19 +92,22 @@ class NatsExchange(ExchangeHandle):
 
     # ---- bindings ----
 
-    def bind(
-        self,
-        target: str,
-        key: str = "",
-        *,
-        kind: api.TargetKind = "queue",
-        headers: Mapping[str, Any] | None = None,
-        match: api.Match = "all",
+    def change_binding(
+        self, action: Literal["bind", "unbind"], binding: Operation, given: Mapping[str, Any]
     ) -> bool:
-        binding = check_binding(self._kind, target, key, kind, headers, match)
-        return self._run(self._bind(binding, kind, target))
+        binds = action == "bind"
 
-    async def _bind(self, binding: Operation, kind: str, target: str) -> bool:
+        async def change() -> bool:
+            if binds:
+                await self._check_target(given["kind"], given["target"])
+            return await self._exchanges.change(
+                [action, self._name, *binding],
+                lambda table: table.is_bound(self._name, binding) != binds,
+            )
+
+        return self._run(change())
+
+    async def _check_target(self, kind: str, target: str) -> None:
         if kind == "exchange":
             table, _ = await self._exchanges.table()
             is_there = table.has(target)
@@ -116,46 +116,24 @@ class NatsExchange(ExchangeHandle):
             is_there = await definitions.get(kv_key(kind, target)) is not None
         if not is_there:
             raise no_target(kind, target, f"at {self._broker.url}", self._name)
-        operation = ["bind", self._name, *binding]
-        return await self._exchanges.change(
-            operation, lambda table: not table.is_bound(self._name, binding)
-        )
-
-    def unbind(
-        self,
-        target: str,
-        key: str = "",
-        *,
-        kind: api.TargetKind = "queue",
-        headers: Mapping[str, Any] | None = None,
-        match: api.Match = "all",
-    ) -> bool:
-        binding = check_binding(self._kind, target, key, kind, headers, match)
-        return self._run(
-            self._exchanges.change(
-                ["unbind", self._name, *binding], lambda table: table.is_bound(self._name, binding)
-            )
-        )
 
     def bindings(self) -> list[api.Binding]:
+        self._check_open()
         table, _ = self._run(self._exchanges.table())
         return table.bindings(self._name)
 
     # ---- publishing ----
 
-    def _publish(
+    def route(
         self,
         bodies: list[Any],
         key: str,
         block: bool | None,
-        timeout: float | None,
-        properties: dict[str, Any],
+        until: float | None,
+        confirm: Any,
+        properties: Mapping[str, Any],
     ) -> api.Published:
-        _core.check_timeout(timeout)
-        check_headers(properties.get("headers"))
-        key, confirm = check_key(key), properties.pop("confirm", None)
-        until = None if timeout is None else time.monotonic() + timeout
-        return self._run(self._routed(bodies, key, block, until, properties, confirm))
+        return self._run(self._routed(bodies, key, block, until, confirm, properties))
 
     async def _routed(
         self,
@@ -163,8 +141,8 @@ class NatsExchange(ExchangeHandle):
         key: str,
         block: bool | None,
         until: float | None,
-        properties: Mapping[str, Any],
         confirm: Any,
+        properties: Mapping[str, Any],
     ) -> api.Published:
         table, revision = await self._exchanges.known()
         if revision != self._revision:
@@ -212,17 +190,13 @@ class NatsExchange(ExchangeHandle):
 
     # ---- the end ----
 
+    def _check_open(self) -> None:
+        self._closed = self._closed or self._broker.connection.closed
+        super()._check_open()
+
     def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        if self._closed or self._broker.connection.closed:
-            coroutine.close()
-            raise errors.ShmqError(
-                f"this handle of exchange {self._name!r} is closed: attach to it again"
-            )
         found: _T = self._broker.connection.run(coroutine)
         return found
-
-    def close(self) -> None:
-        self._closed = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._broker, self._name)
