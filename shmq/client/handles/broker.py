@@ -1,39 +1,202 @@
-"""What the brokers of all transports have in common."""
+"""The handle of a broker: the contract on top of a port, for any transport."""
 
 from __future__ import annotations
 
-import abc
+import weakref
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args, overload
 
 from shmq import api
-from shmq.api.options import IfDifferent, check_one_of
+from shmq.api.names import check_name
+from shmq.api.options import IfDifferent, QueueOptions, check_one_of
+from shmq.client.ports.broker import BrokerPort, Exchange, Queue, Stream, Table
+from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
-from shmq.errors import InvalidOption
+from shmq.errors import InvalidOption, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.model.schema.check import as_json_schema
 from shmq.model.schema.compare import Compatibility
 
+if TYPE_CHECKING:
+    from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
+    from shmq.api.table import TableDurability
+
 T = TypeVar("T")
 _Handle = TypeVar("_Handle", bound="api.Queue | api.Stream | api.Exchange")
+_Any = TypeVar("_Any", bound="api.Queue | api.Stream | api.Exchange | api.Table")
 
 
-class BaseBroker(RpcClient):
-    """A broker that sends and serves requests, and handles schemas."""
+class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
+    """Implements :class:`shmq.api.Broker` on top of its port."""
 
-    @abc.abstractmethod
-    def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
-        """`set_schema` with a validated JSON Schema."""
+    def __init__(self) -> None:
+        super().__init__()
+        self._closed = False
+        self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    @abc.abstractmethod
-    def _check_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
-        """`check_schema` with a validated JSON Schema."""
+    def _opened(self, handle: _Any) -> _Any:
+        """The handle, which is closed with the broker."""
+        self._handles.add(handle)
+        share_name(self, handle.name)
+        return handle
+
+    # ---- queues ----
+
+    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
+        self._check_open()
+        wanted = QueueOptions.for_queue(check_name(name), options)
+        return self._opened(self.make_queue(name, wanted, options, True))
+
+    def ensure_queue(
+        self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
+    ) -> Queue:
+        self._check_open()
+        check_if_different(if_different)
+        wanted = QueueOptions.for_queue(check_name(name), options)
+        made = self.make_queue(name, wanted, options, False)
+        return self._opened(same(made, options, if_different))
+
+    def queue(self, name: str) -> Queue:
+        self._check_open()
+        return self._opened(self.open_queue(check_name(name), False))
+
+    def put_target(self, name: str) -> Queue:
+        self._check_open()
+        return self._opened(self.open_queue(check_name(name), True))
+
+    def delete_queue(self, name: str) -> None:
+        self._check_open()
+        self.remove_queue(check_name(name))
+
+    def list_queues(self) -> list[api.QueueSummary]:
+        self._check_open()
+        return with_texts(self, self.summarize_queues())
+
+    def queue_names(self) -> list[str]:
+        self._check_open()
+        names = self.find_queue_names()
+        learn_names(self, names)
+        return names
+
+    # ---- streams ----
+
+    def create_stream(
+        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+    ) -> Stream:
+        return self._make_stream(name, {"partitions": partitions, **options}, True)
+
+    def ensure_stream(
+        self,
+        name: str,
+        *,
+        if_different: IfDifferent = "accept",
+        **options: Unpack[EnsureStreamKeywords],
+    ) -> Stream:
+        check_if_different(if_different)
+        return same(self._make_stream(name, options, False), options, if_different)
+
+    def _make_stream(self, name: str, given: Mapping[str, Any], exact: bool) -> Stream:
+        with late_imports:
+            from shmq.api.stream_options import StreamOptions  # noqa: PLC0415
+
+        self._check_open()
+        check_name(name, "stream")
+        return self._opened(self.make_stream(name, StreamOptions.given(given), given, exact))
+
+    def stream(self, name: str) -> Stream:
+        self._check_open()
+        return self._opened(self.open_stream(check_name(name, "stream")))
+
+    def delete_stream(self, name: str) -> None:
+        self._check_open()
+        self.remove_stream(check_name(name, "stream"))
+
+    def list_streams(self) -> list[api.StreamSummary]:
+        self._check_open()
+        return with_texts(self, self.summarize_streams())
+
+    # ---- exchanges ----
+
+    def create_exchange(
+        self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
+    ) -> Exchange:
+        return self._make_exchange(name, kind, alternate, True)
+
+    def ensure_exchange(
+        self,
+        name: str,
+        kind: api.ExchangeKind | None = None,
+        alternate: str | None = None,
+        *,
+        if_different: IfDifferent = "accept",
+    ) -> Exchange:
+        check_if_different(if_different)
+        given = {"kind": kind, "alternate": alternate}
+        given = {key: value for key, value in given.items() if value is not None}
+        return same(
+            self._make_exchange(name, kind or "direct", alternate, False), given, if_different
+        )
+
+    def _make_exchange(
+        self, name: str, kind: api.ExchangeKind, alternate: str | None, exact: bool
+    ) -> Exchange:
+        with late_imports:
+            from shmq.model.routing.table import check_exchange  # noqa: PLC0415
+
+        check_exchange(name, kind, alternate)
+        self._check_open()
+        return self._opened(self.make_exchange(name, kind, alternate, exact))
+
+    def exchange(self, name: str) -> Exchange:
+        self._check_open()
+        return self._opened(self.open_exchange(check_name(name, "exchange")))
+
+    def delete_exchange(self, name: str) -> None:
+        self._check_open()
+        self.remove_exchange(check_name(name, "exchange"))
+
+    def list_exchanges(self) -> list[api.ExchangeSummary]:
+        self._check_open()
+        return with_texts(self, self.summarize_exchanges())
+
+    # ---- tables ----
+
+    def ensure_table(
+        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
+    ) -> Table:
+        with late_imports:
+            from shmq.client.handles.table import check_table  # noqa: PLC0415
+
+        self._check_open()
+        check_name(name, "table")
+        check_table(durability, max_bytes)
+        return self._opened(self.make_table(name, durability, max_bytes))
+
+    def table(self, name: str) -> Table:
+        self._check_open()
+        return self._opened(self.open_table(check_name(name, "table")))
+
+    def delete_table(self, name: str) -> None:
+        self._check_open()
+        self.remove_table(check_name(name, "table"))
+
+    def list_tables(self) -> list[str]:
+        self._check_open()
+        return self.find_table_names()
+
+    # ---- schemas ----
 
     def set_schema(self, name: str, schema: Any, compatibility: str | None = None) -> int:
-        return self._set_schema(name, as_json_schema(schema), _rule(compatibility))
+        self._check_open()
+        return self.add_schema(check_name(name), as_json_schema(schema), _rule(compatibility))
 
     def check_schema(self, name: str, schema: Any, compatibility: str | None = None) -> None:
-        self._check_schema(name, as_json_schema(schema), _rule(compatibility))
+        self._check_open()
+        self.test_schema(check_name(name), as_json_schema(schema), _rule(compatibility))
+
+    def schemas(self, name: str) -> list[api.SchemaVersion]:
+        self._check_open()
+        return self.find_schemas(check_name(name))
 
     @overload
     def typed(
@@ -73,16 +236,25 @@ class BaseBroker(RpcClient):
 
         return typed(opened, self.schema(opened.name, version), kind)
 
+    # ---- the end ----
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShmqError("this broker is closed: connect() again")
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._close_replies()
+        self._closed = True  # before its handles: it ends serve() in another thread
+        for handle in list(self._handles):
+            handle.close()
+        self.disconnect()
+
 
 def check_if_different(value: object) -> None:
     """Raise TypeError or InvalidOption if ``value`` is no ``if_different``."""
     check_one_of("if_different", value, get_args(IfDifferent))
-
-
-def given_of(kind: api.ExchangeKind | None, alternate: str | None) -> dict[str, Any]:
-    """The options that were given for an exchange: None stands for one that was not."""
-    both = {"kind": kind, "alternate": alternate}
-    return {key: value for key, value in both.items() if value is not None}
 
 
 def same(handle: _Handle, given: Mapping[str, Any], if_different: IfDifferent) -> _Handle:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import weakref
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
 from shmq.api.names import check_name, chosen_namespace, is_reply_name, reply_name, staging_target
-from shmq.api.options import IfDifferent, QueueOptions
-from shmq.client.handles.broker import BaseBroker, check_if_different, given_of, same
+from shmq.api.options import QueueOptions
+from shmq.client.handles.broker import BrokerHandle
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.local.queue_segments import (
     ensure_dead_letters,
@@ -22,7 +21,6 @@ from shmq.client.local.queue_segments import (
 from shmq.client.local.temporary_queue import check_owner, remove_dropped, remove_owned
 from shmq.client.local.waiting import wait_thread
 from shmq.client.shared import durability, name_texts
-from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.transaction.recover import attach_by, look, settle_all
 from shmq.disk.storage.paths import SCHEMAS
@@ -44,7 +42,7 @@ from shmq.model.schema.book import Schemas
 from shmq.native import _core
 
 if TYPE_CHECKING:
-    from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
+    from shmq.api.stream_options import StreamOptions
     from shmq.api.table import TableDurability
     from shmq.client.local.exchange import Exchanges, LocalExchange
     from shmq.client.local.stream import LocalStream, LocalStreams
@@ -56,8 +54,6 @@ log = logging.getLogger("shmq")
 #: When a process that exits deletes its exclusive queues: after `at_the_end` has ended the thread
 #: that waits for them, since a daemon thread that finds one deleted sleeps from then on.
 _EXIT_PRIORITY: Final = 0
-
-_Handle = TypeVar("_Handle", bound="LocalQueue | LocalStream | LocalExchange | LocalTable")
 
 
 def _no_schemas(name: str, namespace: str) -> NoSuchQueue:
@@ -80,33 +76,31 @@ def _attach(kind: str, namespace: Namespace, name: str) -> LocalQueue | LocalStr
     return stream.attach(namespace, name)
 
 
-class LocalBroker(BaseBroker):
+class LocalBroker(BrokerHandle["LocalQueue", "LocalStream", "LocalExchange", "LocalTable"]):
     """The queues, streams, exchanges and tables of one namespace on this host."""
 
     def __init__(self, namespace: str | None = None) -> None:
         super().__init__()
         self._namespace = Namespace.of(chosen_namespace(namespace))
-        self._handles: weakref.WeakSet[LocalQueue | LocalStream | LocalExchange | LocalTable]
-        self._handles = weakref.WeakSet()
         self._found: dict[tuple[str, str], LocalQueue | LocalStream] = {}
         #: The exclusive queues that it has made: the id by the name.
         self._owned: dict[str, int] = {}
-        self._closed = False
 
     @property
     def namespace(self) -> str:
         return self._namespace.name
 
-    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> LocalQueue:
-        self._check_open()
-        wanted = QueueOptions.for_queue(check_name(name), options)
+    def make_queue(
+        self, name: str, wanted: QueueOptions, given: Mapping[str, Any], exact: bool
+    ) -> LocalQueue:
+        del given
         self._bring_back(name, wanted.dead_letter)
         with self._namespace.locked():
             segment = self._find_segment(name)
             if segment is None:
                 made = self._make(name, wanted)
             else:
-                differences = wanted.differences(QueueOptions(**segment.options))
+                differences = wanted.differences(QueueOptions(**segment.options)) if exact else {}
                 if differences:
                     raise QueueExists.of(name, differences)
                 made = self._renewed(name, segment)
@@ -127,7 +121,7 @@ class LocalBroker(BaseBroker):
 
     def _renewed(self, name: str, segment: _core.Segment) -> LocalQueue:
         """Attach to a queue that is declared again."""
-        queue = self._opened(LocalQueue(self._namespace, name, segment))
+        queue = LocalQueue(self._namespace, name, segment)
         if queue.is_temporary:
             queue.renew()
         return queue
@@ -159,7 +153,7 @@ class LocalBroker(BaseBroker):
             segment = self._namespace.make_segment(name, options)
             if options.exclusive:
                 self._own(name, segment)
-            return self._opened(LocalQueue(self._namespace, name, segment))
+            return LocalQueue(self._namespace, name, segment)
         except BaseException:
             for made in missing:
                 with contextlib.suppress(NoSuchQueue):
@@ -178,14 +172,7 @@ class LocalBroker(BaseBroker):
             util.Finalize(None, _remove_all_owned, args=own, exitpriority=_EXIT_PRIORITY)
         self._owned[name] = segment.queue_id
 
-    def queue(self, name: str) -> LocalQueue:
-        return self._open(name, owned=True)
-
-    def put_target(self, name: str) -> LocalQueue:
-        return self._open(name, owned=False)
-
-    def _open(self, name: str, *, owned: bool) -> LocalQueue:
-        self._check_open()
+    def open_queue(self, name: str, to_put: bool) -> LocalQueue:
         self._bring_back(name)
         try:
             queue = attach(self._namespace, name)
@@ -195,33 +182,19 @@ class LocalBroker(BaseBroker):
             try:
                 if remove_if_over(self._namespace, name):
                     raise self._has_ended(name)
-                if owned:
+                if not to_put:
                     check_owner(self._namespace, name, queue.segment)
             except BaseException:
                 queue.close()
                 raise
-        return self._kept(self._opened(queue))
+        return self._kept(queue)
 
     def _has_ended(self, name: str) -> NoSuchQueue:
         return NoSuchQueue(
             f"queue {name!r} of namespace {self._namespace.name!r} has ended: create it anew"
         )
 
-    def ensure_queue(
-        self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
-    ) -> LocalQueue:
-        self._check_open()
-        check_if_different(if_different)
-        wanted = QueueOptions.for_queue(check_name(name), options)
-        self._bring_back(name, wanted.dead_letter)
-        with self._namespace.locked():
-            segment = self._find_segment(name)
-            made = self._renewed(name, segment) if segment else self._make(name, wanted)
-        return self._kept(same(made, options, if_different))
-
-    def delete_queue(self, name: str) -> None:
-        self._check_open()
-        check_name(name)
+    def remove_queue(self, name: str) -> None:
         target = staging_target(name)
         if target is not None:
             if not self.has_queue(name) and not self.has_queue(target):
@@ -242,8 +215,7 @@ class LocalBroker(BaseBroker):
 
     def _need_named(self, name: str) -> None:
         """Raise NoSuchQueue if there is none; one that is only on disk is recovered."""
-        self._check_open()
-        if not self._is_named(check_name(name)):
+        if not self._is_named(name):
             durability.bring_back(self._namespace, "queue", name)
             durability.bring_back(self._namespace, "stream", name)
         if not self._is_named(name):
@@ -263,18 +235,18 @@ class LocalBroker(BaseBroker):
         with contextlib.suppress(SegmentError, OSError):  # a reader of the schemas gets the error
             Schemas(self._namespace).tidy(self._is_named)
 
-    def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
+    def add_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
         self._need_named(name)
         with durability.on_disk(self._namespace), self._namespace.locked():
             if not self._is_named(name):
                 raise _no_schemas(name, self._namespace.name)
             return Schemas(self._namespace).set(name, schema, rule)
 
-    def _check_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
+    def test_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
         self._need_named(name)
         Schemas(self._namespace).check(name, schema, rule)
 
-    def schemas(self, name: str) -> list[api.SchemaVersion]:
+    def find_schemas(self, name: str) -> list[api.SchemaVersion]:
         self._need_named(name)
         return Schemas(self._namespace).of(name)
 
@@ -326,17 +298,13 @@ class LocalBroker(BaseBroker):
         queue.close()
         self.delete_own_queue(queue.name, queue_id)
 
-    def list_queues(self) -> list[api.QueueSummary]:
-        self._check_open()
+    def summarize_queues(self) -> list[api.QueueSummary]:
         durability.bring_back_all(self._namespace)
         summaries = (self.summary(name) for name in self._namespace.queue_names())
-        return with_texts(self, [summary for summary in summaries if summary is not None])
+        return [summary for summary in summaries if summary is not None]
 
-    def queue_names(self) -> list[str]:
-        self._check_open()
-        names = self._namespace.queue_names()
-        learn_names(self, names)
-        return names
+    def find_queue_names(self) -> list[str]:
+        return self._namespace.queue_names()
 
     def has_queue(self, name: str) -> bool:
         """Whether there is a queue of that name, in any state."""
@@ -373,42 +341,28 @@ class LocalBroker(BaseBroker):
 
         return LocalStreams(self._namespace)
 
-    def create_stream(
-        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+    def make_stream(
+        self, name: str, wanted: StreamOptions, given: Mapping[str, Any], exact: bool
     ) -> LocalStream:
-        self._check_open()
-        return self._kept_stream(self._streams.create(name, {"partitions": partitions, **options}))
+        del given
+        return self._kept_stream(self._streams.make(name, wanted, exact))
 
     def _kept_stream(self, stream: LocalStream) -> LocalStream:
         """The stream, once a writer keeps it if it is durable; warns if there is no writer."""
         if stream.control.options["durability"] != "memory":
             durability.warn_unkept(self._namespace, "stream", stream.name)
-        return self._opened(stream)
+        return stream
 
-    def stream(self, name: str) -> LocalStream:
-        self._check_open()
+    def open_stream(self, name: str) -> LocalStream:
         return self._kept_stream(self._streams.attached(name))
 
-    def ensure_stream(
-        self,
-        name: str,
-        *,
-        if_different: IfDifferent = "accept",
-        **options: Unpack[EnsureStreamKeywords],
-    ) -> LocalStream:
-        self._check_open()
-        check_if_different(if_different)
-        return self._kept_stream(same(self._streams.ensure(name, options), options, if_different))
-
-    def delete_stream(self, name: str) -> None:
-        self._check_open()
+    def remove_stream(self, name: str) -> None:
         self._streams.delete(name)
         self._retire()
 
-    def list_streams(self) -> list[api.StreamSummary]:
-        self._check_open()
+    def summarize_streams(self) -> list[api.StreamSummary]:
         durability.bring_back_all(self._namespace)
-        return with_texts(self, self._streams.summaries() if self.stream_names() else [])
+        return self._streams.summaries() if self.stream_names() else []
 
     def stream_names(self) -> list[str]:
         """The names of the streams, sorted."""
@@ -448,37 +402,20 @@ class LocalBroker(BaseBroker):
 
         return Exchanges(self._namespace)
 
-    def create_exchange(
-        self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
+    def make_exchange(
+        self, name: str, kind: api.ExchangeKind, alternate: str | None, exact: bool
     ) -> LocalExchange:
-        self._check_open()
-        return self._opened(self._exchanges.create(name, kind, alternate))
+        return self._exchanges.make(name, kind, alternate, exact)
 
-    def exchange(self, name: str) -> LocalExchange:
-        self._check_open()
-        return self._opened(self._exchanges.open(name))
+    def open_exchange(self, name: str) -> LocalExchange:
+        return self._exchanges.open(name)
 
-    def ensure_exchange(
-        self,
-        name: str,
-        kind: api.ExchangeKind | None = None,
-        alternate: str | None = None,
-        *,
-        if_different: IfDifferent = "accept",
-    ) -> LocalExchange:
-        self._check_open()
-        check_if_different(if_different)
-        found = self._exchanges.create(name, kind or "direct", alternate, ensure=True)
-        return self._opened(same(found, given_of(kind, alternate), if_different))
-
-    def delete_exchange(self, name: str) -> None:
-        self._check_open()
+    def remove_exchange(self, name: str) -> None:
         self._exchanges.delete(name)
         self._retire()
 
-    def list_exchanges(self) -> list[api.ExchangeSummary]:
-        self._check_open()
-        return with_texts(self, self._exchanges.summaries())
+    def summarize_exchanges(self) -> list[api.ExchangeSummary]:
+        return self._exchanges.summaries()
 
     # ---- tables ----
 
@@ -489,41 +426,22 @@ class LocalBroker(BaseBroker):
 
         return Tables(self._namespace)
 
-    def ensure_table(
-        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
+    def make_table(
+        self, name: str, durability: TableDurability, max_bytes: int | None
     ) -> LocalTable:
-        self._check_open()
-        return self._opened(self._tables.ensure(name, durability, max_bytes))
+        return self._tables.make(name, durability, max_bytes)
 
-    def table(self, name: str) -> LocalTable:
-        self._check_open()
-        return self._opened(self._tables.open(name))
+    def open_table(self, name: str) -> LocalTable:
+        return self._tables.open(name)
 
-    def delete_table(self, name: str) -> None:
-        self._check_open()
+    def remove_table(self, name: str) -> None:
         self._tables.delete(name)
         self._retire()
 
-    def list_tables(self) -> list[str]:
-        self._check_open()
+    def find_table_names(self) -> list[str]:
         return self._tables.names()
 
-    def _opened(self, handle: _Handle) -> _Handle:
-        self._handles.add(handle)
-        share_name(self, handle.name)
-        return handle
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ShmqError("this broker is closed: connect() again")
-
-    def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._close_replies()
-        for handle in list(self._handles):
-            handle.close()
+    def disconnect(self) -> None:
         _remove_all_owned(self._namespace.name, self._owned)
         try:
             self._retire()

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from shmq import api
-from shmq.api.names import check_name
 from shmq.client.handles.exchange import (
     Deliveries,
     ExchangeHandle,
@@ -91,14 +90,12 @@ class Exchanges:
         self._namespace = namespace
         self._book = Book.of(namespace)
 
-    def create(
-        self, name: str, kind: str, alternate: str | None, *, ensure: bool = False
-    ) -> LocalExchange:
-        """Create the exchange, or attach to it. Raises ExchangeExists, unless ``ensure``."""
+    def make(self, name: str, kind: str, alternate: str | None, exact: bool) -> LocalExchange:
+        """Create the exchange, or attach to it. Raises ExchangeExists if it must be exact."""
         operation = check_exchange(name, kind, alternate)
 
         def is_new(table: Table) -> bool:
-            if not ensure:
+            if exact:
                 table.check_kind(name, kind, alternate)
             return not table.has(name)
 
@@ -107,16 +104,14 @@ class Exchanges:
         return self.open(name)
 
     def open(self, name: str) -> LocalExchange:
-        """Attach to the exchange. Raises InvalidName, NoSuchExchange."""
-        check_name(name, "exchange")
+        """Attach to the exchange. Raises NoSuchExchange."""
         durability.bring_back_exchanges(self._namespace)
         with self._book.table() as table:
             summary = table.summary(name)
         return LocalExchange(self._namespace, summary)
 
     def delete(self, name: str) -> None:
-        """Delete the exchange. Raises InvalidName, NoSuchExchange."""
-        check_name(name, "exchange")
+        """Delete the exchange. Raises NoSuchExchange."""
         with durability.on_disk(self._namespace):
             self._book.change(["delete", name], lambda table: bool(table.summary(name)))
 

@@ -32,7 +32,7 @@ class RunStore:
     def save(self, name: str, epoch: int, sequences: bytes) -> None:
         """Keep a run: it is on disk when this returns. Raises ShmqError."""
         if self._table is None:
-            self._table = self._tables.ensure(_TABLE, "disk", None)
+            self._table = self._tables.make(_TABLE, "disk", None)
         entry = {"epoch": epoch, "count": len(sequences) // 8, "taken": _packed(sequences)}
         self._table.set(self._key(name, epoch), entry, ttl=_KEPT)
 

@@ -448,17 +448,15 @@ class LocalStreams:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
-    def create(self, name: str, options: Mapping[str, Any]) -> LocalStream:
-        """Create the stream, or attach to one with the same options. Raises StreamExists."""
-        check_name(name, "stream")
-        wanted = StreamOptions.given(options)
+    def make(self, name: str, wanted: StreamOptions, exact: bool) -> LocalStream:
+        """Create the stream, or attach to it. Raises StreamExists if it must be exact."""
         wanted.check_of_host(name)
         self._bring_back(name)
         with self._namespace.locked():
             opened = self._stream_if_any(name)
             if opened is None:
                 return self._make(name, wanted)
-        differences = wanted.differences(StreamOptions(**opened[0].options))
+        differences = wanted.differences(StreamOptions(**opened[0].options)) if exact else {}
         if sum(not log.behind for log in opened[1]) == wanted.partitions:  # when it was created
             differences.pop("partitions", None)
         if differences:
@@ -473,7 +471,7 @@ class LocalStreams:
 
     def attached(self, name: str) -> LocalStream:
         """Attach to the stream. Raises NoSuchStream, SegmentError."""
-        self._bring_back(check_name(name, "stream"))
+        self._bring_back(name)
         return attach(self._namespace, name)
 
     def _bring_back(self, name: str) -> None:
@@ -481,21 +479,8 @@ class LocalStreams:
         if not streams.control_path(self._namespace, name).exists():
             durability.bring_back(self._namespace, "stream", name)
 
-    def ensure(self, name: str, options: Mapping[str, Any]) -> LocalStream:
-        """Attach to the stream, or create it."""
-        wanted = StreamOptions.given(options)
-        check_name(name, "stream")
-        wanted.check_of_host(name)
-        self._bring_back(name)
-        with self._namespace.locked():
-            opened = self._stream_if_any(name)
-            if opened is None:
-                return self._make(name, wanted)
-        return LocalStream(self._namespace, name, opened)
-
     def delete(self, name: str) -> None:
         """Delete the stream, and groups whose stream is gone. Raises NoSuchStream."""
-        check_name(name, "stream")
         with contextlib.suppress(FileError):  # then its files are deleted as they are
             self._bring_back(name)
         with self._namespace.locked():

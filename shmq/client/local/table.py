@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shmq.api.names import check_name
 from shmq.api.table import TableDurability
-from shmq.client.handles.table import TableHandle, check_table
+from shmq.client.handles.table import TableHandle
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table import files
 from shmq.model.table.entries import Entries
@@ -22,18 +21,17 @@ class Tables:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
-    def ensure(self, name: str, durability: TableDurability, max_bytes: int | None) -> LocalTable:
+    def make(self, name: str, durability: TableDurability, max_bytes: int | None) -> LocalTable:
         """Attach to the table, or make it."""
-        check_table(durability, max_bytes)
         return LocalTable(self._namespace, files.make(self._namespace, name, durability, max_bytes))
 
     def open(self, name: str) -> LocalTable:
-        """Attach to the table. Raises InvalidName, NoSuchTable."""
+        """Attach to the table. Raises NoSuchTable."""
         return LocalTable(self._namespace, files.find(self._namespace, name))
 
     def delete(self, name: str) -> None:
-        """Delete the table. Raises InvalidName, NoSuchTable."""
-        files.remove(self._namespace, check_name(name, "table"))
+        """Delete the table. Raises NoSuchTable."""
+        files.remove(self._namespace, name)
 
     def names(self) -> list[str]:
         """The names of all tables, sorted. Raises ForeignSegment."""

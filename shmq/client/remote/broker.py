@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from shmq import api, errors
-from shmq.api.names import check_name, reply_name
-from shmq.api.options import IfDifferent, Options, QueueOptions
+from shmq.api.names import reply_name
+from shmq.api.options import Options, QueueOptions
 from shmq.api.stream_options import StreamOptions
-from shmq.client.handles.broker import BaseBroker, check_if_different, given_of, same
-from shmq.client.handles.table import check_table
+from shmq.client.handles.broker import BrokerHandle
 from shmq.client.remote import exchange, table
 from shmq.client.remote import stream as streams
 from shmq.client.remote.address import Target, Tls
@@ -21,9 +19,7 @@ from shmq.client.remote.exchange import RemoteExchange
 from shmq.client.remote.queue import RemoteQueue, attach, make_exclusive
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.table import RemoteTable
-from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
-from shmq.model.routing.table import check_exchange
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.exchange import Shown
@@ -35,11 +31,10 @@ from shmq.protocol.opcodes import MAX_PING, Status, Type
 from shmq.protocol.status import error_of
 
 if TYPE_CHECKING:
-    from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
     from shmq.api.table import TableDurability
 
 
-class RemoteBroker(BaseBroker):
+class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, RemoteTable]):
     """The queues of the namespace that a server serves.
 
     It connects when it is created, and has its own connection beside those of its queues.
@@ -47,9 +42,7 @@ class RemoteBroker(BaseBroker):
 
     def __init__(self, target: Target) -> None:
         super().__init__()
-        self._closed = False
         self._connection = Connection(target)
-        self._handles: weakref.WeakSet[RemoteQueue | RemoteStream] = weakref.WeakSet()
         #: The handles of the exclusive queues that it has made, with the connections that own them.
         self._owned: dict[str, RemoteQueue] = {}
         self._connection.ready(time.monotonic() + target.connect_timeout)
@@ -108,28 +101,34 @@ class RemoteBroker(BaseBroker):
 
     # ---- queues ----
 
-    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> RemoteQueue:
-        self._check_open()
-        wanted = QueueOptions.for_queue(check_name(name), options)
-        if (mine := self._mine(name)) is not None:
-            differences = wanted.differences(mine.options)
-            if differences:
-                raise errors.QueueExists.of(name, differences)
-            return mine
-        create = Create(_sent(wanted, options))
-        if wanted.exclusive:
-            return self._make_exclusive(name, create)
-        answer = self._ask(Type.CREATE, name, create.pack())
-        if answer.status == Status.QUEUE_EXISTS:
-            raise self._exists(name, wanted, answer)
-        self._check_made(answer, name)
-        return self._opened(name)
+    def make_queue(
+        self, name: str, wanted: QueueOptions, given: Mapping[str, Any], exact: bool
+    ) -> RemoteQueue:
+        queue = self._mine(name)
+        if not exact:
+            with contextlib.suppress(errors.NoSuchQueue):
+                queue = self.open_queue(name, False)
+                if queue.options.expires is not None:  # which begins anew
+                    options = queue.options
+                    again = Create(_sent(options, options.as_dict()))
+                    self._ask(Type.CREATE, name, again.pack())
+        if queue is None:
+            create = Create(_sent(wanted, given))
+            if wanted.exclusive:
+                return self._make_exclusive(name, create)
+            answer = self._ask(Type.CREATE, name, create.pack())
+            if answer.status == Status.QUEUE_EXISTS and exact:
+                raise self._exists(name, wanted, answer)
+            if answer.status != Status.QUEUE_EXISTS:
+                self._check_made(answer, name)
+            return attach(self._connection.target, name, self.namespace)
+        if exact and (differences := wanted.differences(queue.options)):
+            raise errors.QueueExists.of(name, differences)
+        return queue
 
     def _make_exclusive(self, name: str, create: Create) -> RemoteQueue:
         """Create a queue that belongs to the connection of its handle."""
         made = make_exclusive(self._connection.target, name, self.namespace, create)
-        self._handles.add(made)
-        share_name(self, name)
         self._owned[name] = made
         return made
 
@@ -152,55 +151,25 @@ class RemoteBroker(BaseBroker):
 
     def _exists(self, name: str, wanted: QueueOptions, answer: _core.Answer) -> errors.ShmqError:
         try:
-            differences = wanted.differences(self.queue(name).options)
+            differences = wanted.differences(self.open_queue(name, False).options)
         except errors.ShmqError:
             differences = {}
         if not differences:
             return error_of(answer, f"queue {name!r}")
         return errors.QueueExists.of(name, differences)
 
-    def queue(self, name: str) -> RemoteQueue:
-        self._check_open()
-        mine = self._mine(check_name(name))
-        return self._usable(self._opened(name)) if mine is None else mine
-
-    def put_target(self, name: str) -> RemoteQueue:
-        self._check_open()
-        mine = self._mine(check_name(name))
-        return self._opened(name) if mine is None else mine
-
-    def _usable(self, queue: RemoteQueue) -> RemoteQueue:
-        """The queue. Raises Forbidden if it is exclusive to another client."""
-        if queue.exclusive_to is not None:
+    def open_queue(self, name: str, to_put: bool) -> RemoteQueue:
+        mine = self._mine(name)
+        if mine is not None:
+            return mine
+        queue = attach(self._connection.target, name, self.namespace)
+        if queue.exclusive_to is not None and not to_put:
             queue.close()
             raise errors.Forbidden(queue.exclusive_to)
         return queue
 
-    def ensure_queue(
-        self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
-    ) -> RemoteQueue:
-        self._check_open()
-        check_if_different(if_different)
-        wanted = QueueOptions.for_queue(check_name(name), options)
-        try:
-            queue = self.queue(name)
-        except errors.NoSuchQueue:
-            create = Create(_sent(wanted, options))
-            if wanted.exclusive:
-                return self._make_exclusive(name, create)
-            answer = self._ask(Type.CREATE, name, create.pack())
-            if answer.status != Status.QUEUE_EXISTS:
-                self._check_made(answer, name)
-            queue = self._opened(name)
-        else:
-            if queue.options.expires is not None:  # which begins anew
-                given = queue.options.as_dict()
-                self._ask(Type.CREATE, name, Create(_sent(queue.options, given)).pack())
-        return same(queue, options, if_different)
-
-    def delete_queue(self, name: str) -> None:
-        self._check_open()
-        answer = self._ask(Type.DELETE, check_name(name))
+    def remove_queue(self, name: str) -> None:
+        answer = self._ask(Type.DELETE, name)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchQueue(
                 f"there is no queue {name!r} in namespace {self.namespace!r} of {self.url}: "
@@ -208,17 +177,13 @@ class RemoteBroker(BaseBroker):
             )
         self._check(answer, name)
 
-    def list_queues(self) -> list[api.QueueSummary]:
-        self._check_open()
-        return with_texts(self, QUEUES.unpack(self._list(List())))
+    def summarize_queues(self) -> list[api.QueueSummary]:
+        return QUEUES.unpack(self._list(List()))
 
-    def queue_names(self) -> list[str]:
-        self._check_open()
+    def find_queue_names(self) -> list[str]:
         if not self._greeting.extended:
-            return [queue.name for queue in self.list_queues()]
-        names = List.unpack_names(self._list(List(only_names=True)))
-        learn_names(self, names)
-        return names
+            return [queue.name for queue in self.summarize_queues()]
+        return List.unpack_names(self._list(List(only_names=True)))
 
     def _list(self, asked: List) -> _core.Answer:
         answer = self._connection.call(
@@ -229,49 +194,25 @@ class RemoteBroker(BaseBroker):
 
     # ---- streams ----
 
-    def create_stream(
-        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+    def make_stream(
+        self, name: str, wanted: StreamOptions, given: Mapping[str, Any], exact: bool
     ) -> RemoteStream:
-        self._check_open()
-        check_name(name, "stream")
-        given = {"partitions": partitions, **options}
-        wanted = StreamOptions.given(given)
         wanted.check_of_host(name)
+        if not exact:
+            with contextlib.suppress(errors.NoSuchStream):
+                return self.open_stream(name)
         answer = self._ask(Type.STREAM_CREATE, name, StreamCreate(_sent(wanted, given)).pack())
-        if answer.status == Status.QUEUE_EXISTS:
+        if answer.status == Status.QUEUE_EXISTS and exact:
             raise self._stream_exists(name, wanted)
-        self._check_stream(answer, name)
-        return self._opened_stream(name)
+        if answer.status != Status.QUEUE_EXISTS:
+            self._check_stream(answer, name)
+        return self.open_stream(name)
 
-    def stream(self, name: str) -> RemoteStream:
-        self._check_open()
-        return self._opened_stream(check_name(name, "stream"))
+    def open_stream(self, name: str) -> RemoteStream:
+        return streams.attach(self._connection.target, name, self.namespace)
 
-    def ensure_stream(
-        self,
-        name: str,
-        *,
-        if_different: IfDifferent = "accept",
-        **options: Unpack[EnsureStreamKeywords],
-    ) -> RemoteStream:
-        self._check_open()
-        check_if_different(if_different)
-        check_name(name, "stream")
-        wanted = StreamOptions.given(options)
-        wanted.check_of_host(name)
-        try:
-            stream = self._opened_stream(name)
-        except errors.NoSuchStream:
-            packed = StreamCreate(_sent(wanted, options)).pack()
-            answer = self._ask(Type.STREAM_CREATE, name, packed)
-            if answer.status != Status.QUEUE_EXISTS:
-                self._check_stream(answer, name)
-            stream = self._opened_stream(name)
-        return same(stream, options, if_different)
-
-    def delete_stream(self, name: str) -> None:
-        self._check_open()
-        answer = self._ask(Type.STREAM_DELETE, check_name(name, "stream"))
+    def remove_stream(self, name: str) -> None:
+        answer = self._ask(Type.STREAM_DELETE, name)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchStream(
                 f"there is no stream {name!r} in namespace {self.namespace!r} of {self.url}: "
@@ -279,23 +220,16 @@ class RemoteBroker(BaseBroker):
             )
         self._check_stream(answer, name)
 
-    def list_streams(self) -> list[api.StreamSummary]:
-        self._check_open()
+    def summarize_streams(self) -> list[api.StreamSummary]:
         answer = self._connection.call(
             lambda wire: wire.request(Type.STREAM_LIST, False, b""), again=True
         )
         self._check(answer)
-        return with_texts(self, STREAMS.unpack(answer))
-
-    def _opened_stream(self, name: str) -> RemoteStream:
-        stream = streams.attach(self._connection.target, name, self.namespace)
-        self._handles.add(stream)
-        share_name(self, name)
-        return stream
+        return STREAMS.unpack(answer)
 
     def _stream_exists(self, name: str, wanted: StreamOptions) -> errors.ShmqError:
         try:
-            differences = wanted.differences(self.stream(name).options)
+            differences = wanted.differences(self.open_stream(name).options)
         except errors.ShmqError:
             differences = {}
         return errors.StreamExists.of(name, differences)
@@ -311,19 +245,17 @@ class RemoteBroker(BaseBroker):
 
     # ---- schemas ----
 
-    def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
+    def add_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
         return self._schema(name, SchemaRequest("set", schema, rule)).version or 0
 
-    def _check_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
+    def test_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
         self._schema(name, SchemaRequest("check", schema, rule))
 
-    def schemas(self, name: str) -> list[api.SchemaVersion]:
+    def find_schemas(self, name: str) -> list[api.SchemaVersion]:
         return self._schema(name, SchemaRequest("get")).versions or []
 
     def _schema(self, name: str, asked: SchemaRequest) -> SchemaAnswer:
         """The answer. Raises SchemaError if the server refuses the schema."""
-        self._check_open()
-        check_name(name)
         answer = self._ask(Type.SCHEMA, name, asked.pack(), again=True)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchQueue(
@@ -338,86 +270,53 @@ class RemoteBroker(BaseBroker):
 
     # ---- exchanges ----
 
-    def create_exchange(
-        self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
-    ) -> RemoteExchange:
-        check_exchange(name, kind, alternate)
-        answer = self._ask_exchange(name, "create", kind=kind, alternate=alternate)
-        return self._opened_exchange(name, answer)
-
-    def exchange(self, name: str) -> RemoteExchange:
-        answer = self._ask_exchange(check_name(name, "exchange"), "look")
-        return self._opened_exchange(name, answer)
-
-    def _opened_exchange(self, name: str, answer: _core.Answer) -> RemoteExchange:
-        share_name(self, name)
-        return RemoteExchange(self, self._connection, name, Shown.unpack(answer))
-
-    def ensure_exchange(
-        self,
-        name: str,
-        kind: api.ExchangeKind | None = None,
-        alternate: str | None = None,
-        *,
-        if_different: IfDifferent = "accept",
-    ) -> RemoteExchange:
-        check_if_different(if_different)
-        check_exchange(name, kind or "direct", alternate)
-        return same(
-            self._ensured_exchange(name, kind or "direct", alternate),
-            given_of(kind, alternate),
-            if_different,
-        )
-
-    def _ensured_exchange(
-        self, name: str, kind: api.ExchangeKind, alternate: str | None
+    def make_exchange(
+        self, name: str, kind: api.ExchangeKind, alternate: str | None, exact: bool
     ) -> RemoteExchange:
         while True:
+            if not exact:
+                with contextlib.suppress(errors.NoSuchExchange):
+                    return self.open_exchange(name)
             try:
-                return self.exchange(name)
-            except errors.NoSuchExchange:
-                with contextlib.suppress(errors.ExchangeExists):  # another client was faster
-                    return self.create_exchange(name, kind, alternate)
+                return self._open_exchange(name, "create", kind=kind, alternate=alternate)
+            except errors.ExchangeExists:
+                if exact:
+                    raise  # otherwise another client was faster
 
-    def delete_exchange(self, name: str) -> None:
-        self._ask_exchange(check_name(name, "exchange"), "delete")
+    def open_exchange(self, name: str) -> RemoteExchange:
+        return self._open_exchange(name, "look")
 
-    def list_exchanges(self) -> list[api.ExchangeSummary]:
-        self._check_open()
-        return with_texts(self, exchange.summaries(self._connection))
+    def _open_exchange(self, name: str, action: str, **arguments: Any) -> RemoteExchange:
+        answer = exchange.ask(self._connection, name, action, **arguments)
+        return RemoteExchange(self, self._connection, name, Shown.unpack(answer))
 
-    def _ask_exchange(self, name: str, action: str, **arguments: Any) -> _core.Answer:
-        self._check_open()
-        return exchange.ask(self._connection, name, action, **arguments)
+    def remove_exchange(self, name: str) -> None:
+        exchange.ask(self._connection, name, "delete")
+
+    def summarize_exchanges(self) -> list[api.ExchangeSummary]:
+        return exchange.summaries(self._connection)
 
     # ---- tables ----
 
-    def ensure_table(
-        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
+    def make_table(
+        self, name: str, durability: TableDurability, max_bytes: int | None
     ) -> RemoteTable:
-        check_name(name, "table")
-        check_table(durability, max_bytes)
         try:
-            return self.table(name)
+            return self.open_table(name)
         except errors.NoSuchTable:
-            options = {"durability": durability, "max_bytes": max_bytes}
-            return self._opened_table(name, TableRequest("make", options))
+            return self._open_table(name, "make", durability=durability, max_bytes=max_bytes)
 
-    def table(self, name: str) -> RemoteTable:
-        return self._opened_table(check_name(name, "table"), TableRequest("look"))
+    def open_table(self, name: str) -> RemoteTable:
+        return self._open_table(name, "look")
 
-    def _opened_table(self, name: str, asked: TableRequest) -> RemoteTable:
-        self._check_open()
-        answer = table.ask(self._connection, name, asked)
+    def _open_table(self, name: str, action: str, **options: Any) -> RemoteTable:
+        answer = table.ask(self._connection, name, TableRequest(action, options))
         return RemoteTable(self, self._connection, name, TableInfo.unpack(answer))
 
-    def delete_table(self, name: str) -> None:
-        check_name(name, "table")
-        self._check_open()
+    def remove_table(self, name: str) -> None:
         table.ask(self._connection, name, TableRequest("drop"))
 
-    def list_tables(self) -> list[str]:
-        self._check_open()
+    def find_table_names(self) -> list[str]:
         return List.unpack_names(self._list(List(tables=True)))
 
     # ---- the reply queues ----
@@ -448,23 +347,11 @@ class RemoteBroker(BaseBroker):
         if answer.status != Status.OK:
             raise error_of(answer, f"queue {name!r} of {self.url}" if name else self.url)
 
-    def _opened(self, name: str) -> RemoteQueue:
-        queue = attach(self._connection.target, name, self.namespace)
-        self._handles.add(queue)
-        share_name(self, name)
-        return queue
-
     def _check_open(self) -> None:
         if self._closed:
             raise self._connection.closed_error()
 
-    def close(self) -> None:
-        if self._closed:
-            return
-        self._close_replies()
-        self._closed = True  # before its handles: it ends serve() in another thread
-        for handle in list(self._handles):
-            handle.close()
+    def disconnect(self) -> None:
         self._connection.close()
 
     def __del__(self) -> None:
