@@ -1,6 +1,7 @@
 """Writes what is made from the tables of options: ``python tools/options.py``.
 
-The tables are the classes of options: see shmq/api/options.py. What is made of them, for Python,
+The tables are the classes of options, see shmq/api/options.py, and the properties of a message, see
+shmq/api/properties.py. What is made of them, for Python,
 for Cython and for the pages, is checked in; a test compares. Each part stands between a line with
 "NAME: made by tools/options.py" and one with "end", in one of FILES.
 """
@@ -17,6 +18,7 @@ from shmq.api.environment import VARIABLES
 from shmq.api.exchange import ExchangeOptions
 from shmq.api.group import GroupOptions
 from shmq.api.options import MAX_WHOLE, Option, Options, Part, QueueOptions, options_of
+from shmq.api.properties import PROPERTIES, Call, properties_of
 from shmq.api.share import ShareOptions
 from shmq.api.stream_options import StreamOptions
 from shmq.cli.shared.flags import size_in_words
@@ -78,6 +80,22 @@ def _page_of_options(table: type[Any]) -> str:
     head = ("option", "default", "range", "meaning")
     rows = _rows(table)
     return _table(head, *((f"`{n}`", _default(r, d), _range(r), _meaning(r)) for n, r, d in rows))
+
+
+def _page_of_properties() -> str:
+    calls: tuple[Call, ...] = ("put", "put_many", "put_packed")
+    return _table(
+        ("property", *(f"`{call}`" for call in calls), "meaning"),
+        *(
+            (f"`{name}`", *("yes" if call in row.calls else "no" for call in calls), row.text)
+            for name, row in PROPERTIES.items()
+        ),
+    )
+
+
+def _page_of_stored_properties() -> str:
+    rows = [row for row in PROPERTIES.values() if row.key]
+    return _table(("key", "type", "meaning"), *((f"`{row.key}`", row.stored) for row in rows))
 
 
 def _page_of_keys(table: type[Options]) -> str:
@@ -155,6 +173,10 @@ def _meaning(row: Option) -> str:
 def _keywords(table: type[Options], *but: str) -> str:
     fields = [field for field in dataclasses.fields(table) if field.name not in but]
     return "".join(f"    {field.name}: {field.type}\n" for field in fields)
+
+
+def _properties(call: Call) -> str:
+    return "".join(f"    {row.name}: {row.type} | None\n" for row in properties_of(call))
 
 
 def _members(header: str, struct: str) -> str:
@@ -266,6 +288,11 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "quotas of a server": lambda: _page_of_options(Quota),
     "keys of a queue": lambda: _page_of_keys(QueueOptions) + _OWN,
     "keys of a stream": lambda: _page_of_keys(StreamOptions),
+    "properties of a put": _page_of_properties,
+    "stored properties": _page_of_stored_properties,
+    "keywords of a put": lambda: _properties("put"),
+    "keywords of many puts": lambda: _properties("put_many"),
+    "keywords of a packed put": lambda: _properties("put_packed"),
     "keywords of a queue": lambda: _keywords(QueueOptions),
     "keywords of a stream": lambda: _keywords(StreamOptions, "partitions"),
     "struct of a queue": lambda: _members("queue/layout.h", "shmq_options"),

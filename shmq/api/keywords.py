@@ -1,8 +1,8 @@
-"""The keyword options of calls, typed so that a type checker finds misspelt ones.
+"""The keyword arguments of calls, typed so that a type checker finds misspelt ones.
 
-Their meaning is documented at :class:`shmq.QueueOptions`, :class:`shmq.StreamOptions`,
-``Stream.producer`` and ``Stream.subscribe``. A function that passes options on can take
-``**options: Unpack[QueueKeywords]``, too.
+Their meaning is documented at :meth:`shmq.Queue.put`, :class:`shmq.QueueOptions`,
+:class:`shmq.StreamOptions`, ``Stream.producer`` and ``Stream.subscribe``. A function that passes
+them on can take ``**properties: Unpack[PutKeywords]`` or ``**options: Unpack[QueueKeywords]``, too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,52 @@ from shmq.api.record import OnDamage
 from shmq.api.stream import Compression
 from shmq.api.stream_options import StreamDurability, StreamOverflow
 from shmq.api.subscription import Policy
+
+
+class PutKeywords(TypedDict, total=False):
+    """The properties of ``Queue.put``, ``aput``, ``loan`` and a pipeline's ``put``."""
+
+    # keywords of a put: made by tools/options.py
+    priority: int | None
+    group: str | None
+    headers: Mapping[str, Any] | None
+    delay: float | None
+    deliver_at: float | None
+    ttl: float | None
+    dedupe_id: str | None
+    codec: str | None
+    reply_to: str | None
+    correlation: str | None
+    confirm: Confirm | None
+    # end
+
+
+class PutManyKeywords(TypedDict, total=False):
+    """The properties of ``Queue.put_many``."""
+
+    # keywords of many puts: made by tools/options.py
+    priority: int | None
+    group: str | None
+    headers: Mapping[str, Any] | None
+    delay: float | None
+    ttl: float | None
+    codec: str | None
+    confirm: Confirm | None
+    # end
+
+
+class PutPackedKeywords(TypedDict, total=False):
+    """The properties of ``Queue.put_packed``."""
+
+    # keywords of a packed put: made by tools/options.py
+    priority: int | None
+    group: str | None
+    headers: Mapping[str, Any] | None
+    delay: float | None
+    ttl: float | None
+    dedupe_id: str | None
+    confirm: Confirm | None
+    # end
 
 
 class QueueKeywords(TypedDict, total=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from shmq.api.contract import Closing
 from shmq.api.options import Confirm, QueueOptions
@@ -14,6 +14,7 @@ from shmq.display import Displayed
 if TYPE_CHECKING:
     from shmq.api.batch import Batch, Packed
     from shmq.api.bulk import BulkQueue, StagedPublisher
+    from shmq.api.keywords import PutKeywords
     from shmq.api.message import Body, Message, Put
     from shmq.api.stats import Attachment, Lease, QueueStats
 
@@ -276,7 +277,7 @@ class Queue(Closing, Displayed):
         cannot be parsed or that refers to the body.
         """
 
-    def put_nowait(self, body: Body, **properties: Any) -> Put:
+    def put_nowait(self, body: Body, **properties: Unpack[PutKeywords]) -> Put:
         """``put(body, block=False, **properties)``."""
         return self.put(body, False, **properties)
 
@@ -452,8 +453,7 @@ class Queue(Closing, Displayed):
         timeout: float | None = None,
         *,
         block: bool | None = None,
-        confirm: Confirm | None = None,
-        **properties: Any,
+        **properties: Unpack[PutKeywords],
     ) -> Put:
         """``put`` for asyncio: other tasks run while it waits.
 
@@ -498,7 +498,14 @@ class Queue(Closing, Displayed):
         """
 
     @abc.abstractmethod
-    def loan(self, size: int, **properties: Any) -> Loan:
+    def loan(
+        self,
+        size: int,
+        *,
+        block: bool | None = None,
+        timeout: float | None = None,
+        **properties: Unpack[PutKeywords],
+    ) -> Loan:
         """Reserve space for a body of ``size`` bytes, to be written in place.
 
         The properties, ``block``, ``timeout``, ``confirm`` and the errors are those of ``put``;
@@ -617,7 +624,7 @@ class Pipeline(abc.ABC):
     """
 
     @abc.abstractmethod
-    def put(self, body: Body, **properties: Any) -> int:
+    def put(self, body: Body, **properties: Unpack[PutKeywords]) -> int:
         """Put one message; returns its number in this pipeline, from 0 on.
 
         The properties are those of ``Queue.put``, and so are the errors raised at once for an

@@ -17,11 +17,13 @@ import shmq
 import shmq.mp
 from shmq import api, errors
 from shmq.api.options import options_of
+from shmq.api.properties import PROPERTIES, properties_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/reference/api.md").read_text()
-STALE = "docs/reference/api.md is older than the docstrings: run `make reference`"
-OPTIONS = (ROOT / "docs/reference/options.md").read_text()
+PAGE = (ROOT / "docs/reference.md").read_text()
+STALE = "docs/reference.md is older than the docstrings: run `make reference`"
+OPTIONS = (ROOT / "docs/options.md").read_text()
+CALLS = ("put", "put_many", "put_packed")
 
 
 def load_generator() -> ModuleType:
@@ -145,19 +147,24 @@ def test_the_range_of_an_option_is_what_is_refused_beyond_it(option: str) -> Non
             shmq.QueueOptions.for_queue("jobs", {option: refused})
 
 
-def test_every_property_that_put_takes_has_a_row_and_no_other() -> None:
-    parameters = inspect.signature(shmq.Queue.put).parameters.values()
-    taken = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+@pytest.mark.parametrize("call", CALLS)
+def test_the_properties_of_a_call_are_those_of_the_table(call: Any) -> None:
+    parameters = inspect.signature(getattr(shmq.Queue, call)).parameters.values()
+    taken = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
+    rows = properties_of(call)
 
-    assert set(table_of("Properties of a message")) == taken
+    assert [(each.name, each.annotation) for each in taken] == [
+        (row.name, f"{row.type} | None") for row in rows
+    ]
+    assert all(each.default is None for each in taken)
 
 
-def test_every_property_that_put_many_takes_is_named() -> None:
-    parameters = inspect.signature(shmq.Queue.put_many).parameters.values()
-    taken = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
-    sentence = OPTIONS.split("## Properties of a message")[1].split("`put_many` takes")[1]
-
-    assert set(re.findall(r"`(\w+)`", sentence.split(",\nfor")[0].split(", for")[0])) == taken
+def test_every_property_has_a_row_that_names_the_calls_that_take_it() -> None:
+    named = {
+        name: tuple(call for call, said in zip(CALLS, row, strict=False) if said == "yes")
+        for name, row in table_of("Properties of a message").items()
+    }
+    assert named == {name: row.calls for name, row in PROPERTIES.items()}
 
 
 def test_every_error_has_a_row_with_its_bases_and_no_other() -> None:

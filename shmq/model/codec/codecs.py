@@ -8,11 +8,11 @@ put over the network look the same to the consumer. Nothing is ever unpickled.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgpack
 
+from shmq.api.properties import PROPERTIES
 from shmq.errors import InvalidOption, ShmqError
 from shmq.model.codec.strict_json import decode_json, encode_json
 from shmq.native import _core
@@ -22,23 +22,11 @@ from shmq.native import _core
 CODECS = _core.CODECS
 OTHER = _core.CODEC_OTHER
 
-#: The arguments of a put by their keys in the properties, in the order in which a put writes them.
-PUT_ARGUMENTS: Final = MappingProxyType(
-    {
-        "pri": "priority",
-        "delay": "delay",
-        "ttl": "ttl",
-        "headers": "headers",
-        "group": "group",
-        "dedupe": "dedupe_id",
-        "reply_to": "reply_to",
-        "corr": "correlation",
-        "codec": "codec",
-    }
-)
+#: The arguments of a put by their keys in the properties.
+PUT_ARGUMENTS: Final = {row.key: name for name, row in PROPERTIES.items() if row.key}
 
 #: The properties in ms; the arguments are in seconds.
-_TIMES: Final = ("delay", "ttl")
+_TIMES: Final = {row.key for row in PROPERTIES.values() if row.unit == "seconds"}
 
 _BYTES, _TEXT, _MSGPACK, _JSON = map(CODECS.index, ("bytes", "text", "msgpack", "json"))
 _PACKED = _core.CODEC_PACKED
