@@ -73,7 +73,6 @@ def test_every_public_method_is_documented() -> None:
         ("extras.nats.client.queue", "NatsQueue", api.Queue),
         ("extras.nats.client.stream", "NatsStream", api.Stream),
         ("extras.nats.client.broker", "NatsBroker", api.Broker),
-        ("extras.otel.queue", "TracedQueue", api.Queue),
     ],
 )
 def test_help_on_a_handle_explains_the_method_as_the_contract_does(

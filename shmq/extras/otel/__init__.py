@@ -42,6 +42,6 @@ def instrument(
             "pip install 'shmq[otel]', or unset SHMQ_OTEL"
         ) from error
     with late_imports:
-        from shmq.extras.otel.broker import traced_broker  # noqa: PLC0415 - it takes what was just checked
+        from shmq.extras.otel.proxy import traced_broker  # noqa: PLC0415 - it takes what was just checked
 
     return traced_broker(broker, tracer_provider, meter_provider)

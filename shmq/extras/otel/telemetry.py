@@ -81,7 +81,7 @@ class Telemetry:
         processing = self._operation(place, "process", "process")
         with harmless():
             processing.links = links_of([message])
-            _identify(processing, message)
+            identify(processing, message)
         return processing
 
     def settle(self, place: Place, name: str, *messages: Any) -> Operation:
@@ -90,7 +90,7 @@ class Telemetry:
         with harmless():
             settling.links = links_of(messages)
             if len(messages) == 1:
-                _identify(settling, messages[0])
+                identify(settling, messages[0])
         return settling
 
     def processing(self, place: Place, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -134,7 +134,7 @@ async def _awaited(handler: Callable[[Any], Any], message: Any, processing: Oper
         return await handler(message)
 
 
-def _identify(operation: Operation, item: Any) -> None:
+def identify(operation: Operation, item: Any) -> None:
     """Say which message, or which record, the operation is about."""
     sequence = getattr(item, "sequence", None)
     if sequence is None:
@@ -146,7 +146,7 @@ def _identify(operation: Operation, item: Any) -> None:
 def received_one(operation: Operation, item: Any) -> None:
     """Say of a receive which message or record came, and link it to its context."""
     with harmless():
-        _identify(operation, item)
+        identify(operation, item)
         operation.links = links_of([item])
 
 
