@@ -17,6 +17,7 @@ from typing import Any, Final
 from shmq.api.environment import VARIABLES
 from shmq.api.exchange import ExchangeOptions
 from shmq.api.group import GroupOptions
+from shmq.api.message import Message
 from shmq.api.options import MAX_WHOLE, Option, Options, Part, QueueOptions, options_of
 from shmq.api.properties import PROPERTIES, Call, properties_of
 from shmq.api.share import ShareOptions
@@ -32,6 +33,9 @@ FILES: Final = (
     "docs/reference/options.md",
     "docs/internals/protocol.md",
     "shmq/api/keywords.py",
+    "shmq/extras/console/api/messages.py",
+    "shmq/extras/faststream/command.py",
+    "shmq/extras/faststream/fake_message.py",
     "shmq/native/core/queue.pxd",
     "shmq/native/core/stream.pxd",
     "shmq/native/segment.pxi",
@@ -175,8 +179,26 @@ def _keywords(table: type[Options], *but: str) -> str:
     return "".join(f"    {field.name}: {field.type}\n" for field in fields)
 
 
-def _properties(call: Call) -> str:
-    return "".join(f"    {row.name}: {row.type} | None\n" for row in properties_of(call))
+def _properties(call: Call, *but: str) -> str:
+    rows = [row for row in properties_of(call) if row.name not in but]
+    return "".join(f"    {row.name}: {row.type} | None\n" for row in rows)
+
+
+def _fields_of_the_console() -> str:
+    types = {"Mapping[str, Any]": "dict[str, Any]"}
+    return "".join(
+        f"    {row.name}: {types.get(row.type, row.type)} | None = None\n"
+        for row in PROPERTIES.values()
+    )
+
+
+#: The properties that FastStream names itself.
+_OF_FASTSTREAM: Final = ("headers", "codec", "reply_to", "correlation")
+
+
+def _fields_of_a_fake_message() -> str:
+    rows = [row for row in PROPERTIES.values() if not hasattr(Message, row.name)]
+    return "".join(f"    {row.name}: {row.type} | None = None\n" for row in rows)
 
 
 def _members(header: str, struct: str) -> str:
@@ -291,6 +313,9 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "properties of a put": _page_of_properties,
     "stored properties": _page_of_stored_properties,
     "keywords of a put": lambda: _properties("put"),
+    "properties that FastStream does not name": lambda: _properties("put", *_OF_FASTSTREAM),
+    "properties of a fake message": _fields_of_a_fake_message,
+    "fields of a message": _fields_of_the_console,
     "keywords of many puts": lambda: _properties("put_many"),
     "keywords of a packed put": lambda: _properties("put_packed"),
     "keywords of a queue": lambda: _keywords(QueueOptions),

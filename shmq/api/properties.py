@@ -38,8 +38,13 @@ class Property:
     stored: str = ""
     #: The help of its flag on the command line. Empty: it has no flag.
     flag: str = ""
-    #: The placeholder for the flag's value.
+    #: The placeholder for the flag's value. Empty: its choices.
     metavar: str = ""
+
+    @property
+    def option(self) -> str:
+        """Its flag on the command line."""
+        return "--" + ("header" if self.name == "headers" else self.name.replace("_", "-"))
 
     @property
     def is_of_one(self) -> bool:
@@ -126,6 +131,7 @@ PROPERTIES: Final = {
             ("put", "put_many"),
             key="codec",
             stored="str | the format of the body; without it: bytes",
+            flag="How bodies are stored; all but text and bytes are given as JSON.",
         ),
         Property(
             "reply_to",
@@ -152,6 +158,7 @@ PROPERTIES: Final = {
             "Confirm",
             '`"disk"`: the put returns once the message is on disk; `"memory"`: once it is in the '
             "queue; by default as the queue's option says",
+            flag="Where messages must be before they are counted.  [default: the queue's option]",
         ),
     )
 }

@@ -11,12 +11,11 @@ import click
 
 import shmq
 from shmq.api import ExchangeKind
-from shmq.api.options import Confirm
 from shmq.cli.queue import delete_one
 from shmq.cli.shared import params
 from shmq.cli.shared.audited import audited
 from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
-from shmq.cli.shared.messages import check_messages, decode, message_flags, open_lines
+from shmq.cli.shared.messages import checked_properties, decode, message_flags, open_lines
 from shmq.cli.shared.names import (
     EXCHANGE,
     QUEUE,
@@ -279,12 +278,8 @@ def publish(
     key: str,
     messages: tuple[str, ...],
     path: str | None,
-    headers: tuple[tuple[str, str], ...],
-    dedupe_id: str | None,
-    codec: str,
     block: bool | None,
     timeout: float | None,
-    confirm: Confirm | None,
     as_json: bool,
     **properties: Any,
 ) -> None:
@@ -293,14 +288,13 @@ def publish(
     Each -m TEXT is a message. Without -m, each line of FILE or of standard input is a message.
     The last line of output says how many copies were put in queues, also after an error.
     """
-    check_messages(messages, path, dedupe_id)
-    properties |= {"codec": codec, "headers": dict(headers) or None, "confirm": confirm}
+    given = checked_properties(messages, path, properties)
     with broker.exchange(name) as exchange, Stop() as stop:
-        publishing = _Publishing(exchange, key, block, timeout, properties)
+        publishing = _Publishing(exchange, key, block, timeout, given)
         try:
             if len(messages) == 1:
                 with stop.interruptible():
-                    publishing.one(os.fsencode(messages[0]), dedupe_id)
+                    publishing.one(os.fsencode(messages[0]))
                 return
             lines = [[os.fsencode(text) for text in messages]] if messages else None
             for batch in lines or open_lines(path, _LONGEST):
@@ -328,14 +322,10 @@ class _Publishing:
         self._delivered = 0
         self._duplicates = 0
 
-    def one(self, text: bytes, dedupe_id: str | None) -> None:
+    def one(self, text: bytes) -> None:
         """Publish one message."""
         body = self._body(text)
-        self._count(
-            lambda: self._exchange.publish(
-                body, *self._how, dedupe_id=dedupe_id, **self._properties
-            )
-        )
+        self._count(lambda: self._exchange.publish(body, *self._how, **self._properties))
 
     def many(self, texts: list[bytes]) -> None:
         """Publish some messages."""

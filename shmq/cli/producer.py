@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 import shmq
-from shmq.api.options import Confirm
 from shmq.cli.shared import params, render
 from shmq.cli.shared.flags import connected, json_flag, quiet_flag
 from shmq.cli.shared.messages import (
     CODECS,
     BatchPut,
     InputLines,
-    check_messages,
+    checked_properties,
     decode,
+    headers_of,
     message_flags,
     open_lines,
 )
@@ -42,12 +42,8 @@ def produce(
     name: str,
     messages: tuple[str, ...],
     path: str | None,
-    headers: tuple[tuple[str, str], ...],
-    dedupe_id: str | None,
-    codec: str,
     block: bool | None,
     timeout: float | None,
-    confirm: Confirm | None,
     as_json: bool,
     quiet: bool,
     **properties: Any,
@@ -57,29 +53,19 @@ def produce(
     Each -m TEXT is a message. Without -m, each line of FILE or of standard input is a message.
     The last line of output says how many messages were put, also after an error.
     """
-    check_messages(messages, path, dedupe_id)
+    given = checked_properties(messages, path, properties)
     if block is False and timeout is not None:
         raise click.UsageError("--no-block and --timeout exclude each other: drop one")
-    properties["headers"] = _headers(headers)
     with broker.put_target(name) as queue, Stop() as stop:
         lines = None if messages else open_lines(path, queue.options.max_message_bytes)
-        putting = BatchPut(queue, stop, codec, properties, block, timeout, confirm)
+        putting = BatchPut(queue, stop, given, block, timeout)
         with _stopping(context, stop), _reporting(putting, as_json):
             if lines is not None:
                 _put_lines(putting, lines, stop, quiet=quiet)
             elif len(messages) == 1:
-                putting.put_one(os.fsencode(messages[0]), dedupe_id)
+                putting.put_one(os.fsencode(messages[0]))
             else:
                 putting.put_all([os.fsencode(text) for text in messages], "message {}".format)
-
-
-def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str] | None:
-    headers: dict[str, str] = {}
-    for key, value in pairs:
-        if key in headers:
-            raise click.UsageError(f"--header {key!r} is given twice: drop one")
-        headers[key] = value
-    return headers or None
 
 
 def _put_lines(putting: BatchPut, lines: InputLines, stop: Stop, *, quiet: bool) -> None:
@@ -169,7 +155,7 @@ def request(
     except ValueError as error:
         raise click.ClickException(f"the request: {error}") from None
     with Stop() as stop, stop.interruptible():
-        reply = broker.request(name, body, timeout, codec=codec, headers=dict(headers) or None)
+        reply = broker.request(name, body, timeout, codec=codec, headers=headers_of(headers))
     if as_json:
         show_json(render.as_dict(reply))
     else:

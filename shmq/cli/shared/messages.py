@@ -8,13 +8,14 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar, get_args
 
 import click
 
 import shmq
 from shmq.api.options import Confirm
+from shmq.api.properties import PROPERTIES, Property
 from shmq.cli.shared import params
 from shmq.host.supervision.signals import Stop
 from shmq.model.codec.strict_json import decode_json
@@ -28,6 +29,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 SLICE = 0.25
 
 
+#: The parameter types of properties, by their type in the table; a number is a priority.
+_TYPES = {"int": params.priority, "str": params.text, "float": params.seconds}
+
+
+def _flag_of(row: Property) -> Callable[[F], F]:
+    """The flag of a property of the messages."""
+    if row.name == "codec":
+        codecs = click.Choice(CODECS)
+        return click.option(
+            row.option, type=codecs, default="text", show_default=True, help=row.flag
+        )
+    if row.name == "confirm":
+        return click.option(row.option, type=click.Choice(get_args(Confirm)), help=row.flag)
+    many = row.name == "headers"
+    kind = params.header if many else _TYPES[row.type]
+    return click.option(
+        row.option, row.name, type=kind, multiple=many, metavar=row.metavar, help=row.flag
+    )
+
+
 _FLAGS = (
     click.option(
         "-m", "--message", "messages", multiple=True, metavar="TEXT",
@@ -37,28 +58,7 @@ _FLAGS = (
         "--file", "path", metavar="FILE",
         help="Each line of FILE is a message; - is standard input.",
     ),
-    click.option(
-        "--priority", type=params.priority, metavar="N|low|normal|high",
-        help="A higher priority is delivered first.  [default: the middle one]",
-    ),
-    click.option(
-        "--group", type=params.text, metavar="NAME",
-        help="The group: its messages are delivered in order, one at a time.",
-    ),
-    click.option(
-        "--header", "headers", type=params.header, multiple=True, metavar="KEY=VALUE",
-        help="A header; may be repeated.",
-    ),
-    click.option("--delay", type=params.seconds, metavar="TIME", help="Deliver only after TIME."),
-    click.option("--ttl", type=params.seconds, metavar="TIME", help="Expire after TIME."),
-    click.option(
-        "--dedupe-id", type=params.text, metavar="ID",
-        help="Drop the message if ID was put within the dedupe window; with one -m.",
-    ),
-    click.option(
-        "--codec", type=click.Choice(CODECS), default="text", show_default=True,
-        help="How bodies are stored; all but text and bytes are given as JSON.",
-    ),
+    *(_flag_of(row) for row in PROPERTIES.values() if row.flag),
     click.option(
         "--block/--no-block", default=None,
         help="Wait while a queue is full, or fail.  [default: as its overflow option]",
@@ -66,10 +66,6 @@ _FLAGS = (
     click.option(
         "--timeout", type=params.seconds, metavar="TIME",
         help="Wait for space at most TIME, counted from the last message put.",
-    ),
-    click.option(
-        "--confirm", type=click.Choice(["memory", "disk"]),
-        help="Where messages must be before they are counted.  [default: the queue's option]",
     ),
 )  # fmt: skip
 
@@ -81,12 +77,32 @@ def message_flags(command: F) -> F:
     return command
 
 
-def check_messages(messages: tuple[str, ...], path: str | None, dedupe_id: str | None) -> None:
-    """Raise :class:`click.UsageError` for flags of :func:`message_flags` that contradict."""
+def checked_properties(
+    messages: tuple[str, ...], path: str | None, properties: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The given properties of the messages, as arguments of a put.
+
+    Raises :class:`click.UsageError` for flags of :func:`message_flags` that contradict.
+    """
     if messages and path is not None:
         raise click.UsageError("-m and --file exclude each other: drop one")
-    if dedupe_id is not None and len(messages) != 1:
-        raise click.UsageError("--dedupe-id names one message: give exactly one -m TEXT")
+    given = {name: value for name, value in properties.items() if value is not None}
+    for name in given:
+        row = PROPERTIES[name]
+        if row.is_of_one and len(messages) != 1:
+            raise click.UsageError(f"{row.option} names one message: give exactly one -m TEXT")
+    given["headers"] = headers_of(given["headers"])
+    return given
+
+
+def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str] | None:
+    """The headers of repeated flags. Raises :class:`click.UsageError` for one given twice."""
+    headers: dict[str, str] = {}
+    for key, value in pairs:
+        if key in headers:
+            raise click.UsageError(f"--header {key!r} is given twice: drop one")
+        headers[key] = value
+    return headers or None
 
 
 class BatchPut:
@@ -101,17 +117,14 @@ class BatchPut:
         self,
         queue: shmq.Queue,
         stop: Stop,
-        codec: str,
         properties: dict[str, Any],
         block: bool | None,
         timeout: float | None,
-        confirm: Confirm | None = None,
     ) -> None:
         self._queue = queue
         self._stop = stop
-        self._codec = codec
-        self._properties = {**properties, "confirm": confirm}
-        self._confirms = (confirm or queue.options.confirm) == "disk"
+        self._properties = properties
+        self._confirms = (properties.get("confirm") or queue.options.confirm) == "disk"
         self._longest = queue.options.max_message_bytes
         if block is None:
             block = timeout is not None or queue.options.overflow == "block"
@@ -127,16 +140,14 @@ class BatchPut:
         """The queue's name."""
         return self._queue.name
 
-    def put_one(self, text: bytes, dedupe_id: str | None) -> None:
+    def put_one(self, text: bytes) -> None:
         """Put the one message of ``text``."""
         body = self._body(text, "the message")
         waits = self._patience > 0
         limit = self._patience if 0 < self._patience < float("inf") else None
         with _refusing(), self._stop.interruptible():
             try:
-                put = self._queue.put(
-                    body, waits, limit, codec=self._codec, dedupe_id=dedupe_id, **self._properties
-                )
+                put = self._queue.put(body, waits, limit, **self._properties)
             except shmq.Full as error:
                 raise shmq.Full(self._full()) from error
         self.single = put
@@ -166,9 +177,7 @@ class BatchPut:
         while rest:
             left = self._patience - (time.monotonic() - since)
             with _refusing(), self._waiting_for_disk():
-                taken = self._queue.put_many(
-                    rest, left > 0, self._slice(left), codec=self._codec, **self._properties
-                )
+                taken = self._queue.put_many(rest, left > 0, self._slice(left), **self._properties)
             self.count += taken
             rest = rest[taken:]
             if taken:
@@ -203,7 +212,7 @@ class BatchPut:
                 f"takes: shorten it, or make the queue with a larger --max-message-bytes"
             )
         try:
-            return decode(text, self._codec)
+            return decode(text, self._properties["codec"])
         except ValueError as error:
             raise click.ClickException(f"{place}: {error}") from None
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from shmq import api
-from shmq.client.ports.exchange import ExchangePort
+from shmq.api.properties import PROPERTIES
 from shmq.client.shared.durable_wait import not_confirmed
 from shmq.errors import (
     Full,
@@ -361,8 +361,8 @@ def many(bodies: Iterable[Any], properties: Mapping[str, Any]) -> list[Any]:
         raise TypeError(
             f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use publish"
         )
-    for name in ("deliver_at", "dedupe_id", "reply_to", "correlation"):
-        if properties.get(name) is not None:
+    for name, row in PROPERTIES.items():
+        if row.is_of_one and properties.get(name) is not None:
             raise TypeError(f"{name} is of one message: use publish")
     return list(bodies)
 

@@ -8,17 +8,21 @@ from typing import Any, TypedDict, cast
 from faststream.response.publish_type import PublishType
 from faststream.response.response import BatchPublishCommand, PublishCommand, Response
 
+from shmq.api.options import Confirm
+
 
 class PutOptions(TypedDict, total=False):
     """The properties of a put that FastStream has no name for; see :meth:`shmq.Queue.put`."""
 
+    # properties that FastStream does not name: made by tools/options.py
     priority: int | None
     group: str | None
     delay: float | None
     deliver_at: float | None
     ttl: float | None
     dedupe_id: str | None
-    confirm: Any
+    confirm: Confirm | None
+    # end
 
 
 class ShmqPublishCommand(BatchPublishCommand):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import shmq
+from shmq.api.options import Confirm
 from shmq.model.codec.codecs import decode_body, encode_body
 
 _sequences: Final = itertools.count(1)
@@ -24,11 +25,13 @@ class FakeMessage(shmq.Message):
     group: str | None = None
     reply_to: str | None = None
     correlation: str | None = None
+    # properties of a fake message: made by tools/options.py
     delay: float | None = None
     deliver_at: float | None = None
     ttl: float | None = None
     dedupe_id: str | None = None
-    confirm: str | None = None
+    confirm: Confirm | None = None
+    # end
     dead: None = None
     delivery_count: int = 1
     receipt: int = 0

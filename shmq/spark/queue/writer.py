@@ -13,6 +13,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
 from shmq.api.options import MAX_STAGING_BYTES, STAGING_BYTES
+from shmq.api.properties import PROPERTIES
 from shmq.errors import Full, InvalidOption
 from shmq.model.codec.codecs import CODECS, put_arguments, unpack_properties
 from shmq.spark.queue import staging
@@ -144,7 +145,7 @@ class QueueSinkStreamingWriter(StreamingWriter):
 _MADE: Final = frozenset(CODECS) - {"bytes", "text"}
 
 #: The properties that are unique to a message.
-_ITS_OWN: Final = frozenset({"dedupe_id", "correlation", "reply_to"})
+_ITS_OWN: Final = frozenset(row.name for row in PROPERTIES.values() if row.is_of_one)
 
 #: The arguments of ``Queue.put`` for one body, by name.
 Properties = dict[str, Any]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import shmq
+from shmq.api.properties import PROPERTIES
 from shmq.cli.shared.exit_codes import Code
 from tests.support.shell import PATIENCE, Shell, ended, eventually, read_until, terminal
 from tests.system.cli.conftest import Quick
@@ -117,6 +118,20 @@ def test_a_duplicate_is_told_with_the_first_ones_sequence(
     assert second == {"queue": "jobs", "put": 0, "sequence": 1, "duplicate": True}
     assert "duplicate of message 1" in quick(*command).text
     assert queue.qsize() == 1
+
+
+def test_a_message_carries_what_its_reply_is_recognised_by(quick: Quick, queue: shmq.Queue) -> None:
+    quick("produce", "-q", "jobs", "-m", "x", "--reply-to", "answers", "--correlation", "q1")
+
+    (message,) = queue.peek()
+    assert (message.reply_to, message.correlation) == ("answers", "q1")
+
+
+def test_every_property_but_the_time_of_delivery_has_a_flag(quick: Quick) -> None:
+    said = quick("produce", "--help").text
+
+    without = {row.name for row in PROPERTIES.values() if f" {row.option} " not in said}
+    assert without == {"deliver_at"}
 
 
 @pytest.mark.parametrize("codec", ["json", "msgpack", "command", "event"])
@@ -285,6 +300,7 @@ def test_a_producer_that_waits_for_a_line_stops_at_ctrl_c(shell: Shell, queue: s
         (["-m", "x", "--file", "f"], "--file"),
         (["--dedupe-id", "d"], "exactly one -m"),
         (["-m", "x", "-m", "y", "--dedupe-id", "d"], "exactly one -m"),
+        (["-m", "x", "-m", "y", "--reply-to", "r"], "--reply-to names one message"),
         (["-m", "x", "--header", "novalue"], "KEY=VALUE"),
         (["-m", "x", "--header", "k=1", "--header", "k=2"], "twice"),
         (["-m", "x", "--header", b"k=\xff"], "not UTF-8"),

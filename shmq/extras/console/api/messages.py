@@ -10,6 +10,8 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 import shmq
+from shmq.api.options import Confirm
+from shmq.api.properties import PROPERTIES
 from shmq.extras.cloudevents.message import BATCH, STRUCTURED, dedupe_id_of
 from shmq.extras.console.api.cloud_events import SPECVERSION, encoded_events
 from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
@@ -71,24 +73,24 @@ class Messages(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message to be put."""
+    """A message to be put, with the properties of `Queue.put`."""
 
     body: Any
     #: How ``body`` is to be understood: a JSON value, a text, or bytes as Base64.
     encoding: Encoding = "json"
-    #: How it is stored; null: as the encoding says.
-    codec: str | None = None
-    headers: dict[str, Any] | None = None
+    # fields of a message: made by tools/options.py
     priority: int | None = None
     group: str | None = None
-    #: Deliver only after so many seconds.
+    headers: dict[str, Any] | None = None
     delay: float | None = None
-    #: Expire after so many seconds.
+    deliver_at: float | None = None
     ttl: float | None = None
     dedupe_id: str | None = None
+    codec: str | None = None
     reply_to: str | None = None
     correlation: str | None = None
-    confirm: Literal["memory", "disk"] | None = None
+    confirm: Confirm | None = None
+    # end
 
 
 class PutAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,11 +220,8 @@ def message_body(call: Call) -> Answer:
 def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
     """The body and the properties of a put. Raises Problem for a body that is not as encoded."""
     properties = {
-        name: getattr(given, name)
-        for name in ("headers", "priority", "group", "delay", "ttl", "dedupe_id", "reply_to",
-                     "correlation", "confirm")
-        if getattr(given, name) is not None
-    }  # fmt: skip
+        name: getattr(given, name) for name in PROPERTIES if getattr(given, name) is not None
+    }
     body = given.body
     if given.encoding != "json" and not isinstance(body, str):
         raise Problem(400, "invalid", f"body: with encoding {given.encoding!r} it is a string")
@@ -232,7 +231,7 @@ def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
         except (binascii.Error, ValueError) as error:
             raise Problem(400, "invalid", f"body: it is not Base64: {error}") from None
     default = {"json": "json", "text": "text", "base64": "bytes"}[given.encoding]
-    properties["codec"] = given.codec if given.codec is not None else default
+    properties.setdefault("codec", default)
     return body, properties
 
 
