@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shmq.api.exchange import Exchange, ExchangeKind, ExchangeSummary
     from shmq.api.keywords import (
         EnsureStreamKeywords,
+        PutKeywords,
         QueueKeywords,
         StreamKeywords,
         SubscribeKeywords,
@@ -116,7 +117,11 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     def request(
-        self, queue: str | Queue, body: Body, timeout: float | None = None, **properties: Any
+        self,
+        queue: str | Queue,
+        body: Body,
+        timeout: float | None = None,
+        **properties: Unpack[PutKeywords],
     ) -> Message:
         """Put a request into ``queue`` and return its reply, a message that is already settled.
 
@@ -133,7 +138,11 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     async def arequest(
-        self, queue: str | Queue, body: Body, timeout: float | None = None, **properties: Any
+        self,
+        queue: str | Queue,
+        body: Body,
+        timeout: float | None = None,
+        **properties: Unpack[PutKeywords],
     ) -> Message:
         """``request`` for asyncio. If the task is cancelled, its reply is dropped."""
 

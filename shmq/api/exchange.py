@@ -5,12 +5,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from shmq.api.contract import Closing
 from shmq.api.options import Options, option
 
 if TYPE_CHECKING:
+    from shmq.api.keywords import PutKeywords, PutManyKeywords
     from shmq.api.message import Body
 
 #: How an exchange chooses among its bindings.
@@ -151,7 +152,7 @@ class Exchange(Closing):
         key: str = "",
         block: bool | None = None,
         timeout: float | None = None,
-        **properties: Any,
+        **properties: Unpack[PutKeywords],
     ) -> Published:
         """Put one copy into each queue that the key or the headers route to.
 
@@ -178,7 +179,7 @@ class Exchange(Closing):
         key: str = "",
         block: bool | None = None,
         timeout: float | None = None,
-        **properties: Any,
+        **properties: Unpack[PutManyKeywords],
     ) -> Published:
         """``publish`` each of the ``bodies`` with the same key and properties, in order.
 

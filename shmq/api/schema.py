@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 if TYPE_CHECKING:
-    from shmq.api.keywords import ProducerKeywords
+    from shmq.api.keywords import ProducerKeywords, PutKeywords, PutManyKeywords
     from shmq.api.message import Message, Put
     from shmq.api.producer import Producer
     from shmq.api.queue import Queue
@@ -63,7 +63,7 @@ class TypedQueue(abc.ABC, Generic[T]):
         body: T | Mapping[str, Any],
         block: bool | None = None,
         timeout: float | None = None,
-        **properties: Any,
+        **properties: Unpack[PutKeywords],
     ) -> Put:
         """``Queue.put`` of a body that matches the schema.
 
@@ -83,7 +83,7 @@ class TypedQueue(abc.ABC, Generic[T]):
         bodies: Iterable[T | Mapping[str, Any]],
         block: bool | None = None,
         timeout: float | None = None,
-        **properties: Any,
+        **properties: Unpack[PutManyKeywords],
     ) -> int:
         """``Queue.put_many``; every body is checked before any is put."""
 

@@ -13,7 +13,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from shmq.api.options import Durability
+from shmq.api.options import Confirm, Durability
 from tests.support.processes import eventually
 from tests.support.writer_process import WriterProcess, running_writer
 
@@ -328,7 +328,7 @@ def test_what_is_published_is_on_disk_when_it_returns(
     writer_process.follows(queue)
     exchange = broker.create_exchange("x", "fanout")
     exchange.bind("c")
-    confirm = None if by == "the option" else "disk"
+    confirm: Confirm | None = None if by == "the option" else "disk"
 
     for _ in range(3):
         assert exchange.publish_many([b"x", b"y"], confirm=confirm) == shmq.Published(2)

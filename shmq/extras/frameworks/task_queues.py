@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Unpack
 
 import shmq
+from shmq.api.keywords import PutKeywords
 from shmq.api.names import with_dead_letter
 from shmq.extras.frameworks.connection import Connection
 from shmq.fork_safe import new_lock
@@ -103,13 +104,19 @@ class TaskQueues:
         if handle is not None:
             handle.close()
 
-    def put(self, name: str, body: bytes, **properties: Any) -> None:
+    def put(
+        self,
+        name: str,
+        body: bytes,
+        timeout: float | None = None,
+        **properties: Unpack[PutKeywords],
+    ) -> None:
         """Put a task, into a new queue if its queue was deleted. Raises what `Queue.put` raises."""
         try:
-            self.queue(name).put(body, **properties)
+            self.queue(name).put(body, None, timeout, **properties)
         except (shmq.QueueDeleted, shmq.NoSuchQueue):
             self.forget(name)
-            self.queue(name).put(body, **properties)
+            self.queue(name).put(body, None, timeout, **properties)
 
     def dead_letters(self, name: str) -> shmq.Queue | None:
         """A handle of the queue's dead letters, which the caller closes; None if it keeps none."""
