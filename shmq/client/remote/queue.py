@@ -619,7 +619,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
         found: list[api.Lease] = []
         more = True
         while more and len(found) < limit:
-            asked = Leases(limit - len(found), found[-1].sequence if found else after)
+            asked = Leases(after=found[-1].sequence if found else after, limit=limit - len(found))
             answer = LeasesState.unpack(self.ask(Type.LEASES, asked.pack(), again=True))
             found += answer.leases
             more = answer.more and bool(answer.leases)

@@ -46,7 +46,7 @@ class RemoteStagedPublisher(api.StagedPublisher):
         for body, meta in items:
             queue.puts.check_size(body, meta)
         for some in _frames(items, queue.puts.frame() - _BESIDE):
-            queue.ask(Type.STAGE, asked.pack(some))
+            queue.ask(Type.STAGE, asked.pack_with_rows(some))
 
     def commit_batch(
         self, batch: int, parts: Sequence[str], *, timeout: float | None = None

@@ -9,7 +9,7 @@ from shmq.api.exchange import Binding, ExchangeSummary
 from shmq.native import _core
 from shmq.protocol.messages.payload import (
     Listing,
-    pack_fields,
+    Reply,
     pack_map,
     pack_piece,
     unpack_answer,
@@ -78,25 +78,15 @@ class ExchangeRequest:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Reply):
     """The answer to a "create" or a "look": the exchange's kind, and its alternate or None."""
 
     kind: Any
-    alternate: str | None
-
-    def pack(self) -> bytes:
-        """The payload of the answer."""
-        return pack_map({"kind": self.kind, "alternate": self.alternate})
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer. Raises ServerError."""
-        said = unpack_answer(answer)
-        return cls(_of(said, "kind"), said.get("alternate"))
+    alternate: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Reply):
     """The answer to a "bind" or an "unbind"; ``missing``: the kind of a target that is missing."""
 
     changed: bool
@@ -106,12 +96,6 @@ class Changed:
         """The payload of the answer."""
         missing = {} if self.missing is None else {"missing": self.missing}
         return pack_map({"changed": self.changed, **missing})
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer. Raises ServerError."""
-        said = unpack_answer(answer)
-        return cls(bool(_of(said, "changed")), said.get("missing"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,19 +119,10 @@ class Bindings:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Unsynced:
+class Unsynced(Reply):
     """The answer to a "synced": the queues that are behind, each with its disk's error or None."""
 
     unsynced: dict[str, str | None]
-
-    def pack(self) -> bytes:
-        """The payload of the answer."""
-        return pack_map({"unsynced": self.unsynced})
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer. Raises ServerError."""
-        return cls(dict(_of(unpack_answer(answer), "unsynced")))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -190,7 +165,7 @@ class Route:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Routed:
+class Routed(Reply):
     """The answer to a ROUTE: how many queues the key leads to, and what became of the bodies.
 
     ``refused``: by queue, the status, its text, how many bodies the queue has, and whether a put to
@@ -202,16 +177,6 @@ class Routed:
     duplicates: int
     refused: dict[str, tuple[int, str, int, bool]]
     unsynced: dict[str, int]
-
-    def pack(self) -> bytes:
-        """The payload of the answer."""
-        return pack_fields(self)
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer. Raises ServerError."""
-        said = unpack_answer(answer)
-        return cls(*(_of(said, field.name) for field in dataclasses.fields(cls)))
 
 
 def _of(said: dict[str, Any], key: str) -> Any:

@@ -16,15 +16,15 @@ from shmq.protocol.messages.payload import (
     NO_OFFSET,
     PLACE,
     Listing,
-    pack_fields,
+    Numbers,
+    Reply,
     pack_map,
     pack_numbers,
-    unpack_answer,
     unpack_map,
     unpack_numbers,
 )
 from shmq.protocol.opcodes import HEADS, Type
-from shmq.protocol.status import Refusal, senseless, whole
+from shmq.protocol.status import Refusal, whole
 
 _SIZE: Final = struct.Struct("!H")
 _MEMBER: Final = struct.Struct("!QQ")
@@ -123,23 +123,11 @@ class Join:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Reply):
     """The answer to a JOIN: the member's number, and the options that the group has."""
 
     member: int
     options: dict[str, Any]
-
-    def pack(self) -> bytes:
-        """The payload of the answer."""
-        return pack_map({"member": self.member, "options": self.options})
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer. Raises ServerError."""
-        said = unpack_answer(answer)
-        if "member" not in said or not isinstance(said.get("options"), dict):
-            raise senseless("it has no member, or no options")
-        return cls(int(said["member"]), said["options"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -179,7 +167,7 @@ class GroupsRequest:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(Reply):
     """The answer to a STREAM_GROUPS that looks.
 
     A row of ``members``: id, process number, name, joining time, deadline.
@@ -189,21 +177,6 @@ class GroupView:
     members: list[tuple[int, int, str, int, int]]
     seats: list[_Seat]
     numbers: dict[str, int]
-
-    def pack(self) -> bytes:
-        """The payload of the answer."""
-        return pack_fields(self)
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer. Raises ServerError."""
-        said = unpack_answer(answer)
-        try:
-            members = [tuple(each) for each in said["members"]]
-            seats = [tuple(each) for each in said["seats"]]
-            return cls(dict(said["options"]), members, seats, dict(said["numbers"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise senseless(f"of the group: {error!r}") from error
 
 
 def unpack_places(raw: bytes, partitions: int) -> list[tuple[int, int]]:
@@ -237,21 +210,11 @@ class Seats:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Numbers):
     """A HEARTBEAT: the last change of the group that the member knows."""
 
+    type = Type.HEARTBEAT
     change: int
-
-    def pack(self) -> bytes:
-        """The payload behind the member."""
-        return HEADS[Type.HEARTBEAT].pack(self.change)
-
-    @classmethod
-    def unpack(cls, raw: bytes) -> Self:
-        """Unpack the payload behind the member. Raises Refusal."""
-        if len(raw) != HEADS[Type.HEARTBEAT].size:
-            raise Refusal.bad("one number of 64 bits has to follow")
-        return cls(*HEADS[Type.HEARTBEAT].unpack(raw))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,17 +7,31 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import functools
 import struct
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, TypeVar
+from types import UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgpack
 
+from shmq.api.options import Options
 from shmq.errors import InvalidOption
 from shmq.model.expression.parse import MOST_REMOTE
 from shmq.native import _core
-from shmq.protocol.opcodes import FOREVER
+from shmq.protocol.opcodes import FOREVER, HEADS, Type
 from shmq.protocol.status import Refusal, senseless
 
 #: A partition, and an offset in it.
@@ -31,15 +45,18 @@ _T = TypeVar("_T")
 
 
 def pack_map(value: Any) -> bytes:
-    """The value in msgpack."""
-    raw: bytes = msgpack.packb(value)
+    """The value in msgpack; a dataclass of this package is a map of its fields, in their order."""
+    raw: bytes = msgpack.packb(value, default=_fields)
     return raw
 
 
-def pack_fields(message: Any) -> bytes:
-    """The map of a dataclass's fields, by name and in their order."""
-    fields = dataclasses.fields(message)
-    return pack_map({field.name: getattr(message, field.name) for field in fields})
+def _fields(message: Any) -> dict[str, Any]:
+    kind = type(message)
+    if not kind.__module__.startswith("shmq.") or not dataclasses.is_dataclass(kind):
+        raise TypeError(f"msgpack cannot hold a value of type {kind.__name__}")
+    if isinstance(message, Options):
+        return message.as_dict()
+    return {field.name: getattr(message, field.name) for field in dataclasses.fields(message)}
 
 
 def unpack_map(raw: bytes) -> dict[str, Any]:
@@ -111,6 +128,128 @@ def unpack_fields(kind: type[_T], found: object) -> _T:
     )
 
 
+# ---- messages ----
+
+
+class Numbers:
+    """A request that is a dataclass of numbers: those that opcodes.toml says of its type."""
+
+    __slots__ = ()
+    type: ClassVar[Type]
+
+    def pack(self) -> bytes:
+        """The payload, behind the name or the member."""
+        return HEADS[self.type].pack(*_fields(self).values())
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """Unpack the payload behind the name or the member. Raises Refusal."""
+        numbers = unpack_head(cls.type, rest, last=True)
+        names = (name for name, _, _ in _fields_of(cast("Any", cls)))
+        found = cls(**dict(zip(names, numbers, strict=True)))
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Raise Refusal for a number that it cannot have."""
+
+
+def unpack_head(kind: Type, rest: bytes, *, last: bool = False) -> tuple[int, ...]:
+    """The numbers of the head; with ``last`` nothing may follow them. Raises Refusal."""
+    head = HEADS[kind]
+    if len(rest) < head.size or (last and len(rest) > head.size):
+        more = "" if last else "at least "
+        raise Refusal.bad(f"{kind.name} has {more}{head.size} bytes behind the name")
+    return head.unpack_from(rest)
+
+
+class Request:
+    """A request that is a dataclass: a msgpack map of its fields, in their order."""
+
+    __slots__ = ()
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        return pack_map(self)
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """Unpack the payload behind the name; unknown keys are ignored. Raises Refusal."""
+        try:
+            found = _unpack_typed(cls, unpack_map(rest))
+        except TypeError as error:
+            raise Refusal.bad(str(error)) from error
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Raise Refusal for a field that cannot have its value."""
+
+
+class Reply:
+    """An answer that is a dataclass: a msgpack map of its fields, in their order."""
+
+    __slots__ = ()
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return pack_map(self)
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """Unpack the answer; unknown keys are ignored. Raises ServerError."""
+        try:
+            found = _unpack_typed(cls, unpack_answer(answer))
+        except TypeError as error:
+            raise senseless(str(error)) from error
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """Raise ServerError for a field that makes no sense."""
+
+
+def _unpack_typed(kind: Callable[..., _T], found: dict[str, Any]) -> _T:
+    """A dataclass from a map. Raises TypeError for a field that lacks, or of another type."""
+    given = {}
+    for name, hint, default in _fields_of(kind):
+        if name in found:
+            try:
+                given[name] = _typed(found[name], hint)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"{name!r} must be of type {_shown(hint)}") from error
+        elif default is dataclasses.MISSING:
+            raise TypeError(f"it needs a {name!r} of type {_shown(hint)}")
+    return kind(**given)
+
+
+@functools.cache
+def _fields_of(kind: Any) -> list[tuple[str, Any, Any]]:
+    hints = get_type_hints(kind)
+    return [(each.name, hints[each.name], each.default) for each in dataclasses.fields(kind)]
+
+
+def _shown(hint: Any) -> str:
+    """The name of a type, for errors."""
+    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
+
+
+def _typed(value: Any, hint: Any) -> Any:
+    """The value as the field's type has it. Raises TypeError."""
+    kind, of = get_origin(hint) or hint, get_args(hint)
+    if kind is UnionType:
+        return None if value is None else _typed(value, of[0])
+    if kind is Any:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return unpack_fields(cast("type[Any]", kind), value)
+    if kind is tuple:
+        return tuple(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError
+    return [_typed(each, of[0]) for each in value] if kind is list else value
+
+
 class Listing(Generic[_T]):
     """The answer to a request for a list: a map for each dataclass ``kind``, by name.
 
@@ -123,7 +262,7 @@ class Listing(Generic[_T]):
 
     def pack(self, rows: Iterable[Any]) -> bytes:
         """The payload of the answer."""
-        return pack_map([{**self._more, **dataclasses.asdict(each)} for each in rows])
+        return pack_map([{**self._more, **_fields(each)} for each in rows])
 
     def unpack(self, answer: _core.Answer) -> list[_T]:
         """Unpack the answer, sorted by name. Raises ServerError."""

@@ -13,11 +13,14 @@ from shmq.model.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.payload import (
     Listing,
-    pack_fields,
+    Numbers,
+    Reply,
+    Request,
     pack_map,
     unpack_answer,
     unpack_expression,
     unpack_fields,
+    unpack_head,
     unpack_map,
     unpack_rows,
 )
@@ -53,7 +56,7 @@ QUEUES: Final = Listing(QueueSummary, kind="queue")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Request):
     """A HELLO: the client's name, and its token."""
 
     client: str
@@ -63,17 +66,6 @@ class Hello:
         """The payload."""
         shown = {} if self.token is None else {"token": self.token}
         return pack_map({"client": self.client, **shown})
-
-    @classmethod
-    def unpack(cls, raw: bytes) -> Self:
-        """Unpack the payload. Raises Refusal."""
-        asked = unpack_map(raw)
-        client, token = asked.get("client"), asked.get("token")
-        if not isinstance(client, str):
-            raise Refusal.bad("HELLO needs a 'client' of type str")
-        if token is not None and not isinstance(token, str):
-            raise Refusal.bad("'token' must be of type str")
-        return cls(client, token)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -190,8 +182,8 @@ class QueueState:
                 "identity": self.identity,
                 "unwritten": self.unwritten,
                 "exclusive_to": self.exclusive_to,
-                "options": self.options.as_dict(),
-                "attachments": [dataclasses.asdict(each) for each in self.attachments],
+                "options": self.options,
+                "attachments": self.attachments,
             }
         )
 
@@ -224,58 +216,31 @@ class Select:
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
         """Unpack the payload behind the name. Raises Refusal."""
-        head = HEADS[Type.REDRIVE]
-        if len(rest) < head.size:
-            raise Refusal.bad("there must be a name, and a limit of 32 bits")
-        (limit,) = head.unpack_from(rest)
+        (limit,) = unpack_head(Type.REDRIVE, rest)
         if not limit:
             raise Refusal.bad("limit=0: it must be 1 or more")
-        return cls(limit, unpack_expression(rest[head.size :], Where))
+        return cls(limit, unpack_expression(rest[HEADS[Type.REDRIVE].size :], Where))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Leases:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Leases(Numbers):
     """A LEASES: at most ``limit`` leased messages with sequence numbers above ``after``."""
 
+    type = Type.LEASES
+    after: int
     limit: int
-    after: int = 0
 
-    def pack(self) -> bytes:
-        """The payload behind the name."""
-        return HEADS[Type.LEASES].pack(self.after, self.limit)
-
-    @classmethod
-    def unpack(cls, rest: bytes) -> Self:
-        """Unpack the payload behind the name. Raises Refusal."""
-        head = HEADS[Type.LEASES]
-        if len(rest) != head.size:
-            raise Refusal.bad("behind the name are a number of 64 bits and a limit of 32 bits")
-        after, limit = head.unpack(rest)
-        if not limit:
+    def check(self) -> None:
+        if not self.limit:
             raise Refusal.bad("limit=0: it must be 1 or more")
-        return cls(limit, after)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LeasesState:
+class LeasesState(Reply):
     """The answer to a LEASES; ``more``: the server has left some out, so ask again behind these."""
 
     leases: list[Lease]
     more: bool = False
-
-    def pack(self) -> bytes:
-        """The payload of the answer."""
-        rows = [dataclasses.asdict(each) for each in self.leases]
-        return pack_map({"leases": rows, "more": self.more})
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer. Raises ServerError."""
-        said = unpack_answer(answer)
-        rows = said.get("leases", ())
-        if not isinstance(rows, list | tuple):
-            raise senseless("its leases are no list")
-        return cls([unpack_fields(Lease, row) for row in rows], bool(said.get("more")))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -290,7 +255,7 @@ class SchemaRequest:
         """The payload behind the name."""
         if self.action == "get":
             return pack_map({"action": self.action})
-        return pack_fields(self)
+        return pack_map(self)
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:

@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Self
 
 from shmq.api import Rows
-from shmq.native import _core
-from shmq.protocol.messages.payload import (
-    pack_fields,
-    pack_piece,
-    unpack_answer,
-    unpack_map,
-    unpack_piece,
-)
+from shmq.protocol.messages.payload import Reply, Request, pack_piece, unpack_piece
 from shmq.protocol.opcodes import HEADS, Type
 from shmq.protocol.status import Refusal
 
@@ -30,7 +23,7 @@ StageRow = tuple[Any, bytes]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Request):
     """A STAGE of rows as a part of a batch; ``staging_bytes`` limits all staged rows."""
 
     publisher: str
@@ -38,12 +31,12 @@ class Stage:
     part: str
     staging_bytes: int
 
-    def pack(self, rows: Sequence[StageRow]) -> bytes:
+    def pack_with_rows(self, rows: Sequence[StageRow]) -> bytes:
         """The payload behind the name."""
         sizes = [len(body) for body, _ in rows] + [len(meta) for _, meta in rows]
         return b"".join(
             (
-                pack_piece(pack_fields(self)),
+                pack_piece(self.pack()),
                 _COUNT.pack(len(rows)),
                 _big_endian(array.array("I", sizes)).tobytes(),
                 *(meta for _, meta in rows),
@@ -52,10 +45,10 @@ class Stage:
         )
 
     @classmethod
-    def unpack(cls, rest: bytes) -> tuple[Self, Rows]:
+    def unpack_with_rows(cls, rest: bytes) -> tuple[Self, Rows]:
         """Unpack the payload behind the name, with its rows. Raises Refusal."""
         at, raw = unpack_piece(rest, 0)
-        found = unpack_map(raw)
+        asked = cls.unpack(raw)
         if len(rest) - at < _COUNT.size:
             raise Refusal.bad("its map is longer than the frame")
         count = _COUNT.unpack_from(rest, at)[0]
@@ -69,108 +62,45 @@ class Stage:
                 f"its rows have {metas[-1] + bodies[-1]} bytes, and there are {len(data)}"
             )
         rows = Rows(data[metas[-1] :], _int32(bodies), None, data[: metas[-1]], _int32(metas))
-        asked = cls(
-            _text(found, "publisher"),
-            _number(found, "batch"),
-            _text(found, "part"),
-            _number(found, "staging_bytes"),
-        )
         return asked, rows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Request):
     """A PUBLISH of a batch; the first one seals the batch with these parts, in order."""
 
     publisher: str
     batch: int
     parts: list[str]
 
-    def pack(self) -> bytes:
-        """The payload behind the name."""
-        return pack_fields(self)
-
-    @classmethod
-    def unpack(cls, rest: bytes) -> Self:
-        """Unpack the payload behind the name. Raises Refusal."""
-        found = unpack_map(rest)
-        parts = found.get("parts")
-        if not isinstance(parts, list) or not all(isinstance(each, str) for each in parts):
-            raise Refusal.bad("it needs 'parts', a list of str")
-        return cls(_text(found, "publisher"), _number(found, "batch"), parts)
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Published:
+class Published(Reply):
     """The answer to a PUBLISH: how many rows became messages, and why some did not, or None."""
 
     rows: int
     left: str | None
 
-    def pack(self) -> bytes:
-        """The payload of the answer."""
-        return pack_fields(self)
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer."""
-        said = unpack_answer(answer)
-        return cls(int(said["rows"]), said["left"])
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(Request):
     """A STAGED; a sweep keeps the parts whose names begin with ``keep``."""
 
     publisher: str
     action: str
     keep: str | None = None
 
-    def pack(self) -> bytes:
-        """The payload behind the name."""
-        return pack_fields(self)
-
-    @classmethod
-    def unpack(cls, rest: bytes) -> Self:
-        """Unpack the payload behind the name. Raises Refusal."""
-        found = unpack_map(rest)
-        action = _text(found, "action")
-        if action not in _ACTIONS:
-            raise Refusal.bad(f"'action' must be one of {', '.join(_ACTIONS)}, not {action!r}")
-        keep = None if found.get("keep") is None else _text(found, "keep")
-        return cls(_text(found, "publisher"), action, keep)
+    def check(self) -> None:
+        if self.action not in _ACTIONS:
+            raise Refusal.bad(f"'action' must be one of {', '.join(_ACTIONS)}, not {self.action!r}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class StagedState:
+class StagedState(Reply):
     """The answer to a STAGED: the newest sealed batch, and how many chunks a sweep removed."""
 
     sealed: int | None
     removed: int
-
-    def pack(self) -> bytes:
-        """The payload of the answer."""
-        return pack_fields(self)
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer."""
-        said = unpack_answer(answer)
-        return cls(said["sealed"], int(said["removed"]))
-
-
-def _text(found: dict[str, Any], key: str) -> str:
-    value = found.get(key)
-    if not isinstance(value, str):
-        raise Refusal.bad(f"it needs a {key!r} of type str")
-    return value
-
-
-def _number(found: dict[str, Any], key: str) -> int:
-    value = found.get(key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise Refusal.bad(f"it needs a {key!r} of type int")
-    return value
 
 
 def _big_endian(numbers: array.array[int]) -> array.array[int]:

@@ -15,13 +15,14 @@ from shmq.protocol.messages.payload import (
     NO_OFFSET,
     PLACE,
     Listing,
+    Numbers,
+    Reply,
     milliseconds,
     pack_map,
     pack_places,
     seconds,
-    unpack_answer,
     unpack_expression,
-    unpack_fields,
+    unpack_head,
     unpack_map,
 )
 from shmq.protocol.opcodes import HEADS, Flag, Status, Type
@@ -64,7 +65,7 @@ class StreamCreate:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class StreamInfo:
+class StreamInfo(Reply):
     """The answer to a STREAM_INFO; ``journal_error``: why the journal's disk fails, or None."""
 
     name: str
@@ -72,33 +73,7 @@ class StreamInfo:
     options: StreamOptions
     partitions: int
     offsets: list[PartitionOffsets]
-    journal_error: str | None
-
-    def pack(self) -> bytes:
-        """The payload of the answer."""
-        return pack_map(
-            {
-                "name": self.name,
-                "identity": self.identity,
-                "options": self.options.as_dict(),
-                "partitions": self.partitions,
-                "offsets": [dataclasses.asdict(each) for each in self.offsets],
-                "journal_error": self.journal_error,
-            }
-        )
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer. Raises ServerError."""
-        said = unpack_answer(answer)
-        return cls(
-            str(said.get("name", "")),
-            int(said.get("identity", 0)),
-            unpack_fields(StreamOptions, said.get("options")),
-            int(said.get("partitions", 0)),
-            [unpack_fields(PartitionOffsets, each) for each in said.get("offsets", ())],
-            said.get("journal_error"),
-        )
+    journal_error: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +111,7 @@ class Append:
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
         """Unpack the payload behind the name. Raises Refusal."""
-        identity, flags, partition, compression, count, raw = _head(Type.APPEND, rest)
+        identity, flags, partition, compression, count, raw = unpack_head(Type.APPEND, rest)
         at = HEADS[Type.APPEND].size
         producer = sequence = None
         if flags & Flag.PRODUCER:
@@ -207,7 +182,7 @@ class Fetch:
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
         """Unpack the payload behind the name. Raises Refusal."""
-        identity, most, size, wait, count = _head(Type.FETCH, rest)
+        identity, most, size, wait, count = unpack_head(Type.FETCH, rest)
         if not (most and size and count):
             raise Refusal.bad("a FETCH is for one record, one byte and one partition at least")
         places, behind = _places(rest[HEADS[Type.FETCH].size :], count)
@@ -261,7 +236,7 @@ class Hold:
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
         """Unpack the payload behind the name. Raises Refusal."""
-        identity, number, count = _head(Type.HOLD, rest)
+        identity, number, count = unpack_head(Type.HOLD, rest)
         places, behind = _places(rest[HEADS[Type.HOLD].size :], count)
         if behind and not places:
             raise Refusal.bad("a HOLD that ends fetches nothing")
@@ -270,39 +245,22 @@ class Hold:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OffsetAt:
+class OffsetAt(Numbers):
     """An OFFSET_AT; ``timestamp`` in ns since 1970."""
 
+    type = Type.OFFSET_AT
     identity: int
     partition: int
     timestamp: int
 
-    def pack(self) -> bytes:
-        """The payload behind the name."""
-        return HEADS[Type.OFFSET_AT].pack(self.identity, self.partition, self.timestamp)
-
-    @classmethod
-    def unpack(cls, rest: bytes) -> Self:
-        """Unpack the payload behind the name. Raises Refusal."""
-        identity, partition, timestamp = _head(Type.OFFSET_AT, rest, last=True)
-        return cls(identity, partition, min(timestamp, _LATEST))
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Repartition:
+class Repartition(Numbers):
     """A REPARTITION."""
 
+    type = Type.REPARTITION
     identity: int
     partitions: int
-
-    def pack(self) -> bytes:
-        """The payload behind the name."""
-        return HEADS[Type.REPARTITION].pack(self.identity, self.partitions)
-
-    @classmethod
-    def unpack(cls, rest: bytes) -> Self:
-        """Unpack the payload behind the name. Raises Refusal."""
-        return cls(*_head(Type.REPARTITION, rest, last=True))
 
     @staticmethod
     def pack_answer(opened: range) -> bytes:
@@ -313,15 +271,6 @@ class Repartition:
     def unpack_answer(answer: _core.Answer) -> range:
         """The active partitions in the answer. Raises ServerError."""
         return range(*_RANGE.unpack_from(whole(answer, _RANGE.size)))
-
-
-def _head(kind: Type, rest: bytes, *, last: bool = False) -> tuple[int, ...]:
-    """The numbers of the head; with ``last`` nothing may follow them. Raises Refusal."""
-    head = HEADS[kind]
-    if len(rest) < head.size or (last and len(rest) > head.size):
-        more = "" if last else "at least "
-        raise Refusal.bad(f"{kind.name} has {more}{head.size} bytes behind the name")
-    return head.unpack_from(rest)
 
 
 def _places(raw: bytes, count: int) -> tuple[Places, bytes]:

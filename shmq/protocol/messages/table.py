@@ -11,7 +11,7 @@ from shmq.api.table import MAX_KEYS
 from shmq.errors import InvalidOption, MessageTooLarge
 from shmq.model.table.entry import Stored, check_key, check_stored
 from shmq.native import _core
-from shmq.protocol.messages.payload import pack_map, unpack_answer, unpack_map
+from shmq.protocol.messages.payload import Reply, pack_map, unpack_answer, unpack_map
 from shmq.protocol.opcodes import Status
 from shmq.protocol.status import Refusal, senseless
 
@@ -132,24 +132,16 @@ _UNPACK: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TableInfo:
+class TableInfo(Reply):
     """The answer to a "look" or a "make"."""
 
     identity: int
     durability: Any
-    max_bytes: int | None
+    max_bytes: int | None = None
 
-    def pack(self) -> bytes:
-        """The payload of the answer."""
-        return pack_map(dataclasses.asdict(self))
-
-    @classmethod
-    def unpack(cls, answer: _core.Answer) -> Self:
-        """Unpack the answer. Raises ServerError."""
-        said = unpack_answer(answer)
-        if not _is_whole(said.get("identity")) or said.get("durability") not in {"memory", "disk"}:
+    def check(self) -> None:
+        if self.durability not in {"memory", "disk"}:
             raise senseless("it describes no table")
-        return cls(said["identity"], said["durability"], said.get("max_bytes"))
 
 
 def field_of(answer: _core.Answer, key: str, *kinds: type) -> Any:

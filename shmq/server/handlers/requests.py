@@ -172,7 +172,7 @@ class Control:
             Type.PEEK: (Select.unpack, self._peek),
             Type.LEASES: (Leases.unpack, self._leases),
             Type.REDRIVE: (Select.unpack, self._redrive),
-            Type.STAGE: (Stage.unpack, self._stage),
+            Type.STAGE: (Stage.unpack_with_rows, self._stage),
             Type.PUBLISH: (Publish.unpack, self._publish),
             Type.STAGED: (Staged.unpack, self._staged),
             Type.SCHEMA: (SchemaRequest.unpack, self._schema),

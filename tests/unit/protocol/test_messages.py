@@ -31,18 +31,21 @@ from shmq.protocol.messages.group import (
     ShareSettle,
     ShareTake,
 )
+from shmq.protocol.messages.named_lease import NamedLease, NamedLeaseState
 from shmq.protocol.messages.payload import pack_map
 from shmq.protocol.messages.queue import (
     QUEUES,
     Create,
     Hello,
+    Leases,
+    LeasesState,
     List,
     QueueState,
     SchemaAnswer,
     SchemaRequest,
     Select,
 )
-from shmq.protocol.messages.staging import Publish, Stage, Staged
+from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
 from shmq.protocol.messages.stream import (
     Append,
     Fetch,
@@ -52,6 +55,7 @@ from shmq.protocol.messages.stream import (
     StreamCreate,
     StreamInfo,
 )
+from shmq.protocol.messages.table import TableInfo
 from shmq.protocol.opcodes import ERRORS, TEXTS, Status
 from shmq.protocol.status import Refusal, error_of_status, status_of
 
@@ -64,6 +68,7 @@ REQUESTS: list[Any] = [
     List(only_names=True),
     Select(5),
     Select(5, "priority = 1"),
+    Leases(after=7, limit=5),
     SchemaRequest("get"),
     SchemaRequest("set", {"type": "string"}, "full"),
     ExchangeRequest("create", {"kind": "topic", "alternate": None}),
@@ -77,6 +82,7 @@ REQUESTS: list[Any] = [
     GroupsRequest(0, "delete", "g"),
     Publish("p", 1, ["a", "b"]),
     Staged("p", "sweep", "a"),
+    NamedLease(action="lease", holder="h", token=1 << 60, epoch=2, most=3, max_bytes=4, ms=5),
     Route("a.b", "disk", b"\x80", [b"one", b""], {"q": 1}),
     Append(identity=1, partition=2, count=3, block=b"entries"),
     Append(
@@ -135,6 +141,10 @@ _OFFSETS = shmq.PartitionOffsets(
 )
 _VERSION = shmq.SchemaVersion(name="q", version=2, schema={}, compatibility="none", at=1.0)
 
+_LEASE = shmq.Lease(
+    sequence=1, deliveries=2, priority=0, size=3, holder_pid=4, holder_name="p", expires_in=5.0
+)
+
 ANSWERS: list[Any] = [
     QueueState(
         shmq.QueueStats(**{**_STATS, "name": "q"}),  # type: ignore[arg-type]
@@ -143,6 +153,11 @@ ANSWERS: list[Any] = [
         7,
         "why",
     ),
+    LeasesState([_LEASE], more=True),
+    Published(4, None),
+    StagedState(None, 3),
+    NamedLeaseState(token=5, sequences=bytes(8), receipts=bytes(8), slots=bytes(4)),
+    TableInfo(1 << 60, "disk", None),
     Shown("topic", None),
     Changed(True),
     Changed(False, "queue"),
@@ -188,14 +203,14 @@ def test_a_list_is_sorted_and_takes_what_a_server_leaves_out_as_none_there() -> 
 def test_staged_rows_are_unpacked_as_they_were_packed() -> None:
     asked = Stage("p", 1, "a", 1 << 20)
 
-    found, rows = Stage.unpack(asked.pack([(b"one", b""), (b"", b"\x80")]))
+    found, rows = Stage.unpack_with_rows(asked.pack_with_rows([(b"one", b""), (b"", b"\x80")]))
 
     assert found == asked
     assert (bytes(rows.data), list(rows.offsets)) == (b"one", [0, 3, 3])
     assert rows.metas is not None
     assert (bytes(rows.metas), list(rows.meta_offsets or ())) == (b"\x80", [0, 0, 1])
     with pytest.raises(Refusal, match="more than the frame can have"):
-        Stage.unpack(asked.pack([])[:-4] + (1 << 31).to_bytes(4, "big"))
+        Stage.unpack_with_rows(asked.pack_with_rows([])[:-4] + (1 << 31).to_bytes(4, "big"))
 
 
 @pytest.mark.parametrize("status", TEXTS)
