@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from shmq import api
 from shmq.api.properties import PROPERTIES
+from shmq.client.ports.exchange import ExchangePort
 from shmq.client.shared.durable_wait import not_confirmed
 from shmq.errors import (
     Full,

@@ -16,7 +16,7 @@ import shmq
 from shmq import Broker, Stream
 from shmq.client.handles import member
 from shmq.client.local.stream import LocalStream
-from tests.support.processes import HOUR, Start, eventually, woken_within
+from tests.support.processes import HOUR, Start, eventually, sleep_undisturbed
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.
