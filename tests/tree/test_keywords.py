@@ -33,6 +33,11 @@ broker.ensure_stream("s", partitions=2, durability="memory")
 broker.subscribe("s", "a.*", history=None, policy="block")
 broker.stream("s").producer(linger=0.1)
 make(broker, "q", confirm="memory")
+queue, exchange = broker.queue("q"), broker.exchange("x")
+queue.loan(5, timeout=1, group="g")
+exchange.publish(b"x", "key", ttl=1, headers={"a": 1})
+exchange.publish_many([b"x"], priority=1)
+broker.request("q", b"x", 1, delay=2)
 
 broker.create_queue("q", capactiy=5)
 broker.ensure_queue("q", visibility_timout=5)
@@ -42,11 +47,15 @@ broker.subscribe("s", histroy=1)
 broker.stream("s").producer(lingr=0.1)
 make(broker, "q", confrim="memory")
 broker.create_queue("q", overflow="blocks")
+queue.loan(5, gruop="g")
+exchange.publish(b"x", "key", tll=1)
+exchange.publish_many([b"x"], dedupe_id="one")
+broker.request("q", b"x", 1, dealy=2)
 """
 
 MISSPELT = (
     "capactiy", "visibility_timout", "ring_byte", "partition", "histroy", "lingr", "confrim",
-    "overflow",
+    "overflow", "gruop", "tll", "dedupe_id", "dealy",
 )  # fmt: skip
 
 
@@ -74,6 +83,13 @@ def test_create_stream_takes_the_partitions_in_their_place() -> None:
 @pytest.mark.parametrize(
     ("typed", "method", "others"),
     [
+        (keywords.PutKeywords, shmq.Queue.put, {"body", "block", "timeout"}),
+        (keywords.PutManyKeywords, shmq.Queue.put_many, {"bodies", "block", "timeout"}),
+        (
+            keywords.PutPackedKeywords,
+            shmq.Queue.put_packed,
+            {"data", "lengths", "block", "timeout"},
+        ),
         (keywords.ProducerKeywords, Stream.producer, set()),
         (keywords.SubscribeKeywords, Stream.subscribe, {"pattern"}),
     ],

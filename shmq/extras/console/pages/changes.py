@@ -11,6 +11,7 @@ import msgspec
 
 import shmq
 from shmq.api.names import shown_name
+from shmq.api.properties import PROPERTIES
 from shmq.extras.console.api.messages import NewMessage, properties_of
 from shmq.extras.console.pages import words
 from shmq.extras.console.pages.bodies import as_text
@@ -243,9 +244,10 @@ def _message(form: Mapping[str, str]) -> NewMessage:
 def _field(name: str, given: str) -> Any:
     if name == "headers":
         return _json(name, given)
-    if name in {"priority", "delay", "ttl"}:
+    kind = {"int": int, "float": float}.get(PROPERTIES[name].type)
+    if kind is not None:
         try:
-            return int(given) if name == "priority" else float(given)
+            return kind(given)
         except ValueError:
             raise Problem(400, "invalid", f"{name}={given[:40]!r} is not a number") from None
     return given
