@@ -13,7 +13,6 @@ import shmq
 from shmq.cli.shared import params, render
 from shmq.cli.shared.flags import connected, json_flag, quiet_flag
 from shmq.cli.shared.messages import (
-    CODECS,
     BatchPut,
     InputLines,
     checked_properties,
@@ -21,6 +20,7 @@ from shmq.cli.shared.messages import (
     headers_of,
     message_flags,
     open_lines,
+    property_flag,
 )
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import counted, note, show, show_json
@@ -121,14 +121,8 @@ def _report(putting: BatchPut, as_json: bool) -> None:
 @click.command(epilog="Example: shmq request sums -m '[1, 2]' --codec json")
 @queue_name()
 @click.option("-m", "--message", "text", metavar="TEXT", required=True, help="The request.")
-@click.option(
-    "--header", "headers", type=params.header, multiple=True, metavar="KEY=VALUE",
-    help="A header; may be repeated.",
-)  # fmt: skip
-@click.option(
-    "--codec", type=click.Choice(CODECS), default="text", show_default=True,
-    help="How the request is stored; all but text and bytes are given as JSON.",
-)  # fmt: skip
+@property_flag("headers")
+@property_flag("codec")
 @click.option(
     "--timeout", type=params.seconds, default="10s", metavar="TIME", show_default=True,
     help="Wait for the reply at most TIME.",

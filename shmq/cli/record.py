@@ -14,11 +14,10 @@ import click
 
 import shmq
 from shmq.api import OnDamage, Policy, Start
-from shmq.api.options import Confirm
 from shmq.cli.shared import params, render
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import connected, count_flag, json_flag, partition_flag, where_flag
-from shmq.cli.shared.messages import open_lines
+from shmq.cli.shared.messages import headers_of, open_lines, property_flag
 from shmq.cli.shared.names import stream_name
 from shmq.cli.shared.output import counted, note, show, show_json
 from shmq.host.supervision.signals import Stop
@@ -37,14 +36,7 @@ from shmq.host.supervision.signals import Stop
     metavar="TEXT",
     help=r"Each line is KEY, TEXT and the record; TEXT may be \t.",
 )
-@click.option(
-    "--header",
-    "headers",
-    type=params.header,
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A header; may be repeated.",
-)
+@property_flag("headers")
 @partition_flag("Append to partition N.  [default: by key, else in turn]")
 @click.option(
     "--timeout", type=params.seconds, metavar="TIME", help="Wait for space at most TIME each time."
@@ -65,10 +57,8 @@ def append(
     key: str | None,
     key_separator: bytes | None,
     headers: tuple[tuple[str, str], ...],
-    partition: int | None,
-    timeout: float | None,
-    confirm: Confirm | None,
     as_json: bool,
+    **where: Any,
 ) -> None:
     """Append records to a stream.
 
@@ -79,8 +69,7 @@ def append(
     if key is not None and key_separator is not None:
         raise click.UsageError("--key and --key-separator exclude each other: drop one")
     with broker.stream(name) as stream:
-        where = {"partition": partition, "timeout": timeout, "confirm": confirm}
-        appending = _Appending(stream, key, key_separator, dict(headers) or None, where)
+        appending = _Appending(stream, key, key_separator, headers_of(headers), where)
         try:
             if messages:
                 appending.append([os.fsencode(text) for text in messages])

@@ -15,7 +15,7 @@ import click
 
 import shmq
 from shmq.api.options import Confirm
-from shmq.api.properties import PROPERTIES, Property
+from shmq.api.properties import PROPERTIES
 from shmq.cli.shared import params
 from shmq.host.supervision.signals import Stop
 from shmq.model.codec.strict_json import decode_json
@@ -33,8 +33,9 @@ SLICE = 0.25
 _TYPES = {"int": params.priority, "str": params.text, "float": params.seconds}
 
 
-def _flag_of(row: Property) -> Callable[[F], F]:
+def property_flag(name: str) -> Callable[[F], F]:
     """The flag of a property of the messages."""
+    row = PROPERTIES[name]
     if row.name == "codec":
         codecs = click.Choice(CODECS)
         return click.option(
@@ -58,7 +59,7 @@ _FLAGS = (
         "--file", "path", metavar="FILE",
         help="Each line of FILE is a message; - is standard input.",
     ),
-    *(_flag_of(row) for row in PROPERTIES.values() if row.flag),
+    *(property_flag(name) for name, row in PROPERTIES.items() if row.flag),
     click.option(
         "--block/--no-block", default=None,
         help="Wait while a queue is full, or fail.  [default: as its overflow option]",
