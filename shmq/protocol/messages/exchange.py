@@ -10,6 +10,7 @@ from shmq.native import _core
 from shmq.protocol.messages.payload import (
     Listing,
     Reply,
+    Request,
     pack_map,
     pack_piece,
     unpack_answer,
@@ -35,18 +36,8 @@ _KEYS: Final[dict[str, tuple[str, ...]]] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Exchanges:
+class Exchanges(Request):
     """An EXCHANGES."""
-
-    def pack(self) -> bytes:
-        """The payload."""
-        return pack_map({})
-
-    @classmethod
-    def unpack(cls, raw: bytes) -> Self:
-        """Unpack the payload. Raises Refusal."""
-        unpack_map(raw)
-        return cls()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ class LeasesState(Reply):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SchemaRequest:
+class SchemaRequest(Request):
     """A SCHEMA: ``get`` the versions, ``set`` a schema, or ``check`` whether it could be set."""
 
     action: str
@@ -253,24 +253,13 @@ class SchemaRequest:
 
     def pack(self) -> bytes:
         """The payload behind the name."""
-        if self.action == "get":
-            return pack_map({"action": self.action})
-        return pack_map(self)
+        return pack_map({"action": self.action} if self.action == "get" else self)
 
-    @classmethod
-    def unpack(cls, rest: bytes) -> Self:
-        """Unpack the payload behind the name. Raises Refusal."""
-        asked = unpack_map(rest)
-        action, schema, rule = asked.get("action"), asked.get("schema"), asked.get("compatibility")
-        if not isinstance(action, str) or action not in {"get", "set", "check"}:
-            raise Refusal.bad(f"'action' must be one of get, set, check, not {action!r:.40}")
-        if action == "get":
-            return cls(action)
-        if not isinstance(schema, dict):
+    def check(self) -> None:
+        if self.action not in {"get", "set", "check"}:
+            raise Refusal.bad(f"'action' must be one of get, set, check, not {self.action!r:.40}")
+        if self.action != "get" and self.schema is None:
             raise Refusal.bad("it needs a 'schema', a map")
-        if rule is not None and not isinstance(rule, str):
-            raise Refusal.bad("'compatibility' must be of type str, or nil")
-        return cls(action, schema, rule)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
