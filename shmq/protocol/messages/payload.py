@@ -138,12 +138,12 @@ class Numbers:
     type: ClassVar[Type]
 
     def pack(self) -> bytes:
-        """The payload, behind the name or the member."""
+        """The payload, after the name or the member."""
         return HEADS[self.type].pack(*_fields(self).values())
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """Unpack the payload behind the name or the member. Raises Refusal."""
+        """Unpack the payload after the name or the member. Raises Refusal."""
         numbers = unpack_head(cls.type, rest, last=True)
         names = (name for name, _, _ in _fields_of(cast("Any", cls)))
         found = cls(**dict(zip(names, numbers, strict=True)))
@@ -159,7 +159,7 @@ def unpack_head(kind: Type, rest: bytes, *, last: bool = False) -> tuple[int, ..
     head = HEADS[kind]
     if len(rest) < head.size or (last and len(rest) > head.size):
         more = "" if last else "at least "
-        raise Refusal.bad(f"{kind.name} has {more}{head.size} bytes behind the name")
+        raise Refusal.bad(f"{kind.name} has {more}{head.size} bytes after the name")
     return head.unpack_from(rest)
 
 
@@ -169,12 +169,12 @@ class Request:
     __slots__ = ()
 
     def pack(self) -> bytes:
-        """The payload behind the name."""
+        """The payload after the name."""
         return pack_map(self)
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
-        """Unpack the payload behind the name; unknown keys are ignored. Raises Refusal."""
+        """Unpack the payload after the name; unknown keys are ignored. Raises Refusal."""
         try:
             found = _unpack_typed(cls, unpack_map(rest))
         except TypeError as error:
@@ -206,7 +206,7 @@ class Reply:
         return found
 
     def check(self) -> None:
-        """Raise ServerError for a field that makes no sense."""
+        """Raise ServerError for a field that is not plausible."""
 
 
 def _unpack_typed(kind: Callable[..., _T], found: dict[str, Any]) -> _T:
