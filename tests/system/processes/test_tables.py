@@ -283,7 +283,7 @@ import os, threading, time, shmq
 from shmq.host.namespace.namespace import Namespace
 broker, here = shmq.connect({namespace!r}), Namespace.of({namespace!r})
 queue = broker.create_queue("q", dead_letter=None)
-while not here.is_guardian:
+while not here.roles.is_guardian:
     try:
         queue.get(timeout=0.2)
     except shmq.Empty:
