@@ -7,7 +7,7 @@ import pytest
 import shmq
 from shmq.extras.nats.bridge.backward import BackwardLane
 from shmq.extras.nats.bridge.config import Backward
-from tests.support.bridge import Bridged, take_all
+from tests.support.bridge import PATIENCE, Bridged, take_all
 
 PRICES = Backward(queue="prices")
 
@@ -38,7 +38,7 @@ def test_what_was_put_before_a_crash_is_dropped_here(
         patched.setattr(lane.progress, "took", _interrupt)
         patched.setattr(type(lane._source), "ack_many", lambda *_: [])
         while True:  # a get may find nothing yet, or a part of it
-            lane.step(careful=False, patience=1.0)
+            lane.step(careful=False, patience=PATIENCE)
     lane.close()
     before = bridged.here.queue("prices").qsize()
     assert before > 0

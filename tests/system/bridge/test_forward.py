@@ -11,7 +11,7 @@ import shmq
 from shmq.extras.nats.bridge import forward
 from shmq.extras.nats.bridge.config import Forward
 from shmq.extras.nats.bridge.forward import ForwardLane
-from tests.support.bridge import Bridged, take_all, wait_until
+from tests.support.bridge import PATIENCE, Bridged, take_all, wait_until
 
 ORDERS = Forward(queue="orders")
 
@@ -73,7 +73,7 @@ def die_before_acknowledging(namespace: str, url: str) -> None:
     with shmq.connect(namespace) as here, shmq.connect(url) as there:
         lane = ForwardLane(here, lambda: there, ORDERS)
         lane.open()
-        lane.step(careful=False, patience=1.0)
+        lane.step(careful=False, patience=PATIENCE)
 
 
 def test_what_was_published_before_a_death_is_dropped_there_and_no_delivery_is_counted(

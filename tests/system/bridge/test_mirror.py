@@ -9,7 +9,7 @@ import pytest
 import shmq
 from shmq.extras.nats.bridge.config import Mirror
 from shmq.extras.nats.bridge.mirror import MirrorLane
-from tests.support.bridge import Bridged
+from tests.support.bridge import PATIENCE, Bridged
 
 EVENTS = Mirror(stream="events", batch=50)
 
@@ -49,13 +49,13 @@ def test_two_mirrors_at_once_take_each_record_once(bridged: Bridged) -> None:
     lanes = [MirrorLane(bridged.here, lambda: bridged.there, EVENTS) for _ in range(2)]
     for lane in lanes:
         lane.open()
-    assert lanes[0].step(careful=False, patience=1.0)
+    assert lanes[0].step(careful=False, patience=PATIENCE)
     # The second one believes that the partition there is empty.
     lanes[1]._last[0], lanes[1]._reader.seek({0: 0})  # type: ignore[union-attr]
     lanes[1]._last[0] = 0
     with pytest.raises(shmq.OutOfSequence, match="another last record"):
-        lanes[1].step(careful=False, patience=1.0)
-    assert lanes[1].step(careful=True, patience=1.0)
+        lanes[1].step(careful=False, patience=PATIENCE)
+    assert lanes[1].step(careful=True, patience=PATIENCE)
     for lane in lanes:
         lane.close()
     assert records(bridged.there.stream("events"), 0) == records(stream, 0)

@@ -110,7 +110,7 @@ def test_a_batch_that_does_not_fit_is_put_as_far_as_it_fits(broker: shmq.Broker)
     "AckWait; renewed on delivery if the message has waited, as servers replicate its age",
 )
 def test_an_expired_lease_redelivers(broker: shmq.Broker) -> None:
-    queue = broker.create_queue("q", visibility_timeout=1.0)
+    queue = broker.create_queue("q", visibility_timeout=2.0)
     queue.put("a")
     assert got(queue).receipt
     again = got(queue)
@@ -187,7 +187,7 @@ def test_an_uncounted_nack_is_not_counted(broker: shmq.Broker) -> None:
     "the client copies, once, then acknowledges",
 )
 def test_dead_letters_come_and_go_back(broker: shmq.Broker) -> None:
-    queue = broker.create_queue("q", max_deliveries=2, visibility_timeout=1.0)
+    queue = broker.create_queue("q", max_deliveries=2, visibility_timeout=2.0)
     letters = broker.queue("q.dlq")
     for body in ("rejected", "returned", "expired"):
         queue.put(body)
@@ -201,7 +201,7 @@ def test_dead_letters_come_and_go_back(broker: shmq.Broker) -> None:
     for _ in range(2):
         assert got(queue).receipt  # its lease ends
     with pytest.raises(shmq.Empty):
-        queue.get(timeout=2.0)
+        queue.get(timeout=4.0)
     told = {got(letters).body: None for _ in range(3)}
     assert told.keys() == {"rejected", "returned", "expired"}
     letters.close()
@@ -216,7 +216,7 @@ def test_dead_letters_come_and_go_back(broker: shmq.Broker) -> None:
     "(nats-server 4786, 6937)",
 )
 def test_a_late_ack_is_refused_by_the_client_alone(broker: shmq.Broker) -> None:
-    queue = broker.create_queue("q", visibility_timeout=1.0)
+    queue = broker.create_queue("q", visibility_timeout=2.0)
     queue.put("a")
     late = cast(NatsMessage, got(queue))
     holder = got(queue)
@@ -241,7 +241,7 @@ def test_a_late_ack_is_refused_by_the_client_alone(broker: shmq.Broker) -> None:
 def test_a_dead_holder_keeps_its_messages_until_the_lease_ends(
     broker: shmq.Broker, url: str
 ) -> None:
-    queue = broker.create_queue("q", visibility_timeout=1.0)
+    queue = broker.create_queue("q", visibility_timeout=2.0)
     queue.put("a")
     holder = multiprocessing.get_context("spawn").Process(target=_hold, args=(url,))
     holder.start()
@@ -290,7 +290,7 @@ def test_a_group_is_handled_in_order_beside_others(broker: shmq.Broker) -> None:
 )
 def test_a_delayed_message_comes_later(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q")
-    queue.put("late", delay=1.5, headers={"kept": 1})
+    queue.put("late", delay=3.0, headers={"kept": 1})
     assert queue.stats().delayed == 1
     with pytest.raises(shmq.Empty):
         queue.get(block=False)
