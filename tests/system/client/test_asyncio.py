@@ -47,8 +47,10 @@ def block(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def wait_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("shmq waits")]
+def wait_threads(broker: LocalBroker) -> list[threading.Thread]:
+    """Those of its namespace."""
+    name = f"shmq waits {broker.namespace}"
+    return [thread for thread in threading.enumerate() if thread.name == name]
 
 
 # ---- aget ----
@@ -66,7 +68,7 @@ def test_what_is_there_is_had_at_once_and_without_a_thread(local: LocalBroker, r
         assert (await queue.aput(b"x")).sequence == 2
 
     run(work())
-    assert wait_threads() == []
+    assert wait_threads(local) == []
     assert queue.stats().acked == 1
 
 
@@ -568,7 +570,7 @@ def test_loops_in_several_threads_share_a_handle(local: LocalBroker, run: Loop) 
     for thread in threads:
         thread.join()
     assert sorted(seen) == list(range(1, 3 * count + 1))
-    assert len(wait_threads()) == 1
+    assert len(wait_threads(local)) == 1
     assert waiting(queue) == (0, 0)
 
 
@@ -618,6 +620,6 @@ def test_the_thread_rests_and_is_woken_again(local: LocalBroker, run: Loop) -> N
             (await task).ack()
 
     run(work())
-    assert len(wait_threads()) == 1
+    assert len(wait_threads(local)) == 1
     local.delete_queue("q")
-    assert wait_threads() == []
+    assert wait_threads(local) == []

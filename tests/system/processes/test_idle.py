@@ -178,7 +178,7 @@ def test_without_a_watch_nobody_is_a_guardian(
 
     monkeypatch.setattr(_core, "FileWatch", refuse)
     assert not deaths.are_noticed(Namespace.of(namespace), attach)
-    assert not [thread for thread in threading.enumerate() if "guardian" in thread.name]
+    assert f"shmq guardian {namespace}" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_a_guardian_of_a_removed_namespace_guards_the_next_one_of_that_name(
