@@ -298,7 +298,7 @@ class PartitionSealed(ShmqError):
 
 
 class MemberFenced(ShmqError):
-    """The member is no longer of the group, or the partition no longer its own."""
+    """The member has left the group, or the partition no longer its own."""
 
 
 class MessageTooLarge(ShmqError, ValueError):
@@ -306,7 +306,7 @@ class MessageTooLarge(ShmqError, ValueError):
 
 
 class LeaseExpired(ShmqError):
-    """The receipt is no longer the holder's: nothing was settled by it."""
+    """The receipt has expired: nothing was settled by it."""
 
 
 class LockTimeout(ShmqError, TimeoutError):

@@ -205,7 +205,7 @@ class Member(Closing):
     def heartbeat(self) -> None:
         """Keep its session alive if the next `poll` may be a long time away.
 
-        Raises :class:`~shmq.MemberFenced` if it is no longer a member.
+        Raises :class:`~shmq.MemberFenced` if it has left the group.
         """
 
     @abc.abstractmethod

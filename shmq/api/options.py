@@ -334,7 +334,7 @@ class QueueOptions(Options):
         "expires",
         least=MIN_LEASE,
         none="it stays",
-        more="`create_queue` and `ensure_queue` begin the time anew. See "
+        more="`create_queue` and `ensure_queue` begin the time again. See "
         "[temporary queues](../use/temporary-queues.md)",
         of_dead_letters=None,
     )

@@ -66,7 +66,7 @@ class Consumer(Closing):
     An acknowledgement takes effect at once; the space of acknowledged messages is freed in batches:
     when the buffer fills, when the iterator waits or closes, and otherwise at the first call at
     least 10 ms later. Closing returns the messages that were not handed out, at once and without
-    counting a delivery. When a prefetched message is handed out, its lease starts anew.
+    counting a delivery. When a prefetched message is handed out, its lease starts again.
     """
 
     @abc.abstractmethod

@@ -103,7 +103,7 @@ class Transaction(abc.ABC):
 
         The end of the block calls it. If it raises one of these, nothing has happened:
         :class:`~shmq.MemberFenced` if a member has lost a partition, :class:`~shmq.LeaseExpired` if
-        a message is no longer leased, :class:`~shmq.Full` if a queue had no room in time,
+        a lease has expired, :class:`~shmq.Full` if a queue had no room in time,
         :class:`~shmq.MessageTooLarge` and :class:`~shmq.NoSpace`. An append that must wait for
         room, because its stream does not drop records, waits after the commit is decided.
         :class:`~shmq.NotConfirmed` means that all of it has happened, but a queue or a stream with

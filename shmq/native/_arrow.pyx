@@ -155,7 +155,7 @@ cdef shmq_texts _texts(buffers, uint32_t count) except *:
     return texts
 
 
-# The ends of `count` items from the first on; NULL if there is no item.
+# The ends of `count` items from the first on; NULL if no item exists.
 cdef const int32_t *_ends(ends, uint64_t first, uint32_t count) except? NULL:
     cdef const unsigned char[::1] view
     if not count:

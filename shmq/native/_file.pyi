@@ -28,7 +28,7 @@ def check(
     salts: tuple[int, int],
     offset: int,
     time: int = ...,
-    told: Callable[[int], object] | None = None,
+    on_progress: Callable[[int], object] | None = None,
 ) -> tuple[str, int, int, int, int, int, int, int, bool]: ...
 def produced(
     data: Any,

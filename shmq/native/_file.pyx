@@ -24,7 +24,7 @@ HOW = ("end", "stop", "torn", "damaged")
 
 cdef enum:
     MOST_PIECES = 8
-    # So many bytes are checked before the caller is told.
+    # So many bytes are checked before progress is reported.
     TOLD = 4 << 20
 
 
@@ -126,11 +126,11 @@ def measure(data, uint64_t at, tuple salts: tuple[int, int], uint64_t offset,
 
 
 def check(data, uint64_t start, tuple salts: tuple[int, int], uint64_t offset,
-          int64_t time=INT64_MIN, told: Callable[[int], object] | None = None
+          int64_t time=INT64_MIN, on_progress: Callable[[int], object] | None = None
           ) -> tuple[str, int, int, int, int, int, int, int, bool]:
     """Read all commits of a file from ``start`` on, the first of which has ``offset``.
 
-    ``told`` is called again and again with how many more bytes are read. Returns how it ended
+    ``on_progress`` is called again and again with how many more bytes are read. Returns how it ended
     ("end", "torn" or "damaged"); the end of the whole part; the next offset and the last time; the
     number of offsets and of commits, and the last commit's number; where the damage is; and whether
     the file is closed.
@@ -148,8 +148,8 @@ def check(data, uint64_t start, tuple salts: tuple[int, int], uint64_t offset,
             with nogil:
                 how = shmq_stream_segment_check(<const unsigned char *>view.buf, view.len, start,
                                                 two, &w)
-            if told is not None and w.end > before:
-                told(w.end - before)
+            if on_progress is not None and w.end > before:
+                on_progress(w.end - before)
                 before = w.end
             if not w.more:
                 break

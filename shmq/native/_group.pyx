@@ -142,7 +142,7 @@ cdef class GroupState:
             return _errors.DamagedSegment(f"{self.what} is truncated: delete it")
         if status == SHMQ_CROWDED:
             return _errors.Full(
-                f"{self.what} has {SHMQ_MAX_MEMBERS} members, and there is no room for another: "
+                f"{self.what} has {SHMQ_MAX_MEMBERS} members, and there is not enough room for another: "
                 f"close some")
         return _errors.DamagedSegment(f"{self.what} contradicts itself: delete it")
 
@@ -463,7 +463,7 @@ cdef class GroupState:
         return None if status else _lent(&lent)
 
     def buried(self, uint64_t receipt, bint there=True) -> bool:
-        """The record is in the dead-letter queue; or, not ``there``, dropped: there is no queue."""
+        """The record is in the dead-letter queue; or, not ``there``, dropped, for lack of a queue."""
         self._lock()
         cdef int status = shmq_shared_group_moved(&self.group_state, receipt, there)
         self._unlock()

@@ -419,7 +419,7 @@ cdef tuple _take(bytes plain, const shmq_entry *outer, int64_t offset, uint64_t 
     while at < end:
         if c_entry_read(at, end - at, 0, False, &e, &size) != SHMQ_E_OK or e.count != 1 \
                 or i == outer.count:
-            raise _malformed(f"what is compressed at offset {outer.offset} is no records")
+            raise _malformed(f"what is compressed at offset {outer.offset} is not a batch of records")
         e.offset = outer.offset + i
         if e.timestamp <= 0:
             e.timestamp = outer.timestamp

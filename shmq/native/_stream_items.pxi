@@ -27,7 +27,7 @@ def count_records(bytes block not None) -> int:
     cdef Items items = Items.__new__(Items)
     items.fill_block(block, 0)
     if not items.count:
-        raise _errors.InvalidOption("the block is no block of records: it is empty")
+        raise _errors.InvalidOption("the block is not a block of records: it is empty")
     return items.count
 
 
@@ -139,7 +139,7 @@ cdef class Items:
                     or e.compression != SHMQ_PLAIN or e.flags & SHMQ_E_PRODUCED \
                     or e.codec >= len(_CODECS) or e.count != 1 or e.headers_bytes \
                     and not shmq_msgpack_is_map(e.headers, e.headers_bytes):
-                raise _errors.InvalidOption(f"the block is no block of records: entry {i} is none")
+                raise _errors.InvalidOption(f"the block is not a block of records: entry {i} is none")
             self.at[i].timestamp = _checked_ns(e.timestamp)
             self.at[i].value = e.value
             self.at[i].key = e.key
@@ -147,7 +147,7 @@ cdef class Items:
             self.at[i].value_bytes = e.value_bytes
             self.at[i].key_bytes = e.key_bytes
             self.at[i].headers_bytes = e.headers_bytes
-            self.at[i].flags = e.flags & SHMQ_E_KEYED  # the append sets the others anew
+            self.at[i].flags = e.flags & SHMQ_E_KEYED  # the append sets the others again
             self.at[i].codec = e.codec
             self.at[i].count = 1
             i += 1

@@ -161,7 +161,7 @@ cdef class Partition(Segment):
         if status == SHMQ_OUT_OF_RANGE:
             raise _errors.ShmqError(
                 f"the loan of partition {self.number} of stream {self.control.name!r} has ended: "
-                f"its process was taken for dead; borrow anew")
+                f"its process was taken for dead; borrow again")
         if status == SHMQ_GAP:
             raise self._out_of_sequence(piece, out)
         raise self._error(status)
@@ -181,11 +181,11 @@ cdef class Partition(Segment):
     cdef object _out_of_sequence(self, shmq_log_piece *piece, shmq_log_appended *out):
         what = (f"producer {piece.producer} comes with sequence {piece.sequence} to partition "
                 f"{self.number} of stream {self.control.name!r}")
-        told = f"{what}, where {out.expected} is next: append what is missing first"
+        message = f"{what}, where {out.expected} is next: append what is missing first"
         if piece.sequence < out.expected:
-            told = (f"{what}, which has its records up to {out.expected - 1}, and not all of "
+            message = (f"{what}, which has its records up to {out.expected - 1}, and not all of "
                     f"these {out.records}: none was appended; go on with {out.expected}")
-        return _errors.OutOfSequence(told, out.expected, piece.sequence)
+        return _errors.OutOfSequence(message, out.expected, piece.sequence)
 
     cdef int _append_waiting(self, shmq_log_piece *piece, uint64_t bytes_, int64_t until,
                              StreamHandle handle, shmq_log_appended *out) except -1:

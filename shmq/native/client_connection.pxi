@@ -37,7 +37,7 @@ cdef class Wire:
     cdef public int holds        # event loops that watch the socket
     cdef dict calls
     cdef list sleepers           # answers that threads sleep for
-    cdef list told               # answers whose `notify` is to be called
+    cdef list answered           # answers whose `notify` is to be called
     cdef list strays             # receipts of messages that no caller waits for any more
     cdef uint64_t generation
     cdef uint64_t written        # bytes of requests so far
@@ -59,7 +59,7 @@ cdef class Wire:
         self.tls = tls
         self.calls = {}
         self.sleepers = []
-        self.told = []
+        self.answered = []
         self.strays = []
         self.generation = fork_generation
         self.max_frame = SHMQ_FRAME_MAX

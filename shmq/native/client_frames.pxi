@@ -147,5 +147,5 @@ cdef int _wake_answer(Wire wire, Answer answer) except -1:
         lock, answer.lock = answer.lock, None
         lock.release()
     if answer.notify is not None:
-        wire.told.append(answer)
+        wire.answered.append(answer)
     return 0

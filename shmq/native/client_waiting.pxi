@@ -75,9 +75,9 @@ cdef int _stop_reading(Wire wire) except -1:
 
 cdef int _notify_waiters(Wire wire) except -1:
     cdef Answer answer
-    while wire.told:
-        told, wire.told = wire.told, []
-        for answer in told:
+    while wire.answered:
+        answered, wire.answered = wire.answered, []
+        for answer in answered:
             if answer.notify is not None:
                 answer.notify(answer)
     return 0

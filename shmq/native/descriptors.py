@@ -26,7 +26,7 @@ def open_file(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> in
     fd = _create_file(path, flags, mode) if flags & os.O_CREAT else os.open(path, flags)
     if fd >= _FIRST_OF_OURS:
         return fd
-    try:  # another thread has just closed a standard descriptor, or there is no /dev/null
+    try:  # another thread has just closed a standard descriptor, or /dev/null is missing
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_OF_OURS)
     finally:
         os.close(fd)

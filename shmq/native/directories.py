@@ -19,5 +19,5 @@ def make_directory(path: Path) -> list[Path]:
             continue
         at.chmod(0o700)
     if not path.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"{path} is no directory: name another one")
+        raise NotADirectoryError(errno.ENOTDIR, f"{path} is not a directory: name another one")
     return missing

@@ -26,7 +26,7 @@ cdef class Handle:
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"
-    cdef bint drops                # overflow="drop-oldest" with a journal, told of drops first
+    cdef bint drops                # overflow="drop-oldest" with a journal, notified of drops first
     cdef bint confirms             # confirm="disk"
     cdef readonly bint is_temporary  # the queue ends by itself, so its consumers are counted
     cdef readonly bint is_consumer   # this handle is one of them
@@ -80,7 +80,7 @@ cdef class Handle:
         if error == ENOENT:
             return _errors.DamagedSegment(
                 f"queue {self.name!r} has lost its semaphore {path}: it was half removed; delete "
-                f"it and make it anew"
+                f"it and recreate it"
             )
         return _errors.no_descriptor(OSError(
             error, f"queue {self.name!r}: cannot open its semaphore: {_os.strerror(error)}", path))
@@ -206,7 +206,7 @@ cdef class Handle:
         self.is_consumer = True
 
     def renew(self):
-        """Let the time without a consumer begin anew."""
+        """Let the time without a consumer start again."""
         _lock(self)
         shmq_renew(&self.q, shmq_now())
         _unlock(self)

@@ -54,7 +54,7 @@ cdef object _too_large(Handle handle, size, uint32_t meta):
 
 cdef object _stale(Handle handle, uint64_t receipt):
     return _errors.LeaseExpired(
-        f"receipt {c_seal(&handle.q.seal, receipt)} of queue {handle.name!r} is no longer good: its "
+        f"receipt {c_seal(&handle.q.seal, receipt)} of queue {handle.name!r} has expired: its "
         f"lease ended, or the message was settled; nothing was changed"
     )
 

@@ -40,7 +40,7 @@ cdef class Restoration:
 _FED = ("ok", "torn", "damaged")
 _MOST_SEQUENCE = (1 << 64) - 1
 
-# So many bytes are read or restored before the caller is told.
+# So many bytes are read or restored before progress is reported.
 cdef enum: _TOLD = 4 << 20
 
 
@@ -82,10 +82,10 @@ cdef class Replay:
         self.buffers = []
 
     def feed(self, data, uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
-             bint exact, told: Callable[[int], object] | None = None) -> tuple[str, dict[str, Any]]:
+             bint exact, on_progress: Callable[[int], object] | None = None) -> tuple[str, dict[str, Any]]:
         """Read a file: see shmq_replay_feed in replay.h.
 
-        ``told`` is called again and again with how many more bytes are read; if it raises, only
+        ``on_progress`` is called again and again with how many more bytes are read; if it raises, only
         `close` is allowed afterwards. Returns "ok", "torn" or "damaged", and a dict: end, damage,
         how, batches, puts, complete. Not allowed after `sort`.
         """
@@ -107,8 +107,8 @@ cdef class Replay:
             with nogil:
                 fed = shmq_replay_feed(&self.r, base, size, start, salt, first_batch, whole, exact,
                                        &found)
-            if told is not None and found.end > before:
-                told(found.end - before)
+            if on_progress is not None and found.end > before:
+                on_progress(found.end - before)
                 before = found.end
         if fed == SHMQ_FED_NO_MEMORY:
             raise MemoryError(f"the index of {self.r.live.count} messages does not fit into memory")
@@ -198,7 +198,7 @@ cdef class Replay:
         """The sorted message at index ``at``, with the fields of a "put" record."""
         cdef shmq_record record
         if not self.r.sorted or at >= self.r.live.count:
-            raise IndexError(f"there is no message {at} of {self.r.live.count}")
+            raise IndexError(f"message {at} does not exist: there are {self.r.live.count}")
         shmq_replay_message(&self.r, at, &record)
         return _fields_of(&record)
 
@@ -249,10 +249,10 @@ cdef class Replay:
         cdef uint64_t i
         return [_taken_tuple(taken[i]) for i in range(self.r.taken.count)]
 
-    def restore(self, Restoration restoration, told: Callable[[int], object] | None = None):
+    def restore(self, Restoration restoration, on_progress: Callable[[int], object] | None = None):
         """Put everything into a queue that is being made, in order; call `sort` first.
 
-        ``told`` is called again and again with how many more bytes of records are in it. Raises
+        ``on_progress`` is called again and again with how many more bytes of records are in it. Raises
         :class:`shmq.NoSpace`, and :class:`shmq.FileError` for a message that does not fit into a
         queue of these options.
         """
@@ -271,8 +271,8 @@ cdef class Replay:
                     status = shmq_restore(into, &record)
                     size += shmq_record_size(&record)
                     i += 1
-            if told is not None:
-                told(size)
+            if on_progress is not None:
+                on_progress(size)
         _check_restored(restoration, status, record.seq if status else 0)
         with nogil:
             for i in range(self.r.taken.count):

@@ -75,9 +75,9 @@ def lock_timeout(
     namespace, which is called ``elsewhere`` if more is known of it. Without a number it is unknown.
     """
     if not pid and number:
-        told = elsewhere or f"process number {number}, which has no PID in this PID namespace"
+        owner = elsewhere or f"process number {number}, which has no PID in this PID namespace"
         return LockTimeout(
-            f"{what} is locked: held by {told}, for {seconds:.2f} s at least; try again, or end "
+            f"{what} is locked: held by {owner}, for {seconds:.2f} s at least; try again, or end "
             f"it if it does not go on"
         )
     if not pid:

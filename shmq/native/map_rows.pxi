@@ -126,7 +126,7 @@ def partitions_of(keys: _Texts, uint32_t count, uint32_t begin, uint32_t partiti
     cdef shmq_span key
     cdef uint32_t i = 0
     if not partitions:
-        raise ValueError("there is no partition")
+        raise ValueError("no partition is given")
     made = _room(8 * <uint64_t>count)
     cdef int64_t *to = <int64_t *>PyBytes_AS_STRING(made)
     with nogil:

@@ -382,7 +382,7 @@ cdef class Acks:
     cdef public bint ended
     cdef public uint32_t stream  # the subscription whose credit they return
     cdef public int in_hand      # its messages that the application has not settled yet
-    cdef uint32_t told           # how many of its messages the server knows were handed out
+    cdef uint32_t reported       # how many of its messages the server knows were handed out
     #| refused: list[int]
     cdef public list refused     # receipts whose lease had ended already
     #| report: Callable[[Answer], object] | None
@@ -430,7 +430,7 @@ cdef class Acks:
         """Switch to a subscription that has just begun."""
         self.stream = stream
         self.in_hand = 0
-        self.told = 0
+        self.reported = 0
 
     cpdef bint is_due(self):
         """Whether the oldest acknowledgement has waited long enough."""
@@ -520,7 +520,7 @@ cdef class RemoteConsumer:
     # Hands out the message at the front; None if the connection turns out to have ended.
     cdef RemoteMessage _hand_out(self, RemoteMessage message):
         if message.stream == self.acks.stream:
-            if <int32_t>(message.number - self.acks.told) > 0 and self.acks.wire.extended:
+            if <int32_t>(message.number - self.acks.reported) > 0 and self.acks.wire.extended:
                 self._tell(message)
                 if self.acks.wire.is_broken:
                     return None
@@ -546,9 +546,9 @@ cdef class RemoteConsumer:
                 last += 1
         if last > behind:
             message = <RemoteMessage>self.ahead[last - 1]
-        self.acks.told = message.number
+        self.acks.reported = message.number
         self.acks.put()
-        return self.acks.wire._say_handed(self.acks.stream, self.acks.told)
+        return self.acks.wire._say_handed(self.acks.stream, self.acks.reported)
 
     def __next__(self) -> api.Message:
         message = self._quickly()

@@ -269,7 +269,7 @@ cdef class Segment:
 
     @property
     def is_unused(self) -> bool:
-        """Whether the queue ends for want of consumers. Reads without the lock, so only a hint."""
+        """Whether the queue ends for lack of consumers. Reads without the lock, so only a hint."""
         cdef shmq_queue q
         self._bind(&q)
         return shmq_is_unused(&q, shmq_now())

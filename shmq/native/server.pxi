@@ -378,23 +378,23 @@ cdef class Engine:
         counts the session among the consumers of a queue that ends by itself, until the session
         ends. Raises Forbidden if the queue is exclusive to another, LockTimeout, QueueDeleted.
     ``refused(session, kind, name, right)``
-        is told that a request was refused that the engine answers itself: the session lacks the
+        is called when a request was refused that the engine answers itself: the session lacks the
         right; 0: it has no right to the queue at all.
     ``compile(where)``
         returns the `Filter` of a client's expression. Raises InvalidOption.
     ``wait(queue)``
-        is told that a session waits: from now on it calls `serve` whenever a message may have
+        is called when a session waits: from now on it calls `serve` whenever a message may have
         come.
     ``wait_filtered(queue)``
-        is told that a session waits with a filter: from now on it calls `serve_filtered`
+        is called when a session waits with a filter: from now on it calls `serve_filtered`
         whenever a message has arrived.
     ``on_output_pending(session)``
-        is told that the session has output or must be closed, as its ``flags`` say.
+        is called when the session has output or must be closed, as its ``flags`` say.
     ``confirm(queue)``
-        is told that a session waits for the queue's journal: it calls `Engine.confirmed`
+        is called when a session waits for the queue's journal: it calls `Engine.confirmed`
         whenever the journal has progressed, until that returns false.
     ``sooner()``
-        is told to call `tick` earlier than its last result said.
+        is called when `tick` is due earlier than its last result said.
     ``failed(error)``
         logs an exception that one of these has raised, or why a queue could not be used.
     """
@@ -407,7 +407,7 @@ cdef class Engine:
     cdef dict attached_queues              # by the id of its handle: the address of the attached queue
     cdef dict attaching          # by the name of a queue: the sessions waiting for its attach
     cdef dict found              # by the name of a queue: the handle for those sessions
-    cdef int64_t told            # the time of the next tick, as `tick` last returned it
+    cdef int64_t announced       # the time of the next tick, as `tick` last returned it
     cdef bint open_
 
     def __cinit__(self, control, **limits):
@@ -470,8 +470,8 @@ cdef class Engine:
                 break
             self.control.on_output_pending(<object>output_pending.data)
         due = min(self.c.expire_at, self.c.retry_at)
-        if due < self.told:
-            self.told = due
+        if due < self.announced:
+            self.announced = due
             self.control.sooner()
         return 0
 
@@ -551,7 +551,7 @@ cdef class Engine:
     def tick(self) -> float:
         """End what has expired; returns the seconds until the next call."""
         cdef int64_t next_ = shmq_engine_tick(&self.c, shmq_now())
-        self.told = next_
+        self.announced = next_
         self._settle()
         return max(0.0, (next_ - shmq_now()) / 1e9)
 
@@ -644,13 +644,13 @@ cdef void _answer(shmq_session *session, const shmq_frame *frame, const char *na
 cdef uint16_t _consume_at(shmq_session *session, shmq_attached_queue *attached_queue,
                           char *why) noexcept:
     cdef Session self = <Session>session.data
-    cdef bytes told
+    cdef bytes reason
     try:
         self.engine.control.consume(self, <object>attached_queue.data)
         return SHMQ_S_OK
     except _errors.Forbidden as error:
-        told = str(error).encode()[:SHMQ_WHY_BYTES - 1].decode(errors="ignore").encode()
-        memcpy(why, PyBytes_AS_STRING(told), len(told) + 1)
+        reason = str(error).encode()[:SHMQ_WHY_BYTES - 1].decode(errors="ignore").encode()
+        memcpy(why, PyBytes_AS_STRING(reason), len(reason) + 1)
         return SHMQ_S_FORBIDDEN
     except (_errors.QueueDeleted, _errors.NoSuchQueue):
         return SHMQ_S_NO_QUEUE
@@ -689,7 +689,7 @@ cdef shmq_filter_request *_compile_for(shmq_engine *engine, const unsigned char 
     cdef Engine self = <Engine>engine.data
     cdef Filter filter
     cdef shmq_filter_request *request = NULL
-    cdef bytes told
+    cdef bytes reason
     try:
         filter = self.control.compile(
             PyBytes_FromStringAndSize(<const char *>text, size).decode())
@@ -701,11 +701,11 @@ cdef shmq_filter_request *_compile_for(shmq_engine *engine, const unsigned char 
         request.filter.bytes = filter.c.bytes
         return request
     except (_errors.InvalidOption, UnicodeDecodeError) as error:
-        told = str(error).encode()[:SHMQ_WHY_BYTES - 1].decode(errors="ignore").encode()
+        reason = str(error).encode()[:SHMQ_WHY_BYTES - 1].decode(errors="ignore").encode()
     except Exception as error:
         self.control.failed(error)
-        told = b"the server has logged why"
-    memcpy(why, PyBytes_AS_STRING(told), len(told) + 1)
+        reason = b"the server has logged why"
+    memcpy(why, PyBytes_AS_STRING(reason), len(reason) + 1)
     return NULL
 
 

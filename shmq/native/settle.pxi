@@ -22,7 +22,7 @@ cdef int _settle(Handle handle, int how, uint64_t receipt, int64_t ns) except -1
     raise _stale(handle, receipt) if status == SHMQ_STALE else _error(handle, status)
 
 
-# The core's receipt of a message or of its public receipt. 0, which is no receipt, stands for
+# The core's receipt of a message or of its public receipt. 0, which is not a receipt, stands for
 # one that this queue never gave, such as another queue's.
 cdef uint64_t _opened(Handle handle, message) except? 0:
     if type(message) is Message:
@@ -36,7 +36,7 @@ cdef uint64_t _opened(Handle handle, message) except? 0:
 
 
 # Acknowledges them all in one critical section, and sets the receipts of those that were
-# acknowledged to 0, which is no receipt.
+# acknowledged to 0, which is not a receipt.
 cdef int _ack_all(Handle handle, uint64_t *receipts, Py_ssize_t count) except -1:
     cdef Py_ssize_t i
     cdef int64_t now

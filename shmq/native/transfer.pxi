@@ -485,7 +485,7 @@ cdef class Staging:
         self.handle._after()
         return 0
 
-    # Publishes the run, or removes it. If there is no room for dedupe ids, the rows are left to the
+    # Publishes the run, or removes it. If there is not enough room for dedupe ids, the rows are left to the
     # next search for dead processes; if the lock is not to be had, all are, once the handle is
     # closed.
     cdef void _end_run(self, _RowRun *run, bint publish) noexcept:
@@ -519,7 +519,7 @@ cdef void _let_go(Handle handle, uint64_t receipt) noexcept:
 
 cdef object _no_chunk(Handle handle, uint64_t seq):
     return _errors.DamagedSegment(
-        f"message {seq} of queue {handle.name!r} is no chunk of rows, or a damaged one: "
+        f"message {seq} of queue {handle.name!r} is not a chunk of rows, or a damaged one: "
         f"discard the staging queue, and stage the rows again")
 
 

@@ -168,7 +168,7 @@ cdef class Watch:
     def arm(self):
         """Ask to be woken when the event comes; it may have come before.
 
-        If the queue has no free entry, or there is no wakeup semaphore, no wakeup comes.
+        If the queue has no free entry, or no wakeup semaphore exists, no wakeup arrives.
         """
         _lock(self.queue)
         if self.wakeup is not None:

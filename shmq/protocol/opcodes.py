@@ -300,12 +300,12 @@ ERRORS: Final[dict[Status, tuple[type[errors.ShmqError], ...]]] = {
 TEXTS: Final[dict[Status, tuple[str, bool]]] = {
     Status.QUEUE_FULL: ("{what} is full", False),
     Status.QUEUE_EMPTY: ("no message is in {what}", False),
-    Status.NO_QUEUE: ("there is no {what}", False),
+    Status.NO_QUEUE: ("{what} does not exist", False),
     Status.QUEUE_EXISTS: ("{what} exists with other options", False),
     Status.BAD_REQUEST: ("the server refused the form of a request about {what}", False),
     Status.TOO_LARGE: ("the message can never fit into {what}", False),
     Status.LEASE_EXPIRED: (
-        "a receipt of {what} is no longer good: its lease ended, or the message was settled",
+        "a receipt of {what} has expired: its lease ended, or the message was settled",
         True,
     ),
     Status.UNSUPPORTED: (

@@ -70,8 +70,8 @@ def refusal_of(error: Exception) -> tuple[Status, bytes]:
             ]
         )
     hidden = status == Status.INTERNAL and not isinstance(error, errors.NotConfirmed)
-    told = "the server has logged why" if hidden else str(error)
-    return status, told.encode()
+    message = "the server has logged why" if hidden else str(error)
+    return status, message.encode()
 
 
 # ---- the client's side ----
@@ -91,8 +91,8 @@ def error_of_status(status: int, what: str, said: str = "") -> errors.ShmqError:
             f"the server answered with status {status:#06x} about {what}: {said}"
         )
     kind, text, fixed = _TEXT_OF[status]
-    told = text.format(what=what)
-    return kind(told if fixed else said or told)
+    message = text.format(what=what)
+    return kind(message if fixed else said or message)
 
 
 def _damaged(payload: bytes, what: str) -> errors.ShmqError:
@@ -114,23 +114,23 @@ def stream_error_of(answer: _core.Answer, name: str) -> errors.ShmqError:
         return errors.StreamDeleted(f"{what} was deleted")
     if answer.status == Status.OUT_OF_RANGE:
         asked, earliest, latest = _RANGE.unpack_from(whole(answer, _RANGE.size))
-        told = (
+        message = (
             f"{what} has no offset {asked} there yet: the next one is {latest}"
             if asked > latest
             else f"offset {asked} of {what} is gone: the oldest there is {earliest}; go on there, "
             f"read sooner, or give the stream more ring_bytes"
         )
-        return errors.OffsetOutOfRange(told, asked, earliest, latest)
+        return errors.OffsetOutOfRange(message, asked, earliest, latest)
     if answer.status == Status.OUT_OF_SEQUENCE:
         expected, given = _SEQUENCE.unpack_from(whole(answer, _SEQUENCE.size))
-        told = f"{what} expects the sequence {expected} of this producer, not {given}"
-        told += (
+        message = f"{what} expects the sequence {expected} of this producer, not {given}"
+        message += (
             ": append what is missing first"
             if given > expected
             else f": it has the records up to {expected - 1}, and not all of these; none was "
             f"appended; go on with {expected}"
         )
-        return errors.OutOfSequence(told, expected, given)
+        return errors.OutOfSequence(message, expected, given)
     return error_of(answer, what)
 
 

@@ -161,12 +161,12 @@ class Appender:
         appended = 0
         for block, count in self._blocks(batch, codec, timestamp):
             try:
-                told = self.block(block, place, count, options)
+                range_ = self.block(block, place, count, options)
             except errors.PartitionSealed:
                 if partition is not None:
                     raise
                 return batch.cut(appended, len(batch.values))
-            done.append(_stream.AppendedRange(place, told.first, count, told.duplicate))
+            done.append(_stream.AppendedRange(place, range_.first, count, range_.duplicate))
             appended += count
             if options.sequence is not None:
                 options.sequence += count

@@ -253,7 +253,7 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
 
 
 def check_if_different(value: object) -> None:
-    """Raise TypeError or InvalidOption if ``value`` is no ``if_different``."""
+    """Raise TypeError or InvalidOption for an invalid ``if_different``."""
     check_one_of("if_different", value, get_args(IfDifferent))
 
 

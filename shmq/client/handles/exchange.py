@@ -352,7 +352,8 @@ class Deliveries:
 def no_target(kind: str, target: str, where: str, exchange: str) -> ShmqError:
     """The error for a binding to what is not there; ``where`` says where it was looked for."""
     return _MISSING.get(kind, ShmqError)(
-        f"there is no {kind} {target!r} {where} to bind to exchange {exchange!r}: create it first"
+        f"{kind} {target!r} does not exist {where} to bind to exchange {exchange!r}: "
+        f"create it first"
     )
 
 

@@ -352,8 +352,8 @@ class Member(api.Member):
         self._check_open()
         if self._beat() is None:
             raise MemberFenced(
-                f"member {self._id} of group {self._store.name!r} is no member any more: "
-                f"{self._store.why_out()}; its next poll() joins anew"
+                f"member {self._id} of group {self._store.name!r} is not a member any more: "
+                f"{self._store.why_out()}; its next poll() joins again"
             )
 
     def _beat(self) -> int | None:

@@ -316,4 +316,4 @@ def _count_of(block: bytes) -> int:
     try:
         return len(_stream.records_of(block, 0, 0))
     except ShmqError as error:
-        raise InvalidOption(f"the block is no block of records: {error}") from None
+        raise InvalidOption(f"the block is not a block of records: {error}") from None

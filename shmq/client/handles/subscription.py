@@ -167,7 +167,7 @@ class Subscription(api.Subscription):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ShmqError("this subscription is closed: subscribe anew")
+            raise ShmqError("this subscription is closed: subscribe again")
 
     def _tell(self) -> None:
         """Report the lost records before the records that follow them."""

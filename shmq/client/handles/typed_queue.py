@@ -50,7 +50,7 @@ class _Bodies:
             return msgspec.convert(body, self._kind)
         except msgspec.ValidationError as error:
             raise SchemaError(
-                f"a body of {self._name!r} is no {self._kind.__name__}: {error}", self._name
+                f"a body of {self._name!r} is not a {self._kind.__name__}: {error}", self._name
             ) from error
 
     def headers(self, given: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class ArchivedRecords:
     def before(self, log: _stream.Partition, ring: int) -> int | None:
         """The first offset that can be read from a file; None: none before ``ring`` can.
 
-        ``ring`` is the first offset of the ring. There is no gap between the files and the ring;
+        ``ring`` is the first offset of the ring. No gap is between the files and the ring;
         some records are in both.
         """
         files = self._of(log.number)

@@ -21,12 +21,12 @@ def refused(
 ) -> PutsRefused:
     """The error that says which puts of a pipeline were taken and which were not."""
     doubtful = unconfirmed or {}
-    told = {**doubtful, **failures}
+    errors_of = {**doubtful, **failures}
     first = min(failures) if failures else min([*unknown, *doubtful])
     what = f"{len(failures)} refused"
     what += f", {len(unknown)} unknown" if unknown else ""
     what += f", {len(doubtful)} not known to be on disk" if doubtful else ""
-    why = told.get(first, "the connection was lost")
+    why = errors_of.get(first, "the connection was lost")
     error = PutsRefused(
         f"of the puts to queue {name!r}, {taken} were taken, {what}; number {first}: {why}",
         taken,
@@ -34,7 +34,7 @@ def refused(
         unknown,
         sorted(doubtful),
     )
-    error.__cause__ = told.get(first)
+    error.__cause__ = errors_of.get(first)
     return error
 
 

@@ -58,7 +58,7 @@ _EXIT_PRIORITY: Final = 0
 
 def _no_schemas(name: str, namespace: str) -> NoSuchQueue:
     return NoSuchQueue(
-        f"there is no queue and no stream {name!r} in namespace {namespace!r}: create it first"
+        f"neither a queue nor a stream {name!r} exists in namespace {namespace!r}: create it first"
     )
 
 
@@ -137,7 +137,7 @@ class LocalBroker(BrokerHandle["LocalQueue", "LocalStream", "LocalExchange", "Lo
                 self._bring_back(dead_letter)
 
     def _kept(self, queue: LocalQueue) -> LocalQueue:
-        """The queue, once a writer keeps it if it is durable; warns if there is no writer."""
+        """The queue, once a writer keeps it if it is durable; warns if no writer exists."""
         if queue.segment.options["durability"] != "memory":
             durability.warn_unkept(self._namespace, "queue", queue.name)
         return queue
@@ -191,7 +191,7 @@ class LocalBroker(BrokerHandle["LocalQueue", "LocalStream", "LocalExchange", "Lo
 
     def _has_ended(self, name: str) -> NoSuchQueue:
         return NoSuchQueue(
-            f"queue {name!r} of namespace {self._namespace.name!r} has ended: create it anew"
+            f"queue {name!r} of namespace {self._namespace.name!r} has ended: create it again"
         )
 
     def remove_queue(self, name: str) -> None:
@@ -312,7 +312,7 @@ class LocalBroker(BrokerHandle["LocalQueue", "LocalStream", "LocalExchange", "Lo
         return self._namespace.path_of(check_name(name)).exists()
 
     def summary(self, name: str) -> api.QueueSummary | None:
-        """The queue's entry of the list; None if there is no such queue."""
+        """The queue's entry of the list; None if no such queue exists."""
         try:
             with attach(self._namespace, name) as queue:
                 if queue.is_temporary and remove_if_over(self._namespace, name):
@@ -348,7 +348,7 @@ class LocalBroker(BrokerHandle["LocalQueue", "LocalStream", "LocalExchange", "Lo
         return self._kept_stream(self._streams.make(name, wanted, exact))
 
     def _kept_stream(self, stream: LocalStream) -> LocalStream:
-        """The stream, once a writer keeps it if it is durable; warns if there is no writer."""
+        """The stream, once a writer keeps it if it is durable; warns if no writer exists."""
         if stream.control.options["durability"] != "memory":
             durability.warn_unkept(self._namespace, "stream", stream.name)
         return stream

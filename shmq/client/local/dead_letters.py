@@ -253,7 +253,7 @@ def wait_until_written(source: _core.Handle, sequence: int) -> None:
 
     Only the copies record where a message came from. If the journal of the last queue has its copy
     and that of the queue in between has not, after a power cut the message is both at its origin
-    and at its destination. The wait is short, and skipped if there is no writer.
+    and at its destination. The wait is short, and skipped if no writer exists.
     """
     if source.segment.options["durability"] == "journal" and source.journal.writer:
         source.journal.wait_synced(sequence, _WRITTEN)

@@ -124,7 +124,7 @@ class Exchanges:
 
 
 class LocalExchange(ExchangeHandle):
-    """An exchange of this host. Threads may share it; a pickled one attaches anew."""
+    """An exchange of this host. Threads may share it; a pickled one attaches again."""
 
     def __init__(self, namespace: Namespace, summary: api.ExchangeSummary) -> None:
         super().__init__(summary.name, summary.kind, summary.alternate)

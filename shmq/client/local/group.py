@@ -305,7 +305,7 @@ def move_to_dead_letters(
             log.warning("group %s: %s takes no dead letter: %s", store.name, name, error)
             break
         if not there:
-            log.warning("group %s: there is no queue %s: a record is dropped", store.name, name)
+            log.warning("group %s: queue %s does not exist: a record is dropped", store.name, name)
         state.buried(receipt, there)
         moved += 1
     return moved

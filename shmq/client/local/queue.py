@@ -77,7 +77,7 @@ api.Loan.register(_core.DuplicateLoan)
 class LocalQueue(_core.Handle, api.Queue):
     """A queue in this host's shared memory. Threads may share a handle.
 
-    A handle used in the child of a fork attaches anew; a pickled one attaches where it is
+    A handle used in the child of a fork attaches again; a pickled one attaches where it is
     unpickled.
     """
 

@@ -18,7 +18,7 @@ log = logging.getLogger("shmq")
 
 
 def find_segment(namespace: Namespace, name: str) -> _core.Segment | None:
-    """The queue's segment; None if there is no such queue. Raises SegmentError."""
+    """The queue's segment; None if no such queue exists. Raises SegmentError."""
     there = namespace.has("queue", name)
     try:
         return namespace.open_segment(name)

@@ -46,7 +46,9 @@ class RetentionHold:
     def take(self, position: Mapping[int, int]) -> None:
         """Hold the records from these offsets on; moves a hold that exists."""
         if self._closed:
-            raise ShmqError(f"what held stream {self.stream.name!r} back is closed: subscribe anew")
+            raise ShmqError(
+                f"what held stream {self.stream.name!r} back is closed: subscribe again"
+            )
         self._forget_parents()
         gone: OffsetOutOfRange | None = None
         with self.whole():
@@ -99,7 +101,7 @@ class RetentionHold:
 
     def _hold(self, partition: int, offset: int) -> OffsetOutOfRange | None:
         """Take one hold; returns the error if records from ``offset`` on are already gone."""
-        latest = self.stream.latest(partition)  # raises if there is no such partition
+        latest = self.stream.latest(partition)  # raises if no such partition exists
         log = self._partition(partition)
         try:
             self._check_room(partition)

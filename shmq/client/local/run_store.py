@@ -3,7 +3,7 @@
 The tags in the slots say it, too (shmq/core/queue/holder.h), but shared memory may be lost. A queue
 that is then recovered from its files has the same messages, but no tags. The table keeps the two
 newest epochs of each name: the newest one may have to be leased again, and the one before may have
-been settled without its journal being told.
+been settled without a record in its journal.
 """
 
 from __future__ import annotations

@@ -235,8 +235,8 @@ def _marker(queue: Any) -> Marker | None:
     for at, sequence, _, _ in queue.staging.listing(_MARKER):
         copy = queue.inspection.copy_at(at, sequence)
         if copy is not None:
-            told = copy.body
-            marker = Marker(told["batch"], told["parts"], at, sequence)
+            fields = copy.body
+            marker = Marker(fields["batch"], fields["parts"], at, sequence)
             if newest is None or marker.batch > newest.batch:
                 newest = marker
     return newest

@@ -43,7 +43,7 @@ class Tables:
 
 
 class LocalTable(TableHandle):
-    """A table of this host. Threads may share it; a pickled one attaches anew."""
+    """A table of this host. Threads may share it; a pickled one attaches again."""
 
     _longest_pause = _PAUSE
 

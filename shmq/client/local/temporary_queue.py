@@ -5,8 +5,8 @@ exclusive queue has the claim to it; consumers are marked in their attachments
 (shmq/core/queue/attachments.c). A queue that is past its end is deleted by the process that
 notices: one that opens, lists or publishes, one that waits for deaths, or the keeper. It decides
 under the registry lock, and marks the queue as deleted in the critical section that finds it
-without a consumer. So a consumer either comes before, and the queue stays, or it is told that the
-queue is gone.
+without a consumer. So a consumer either comes before, and the queue stays, or it gets the error
+that the queue is gone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def looks_over(namespace: Namespace, segment: _core.Segment) -> bool:
 def remove_if_over(namespace: Namespace, name: str, open_queue: _OpenQueue) -> bool:
     """Delete the temporary queue of that name if it is past its end; whether that was so.
 
-    Raises ShmqError if that cannot be told now, or the queue not be deleted.
+    Raises ShmqError if that is unknown now, or the queue not be deleted.
     """
     with contextlib.suppress(NoSuchQueue, SegmentError):
         segment = namespace.look_at(name)

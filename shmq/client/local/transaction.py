@@ -122,7 +122,7 @@ class LocalTransaction(api.Transaction):
     ) -> None:
         target = self._open("stream", stream)
         if partition is not None:
-            target.latest(partition)  # raises if there is no such partition
+            target.latest(partition)  # raises if no such partition exists
             if partition not in target.open_partitions:
                 raise PartitionSealed(
                     f"partition {partition} of stream {target.name!r} takes no records any more"
@@ -474,6 +474,6 @@ def _sequence(process: int, count: int) -> int:
 
 def _elsewhere(kind: str, what: object) -> InvalidOption:
     return InvalidOption(
-        f"{what!r} is no {kind} of the transaction's broker: a transaction takes what is in one "
+        f"{what!r} is not a {kind} of the transaction's broker: a transaction takes what is in one "
         f"namespace of this host, opened by its broker or another one of it"
     )

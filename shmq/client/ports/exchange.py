@@ -25,7 +25,7 @@ class ExchangePort(abc.ABC):
 
         ``binding`` is as in an operation of :mod:`shmq.model.routing.table`, ``given`` the
         arguments of ``Exchange.bind``. Raises NoSuchQueue, NoSuchStream and NoSuchExchange if there
-        is no target to bind.
+        is not a target to bind.
         """
 
     @abc.abstractmethod

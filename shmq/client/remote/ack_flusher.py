@@ -34,7 +34,7 @@ class _AckFlusher(_core.AckFlusher):
         self.renew()
 
     def renew(self) -> None:
-        """Start anew, also in the child of a fork, which lacks the thread."""
+        """Start again, also in the child of a fork, which lacks the thread."""
         self._wakeup = threading.Event()
         self._thread: threading.Thread | None = None
         self.awake = False

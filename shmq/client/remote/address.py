@@ -47,7 +47,7 @@ class Address:
         parts = urlsplit(url)
         if parts.username is not None or parts.password is not None:
             raise InvalidOption(
-                f"a URL is shown and stored, so it is no place for a secret: give the token "
+                f"a URL is shown and stored, so it is not a place for a secret: give the token "
                 f"as token= or in SHMQ_TOKEN, and the URL as {parts.scheme}://HOST:PORT"
             )
         if parts.scheme == UNIX_SCHEME:

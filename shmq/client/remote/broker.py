@@ -83,7 +83,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
     def ping(self, payload: bytes = b"", timeout: float | None = None) -> float:
         """The time of one round trip to the server with ``payload``, in seconds.
 
-        The payload has at most 64 bytes. Raises :class:`~shmq.ConnectionLost` if there is no answer
+        The payload has at most 64 bytes. Raises :class:`~shmq.ConnectionLost` if no answer exists
         within ``timeout`` (None: the request timeout), and :class:`~shmq.InvalidOption`.
         """
         if len(payload) > MAX_PING:
@@ -108,7 +108,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
         if not exact:
             with contextlib.suppress(errors.NoSuchQueue):
                 queue = self.open_queue(name, False)
-                if queue.options.expires is not None:  # which begins anew
+                if queue.options.expires is not None:  # which starts again
                     options = queue.options
                     again = Create(_sent(options, options.as_dict()))
                     self._ask(Type.CREATE, name, again.pack())
@@ -144,7 +144,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
     def _check_made(self, answer: _core.Answer, name: str) -> None:
         if answer.status == Status.NO_QUEUE:  # no right to create: the answer tells no more
             raise errors.NoSuchQueue(
-                f"there is no queue {name!r} for this token in namespace {self.namespace!r} of "
+                f"queue {name!r} does not exist for this token in namespace {self.namespace!r} of "
                 f"{self.url}, and it may make none of that name"
             )
         self._check(answer, name)
@@ -172,7 +172,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
         answer = self._ask(Type.DELETE, name)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchQueue(
-                f"there is no queue {name!r} in namespace {self.namespace!r} of {self.url}: "
+                f"queue {name!r} does not exist in namespace {self.namespace!r} of {self.url}: "
                 f"see `shmq list`"
             )
         self._check(answer, name)
@@ -215,7 +215,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
         answer = self._ask(Type.STREAM_DELETE, name)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchStream(
-                f"there is no stream {name!r} in namespace {self.namespace!r} of {self.url}: "
+                f"stream {name!r} does not exist in namespace {self.namespace!r} of {self.url}: "
                 f"see `shmq stream list`"
             )
         self._check_stream(answer, name)
@@ -237,7 +237,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
     def _check_stream(self, answer: _core.Answer, name: str) -> None:
         if answer.status == Status.NO_QUEUE:  # no right to create: the answer tells no more
             raise errors.NoSuchStream(
-                f"there is no stream {name!r} for this token in namespace {self.namespace!r} of "
+                f"stream {name!r} does not exist for this token in namespace {self.namespace!r} of "
                 f"{self.url}, and it may make none of that name"
             )
         if answer.status != Status.OK:
@@ -259,7 +259,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
         answer = self._ask(Type.SCHEMA, name, asked.pack(), again=True)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchQueue(
-                f"there is no queue and no stream {name!r} in namespace {self.namespace!r} of "
+                f"neither a queue nor a stream {name!r} exists in namespace {self.namespace!r} of "
                 f"{self.url}: create it first"
             )
         self._check(answer, name)

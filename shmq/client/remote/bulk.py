@@ -110,8 +110,8 @@ class RemoteBulkQueue(api.BulkQueue):
             epoch=check_epoch("epoch", epoch),
             ms=_lease_ms(seconds),
         )
-        told = self._named(asked)
-        return api.Takeover(api.Claim(name, told.token), told.run, told.settled, told.returned)
+        state = self._named(asked)
+        return api.Takeover(api.Claim(name, state.token), state.run, state.settled, state.returned)
 
     def is_claimed(self, claim: api.Claim) -> bool:
         return self._named(NamedLease(action="check", holder=claim.name, token=claim.token)).known
@@ -121,12 +121,12 @@ class RemoteBulkQueue(api.BulkQueue):
 
     def _named(self, asked: NamedLease, *, again: bool = True) -> NamedLeaseState:
         """The answer. Raises LeaseExpired if the claim is void, and Full for a name too many."""
-        told = NamedLeaseState.unpack(self._queue.ask(Type.NAMED_LEASE, asked.pack(), again=again))
-        if told.void is not None:
-            raise errors.LeaseExpired(told.void)
-        if told.full is not None:
-            raise errors.Full(told.full)
-        return told
+        state = NamedLeaseState.unpack(self._queue.ask(Type.NAMED_LEASE, asked.pack(), again=again))
+        if state.void is not None:
+            raise errors.LeaseExpired(state.void)
+        if state.full is not None:
+            raise errors.Full(state.full)
+        return state
 
     def lease_again(self, sequences: Any, *, seconds: float = 600.0) -> api.Run:
         raw = _core.numbers_of("sequences", sequences, 8)

@@ -278,7 +278,7 @@ class Connection:
 
         ``again``: it may be carried out twice, ``within`` that many seconds. ``await_`` waits for
         the answer, as long as it likes; None: `await_`. ``first`` is an attempt that the caller has
-        made. Raises :class:`~shmq.ConnectionLost` if there is no answer in time, or the connection
+        made. Raises :class:`~shmq.ConnectionLost` without an answer in time, or the connection
         is lost and the request must not be repeated.
         """
         began = time.monotonic() if first is None else first.began

@@ -20,7 +20,7 @@ log = logging.getLogger("shmq")
 _ENDING = 5.0
 
 #: The most messages per report to the server that they are handed out.
-_MOST_TOLD = 32
+_MOST_REPORTED = 32
 
 
 class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
@@ -47,8 +47,8 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         self._lease = queue.options.visibility_timeout
         self._stream: _core.Answer | None = None
         once = queue.options.max_deliveries == 1
-        told = 1 if once else max(1, min(self._prefetch // 8, _MOST_TOLD))
-        self.prepare(new_acks(max(1, self._prefetch // 2)), self._lease, told)
+        report_every = 1 if once else max(1, min(self._prefetch // 8, _MOST_REPORTED))
+        self.prepare(new_acks(max(1, self._prefetch // 2)), self._lease, report_every)
 
     # ---- the next message ----
 

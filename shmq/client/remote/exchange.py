@@ -61,7 +61,7 @@ def _check(connection: Connection, answer: _core.Answer, name: str) -> None:
         return
     if answer.status == Status.NO_QUEUE:
         raise errors.NoSuchExchange(
-            f"there is no {what}: create it first, or see `shmq exchange list`"
+            f"{what} does not exist: create it first, or see `shmq exchange list`"
         )
     error = error_of(answer, what)
     if answer.status == Status.QUEUE_EXISTS:
@@ -193,31 +193,31 @@ class _Routing:
 
     def run(self, block: bool | None, until: float | None) -> None:
         """Publish. Raises what a publish that puts nothing raises."""
-        told = self._route(self._asked)
-        self.reached = told.reached
+        routed = self._route(self._asked)
+        self.reached = routed.reached
         waits = until is not None if block is None else block
-        while only := self._full(told, block is None, waits):
+        while only := self._full(routed, block is None, waits):
             if not self._pause(until):
                 break
             for name in only:
                 del self.refused[name]
-            told = self._route(dataclasses.replace(self._asked, only=only))
+            routed = self._route(dataclasses.replace(self._asked, only=only))
         self._wait_for_disk(until)
 
     def _route(self, asked: Route) -> Routed:
-        told = self._exchange.ask_route(asked, self._again)
-        self.delivered += told.delivered
-        self.duplicates += told.duplicates
-        self._unsynced |= told.unsynced
-        for name, (status, text, *_) in told.refused.items():
+        routed = self._exchange.ask_route(asked, self._again)
+        self.delivered += routed.delivered
+        self.duplicates += routed.duplicates
+        self._unsynced |= routed.unsynced
+        for name, (status, text, *_) in routed.refused.items():
             self.refused[name] = error_of_status(status, f"queue {name!r}", text)
-        return told
+        return routed
 
-    def _full(self, told: Routed, by_queue: bool, waits: bool) -> dict[str, int]:
+    def _full(self, routed: Routed, by_queue: bool, waits: bool) -> dict[str, int]:
         """The queues to wait for, and how many messages each has taken."""
         return {
             name: taken
-            for name, (status, _, taken, blocks) in told.refused.items()
+            for name, (status, _, taken, blocks) in routed.refused.items()
             if status == Status.QUEUE_FULL and (waits or (by_queue and blocks))
         }
 
@@ -231,14 +231,14 @@ class _Routing:
 
     def _wait_for_disk(self, until: float | None) -> None:
         self._backoff = RoomBackoff()
-        left, told = self._unsynced, dict[str, str | None]()
+        left, routed = self._unsynced, dict[str, str | None]()
         while left:
-            told = self._exchange.unsynced(left)
-            left = {name: left[name] for name in told}
-            if not left or any(told.values()) or not self._pause(until):
+            routed = self._exchange.unsynced(left)
+            left = {name: left[name] for name in routed}
+            if not left or any(routed.values()) or not self._pause(until):
                 break
         for name, sequence in left.items():
-            why = told[name] or "its journal did not have it in time"
+            why = routed[name] or "its journal did not have it in time"
             self.refused.setdefault(
                 name,
                 errors.NotConfirmed(

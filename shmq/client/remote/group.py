@@ -271,8 +271,8 @@ class RemoteMemberState(RemoteGroupState):
         if dead_letter is not None:
             self._stream.offsets()  # raises StreamDeleted if the stream is gone
             raise errors.NoSuchQueue(
-                f"there is no queue {dead_letter!r} for the dead letters of group {self._name!r}: "
-                f"create it first"
+                f"queue {dead_letter!r} does not exist for the dead letters of group "
+                f"{self._name!r}: create it first"
             )
 
     @property
@@ -302,7 +302,7 @@ class RemoteMemberState(RemoteGroupState):
         self._heard_at = 0.0
 
     def beat(self, _at: int, member: int) -> int | None:
-        """Send a heartbeat, unless one was just sent; None: it is no longer a member."""
+        """Send a heartbeat, unless one was just sent; None: it has left the group."""
         if time.monotonic() - self._heard_at < _FRESH:
             return self._change
         try:

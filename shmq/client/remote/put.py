@@ -204,12 +204,12 @@ class RemotePuts:
         if answer.status != Status.OK:
             raise self.error(answer)
 
-    def error(self, answer: _core.Answer, *, told: bool = False) -> errors.ShmqError:
-        """The error that a refusal means; ``told``: the server says what is full."""
+    def error(self, answer: _core.Answer, *, described: bool = False) -> errors.ShmqError:
+        """The error that a refusal means; ``described``: the server says what is full."""
         if answer.status == Status.NO_QUEUE:
             return errors.QueueDeleted(f"queue {self.name!r} was deleted")
         if answer.status == Status.QUEUE_FULL:
-            return errors.Full((answer.payload or b"").decode()) if told else self.full()
+            return errors.Full((answer.payload or b"").decode()) if described else self.full()
         return error_of(answer, f"queue {self.name!r}")
 
     def full(self, why: str | None = None) -> errors.Full:

@@ -60,7 +60,7 @@ _MOST_PACKED = 4096
 class RemoteQueue(RemoteHandle, api.Queue):
     """A queue of a server, with a connection of its own. Threads may share a handle.
 
-    A handle used in the child of a fork connects anew, and so does one that is unpickled.
+    A handle used in the child of a fork reconnects, and so does one that is unpickled.
     """
 
     READY_WATCH = RemoteReadyWatch
@@ -78,7 +78,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
         answer = connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchQueue(
-                f"there is no queue {self._name!r} in namespace {namespace!r} of "
+                f"queue {self._name!r} does not exist in namespace {namespace!r} of "
                 f"{connection.url}: create it first, or see `shmq list`"
             )
         if answer.status != Status.OK:
@@ -134,7 +134,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
 
     def _stale(self, receipt: int) -> errors.LeaseExpired:
         return errors.LeaseExpired(
-            f"receipt {receipt} of queue {self._name!r} is no longer good: its lease ended, "
+            f"receipt {receipt} of queue {self._name!r} has expired: its lease ended, "
             f"or the message was settled; nothing was changed"
         )
 
@@ -451,14 +451,14 @@ class RemoteQueue(RemoteHandle, api.Queue):
         if not possible:
             self._check_open()
         refused = iter(self.settle(Type.ACK, possible) if possible else ())
-        told, next_refused = [], next(refused, 0)
+        rejected, next_refused = [], next(refused, 0)
         for receipt in receipts:
             if not _can_be(receipt):
-                told.append(receipt)
+                rejected.append(receipt)
             elif receipt == next_refused:
-                told.append(receipt)
+                rejected.append(receipt)
                 next_refused = next(refused, 0)
-        return told
+        return rejected
 
     def ack(self, receipt: int) -> None:
         wire = self._connection.wire
@@ -571,7 +571,7 @@ class RemoteQueue(RemoteHandle, api.Queue):
         """Send a request other than a put, get or settlement. Raises the error of a refusal."""
         answer = self._connection.call(lambda wire: wire.request(kind, True, rest), again=again)
         if answer.status != Status.OK:
-            raise self.puts.error(answer, told=kind == Type.STAGE)
+            raise self.puts.error(answer, described=kind == Type.STAGE)
         return answer
 
     def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:

@@ -255,10 +255,10 @@ class _ReadyThread:
 
     def _tell_all(self) -> None:
         with self._lock:
-            told = self._to_ask | self._asked.keys()
+            watches = self._to_ask | self._asked.keys()
             self._to_ask.clear()
             self._asked.clear()
-        for watch in told:
+        for watch in watches:
             watch.tell()
 
 

@@ -58,16 +58,16 @@ class RemoteStagedPublisher(api.StagedPublisher):
         backoff = RoomBackoff()
         rows = 0
         while True:
-            told = Published.unpack(self._queue.ask(Type.PUBLISH, asked, again=True))
-            rows += told.rows
-            if told.left is None:
+            published = Published.unpack(self._queue.ask(Type.PUBLISH, asked, again=True))
+            rows += published.rows
+            if published.left is None:
                 return rows
-            if told.rows:
+            if published.rows:
                 backoff = RoomBackoff()
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
-                raise errors.Full(told.left)
-            if not told.rows:
+                raise errors.Full(published.left)
+            if not published.rows:
                 time.sleep(backoff.pause(left))
 
     def sealed(self) -> int | None:

@@ -43,7 +43,7 @@ _MOST: Final = 0xFFFFFFFF
 class RemoteStream(RemoteHandle, RemoteGroups):
     """A stream of a server, with a connection of its own. Threads may share a handle.
 
-    A handle used in the child of a fork connects anew, and so does one that is unpickled.
+    A handle used in the child of a fork reconnects, and so does one that is unpickled.
     """
 
     def __init__(self, connection: Connection, namespace: str) -> None:
@@ -51,7 +51,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
         answer = connection.call(lambda wire: wire.request(Type.STREAM_INFO, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchStream(
-                f"there is no stream {self._name!r} in namespace {namespace!r} of "
+                f"stream {self._name!r} does not exist in namespace {namespace!r} of "
                 f"{connection.url}: create it first, or see `shmq stream list`"
             )
         info = StreamInfo.unpack(self._checked(answer))

@@ -49,8 +49,8 @@ def ask(connection: Connection, name: str, asked: TableRequest) -> _core.Answer:
         if asked.identity:
             raise errors.TableDeleted(f"table {name!r} of {connection.url} was deleted")
         raise errors.NoSuchTable(
-            f"there is no table {name!r} of {connection.url}, or none that this token may know of "
-            f"or make: see `shmq table list`"
+            f"table {name!r} does not exist at {connection.url}, or this token may not know of it: "
+            f"see `shmq table list`"
         )
     if answer.status != Status.OK:
         raise error_of(answer, f"table {name!r} of {connection.url}")
@@ -88,8 +88,8 @@ class RemoteTable(TableHandle):
         for some in self._portions(keys):
             left = some
             while left:
-                told, looked = found_in(self._ask("get", keys=left))
-                found |= told
+                values, looked = found_in(self._ask("get", keys=left))
+                found |= values
                 left = left[max(1, looked) :]
         return found
 
@@ -115,9 +115,9 @@ class RemoteTable(TableHandle):
         while more and len(found) < limit:
             asked = {"prefix": prefix, "limit": limit - len(found), "after": after}
             answer = self._ask("keys", **asked)
-            told = [str(key) for key in field_of(answer, "keys", list)]
-            more = bool(told) and field_of(answer, "more", bool)
-            found += told
+            keys = [str(key) for key in field_of(answer, "keys", list)]
+            more = bool(keys) and field_of(answer, "more", bool)
+            found += keys
             after = found[-1] if found else after
         return found
 

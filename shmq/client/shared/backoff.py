@@ -23,7 +23,7 @@ class Backoff:
 
 
 class RoomBackoff(Backoff):
-    """The pauses between attempts to put where there is no room."""
+    """The pauses between attempts to put where there is not enough room."""
 
     def __init__(self) -> None:
         super().__init__(0.001, 0.05)

@@ -210,7 +210,7 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
 
     So that nothing new hides the files, it raises :class:`~shmq.DamagedFile` if they are damaged,
     :class:`~shmq.FileError` if a writer could not recover them for another reason, and
-    :class:`~shmq.ShmqError` if there is no writer.
+    :class:`~shmq.ShmqError` if no writer exists.
     """
     if _only_looks():
         return
@@ -455,7 +455,7 @@ def _confirm(namespace: Namespace) -> None:
         now = time.monotonic()
         try:
             if directory is None:
-                raise ShmqError("there is no data directory yet")
+                raise ShmqError("no data directory exists yet")
             refused = ask_to_define(directory, max(_LOOK, end - now))
         except (ShmqError, OSError) as error:
             if now >= end:

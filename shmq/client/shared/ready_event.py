@@ -209,7 +209,7 @@ def watchable(queues: Iterable[api.Queue]) -> dict[Any, api.Queue]:
     for queue in dict.fromkeys(queues):
         plain = unwrapped(queue)
         if not hasattr(plain, "READY_WATCH"):
-            raise TypeError(f"{queue!r:.60} is no queue that can be waited for")
+            raise TypeError(f"{queue!r:.60} is not a queue that can be waited for")
         found[plain] = queue
     if not found:
         raise InvalidOption("queues=[] names no queue to wait for")

@@ -92,7 +92,7 @@ class TransactionHandles:
 
 
 def happen(handles: TransactionHandles, transaction: dict[str, Any], *, wait: bool) -> bool:
-    """Apply all of it; False if, without ``wait``, there is no room for some of it yet.
+    """Apply all of it; False if, without ``wait``, there is not enough room for some of it yet.
 
     What was deleted meanwhile is left out.
     """

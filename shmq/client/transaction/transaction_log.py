@@ -115,7 +115,7 @@ class TransactionLog:
             if zlib.crc32(record) == checksum:
                 return unpack_properties(record)
         raise DamagedSegment(
-            f"{self._path} is damaged: what its process has committed cannot be told; remove it"
+            f"{self._path} is damaged: what its process has committed is unknown; remove it"
         )
 
     def write(self, transaction: dict[str, Any]) -> None:
@@ -158,7 +158,7 @@ class TransactionLog:
                 second.unlink(missing_ok=True)
 
     def forget(self, number: int) -> None:
-        """Remove the name for the writer, because there is no writer."""
+        """Remove the name for the writer, because no writer exists."""
         self._path.with_name(f"{self._path.name}@{number}").unlink(missing_ok=True)
 
 

@@ -13,13 +13,13 @@
  *    unmaps the segment before it closes the file, which is close-on-exec. A child of a fork has none
  *    of its parent's locks and none of its numbers. A process closes the namespace's file only when
  *    the namespace is empty. One whose file somebody removed by hand keeps it open, and numbers of
- *    another file are not judged. What cannot be told counts as living.
+ *    another file are not judged. What is unknown counts as living.
  *  - **Two judges.** Both saw the same word, so one swap succeeds. The other finds a living holder.
  *  - **ABA.** A number is never given out twice, and a dead process takes no lock. So a word that
  *    names a dead process stays until it is taken over, and needs no generation.
  *  - **A death at any store.** The swap that takes the lock also names its holder: there is no state
  *    between. A process that dies after it, also if it took over and recorded nothing yet, is found
- *    dead, and the next holder is told SHMQ_INHERITED. So an owner of the result must not release
+ *    dead, and the next holder gets SHMQ_INHERITED. So an owner of the result must not release
  *    the lock before it has repaired, or recorded that a repair is due.
  *  - **Waiters.** One that is about to sleep sets the bit in the word, with a swap, and sleeps only
  *    while the word is as it left it. One that has slept takes the lock with the bit set, because
@@ -74,7 +74,7 @@ int shmq_mutex_spin(struct shmq_mutex *mutex, const struct shmq_process *self);
 /* The same as shmq_mutex_try, waiting in the kernel until `end`, monotonic ns, and SHMQ_INHERITED:
  * taken from a holder that died. Call it without the GIL. A wait of SHMQ_JUDGE_AFTER or more that
  * fails has examined the holder, and so has one whose `end` has passed already: the holder lives, or
- * that cannot be told. */
+ * that is unknown. */
 int shmq_mutex_wait(struct shmq_mutex *mutex, const struct shmq_process *self, int64_t end);
 
 /* Spins, then waits in the kernel for up to `ns`; 0: the holder is not examined; less: at once. */

@@ -19,7 +19,7 @@ static bool is_of_this_file(const struct shmq_process *self, int fd, uint64_t nu
            number < le64toh(next);
 }
 
-/* Asks for the lock on the byte of that number. False: there is no answer. The descriptor was open
+/* Asks for the lock on the byte of that number. False: no answer. The descriptor was open
  * for all of the time if our own number is the same afterwards, because that becomes 0 first, and
  * is another one once there is another file. */
 static bool ask(const struct shmq_process *self, uint64_t number, struct flock *lock)

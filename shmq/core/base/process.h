@@ -24,7 +24,7 @@ struct shmq_process {
                                 number; closed only while `number` is 0                */
 };
 
-/* Whether the process of that number is dead. False also if that cannot be told: without a number
+/* Whether the process of that number is dead. False also if that is unknown: without a number
  * of our own, or if the number is from another file, because someone removed this one or the one
  * before it by hand. No process ever had a number before SHMQ_FIRST_PROCESS. */
 bool shmq_has_died(const struct shmq_process *self, uint64_t number);

@@ -13,7 +13,7 @@
 /* Takes a post, or waits for one until `end`: 0; or -1 with errno ETIMEDOUT or EINTR. */
 int shmq_semaphore_wait(sem_t *semaphore, int64_t end);
 
-/* The same where there is no sem_clockwait. */
+/* The same without sem_clockwait. */
 int shmq_semaphore_wait_wall(sem_t *semaphore, int64_t end);
 
 #endif

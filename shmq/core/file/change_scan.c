@@ -136,7 +136,7 @@ static bool is_live_word(uint64_t word) { return is_live(shmq_state_of(word)); }
  * because its copy may be only in memory. */
 static bool is_kept(uint64_t word) { return is_live_word(word) || is_held_back(word); }
 
-/* What may have changed since it was logged; a lease alone is no change. */
+/* What may have changed since it was logged; a lease alone is not a change. */
 static bool may_differ(uint64_t word)
 {
     enum shmq_state state = shmq_state_of(word);

@@ -17,7 +17,7 @@ struct shmq_live {
     uint16_t deliveries;
     uint8_t flags;
     uint8_t reason;
-    uint32_t size;       /* of its PUT, in units of 8 bytes; 0: there is no message here */
+    uint32_t size;       /* of its PUT, in units of 8 bytes; 0: no message is here */
 };
 
 struct shmq_live_messages {
@@ -28,7 +28,7 @@ struct shmq_live_messages {
     bool hashed;
 };
 
-/* NULL: there is no message with that number, which is not 0. */
+/* NULL: no message has that number, which is not 0. */
 struct shmq_live *shmq_live_find(const struct shmq_live_messages *m, uint64_t seq);
 
 /* The entry for the message with that number, which the caller fills in; its size is 0 if it is

@@ -10,7 +10,7 @@
 
 /* ---- memory ---- */
 
-/* Room for one more item of `size` bytes at the end; NULL if there is no memory. */
+/* Room for one more item of `size` bytes at the end; NULL if out of memory. */
 static void *append(struct shmq_replay *r, struct shmq_array *array, size_t size)
 {
     if (array->count == array->room) {

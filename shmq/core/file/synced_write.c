@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PUSHED (1u << 19) /* bytes that are copied before the kernel is told to begin with them */
+#define PUSHED (1u << 19) /* bytes that are copied before the kernel is advised to write them */
 
 /* Writes at most PUSHED bytes. */
 static ssize_t write_some(int file, const struct iovec *pieces, int count, int64_t offset)

@@ -8,7 +8,7 @@
 
 /* Writes the pieces one after the other from `offset` on, and syncs the file's data: 0, or an
  * errno, after which nothing is known about these bytes; ENOENT if the file has no name any more,
- * so that they are lost with it. Of many bytes, the kernel is told to write the first ones while
+ * so that they are lost with it. Of many bytes, the kernel is advised to write the first ones while
  * the rest is copied. Uses up the array `pieces`. */
 int shmq_write_synced(int file, struct iovec *pieces, int count, int64_t offset);
 

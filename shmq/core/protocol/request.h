@@ -23,7 +23,7 @@ void shmq_buffer_take(struct shmq_buffer *b, size_t size, size_t keep);
 void shmq_buffer_free(struct shmq_buffer *b);
 
 /* Appends the head of a request: its header and, unless `name` is NULL, the name. Returns the place
- * for `rest` more bytes of payload, which count as written. NULL: there is no memory, and nothing
+ * for `rest` more bytes of payload, which count as written. NULL: out of memory, and nothing
  * was appended. */
 unsigned char *shmq_request(struct shmq_buffer *b, uint8_t type, uint32_t id, const char *name,
                             uint16_t name_bytes, uint32_t rest);

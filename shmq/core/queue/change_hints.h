@@ -1,7 +1,7 @@
 /* The queue's interface to its journal: hints that tell the persistence writer where to look, and
  * waiting for the writer.
  *
- * There is no log in memory: the slots are the truth here, too. The writer (change_scan.h) is one
+ * Memory has no log: the slots are the truth here, too. The writer (change_scan.h) is one
  * more attached process. It reads without a lock and follows hints, which are slot indexes, in two
  * rings, one for each side of the queue:
  *
@@ -80,7 +80,7 @@ void shmq_conclude(struct shmq_queue *q, struct shmq_slot *s);
 /* Tells the writer that hints may have been lost. Holds both locks. */
 void shmq_lose_hints(struct shmq_queue *q);
 
-/* Wakes the writer if it sleeps for want of work. Call it after the lock under which the hints were
+/* Wakes the writer if it sleeps for lack of work. Call it after the lock under which the hints were
  * added is released. */
 static inline void shmq_wake_idle_writer(struct shmq_queue *q);
 

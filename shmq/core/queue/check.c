@@ -77,7 +77,7 @@ static const char *check_counts(struct shmq_queue *q, const struct counts *c)
     EXPECT(c->of[SHMQ_DEAD] + c->of[SHMQ_MOVING] == h->dead, "the count of dying is wrong");
     EXPECT(c->of[SHMQ_STAGED] == h->staged, "the count of staged messages is wrong");
     EXPECT(c->of[SHMQ_SPENT] == h->spent, "the count of slots that wait for the journal is wrong");
-    EXPECT(!q->journaled || h->fresh_tail == h->last_seq, "the writer is not told of a put");
+    EXPECT(!q->journaled || h->fresh_tail == h->last_seq, "the writer is not notified of a put");
     EXPECT(!q->journaled || h->hints == 0 ||
                (h->hints <= q->geo.hints_max && !(h->hints & (h->hints - 1))),
            "the rings of hints have no size that they can have");
@@ -242,7 +242,7 @@ static const char *check_flight(struct shmq_queue *q, const struct shmq_group *g
     EXPECT(t->flying <= 1 || t->listed == t->flying, "two messages of a group are in flight");
     for (; at != SHMQ_NIL; at = shmq_slot_at(q, at)->next) {
         EXPECT(shmq_where_of(shmq_slot_at(q, at)) == SHMQ_IN_FLIGHT && ++count <= t->listed,
-               "what a group has in flight is no list");
+               "what a group has in flight is not a list");
     }
     EXPECT(count == t->listed, "what a group has in flight is in no list");
     return NULL;

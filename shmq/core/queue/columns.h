@@ -79,7 +79,7 @@ bool shmq_columns_lay_out(struct shmq_columns_layout *layout, uint32_t count, ui
 /* Begins a block at `base`, which has room for `room->size` bytes. */
 void shmq_columns_begin(struct shmq_columns *c, void *base, const struct shmq_columns_layout *room);
 
-/* The place for the bytes of the next row; false if there is no room. The caller copies them and
+/* The place for the bytes of the next row; false if there is not enough room. The caller copies them and
  * then adds the row; if it does not add it, nothing has changed. */
 bool shmq_columns_next(const struct shmq_columns *c, uint32_t body_bytes, uint32_t meta_bytes,
                        unsigned char **body, unsigned char **meta);

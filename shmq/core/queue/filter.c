@@ -298,7 +298,7 @@ static const char *read_constant(struct shmq_reader *r, struct shmq_msgpack *con
         constant->count = shmq_read32(r);
         constant->bytes = shmq_read_bytes(r, constant->count);
         break;
-    default: return "there is no such constant";
+    default: return "no such constant exists";
     }
     return r->bad ? "the program ends within a test" : NULL;
 }
@@ -316,9 +316,9 @@ static const char *read_test(struct shmq_reader *r, struct test *test)
     if (r->bad)
         return "the program ends within a test";
     if (!test->field || test->field >= SHMQ_FIELDS)
-        return "there is no such field";
+        return "no such field exists";
     if (!test->relation || test->relation >= SHMQ_RELATIONS)
-        return "there is no such relation";
+        return "no such relation exists";
     wrong = read_constant(r, &test->constant);
     if (wrong)
         return wrong;
@@ -343,7 +343,7 @@ const char *shmq_filter_fault(const struct shmq_filter *filter)
         uint32_t takes = op == SHMQ_OP_TEST ? 0 : op == SHMQ_OP_NOT ? 1 : 2;
 
         if (op < SHMQ_OP_NOT || op > SHMQ_OP_TEST)
-            return "there is no such operation";
+            return "no such operation exists";
         if (depth < takes)
             return "the stack runs dry";
         depth += 1 - takes;

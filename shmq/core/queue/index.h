@@ -171,8 +171,8 @@ void shmq_group_rebuild_done(struct shmq_queue *q);
 
 /* Everything that happens at a time: the ends of leases, delays and ttls.
  *
- * Leases that were begun in the order of their ends are in a list, all other times in a heap. There
- * is no timer process: each operation on the queue does what is due, after one look at
+ * Leases that were begun in the order of their ends are in a list, all other times in a heap. No
+ * process keeps the time: each operation on the queue does what is due, after one look at
  * header.next_tick. */
 
 /* When a slot in the timer heap is due, by its state. */

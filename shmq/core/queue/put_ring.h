@@ -38,7 +38,7 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
  * lock. */
 void shmq_inbox_take(struct shmq_queue *q, uint32_t most);
 
-/* Offers a FREE slot, in no list, to the puts: false if there is no room. Holds the get-side
+/* Offers a FREE slot, in no list, to the puts: false if there is not enough room. Holds the get-side
  * lock. */
 bool shmq_return_slot(struct shmq_queue *q, const struct shmq_slot *s, uint32_t class);
 

@@ -70,7 +70,7 @@ static inline struct shmq_slot *shmq_slot_at(struct shmq_queue *q, uint32_t at)
 }
 
 /* The slot of an index from the caller, or read without a lock: NULL if there is none. A purge can
- * remove slots, so an old index is no damage. */
+ * remove slots, so an old index is not damage. */
 static inline struct shmq_slot *shmq_slot_if_made(const struct shmq_queue *q, uint32_t at)
 {
     return at < GET_ATOMIC(q->h->slots_made) && at < q->capacity ? &q->slots[at] : NULL;

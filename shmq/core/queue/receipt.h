@@ -4,7 +4,7 @@
  * same name. Sealed with the queue's id it is valid for that one queue only: the seal is a keyed
  * bijection of 64 bits, alternating multiplications and shifts as in Stafford's variants of
  * MurmurHash3's finaliser. With another queue's id a receipt opens to a slot and a serial that are
- * practically random, and no message in flight has those. 0 stays 0, which is no receipt. */
+ * practically random, and no message in flight has those. 0 stays 0, which is not a receipt. */
 #ifndef SHMQ_QUEUE_RECEIPT_H
 #define SHMQ_QUEUE_RECEIPT_H
 

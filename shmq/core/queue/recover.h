@@ -5,7 +5,7 @@
 #include "queue/queue.h"
 
 /* Rebuilds lists, heaps, groups, bitmap and counters from the slots. Holds the lock; a death may
- * cut it short, and it is begun anew. SHMQ_DAMAGED if the slots contradict each other. */
+ * cut it short, and it is begun again. SHMQ_DAMAGED if the slots contradict each other. */
 int shmq_rebuild(struct shmq_queue *q);
 
 /* The same, counted as a recovery; also settles the dedupe ring. */

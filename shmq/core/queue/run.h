@@ -27,7 +27,7 @@ void shmq_run_begin(struct shmq_run *run, const struct shmq_claim *claim, uint32
 void shmq_run_end(struct shmq_run *run);
 
 /* Leases the run's next message for `ns`, handed out: SHMQ_OK, SHMQ_EMPTY; SHMQ_FENCED: its claim is
- * void; SHMQ_UNCLAIMED: and there is no other one. Holds the get-side lock. */
+ * void; SHMQ_UNCLAIMED: and no other one exists. Holds the get-side lock. */
 int shmq_run_lease(struct shmq_queue *q, struct shmq_run *run, int64_t now, int64_t ns,
                    struct shmq_view *view);
 

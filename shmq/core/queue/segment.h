@@ -65,7 +65,7 @@ void shmq_retire(struct shmq_queue *q, int64_t now);
 /* The handle is a consumer from now on, until it is reclaimed or retired. */
 void shmq_consume(struct shmq_queue *q);
 
-/* Its time without a consumer begins anew. */
+/* Its time without a consumer starts again. */
 void shmq_renew(struct shmq_queue *q, int64_t now);
 
 /* Whether the queue has no consumer, and ends for that: by `auto_delete` if it has had one, by

@@ -71,8 +71,8 @@ static inline unsigned char *shmq_meta_of(struct shmq_queue *q, const struct shm
 
 #define SHMQ_CLASS_UNITS 1024u /* the largest run that has a class */
 
-/* The units for `bytes`: those of the smallest class that fits; exactly as many as needed if there
- * is no such class, or if the class is larger than the whole arena. */
+/* The units for `bytes`: those of the smallest class that fits; exactly as many as needed if no
+ * class fits, or if the class is larger than the whole arena. */
 uint32_t shmq_units_for(const struct shmq_queue *q, uint64_t bytes);
 
 #define SHMQ_SMALL_UNITS 8u /* of the runs up to this, each size is a class of that number */

@@ -8,7 +8,7 @@
 #define AHEAD 16u /* messages whose slots and bodies are prefetched                          */
 
 /* Marks functions that read while others write, and then check whether they did. ThreadSanitizer
- * only sees the reading: it is told to ignore that, and the copying of bytes. */
+ * only sees the reading: it is made to ignore that, and the copying of bytes. */
 #ifdef __SANITIZE_THREAD__
 #define OPTIMISTIC __attribute__((no_sanitize_thread, noinline))
 #else
@@ -173,7 +173,7 @@ OPTIMISTIC static void copy_bytes(unsigned char *to, const unsigned char *from, 
 #endif
 }
 
-/* Copies one message; false if it is gone, or there is no room. */
+/* Copies one message; false if it is gone, or there is not enough room. */
 static bool copy_one(struct shmq_queue *q, const struct shmq_pick *p, int64_t wall,
                      struct shmq_columns *c)
 {

@@ -36,12 +36,12 @@ int shmq_snapshot_read_slots(struct shmq_queue *q, struct shmq_snapshot_read *e,
 int shmq_snapshot_read_run(struct shmq_queue *q, struct shmq_snapshot_read *e,
                            const uint32_t *slots, const uint64_t *seqs, uint64_t *at, uint64_t end);
 
-/* Begins to choose. If `picks` is NULL, there is no memory. The caller frees `picks`. */
+/* Begins to choose. If `picks` is NULL, memory is exhausted. The caller frees `picks`. */
 void shmq_snapshot_read_begin(struct shmq_snapshot_read *e, uint64_t messages, uint64_t max_bytes,
                               uint64_t largest);
 
 /* What must be added to monotonic times to get wall times, in ns: whole milliseconds, so that a
- * process that reads a message again sees the same times, although it reads the clocks anew. */
+ * process that reads a message again sees the same times, although it reads the clocks again. */
 int64_t shmq_wall_offset(void);
 
 /* Whether slot `at` still holds the live message `seq`. */

@@ -18,7 +18,7 @@
 #include "queue/message.h"
 #include "queue/queue.h"
 
-/* Takes the next DEAD message. SHMQ_EMPTY. One without a reason is no dead letter: its mover died,
+/* Takes the next DEAD message. SHMQ_EMPTY. One without a reason is not a dead letter: its mover died,
  * and it must be put back once a copy that the mover may have left is removed. */
 int shmq_take_dead(struct shmq_queue *q, struct shmq_view *view);
 
@@ -34,7 +34,7 @@ int shmq_moved_rows(struct shmq_queue *q, uint64_t receipt, uint32_t rows);
 /* How many rows of a chunk have moved. */
 static inline uint32_t shmq_rows_moved(uint64_t word) { return shmq_deliveries_of(word); }
 
-/* Puts the message back where it was. Its mover calls this, and knows that there is no copy. */
+/* Puts the message back where it was. Its mover calls this, and knows that no copy exists. */
 int shmq_untake(struct shmq_queue *q, uint64_t receipt);
 
 /* The mover gives up: the message becomes DEAD, whatever it was, for the next mover. */

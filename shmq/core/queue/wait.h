@@ -7,7 +7,7 @@
  * during a long sleep wakes the sleeper:
  *
  *  - A process dies. The guardian returns what it held, as an active process would, and then posts
- *    anew (shmq_post_anew), because the dead process may have counted posts that it never made.
+ *    again (shmq_post_anew), because the dead process may have counted posts that it never made.
  *  - Something becomes due earlier than the sleeper knew when it fell asleep. `alarm` is a time by
  *    which some waiter looks without a post. A process that releases the lock, and finds that
  *    something is due before, posts one more waiter, which then sleeps until that time.

@@ -179,7 +179,7 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
     if (why)
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     else if (flags & ~known_flags(&request))
-        shmq_refuse_request(session, frame->id, SHMQ_S_UNSUPPORTED, "there is no such flag");
+        shmq_refuse_request(session, frame->id, SHMQ_S_UNSUPPORTED, "no such flag exists");
     else if (!(queue_session = (request.looks ? shmq_looking_session_at : shmq_queue_session_at)(
                    session, name, SHMQ_MAY_CONSUME, &status)))
         shmq_refuse_request(session, frame->id, status, session->engine->why);
@@ -211,7 +211,7 @@ void shmq_carry_out_unsubscribe(struct shmq_session *session, const struct shmq_
     subscription = shmq_subscription(session, shmq_load32(payload));
     if (!subscription) {
         shmq_refuse_request(session, frame->id, SHMQ_S_BAD_REQUEST,
-                            "this message id is no subscription's, and no READY's that waits");
+                            "this message id belongs to no subscription and no waiting READY");
         return;
     }
     shmq_unsubscribe(subscription);

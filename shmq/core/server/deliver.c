@@ -50,7 +50,7 @@ static unsigned char *write_head(struct shmq_session *session, uint32_t id, uint
     return at;
 }
 
-/* Writes a whole message; false if there is no memory. If its bytes may change meanwhile, the
+/* Writes a whole message; false if out of memory. If its bytes may change meanwhile, the
  * caller checks that afterwards, and takes it back. */
 static bool write_message(struct shmq_session *session, uint32_t id, uint64_t receipt,
                           const struct shmq_view *view)
@@ -141,7 +141,7 @@ static bool searches_on(struct shmq_waiter *w, int *outcome)
     return true;
 }
 
-/* Whether a search may continue now. The time since `*since`, which is set anew, is charged to all
+/* Whether a search may continue now. The time since `*since`, which is set again, is charged to all
  * searches together: part of each span is reserved for everything else. */
 static bool may_search(struct shmq_engine *engine, int64_t *since)
 {

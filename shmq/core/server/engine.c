@@ -230,7 +230,7 @@ static void check_attached_queues(struct shmq_engine *engine, int64_t now)
     }
 }
 
-/* While there is no session, no time of one is limited: a new one is met at the next patrol. */
+/* Without a session, no time of one is limited: a new one is met at the next patrol. */
 static int64_t patrol_interval(const struct shmq_engine *engine)
 {
     const struct shmq_limits *limits = &engine->limits;

@@ -4,7 +4,7 @@
 
 #include "server/server.h"
 
-/* False if there is no memory. */
+/* False: out of memory. */
 bool shmq_engine_begin(struct shmq_engine *engine, const struct shmq_hooks *hooks, void *data,
                        const struct shmq_limits *limits);
 
@@ -31,7 +31,7 @@ void shmq_session_renew_rights(struct shmq_session *session);
 
 /* ---- connection.c: the incoming and outgoing frames of a session, without I/O ---- */
 
-/* A new connection, or NULL if there is no memory. */
+/* A new connection, or NULL if out of memory. */
 struct shmq_session *shmq_session_begin(struct shmq_engine *engine, void *data);
 
 /* The place for the next bytes from the peer, and the most of them. NULL: none are accepted now,
@@ -41,7 +41,7 @@ unsigned char *shmq_session_space(struct shmq_session *session, size_t *size);
 /* Carries out the whole frames after `size` bytes were put there. Call shmq_engine_settle next. */
 void shmq_session_received(struct shmq_session *session, size_t size);
 
-/* Keeps bytes that arrived although the session is paused. False if there is no memory. */
+/* Keeps bytes that arrived although the session is paused. False: out of memory. */
 bool shmq_session_hold(struct shmq_session *session, const void *bytes, size_t size);
 
 /* Notes that `size` bytes of the outbox were sent. */

@@ -53,7 +53,7 @@ static void unlink_held_lease(struct shmq_queue_session *queue_session, uint32_t
         held_leases[t->next].prev = t->prev;
 }
 
-/* The held lease is no more, and what it took up is free. */
+/* The held lease has ended, and what it took up is free. */
 static void end(struct shmq_attached_queue *queue, uint32_t slot)
 {
     struct shmq_held_lease *t = &queue->held_leases[slot];

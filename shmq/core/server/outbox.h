@@ -32,11 +32,11 @@ static inline size_t shmq_pending(const struct shmq_outbox *box)
     return box->used - box->sent + box->outgoing_body_bytes;
 }
 
-/* Room for `size` more bytes at the end: NULL if there is no memory. Bytes written there count once
+/* Room for `size` more bytes at the end: NULL if out of memory. Bytes written there count once
  * `used` includes them. */
 unsigned char *shmq_outbox_room(struct shmq_outbox *box, size_t size);
 
-/* Appends a body behind the last byte. False if there is no memory. */
+/* Appends a body behind the last byte. False: out of memory. */
 bool shmq_outbox_put(struct shmq_outbox *box, const unsigned char *body, size_t bytes,
                      struct shmq_attached_queue *queue, uint32_t slot);
 

@@ -6,7 +6,7 @@
 
 #define MOST_COPIED (1u << 20) /* bytes copied in one critical section */
 
-static const char no_such_flag[] = "there is no such flag";
+static const char no_such_flag[] = "no such flag exists";
 
 /* ---- putting ---- */
 

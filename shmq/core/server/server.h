@@ -126,7 +126,7 @@ struct shmq_waiter {
     uint32_t handed; /* of these, handed to the application, as it reports */
     bool tells;
     bool subscribes;
-    bool looks; /* a READY: it is told of a message, and leases none */
+    bool looks; /* a READY: it is notified of a message, and leases none */
     bool settled; /* on delivery */
     bool queued;
     bool ended; /* kept only for its held leases */
@@ -350,7 +350,7 @@ int shmq_attached_queue_lock(struct shmq_attached_queue *queue, bool whole);
 /* Whether a request may still wait for the lock: only for a limited time. */
 bool shmq_attached_queue_is_awaited(const struct shmq_attached_queue *queue);
 
-/* Defers the operation, for want of the lock, to a later tick. */
+/* Defers the operation, for lack of the lock, to a later tick. */
 void shmq_attached_queue_owe(struct shmq_attached_queue *queue, enum shmq_owed_kind kind,
                              uint64_t what);
 
@@ -533,7 +533,7 @@ static inline bool shmq_same_name(struct shmq_name a, struct shmq_name b)
     "a name is 1 to " SHMQ_AS_TEXT(SHMQ_NAME_MAX) " characters out of A-Z a-z 0-9 . _ : -"
 
 /* The session's queue session for the queue of that name, which is attached to if necessary: NULL,
- * and the status, if there is no queue, the session may not know of it, or it lacks the right; the
+ * and the status, if no queue exists, the session may not know of it, or it lacks the right; the
  * reason is in `why` of the engine.
  * Valid until the end of the request, and as long as it has held leases or waiters. */
 struct shmq_queue_session *shmq_queue_session_at(struct shmq_session *session,

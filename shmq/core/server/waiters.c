@@ -127,7 +127,7 @@ struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id)
 
 void shmq_unsubscribe(struct shmq_waiter *subscription)
 {
-    subscription->tells = false; /* nothing can be told of it any more: all of it counts */
+    subscription->tells = false; /* nothing can be reported of it any more: all of it counts */
     shmq_waiter_end(subscription);
 }
 

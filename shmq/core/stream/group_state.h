@@ -262,7 +262,7 @@ int shmq_shared_group_take_dead(struct shmq_group_state *r, uint64_t id, int64_t
                                 struct shmq_shared_lease *leases);
 
 /* Settles a moved record: it is in the dead-letter queue, or (not `there`) dropped, because
- * there is no such queue: SHMQ_OK, or STALE. */
+ * no such queue exists: SHMQ_OK, or STALE. */
 int shmq_shared_group_moved(struct shmq_group_state *r, uint64_t receipt, int there);
 
 /* Settles a record that the stream no longer has, leased or moving: SHMQ_OK, or STALE. */

@@ -110,7 +110,7 @@ struct shmq_log_header {
     _Atomic uint64_t oldest;  /* of the oldest entry that can be read; truth            */
     _Atomic uint32_t state;   /* SHMQ_OPEN, SHMQ_GONE, SHMQ_BROKEN; truth               */
     _Atomic uint32_t armed;   /* 1: readers sleep and must be woken                     */
-    _Atomic uint32_t crowded; /* appenders that sleep for want of room                  */
+    _Atomic uint32_t crowded; /* appenders that sleep for lack of room                  */
     _Atomic uint32_t room;    /* a futex: raised when there may be room                 */
 
     /* -- for appenders, under `lock` ------------------------------------------------- */

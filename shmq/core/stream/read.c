@@ -166,7 +166,7 @@ static void gather(const struct shmq_log *log, const struct search *s, struct sh
     }
 }
 
-/* There is no such entry: `offset` is the next one, or out of range. */
+/* No such entry exists: `offset` is the next one, or out of range. */
 static int behind_all(const struct shmq_log *log, const struct search *s, struct shmq_log_extent *x)
 {
     struct shmq_log_bounds b;

@@ -263,7 +263,7 @@ int shmq_log_hold_at(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64
     return SHMQ_CROWDED;
 }
 
-/* While another hold is as far behind as this one was, there is no more room than before. Of two
+/* While another hold is as far behind as this one was, no room was gained. Of two
  * that move at the same time, one at least sees the other at its new place: each looks behind the
  * fence that follows its own store. */
 void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t hint)

@@ -312,7 +312,7 @@ class QueueFiles:
         self._fed.append(file.path)
         fed, found = self._replay.feed(
             file.data, file.start, file.header.salt, file.header.first_batch, whole, exact,
-            told=self._on_progress,
+            on_progress=self._on_progress,
         )  # fmt: skip
         self.torn = fed == "torn"
         if fed == "damaged":

@@ -222,7 +222,9 @@ class StreamSegment:
         """
         # The writer truncates the zeros behind its records, so a mapping could fault.
         data = self._data if self.closed else self._copy()
-        found = Checked(*_file.check(data, self.start, self._salts, self.base, told=on_progress))
+        found = Checked(
+            *_file.check(data, self.start, self._salts, self.base, on_progress=on_progress)
+        )
         if found.how == "damaged" and found.offset < until:
             raise DamagedFile(self.path, found.damage, "a commit is not as it was written")
         if self._index_damage is not None:

@@ -366,7 +366,7 @@ class _Failing:
 def traced_broker(
     broker: api.Broker, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
 ) -> api.Broker:
-    """The proxy of a broker; one that is traced already is traced anew."""
+    """The proxy of a broker; one that is traced already is traced again."""
     plain = unwrapped(broker)
     telemetry = Telemetry(tracer_provider, meter_provider)
     place = Place.of(getattr(plain, "url", None))

@@ -57,7 +57,7 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
     """
     if given is not None:
         if not os.fspath(given):
-            raise InvalidOption("data_dir='' is no directory: name one, or leave it out")
+            raise InvalidOption("data_dir='' is not a directory: name one, or leave it out")
         return Path(given).absolute()
     named = os.environ.get("SHMQ_DATA_DIR")
     if named:
@@ -243,7 +243,7 @@ class DataDirectory:
         return bool(self._locks)
 
     def exists(self) -> bool:
-        """Whether the path exists; `ready` refuses one that is no directory."""
+        """Whether the path exists; `ready` refuses one that is not a directory."""
         return self.path.exists()
 
     def claim(self, *, make: bool) -> None:

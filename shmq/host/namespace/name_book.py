@@ -162,7 +162,7 @@ class NameBook:
         return _stamp() != self._stamp
 
     def _catch_up(self) -> None:
-        """Apply the changes of other processes. Raises _Damaged if there is no valid book."""
+        """Apply the changes of other processes. Raises _Damaged without a valid book."""
         if self._fd < 0 or not self._has_name():
             self._forget()
             self._open()

@@ -346,7 +346,7 @@ class Namespace:
 
 def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
     return NoSuchQueue(
-        f"there is no queue {queue!r} in namespace {namespace!r}: create it first, "
+        f"queue {queue!r} does not exist in namespace {namespace!r}: create it first, "
         f"or see `shmq list`"
     )
 

@@ -140,7 +140,7 @@ class Processes:
         self.own.enter(number, first, self._fd)
 
     def is_alive(self, number: int) -> bool:
-        """Whether the process of that number lives; True where that cannot be told."""
+        """Whether the process of that number lives; True where that is unknown."""
         if number == self._number or self._fd < 0:
             return True
         if not 0 < number < 1 << 63:

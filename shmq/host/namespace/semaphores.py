@@ -32,7 +32,7 @@ def semaphore_names(namespace: str, queue_id: int) -> tuple[str, str]:
 
 
 def make_semaphores(namespace: str, queue_id: int) -> tuple[str, str]:
-    """Create both, for this user only. Raises OSError(ENOSPC) if there is no space."""
+    """Create both, for this user only. Raises OSError(ENOSPC) if there is not enough space."""
     names = semaphore_names(namespace, queue_id)
     for name in names:
         _make(name)

@@ -53,7 +53,7 @@ def as_no_file(error: OSError, path: Path) -> Exception:
 
 
 def as_no_space(error: OSError, wanted: int) -> Exception:
-    """The error as NoSpace, if it is for want of space; else as `no_descriptor`."""
+    """The error as NoSpace, if it is for lack of space; else as `no_descriptor`."""
     if isinstance(error, NoSpace) or error.errno not in {errno.ENOSPC, errno.EDQUOT}:
         return no_descriptor(error)
     space = os.statvfs(SHM)

@@ -62,8 +62,8 @@ def _partition_paths(namespace: Namespace, name: str) -> list[Path]:
     paths = (partition_path(namespace, name, number) for number in range(MAX_PARTITIONS))
     known = _count_of(namespace, name)
     found = itertools.takewhile(os.path.lexists, itertools.islice(paths, known, None))
-    told = (partition_path(namespace, name, number) for number in range(known))
-    return [*filter(os.path.lexists, told), *found][::-1]
+    known_paths = (partition_path(namespace, name, number) for number in range(known))
+    return [*filter(os.path.lexists, known_paths), *found][::-1]
 
 
 def _count_of(namespace: Namespace, name: str) -> int:
@@ -299,6 +299,6 @@ def _clear(namespace: Namespace, name: str) -> None:
 
 def _no_such_stream(namespace: Namespace, name: str) -> NoSuchStream:
     return NoSuchStream(
-        f"there is no stream {name!r} in namespace {namespace.name!r}: create it first, "
+        f"stream {name!r} does not exist in namespace {namespace.name!r}: create it first, "
         f"or see `shmq stream list`"
     )

@@ -66,7 +66,7 @@ def unpack_map(raw: bytes) -> dict[str, Any]:
     except Exception as error:  # its own kinds, ValueError, UnicodeDecodeError, RecursionError
         raise Refusal.bad(f"that is not msgpack: {error}") from error
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise Refusal.bad("that is no msgpack map whose keys are of type str")
+        raise Refusal.bad("that is not a msgpack map whose keys are of type str")
     return found
 
 
@@ -74,7 +74,7 @@ def unpack_answer(answer: _core.Answer) -> dict[str, Any]:
     """The msgpack map of an answer; empty for an empty payload. Raises ServerError."""
     found = _of_answer(answer, b"\x80")
     if not isinstance(found, dict):
-        raise senseless("it is no map")
+        raise senseless("it is not a map")
     return found
 
 
@@ -110,12 +110,12 @@ def unpack_rows(answer: _core.Answer) -> list[Any]:
     """The msgpack list of an answer; empty for an empty payload. Raises ServerError."""
     found = _of_answer(answer, b"\x90")
     if not isinstance(found, list):
-        raise senseless("it is no list")
+        raise senseless("it is not a list")
     return found
 
 
 def unpack_fields(kind: type[_T], found: object) -> _T:
-    """A dataclass from a map of an answer. Raises ServerError if it is no map.
+    """A dataclass from a map of an answer. Raises ServerError if it is not a map.
 
     Unknown keys are left out, and what the map lacks is the field's default or 0.
     """

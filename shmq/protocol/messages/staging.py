@@ -118,4 +118,4 @@ def _int32(offsets: list[int]) -> array.array[int]:
     try:
         return array.array("i", offsets)
     except OverflowError:
-        raise Refusal.bad(f"its rows have {offsets[-1]} bytes: that is no frame") from None
+        raise Refusal.bad(f"its rows have {offsets[-1]} bytes: that is not a frame") from None

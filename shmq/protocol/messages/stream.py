@@ -124,7 +124,7 @@ class Append:
         if flags & ~_FLAGS:
             raise Refusal(Status.UNSUPPORTED, f"an APPEND has no such flag: {flags:#04x}")
         if compression >= len(_COMPRESSIONS):
-            raise Refusal(Status.UNSUPPORTED, f"there is no compression {compression}")
+            raise Refusal(Status.UNSUPPORTED, f"unknown compression {compression}")
         return cls(
             identity=identity,
             partition=partition,

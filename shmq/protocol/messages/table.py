@@ -59,7 +59,7 @@ class TableRequest:
             raise Refusal.bad(f"'action' must be one of {', '.join(_KEYS)}")
         identity: Any = 0 if action in _BY_NAME else asked.get("identity")
         if not _is_whole(identity) or not 0 <= identity < 1 << 64:
-            raise Refusal.bad("'identity' must be the number that a \"look\" has told")
+            raise Refusal.bad("'identity' must be the number that a \"look\" has returned")
         return cls(action, _checked(action, asked), identity)
 
 

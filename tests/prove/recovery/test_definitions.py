@@ -235,7 +235,7 @@ def test_a_server_answers_when_it_is_on_disk_and_has_it_after_a_reboot(
             broker.create_exchange("gone")
             broker.delete_exchange("gone")
             append(broker)
-        server.process.suspend()  # it starts no process anew
+        server.process.suspend()  # it starts no process again
         os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
         for pid in server.children():
             psutil.Process(pid).kill()

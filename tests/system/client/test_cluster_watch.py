@@ -104,7 +104,7 @@ def test_a_publish_does_not_ask_for_the_table_and_sees_what_others_bind(
         other.create_queue("late", priorities=1)
         other.exchange("prices").bind("late", "a.*")
     assert exchange.publish(b"new", "a.b").delivered == 2
-    with broker.queue("late") as anew:
-        assert anew.get(timeout=30).body == b"new"
+    with broker.queue("late") as again:
+        assert again.get(timeout=30).body == b"new"
     late.close()
     jobs.close()

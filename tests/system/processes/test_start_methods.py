@@ -156,7 +156,7 @@ def test_what_belongs_to_one_process_is_not_pickled(queue: Queue, what: str) -> 
     [
         shmq.Full("queue 'q' is full"),
         shmq.NoSpace("/dev/shm is full"),
-        shmq.LeaseExpired("the receipt is no longer good"),
+        shmq.LeaseExpired("the receipt has expired"),
         shmq.NoSuchQueue("queue 'q' does not exist"),
     ],
     ids=lambda error: type(error).__name__,

@@ -13,8 +13,8 @@ moment, or are stopped, or a process died whose open file a child of it still sh
 forked without Python's knowledge), the sleepers notice a death when their slice ends, after 2 s at
 most: see shmq/core/queue/wait.h.
 
-Where the kernel grants no watch (a user has 128 by default), the process is no guardian. If there
-is no other either, its sleepers look for dead processes every 50 ms.
+Where the kernel grants no watch (a user has 128 by default), the process is not a guardian. If
+there is not an other either, its sleepers look for dead processes every 50 ms.
 """
 
 from __future__ import annotations

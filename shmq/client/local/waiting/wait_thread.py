@@ -194,7 +194,7 @@ def join(
 
 
 def wake_thread(namespace: Namespace) -> None:
-    """Wake the thread, because a handle of that namespace was closed: its waiters must be told."""
+    """Wake the thread to notify the waiters of a handle of that namespace that was closed."""
     wait_thread = _wait_threads.get(namespace.name)
     if wait_thread is not None:
         wait_thread.wake()

@@ -57,8 +57,8 @@ class WakeupPool:
             if error.errno != errno.ENOSPC:
                 raise
             raise NoSpace(
-                f"/dev/shm is full: there is no room for a semaphore to wait on, {error}; purge "
-                f"or delete queues, or give it more room (in a container: --shm-size)"
+                f"/dev/shm is full: there is not enough room for a semaphore to wait on, {error}; "
+                f"purge or delete queues, or give it more room (in a container: --shm-size)"
             ) from error
         return _core.Wakeup(name, process, number)
 

@@ -107,8 +107,8 @@ def _server(netloc: str, scheme: str) -> tuple[str, int]:
         host, port = None, None
     if not host or port == 0 or not netloc.isprintable() or " " in netloc:
         raise InvalidOption(
-            f"{netloc!r} is no server of a cluster: give {scheme}://HOST:PORT,HOST:PORT/NAMESPACE "
-            f"with ports from 1 to 65535"
+            f"{netloc!r} is not a server of a cluster: give "
+            f"{scheme}://HOST:PORT,HOST:PORT/NAMESPACE with ports from 1 to 65535"
         )
     return host, DEFAULT_PORT if port is None else port
 
@@ -182,8 +182,7 @@ class ClusterTarget:
             tls_context(tls)  # raises its errors now
         if address.credentials is not None and not Path(address.credentials).is_file():
             raise InvalidOption(
-                f"the credentials file {address.credentials!r} cannot be read: there is no such "
-                f"file"
+                f"the credentials file {address.credentials!r} cannot be read: no such file"
             )
         _known[str(address)] = token, secret
         timeouts = float(connect_timeout), float(request_timeout)

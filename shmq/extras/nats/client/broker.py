@@ -114,8 +114,8 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
 
     def _no_queue(self, name: str) -> errors.NoSuchQueue:
         return errors.NoSuchQueue(
-            f"there is no queue {name!r} in namespace {self.namespace!r} of {self.url}: create it "
-            f"first, or see `shmq list`"
+            f"queue {name!r} does not exist in namespace {self.namespace!r} of {self.url}: create "
+            f"it first, or see `shmq list`"
         )
 
     def remove_queue(self, name: str) -> None:

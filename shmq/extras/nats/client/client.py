@@ -39,9 +39,9 @@ class Client(nats.aio.client.Client):
         self.spare_inboxes: list[Any] = []
         #: Who takes the messages of a subscription while they are parsed, by its number.
         self._takers: dict[int, Callable[[Msg], None]] = {}
-        #: Who is told the answer to a request, by the subject of the answer.
+        #: The callback of each request, by the subject of the answer.
         self._asking: dict[str, Callable[[Msg | None], None]] = {}
-        #: When those of `ask` are told that there is no answer: the oldest first.
+        #: When the requests of `ask` time out: the oldest first.
         self._ends: collections.deque[tuple[float, str]] = collections.deque()
         self._timer: asyncio.TimerHandle | None = None
         self._answers = ""
@@ -99,9 +99,9 @@ class Client(nats.aio.client.Client):
         """The answer to a request. Raises ``nats.errors.TimeoutError``, ``NoRespondersError``."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Msg | None] = loop.create_future()
-        told = functools.partial(_tell, future)
-        reply = self._expect(told)
-        timer = loop.call_later(timeout, told, None)
+        on_answer = functools.partial(_tell, future)
+        reply = self._expect(on_answer)
+        timer = loop.call_later(timeout, on_answer, None)
         try:
             await self.publish(subject, payload, reply, headers)
             answer = await future
@@ -119,35 +119,35 @@ class Client(nats.aio.client.Client):
         self._answers = f"{self.new_inbox()}."
         await self.take(f"{self._answers}*", self._answered)
 
-    def _expect(self, told: Callable[[Msg | None], None]) -> str:
-        """The subject of an answer, of which `told` is told."""
+    def _expect(self, on_answer: Callable[[Msg | None], None]) -> str:
+        """The subject of an answer, of which `on_answer` is notified."""
         self._number += 1
         reply = f"{self._answers}{self._number:x}"
-        self._asking[reply] = told
+        self._asking[reply] = on_answer
         return reply
 
     def _answered(self, answer: Msg) -> None:
-        told = self._asking.pop(answer.subject, None)
-        if told is not None:
-            told(answer)
+        on_answer = self._asking.pop(answer.subject, None)
+        if on_answer is not None:
+            on_answer(answer)
 
     def ask(
         self,
         subject: str,
         payload: bytes,
         headers: dict[str, str] | None,
-        told: Callable[[Msg | None], None],
+        on_answer: Callable[[Msg | None], None],
         is_alone: bool,
     ) -> None:
-        """Send a request without a task; `told` gets the answer, or None.
+        """Send a request without a task; `on_answer` gets the answer, or None.
 
         None says that nothing came for a while, or that it could not be sent at once. ``is_alone``:
         no other one follows, with which it could share a write.
         """
-        reply = self._expect(told)
+        reply = self._expect(on_answer)
         if not self._send(subject, payload, reply, headers, is_alone):
             del self._asking[reply]
-            told(None)
+            on_answer(None)
             return
         loop = asyncio.get_running_loop()
         ends = self._ends
@@ -158,7 +158,7 @@ class Client(nats.aio.client.Client):
             self._timer = loop.call_later(PATIENCE, self._end)
 
     def _end(self) -> None:
-        """Tell those who have waited long enough that there is no answer."""
+        """Time out pending requests."""
         loop = asyncio.get_running_loop()
         self._timer = None
         while self._ends:
@@ -167,9 +167,9 @@ class Client(nats.aio.client.Client):
                 self._timer = loop.call_at(ends, self._end)
                 return
             self._ends.popleft()
-            told = self._asking.pop(reply, None)
-            if told is not None:
-                told(None)
+            on_answer = self._asking.pop(reply, None)
+            if on_answer is not None:
+                on_answer(None)
 
     async def publish(
         self,
@@ -189,7 +189,7 @@ class Client(nats.aio.client.Client):
     def _send(
         self, subject: str, payload: bytes, reply: str, headers: Any, is_alone: bool = False
     ) -> bool:
-        """Send a message, if that can be done at once, and is no error."""
+        """Send now if possible; return whether it was sent."""
         if (
             self._status != self.CONNECTED
             or self._pending_data_size > _MOST_UNSENT

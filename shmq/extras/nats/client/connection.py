@@ -100,7 +100,7 @@ def passes(error: Mapping[str, Any]) -> bool:
 
 
 class ClusterConnection:
-    """The connection of one broker or handle. The child of a fork connects anew.
+    """The connection of one broker or handle. The child of a fork reconnects.
 
     `run` waits in any thread, `arun` in a task of any loop; the methods that are coroutines run in
     the process's `LoopThread`.
@@ -278,18 +278,18 @@ class ClusterConnection:
         self._denied.clear()
         if client is not None:
             try:
-                self._check(client._server_info, "the server that was connected to anew")
+                self._check(client._server_info, "the server that was reconnected to")
             except Unsupported as error:
                 self._too_old = str(error)
 
     def _unreachable(self, problems: list[BaseException]) -> ShmqError:
-        told = [str(problem) or type(problem).__name__ for problem in problems]
+        reasons = [str(problem) or type(problem).__name__ for problem in problems]
         if any(map(_is_refusal, problems)):
             return Unauthorized(
                 f"cluster {self.url} refuses these credentials: give token=, USER:PASSWORD@ or "
                 f"?credentials= as its operator says"
             )
-        why = told[0] if len(told) > 1 else "no answer in time"
+        why = reasons[0] if len(reasons) > 1 else "no answer in time"
         return ConnectionLost(f"cannot connect to {self.url}: {why}; does a server run there?")
 
     # ---- versions ----
@@ -364,11 +364,11 @@ class ClusterConnection:
 
         It answers no request that it refuses: it tells it beside.
         """
-        for refused, told in self._denied.items():
+        for refused, reason in self._denied.items():
             if refused == subject.lower() or refused.startswith("_inbox."):
                 raise Unauthorized(
-                    f"cluster {self.url} does not permit it with these credentials ({told}): give "
-                    f"others, or ask its operator for that right"
+                    f"cluster {self.url} does not permit it with these credentials ({reason}): "
+                    f"give others, or ask its operator for that right"
                 )
 
     async def _client_within(self, left: float) -> Client:

@@ -63,7 +63,7 @@ class Flight:
         return number
 
     def _start(self) -> None:
-        self._is_told = False  # before it looks: what is given from now on is told of again
+        self._is_told = False  # before it looks: what is added from now on is announced again
         while self._waiting:
             begin, operation = self._waiting.popleft()
             operation.start(begin)

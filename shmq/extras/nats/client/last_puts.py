@@ -12,7 +12,7 @@ from shmq.native import _clock as time
 
 #: After what time a consumer has seen each message, in seconds.
 _SEEN_AFTER: Final = 5.0
-#: In what time a consumer is most often told of a message, in seconds.
+#: The shortest time between two notifications of a consumer, in seconds.
 _JUST: Final = 0.05
 
 
@@ -38,7 +38,7 @@ class LastPuts:
         return at > 0
 
     def is_just_put(self, consumer: str) -> bool:
-        """Whether the consumer may be told of the last put at this moment."""
+        """Whether the consumer may be notified of the last put at this moment."""
         _, at = self._last.get(consumer, (0, -_JUST))
         return time.monotonic() - at < _JUST
 

@@ -145,7 +145,7 @@ class Lease:
         """Mark it as settled. Raises LeaseExpired if it is over."""
         if not self.is_good:
             raise LeaseExpired(
-                f"message {self.delivery.sequence} of queue {name!r} is no longer this holder's: "
+                f"message {self.delivery.sequence} of queue {name!r} has been delivered again: "
                 f"its lease ended, or it was settled; nothing was changed"
             )
         self.settled = True

@@ -362,7 +362,7 @@ class NatsPacked(_Run, api.Packed):
 
 
 def records_of(message: NatsMessage) -> list[bytes]:
-    """The records of a message; one that is no valid packed batch is one record."""
+    """The records of a message; one that is not a valid packed batch is one record."""
     if message.codec == "packed":
         with contextlib.suppress(Exception):
             return list(_core.unpack_records(message.raw))

@@ -151,14 +151,16 @@ class Puts:
             put.go_on(self.put(item, waits, until))
             return
 
-        def told(answer: Msg | None) -> None:
+        def on_answer(answer: Msg | None) -> None:
             taken = None if answer is None else _taken(answer)
             if taken is None:
                 put.go_on(self.put(item, waits, until))
             else:
                 put.end(self._put(item, taken))
 
-        client.ask(item.subject, item.body, item.headers, partial(put.then, told), put.is_alone)
+        client.ask(
+            item.subject, item.body, item.headers, partial(put.then, on_answer), put.is_alone
+        )
 
     def _put(self, item: Item, answer: Mapping[str, Any]) -> api.Put:
         """What a put returns."""

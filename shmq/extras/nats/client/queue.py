@@ -111,7 +111,7 @@ class NatsQueue(api.Queue):
         return await self.connection.arun(coroutine)
 
     def finish(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """``run`` for what ends a handle: a lost cluster is no error then."""
+        """``run`` for what ends a handle: a lost cluster is not an error then."""
         if self.connection.closed:
             coroutine.close()
             return
@@ -620,7 +620,7 @@ class NatsQueue(api.Queue):
 def _handed_out(messages: list[NatsMessage]) -> list[NatsMessage]:
     """The messages, each in hand. They are taken out of the list, which the loop may still have.
 
-    So a message that is dropped is dropped by its holder, who is told in which line.
+    So a message that is dropped is dropped by its holder, which knows in which line.
     """
     found = messages.copy()
     messages.clear()
@@ -685,7 +685,7 @@ def attach(target: ClusterTarget, name: str) -> NatsQueue:
         found = connection.run(definitions.get(kv_key("queue", name)))
         if found is None:
             raise errors.NoSuchQueue(
-                f"there is no queue {name!r} in {connection.url}: create it first"
+                f"queue {name!r} does not exist in {connection.url}: create it first"
             )
         return NatsQueue(connection, definitions, name, found.value, owns_connection=True)
     except BaseException:

@@ -74,7 +74,7 @@ class QueueLayout:
         self.options = options
         self.namespace = connection.namespace
         self.stream = names.queue_stream(self.namespace, name)
-        #: Where it is told that the queue has consumers of groups from now on.
+        #: The subject that announces that the queue has consumers of groups from now on.
         self.control_subject = names.control_subject(self.namespace, name)
         #: How long ids of messages are remembered, in seconds.
         self.window = options.dedupe_window or _WINDOW

@@ -58,7 +58,7 @@ class Schemas:
             if await self._definitions.get(kv_key(kind, name)) is not None:
                 return
         raise errors.NoSuchQueue(
-            f"there is no queue and no stream {name!r} on the cluster: create it first"
+            f"neither a queue nor a stream {name!r} exists on the cluster: create it first"
         )
 
 

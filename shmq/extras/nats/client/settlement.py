@@ -75,7 +75,7 @@ class Leases:
         return lease.receipt_of(self._identity)
 
     def of(self, receipt: int) -> Lease | None:
-        """The lease of a receipt, of this process or another; None if there is no such receipt."""
+        """The lease of a receipt, of this process or another; None if no such receipt exists."""
         if receipt <= 0:
             return None
         found = lease_of(self._connection, self._stream, self._identity, receipt, self._wait)
@@ -196,7 +196,7 @@ class Settlements:
             ttl = message.properties.get("ttl")
             if ttl is None and self._options.ttl is not None:
                 ttl = self._options.ttl * 1000
-        # A delayed message is stored anew when it is due; its ttl counts from the put.
+        # A delayed message is stored again when it is due; its ttl counts from the put.
         put_at = message.lease.delivery.stored_at - message.all_properties.get("delay", 0) / 1000
         if ttl is not None and time.time() >= put_at + ttl / 1000:
             return "expired"
@@ -229,16 +229,16 @@ class Settlements:
         """Begin `acked`: without a task, unless the first answer does not confirm it."""
         client = self._connection.connected
 
-        def told(answer: Msg | None) -> None:
+        def on_answer(answer: Msg | None) -> None:
             if answer is None or is_unheard(answer):
                 ack.go_on(self.acked(lease))
             else:
                 ack.end(None)
 
         if client is None:
-            told(None)
+            on_answer(None)
         else:
-            client.ask(lease.reply, b"+ACK", None, partial(ack.then, told), ack.is_alone)
+            client.ask(lease.reply, b"+ACK", None, partial(ack.then, on_answer), ack.is_alone)
 
     async def _returned(self, lease: Lease, delay: float) -> None:
         """Return it; without a leader it comes back when its lease ends. Raises QueueDeleted."""
@@ -392,7 +392,7 @@ class Settlements:
         await Puts(layout, self._definitions).put(item, False, None)
 
     async def _dead_letter_layout(self, name: str) -> QueueLayout:
-        """The dead-letter queue, made anew if it was deleted."""
+        """The dead-letter queue, recreated if it was deleted."""
         return await _ensure_queue_layout(
             self._connection, self._definitions, name, self._options.for_dead_letters()
         )

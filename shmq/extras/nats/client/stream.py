@@ -151,7 +151,7 @@ class NatsStream(StreamHandle):
                 block = compressed_block(block, entries.compression, count, entries.raw_bytes)
             rows = rows_of(block, time.time_ns())
         except (errors.ShmqError, ValueError, struct.error) as error:
-            raise InvalidOption(f"the block is no block of records: {error}") from None
+            raise InvalidOption(f"the block is not a block of records: {error}") from None
         if not rows or count != len(rows):
             raise InvalidOption(f"count={count}, and the block has {len(rows)} records")
         ids = None
@@ -329,7 +329,9 @@ def attach_stream(target: ClusterTarget, name: str) -> NatsStream:
         definitions = Definitions(connection)
         found = connection.run(definitions.get(kv_key("stream", name)))
         if found is None:
-            raise NoSuchStream(f"there is no stream {name!r} in {connection.url}: create it first")
+            raise NoSuchStream(
+                f"stream {name!r} does not exist in {connection.url}: create it first"
+            )
         return NatsStream(connection, definitions, name, found.value, owns_connection=True)
     except BaseException:
         connection.close()

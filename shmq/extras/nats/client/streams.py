@@ -72,7 +72,7 @@ class Streams:
     def missing(self, name: str) -> errors.NoSuchStream:
         """The error for a stream that is not there."""
         return errors.NoSuchStream(
-            f"there is no stream {name!r} in {self._connection.url}: create it first, or see "
+            f"stream {name!r} does not exist in {self._connection.url}: create it first, or see "
             f"`shmq stream list`"
         )
 

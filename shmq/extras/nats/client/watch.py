@@ -1,4 +1,4 @@
-"""A key of a KV bucket whose changes are told as they pass by, on the subject of the key.
+"""A key of a KV bucket whose changes are reported as they pass by, on the subject of the key.
 
 A notice may be lost with its connection, and a removal gives none: so what is known of a key is
 asked for again after `STALE` seconds.
@@ -18,7 +18,7 @@ from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.definitions import EXPECTED
 from shmq.native import _clock as time
 
-#: How old what is known of a key may be where no change was told, in seconds.
+#: How old what is known of a key may be where no change was reported, in seconds.
 STALE: Final = 1.0
 
 
@@ -29,11 +29,11 @@ class Watch:
         self._connection = connection
         self._subject = subject
         self._client: Any = None
-        #: When a change was told (monotonic), and the least revision that there is once it is
-        #: stored: it is told a moment before.
+        #: When a change was reported (monotonic), and the least revision that exists once it is
+        #: stored: it is reported a moment before.
         self._told_at = 0.0
         self._least = 0
-        #: When a change to a revision was told that is not known.
+        #: When a change to an unknown revision was reported.
         self._unknown_at = 0.0
         self._came = asyncio.Event()
 
