@@ -240,7 +240,7 @@ def _c_enum(name: str, prefix: str, rows: Any, key: str, form: str = "02X") -> s
 _C_OPERATION: Final = """
 /* Who carries a request out, and how it finds what it is about. */
 enum shmq_path {
-    SHMQ_PATH_NONE = 0, /* there is no such type, or only a server sends it                */
+    SHMQ_PATH_NONE = 0, /* no such type exists, or only a server sends it                */
     SHMQ_PATH_ENGINE,   /* the engine                                                      */
     SHMQ_PATH_POLICY,   /* policy; no name                                                 */
     SHMQ_PATH_QUEUE,    /* policy, by a name that the session must have a right to         */

@@ -25,7 +25,7 @@ HOW = ("end", "stop", "torn", "damaged")
 cdef enum:
     MOST_PIECES = 8
     # So many bytes are checked before progress is reported.
-    TOLD = 4 << 20
+    REPORTED = 4 << 20
 
 
 def write_synced(int file, list pieces: list[Any], int64_t offset) -> int:
@@ -141,7 +141,7 @@ def check(data, uint64_t start, tuple salts: tuple[int, int], uint64_t offset,
     cdef shmq_stream_segment_whole w
     cdef shmq_stream_segment_salts two
     two.file, two.entries = salts
-    w.offset, w.time, w.most, w.more = offset, time, TOLD, False
+    w.offset, w.time, w.most, w.more = offset, time, REPORTED, False
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         while True:

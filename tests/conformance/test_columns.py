@@ -279,7 +279,7 @@ def test_columns_can_go_anywhere_as_their_bytes(queue: Queue) -> None:
     assert list(copy.sequence) == [1]
     assert bytes(copy.body(0)) == b"a"
     assert "1 messages" in repr(copy)
-    with pytest.raises(IndexError, match="no message 1 of 1"):
+    with pytest.raises(IndexError, match="message 1 does not exist: there are 1"):
         copy.body(1)
 
 

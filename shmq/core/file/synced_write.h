@@ -1,5 +1,5 @@
 /* One commit of a journal or a stream: a write and a sync of its file, in one call, for a caller
- * that has let go of the GIL. */
+ * that has released the GIL. */
 #ifndef SHMQ_FILE_SYNCED_WRITE_H
 #define SHMQ_FILE_SYNCED_WRITE_H
 

@@ -118,7 +118,7 @@ enum shmq_right {
 
 /* Who carries a request out, and how it finds what it is about. */
 enum shmq_path {
-    SHMQ_PATH_NONE = 0, /* there is no such type, or only a server sends it                */
+    SHMQ_PATH_NONE = 0, /* no such type exists, or only a server sends it                */
     SHMQ_PATH_ENGINE,   /* the engine                                                      */
     SHMQ_PATH_POLICY,   /* policy; no name                                                 */
     SHMQ_PATH_QUEUE,    /* policy, by a name that the session must have a right to         */

@@ -142,7 +142,7 @@ class ShmqConsumer(Consumer):
             raise ConnectionClosed(error) from error
 
     def close(self) -> None:
-        """Return what was not handed out, and let go of the queue, which returns the rest."""
+        """Return what was not handed out, and close the queue, which returns the rest."""
         ahead, self._ahead = self._ahead, deque()
         try:
             self._return(ahead)

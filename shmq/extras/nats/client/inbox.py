@@ -47,7 +47,7 @@ class Inbox:
         self._asked_at = 0.0
         #: Whether the first pull of its caller is sent already.
         self.is_asked = False
-        #: Told of each message that comes.
+        #: Called with each message that arrives.
         self._watcher: Callable[[], None] | None = None
         self._subscription: Any = None
         self._listening: Any = None
