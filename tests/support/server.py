@@ -58,6 +58,7 @@ class Server:
         self.before = before
         self.config = folder / "serve.toml"
         self._log = folder / "serve.log"
+        self._persist = settings.get("persist", True)
         self.configure(**settings)
 
     def configure(self, **settings: Any) -> None:
@@ -72,7 +73,8 @@ class Server:
             for n, (token, rights) in enumerate(tokens.items())
         ]
         self.tls = bool(settings.get("tls"))
-        table = {"port": 0, "workers": 1, "limits": limits, "tokens": rows, **settings}
+        usual = {"port": 0, "workers": 1, "persist": self._persist or "data_dir" in settings}
+        table = {**usual, "limits": limits, "tokens": rows, **settings}
         self.config.touch(mode=0o600)
         self.config.write_text(_toml(table))
 

@@ -404,7 +404,7 @@ def lend(broker: Broker) -> Course:
     stream = _a_stream(broker)
     stream.append_many([bytes(3000)] * 9, partition=0)
     dead_letter_queue = broker.create_queue("dead_letter_queues", dead_letter=None)
-    one = stream.share("g", dead_letter="dead_letter_queues", max_deliveries=1, lease=600)
+    one = stream.share("g", dead_letter="dead_letter_queues", max_deliveries=1, lease=1.0)
 
     def use() -> None:
         first, second, third, *_ = one.get_many(9)
