@@ -121,7 +121,7 @@ def test_a_server_that_says_nothing_is_given_up() -> None:
         port = silent.getsockname()[1]
 
         with pytest.raises(shmq.ConnectionLost, match=f"127.0.0.1:{port}.*HELLO"):
-            shmq.connect(f"shmq://127.0.0.1:{port}", connect_timeout=0.05)
+            shmq.connect(f"shmq://127.0.0.1:{port}", connect_timeout=0.5)
 
 
 def test_a_server_of_another_kind_is_no_server() -> None:
