@@ -323,6 +323,7 @@ class Processes:
             return self._fd < 0 or not self.is_current() or self._place()[0] != memory
 
     def is_current(self) -> bool:
+        """Whether the open file is the one that has the namespace's name now."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._fd))
         except OSError:
