@@ -12,10 +12,11 @@ import os
 import random
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from shmq import errors
+from shmq.client.ports.steps import Step, Steps, arun, pause, run
 from shmq.client.remote.address import Target
 from shmq.client.remote.connect import dial
 from shmq.client.shared import loop_timer
@@ -28,8 +29,7 @@ from shmq.protocol.opcodes import Status
 from shmq.protocol.status import error_of_status
 
 Write = Callable[[_core.Wire], _core.Answer]
-Await = Callable[[_core.Wire, _core.Answer], None]
-AsyncAwait = Callable[[_core.Wire, _core.Answer], Awaitable[None]]
+Await = Callable[[_core.Wire, _core.Answer], Steps[None]]
 
 
 class Attempt(NamedTuple):
@@ -38,6 +38,16 @@ class Attempt(NamedTuple):
     wire: _core.Wire
     answer: _core.Answer
     began: float
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of `Connection.call`: see `Connection.calling`."""
+
+    again: bool
+    wait: float
+    within: float
+    await_: Await | None
+    first: Attempt | None
 
 
 #: How long a close waits for the server to process earlier requests, in seconds.
@@ -288,7 +298,15 @@ class Connection:
 
     # ---- requests ----
 
-    def call(
+    def call(self, write: Write, **options: Unpack[CallOptions]) -> _core.Answer:
+        """Carry out one request: see `calling`."""
+        return run(self.calling(write, **options))
+
+    async def acall(self, write: Write, **options: Unpack[CallOptions]) -> _core.Answer:
+        """``call`` for asyncio. A cancelled task stops waiting; see ``Wire.forget``."""
+        return await arun(self.calling(write, **options))
+
+    def calling(
         self,
         write: Write,
         *,
@@ -297,35 +315,51 @@ class Connection:
         within: float = math.inf,
         await_: Await | None = None,
         first: Attempt | None = None,
-    ) -> _core.Answer:
+    ) -> Steps[_core.Answer]:
         """Carry out one request; ``wait``: seconds that the server may take beyond the timeout.
 
         ``again``: it may be carried out twice, ``within`` that many seconds. ``await_`` waits for
-        the answer, as long as it likes; None: `await_`. ``first`` is an attempt that the caller has
-        made. Raises :class:`~shmq.ConnectionLost` if there is no answer in time, or the connection
-        is lost and the request must not be repeated.
+        the answer, as long as it likes; None: `answering`. ``first`` is an attempt that the caller
+        has made. Raises :class:`~shmq.ConnectionLost` if there is no answer in time, or the
+        connection is lost and the request must not be repeated.
         """
         began = time.monotonic() if first is None else first.began
         until = began + self.target.request_timeout
         backoff = None
         while True:
             if first is None:
-                wire = self.ready(until)
+                wire = yield self.readying(until)
                 answer = write(wire)
             else:
                 wire, answer, first = first.wire, first.answer, None
             if await_ is None:
-                self.await_(wire, answer, max(0.0, until - time.monotonic()) + wait)
+                yield self.answering(wire, answer, max(0.0, until - time.monotonic()) + wait)
             else:
-                await_(wire, answer)
+                yield from await_(wire, answer)
             still = again and time.monotonic() - began < within
             if not self._is_to_be_repeated(wire, answer, still, until):
                 return answer
             backoff = backoff or Backoff()
-            pause = backoff.pause()
-            if time.monotonic() + pause + _LEAST >= until:
+            seconds = backoff.pause()
+            if time.monotonic() + seconds + _LEAST >= until:
                 return self._last(wire, answer)
-            time.sleep(pause)
+            yield pause(seconds)
+
+    def readying(self, until: float) -> Step:
+        """The step that makes a usable wire: see `ready`."""
+        return Step(lambda: self.ready(until), lambda: self.aready(until))
+
+    def answering(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> Step:
+        """The step that waits for an answer. A server that is late counts as lost."""
+        return Step(
+            lambda: self.await_(wire, answer, timeout), lambda: self.aawait(wire, answer, timeout)
+        )
+
+    def waiting(self, wire: _core.Wire, answer: _core.Answer, timeout: float | None) -> Step:
+        """The step that waits for an answer for so long, and returns whether it arrived."""
+        return Step(
+            lambda: wire.wait(answer, timeout), lambda: self.attend(wire).wait(answer, timeout)
+        )
 
     def _last(self, wire: _core.Wire, answer: _core.Answer) -> _core.Answer:
         """The answer of the last attempt. Raises ConnectionLost if it was lost."""
@@ -403,35 +437,6 @@ class Connection:
         )
 
     # ---- asyncio ----
-
-    async def acall(
-        self,
-        write: Write,
-        *,
-        again: bool = False,
-        wait: float = 0.0,
-        within: float = math.inf,
-        await_: AsyncAwait | None = None,
-    ) -> _core.Answer:
-        """``call`` for asyncio. A cancelled task stops waiting; see ``Wire.forget``."""
-        began = time.monotonic()
-        until = began + self.target.request_timeout
-        backoff = None
-        while True:
-            wire = await self.aready(until)
-            answer = write(wire)
-            if await_ is None:
-                await self.aawait(wire, answer, max(0.0, until - time.monotonic()) + wait)
-            else:
-                await await_(wire, answer)
-            still = again and time.monotonic() - began < within
-            if not self._is_to_be_repeated(wire, answer, still, until):
-                return answer
-            backoff = backoff or Backoff()
-            pause = backoff.pause()
-            if time.monotonic() + pause + _LEAST >= until:
-                return self._last(wire, answer)
-            await loop_timer.sleep(pause)
 
     async def aready(self, until: float) -> _core.Wire:
         """``ready`` for asyncio."""

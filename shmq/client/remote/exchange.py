@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from shmq import api, errors
+from shmq.client.handles.put import encode
 from shmq.client.remote.connection import Connection, RoomBackoff
-from shmq.client.remote.put import encode
 from shmq.client.shared.exchange import ExchangeHandle, check_headers, no_target, published
 from shmq.model.routing.table import check_binding
 from shmq.model.routing.topic import check_key

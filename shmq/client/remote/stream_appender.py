@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from shmq import api, errors
 from shmq.api.options import Confirm, check_whole
+from shmq.client.handles.put import is_durable
 from shmq.client.remote.connection import Await, RoomBackoff
-from shmq.client.remote.durable_wait import confirmed, is_durable
+from shmq.client.remote.durable_wait import confirmed
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.protocol.messages.stream import Append, Appended
@@ -185,7 +186,7 @@ class Appender:
     ) -> Appended:
         """Append entries, waiting for room as long as asked for."""
         self._checked(partition)
-        durable = is_durable(self._stream, options.confirm)
+        durable = is_durable(self._stream, options.confirm, "stream")
         rest = Append(
             identity=self._stream.identity,
             partition=partition,

@@ -8,7 +8,7 @@ from typing import Any
 
 from shmq import api, errors
 from shmq.api.options import Confirm
-from shmq.client.local.batch_window import refused
+from shmq.client.handles.pipeline import refused
 from shmq.extras.nats.client.flight import Flight
 
 

@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 
 from shmq import api
 from shmq.api.options import check_one_of
-from shmq.client.remote.put import encode, is_full, never_fits, waiting_put
+from shmq.client.handles.put import encode, is_full, never_fits, waiting_put
 from shmq.errors import Full, InvalidOption, MessageTooLarge, QueueDeleted
 from shmq.extras.nats.client import names
 from shmq.extras.nats.client.client import PATIENCE

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from shmq import api, errors
 from shmq.api.options import Confirm, QueueOptions, check_whole
-from shmq.client.remote.put import check_many
+from shmq.client.handles.put import check_many
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.extras.nats.client.address import ClusterTarget

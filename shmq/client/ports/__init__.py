@@ -1,0 +1,1 @@
+"""What a transport implements, and nothing else: the place to start from when adding one."""

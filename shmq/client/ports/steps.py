@@ -1,0 +1,63 @@
+"""Procedures without I/O, and the two ways to perform their steps.
+
+A procedure is a generator: it yields each piece of I/O that it needs as a `Step`, and receives the
+result. It never waits by itself, so a call and its twin for asyncio share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+from shmq.client.shared import loop_timer
+from shmq.native import _clock as time
+
+_T = TypeVar("_T")
+
+
+class Step(NamedTuple):
+    """One piece of I/O: a function that blocks its thread, and one that suspends its task."""
+
+    perform: Callable[[], Any]
+    aperform: Callable[[], Awaitable[Any]]
+
+
+#: A procedure that returns the type given.
+Steps = Generator[Step, Any, _T]
+
+
+def run(steps: Steps[_T]) -> _T:
+    """Perform the procedure in this thread."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = step.perform()
+            except BaseException as error:  # noqa: BLE001 - the procedure raises it
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as end:
+        found: _T = end.value
+        return found
+
+
+async def arun(steps: Steps[_T]) -> _T:
+    """Perform the procedure in the running task."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = await step.aperform()
+            except BaseException as error:  # noqa: BLE001 - the procedure raises it
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as end:
+        found: _T = end.value
+        return found
+
+
+def pause(seconds: float) -> Step:
+    """Sleep."""
+    return Step(lambda: time.sleep(seconds), lambda: loop_timer.sleep(seconds))
