@@ -52,7 +52,7 @@ class Pipeline(api.Pipeline):
 
     @property
     def taken(self) -> int:
-        found: int = self._flight.taken
+        found: int = self._flight.count_taken()
         return found
 
     def put(self, body: api.Body, **properties: Any) -> int:

@@ -17,7 +17,6 @@ from shmq.client.ports.queue import PrefetchPort, QueuePort, Settlement
 from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.buffered_loan import QueueLoan
-from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
 from shmq.model.expression.parse import Where
 from shmq.native import _core
@@ -244,7 +243,7 @@ class QueueHandle(api.Queue):
     ) -> Steps[list[Any]]:
         _core.check_timeout(timeout)
         if where is not None:
-            compile_filter(where)
+            self.port.check_where(where)
         limit = min(limit, self.options.capacity)
         messages = yield from self.port.take(limit, timeout if block else 0.0, where)
         if not messages:
@@ -359,7 +358,7 @@ class QueueHandle(api.Queue):
         limit = min(check_whole("prefetch", prefetch, 1, 1 << 20), self.options.capacity)
         _core.check_timeout(timeout)
         if where is not None:
-            compile_filter(where)
+            self.port.check_where(where)
         return self.port.prefetch(self, limit, timeout if block else 0.0, where), limit
 
     def consume(

@@ -52,8 +52,9 @@ class PrefetchPort(abc.ABC):
 class FlightPort(abc.ABC):
     """The puts of one pipeline that are under way."""
 
-    #: How many puts are known to have been taken.
-    taken: int
+    @abc.abstractmethod
+    def count_taken(self) -> int:
+        """Return how many puts are known to have been taken."""
 
     @property
     @abc.abstractmethod
@@ -93,8 +94,11 @@ class QueuePort(abc.ABC):
 
     name: str
     options: QueueOptions
-    #: Whether `close` was called.
-    closed: bool
+
+    @property
+    @abc.abstractmethod
+    def closed(self) -> bool:
+        """Whether it was closed."""
 
     @property
     @abc.abstractmethod
@@ -148,6 +152,10 @@ class QueuePort(abc.ABC):
         """Return the puts of a new pipeline."""
 
     # ---- gets ----
+
+    @abc.abstractmethod
+    def check_where(self, where: str) -> None:
+        """Raise InvalidOption for an expression that cannot be parsed. Raises Unsupported."""
 
     @abc.abstractmethod
     def take(self, limit: int, timeout: float | None, where: str | None) -> Steps[list[Any]]:

@@ -32,7 +32,7 @@ class RemoteFlight(FlightPort):
         self._flight: collections.deque[_Flying] = collections.deque()
         self._unsent = 0
         self._number = 0
-        self.taken = 0
+        self._taken = 0
         self._failures: dict[int, errors.ShmqError] = {}
         self._unknown: list[int] = []
 
@@ -44,6 +44,9 @@ class RemoteFlight(FlightPort):
     @property
     def has_failed(self) -> bool:
         return bool(self._failures or self._unknown)
+
+    def count_taken(self) -> int:
+        return self._taken
 
     def begin(self, item: Packed, known: bool, durable: bool) -> int:
         wire: _core.Wire | None = self._connection.wire
@@ -82,7 +85,7 @@ class RemoteFlight(FlightPort):
                     self._unknown.append(number)
                     raise
             if answer.done and not answer.lost and answer.status in _TAKEN:
-                self.taken += 1
+                self._taken += 1
             else:
                 self._repeat(number, Attempt(wire, answer, began), item, known, durable)
 
@@ -101,7 +104,7 @@ class RemoteFlight(FlightPort):
         except errors.ShmqError as error:
             self._failures[number] = error
         else:
-            self.taken += 1
+            self._taken += 1
 
     def take_failures(self) -> tuple[dict[int, errors.ShmqError], list[int]]:
         found = self._failures, self._unknown

@@ -19,6 +19,7 @@ from shmq.client.remote.connection import Attempt, Connection
 from shmq.client.remote.consumer import RemoteConsumer
 from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.put import Packed, RemotePuts
+from shmq.client.shared.policy import compile_filter
 from shmq.model.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.queue import Leases, LeasesState, Select
@@ -54,7 +55,7 @@ class RemoteQueuePort(QueuePort):
             self.acks = new_acks(_MOST_RIDING, functools.partial(_report_refused, self.name))
 
     @property
-    def closed(self) -> bool:  # type: ignore[override]
+    def closed(self) -> bool:
         return self.connection.closed
 
     @property
@@ -106,6 +107,9 @@ class RemoteQueuePort(QueuePort):
         return RemoteFlight(self.puts, window)
 
     # ---- gets ----
+
+    def check_where(self, where: str) -> None:
+        compile_filter(where)
 
     def take(
         self, limit: int, timeout: float | None, where: str | None, first: Attempt | None = None

@@ -22,6 +22,7 @@ from shmq.extras.nats.client.jetstream import delete_stream
 from shmq.extras.nats.client.names import kv_key
 from shmq.extras.nats.client.queue import NatsQueue
 from shmq.extras.nats.client.queue_layout import QueueLayout, check_possible, options_of
+from shmq.extras.nats.client.queue_port import NatsQueuePort
 from shmq.extras.nats.client.queue_state import summary_of
 from shmq.extras.nats.client.reply_queue import NatsReplyQueue, NatsReplyTarget
 from shmq.extras.nats.client.schemas import Schemas
@@ -105,7 +106,7 @@ class NatsBroker(BaseBroker):
 
     def _opened(self, name: str, definition: Mapping[str, Any]) -> NatsQueue:
         try:
-            queue = NatsQueue(self.connection, self.definitions, name, definition)
+            queue = NatsQueue(NatsQueuePort(self.connection, self.definitions, name, definition))
         except (KeyError, TypeError, ValueError) as error:
             raise errors.ServerError(
                 f"the definition of queue {name!r} of {self.url} cannot be read: {error}"
@@ -167,7 +168,7 @@ class NatsBroker(BaseBroker):
         for name in self.queue_names():
             try:
                 with self.queue(name) as queue:
-                    found.append(self.connection.run(summary_of(queue)))
+                    found.append(self.connection.run(summary_of(queue.port)))
             except (errors.NoSuchQueue, errors.QueueDeleted):
                 continue
             except errors.ShmqError as error:
