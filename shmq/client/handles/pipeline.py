@@ -45,7 +45,6 @@ class Pipeline(api.Pipeline):
         self._queue = queue
         self._pack = queue.port.pack
         self._priorities = queue.options.priorities
-        self._window = window
         self._durable = durable
         self._is_durable = is_durable
         self._flight = queue.port.flight(window)
@@ -56,32 +55,28 @@ class Pipeline(api.Pipeline):
         return found
 
     def put(self, body: api.Body, **properties: Any) -> int:
-        flight = self._flight
-        if flight.has_failed:
+        if self._flight.failures:
             self.flush()
-        durable = self._durable
-        if "confirm" in properties:
-            confirm = properties.pop("confirm")
-            durable = durable if confirm is None else self._is_durable(confirm)
-        meta = None
+        durable, meta, known = self._durable, None, False
         if properties or type(body) is not bytes:
+            confirm = properties.pop("confirm", None)
+            durable = durable if confirm is None else self._is_durable(confirm)
+            known = properties.get("dedupe_id") is not None
             meta, body = encode(body, self._priorities, properties)
-        known = properties.get("dedupe_id") is not None
-        item = self._pack(meta, body, known)
-        if flight.open >= self._window:
-            flight.wait(self._window // 2)
-        number: int = flight.begin(item, known, durable)
+        number: int = self._flight.begin(self._pack(meta, body, known), known, durable)
         return number
 
     def flush(self) -> None:
-        self._flight.wait(0)
-        found, unknown = self._flight.take_failures()
-        if not found and not unknown:
+        self._flight.wait()
+        found = self._flight.take_failures()
+        if not found:
             return
         failures: dict[int, errors.ShmqError] = {}
         doubtful: dict[int, errors.ShmqError] = {}
         for number, error in found.items():
-            (doubtful if isinstance(error, errors.NotConfirmed) else failures)[number] = error
+            if error is not None:
+                (doubtful if isinstance(error, errors.NotConfirmed) else failures)[number] = error
+        unknown = [number for number, error in found.items() if error is None]
         raise refused(self.taken, failures, unknown, self._queue.name, doubtful)
 
     def __exit__(

@@ -10,7 +10,6 @@ from shmq import api, errors
 from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.handles.batch import Batch, Packed, returning
 from shmq.client.handles.consumer import AsyncConsumer, Bodies, Consumer
-from shmq.client.handles.message import as_receipt
 from shmq.client.handles.pipeline import Pipeline
 from shmq.client.handles.put import check_many, encode, is_durable, pack_records, waits_for_room
 from shmq.client.ports.queue import PrefetchPort, QueuePort, Settlement
@@ -407,7 +406,7 @@ class QueueHandle(api.Queue):
     # ---- settle ----
 
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
-        receipts = [as_receipt(message) for message in messages]
+        receipts = list(map(self.port.receipt_of, messages))
         self.port.check_open()
         return self.port.settle("ack", receipts, None) if receipts else []
 
@@ -425,7 +424,7 @@ class QueueHandle(api.Queue):
         self._settle("extend", receipt, _core.milliseconds("seconds", seconds))
 
     def _settle(self, kind: Settlement, receipt: int, ms: int | None) -> None:
-        number = as_receipt(receipt)
+        number = self.port.receipt_of(receipt)
         self.port.check_open()
         if self.port.settle(kind, [number], ms):
             raise self._stale(number)

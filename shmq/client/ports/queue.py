@@ -52,31 +52,27 @@ class PrefetchPort(abc.ABC):
 class FlightPort(abc.ABC):
     """The puts of one pipeline that are under way."""
 
-    @abc.abstractmethod
-    def count_taken(self) -> int:
-        """Return how many puts are known to have been taken."""
-
-    @property
-    @abc.abstractmethod
-    def open(self) -> int:
-        """How many puts are under way."""
-
-    @property
-    @abc.abstractmethod
-    def has_failed(self) -> bool:
-        """Whether `take_failures` would return any."""
+    #: The puts that have failed, by number, from 0 on; None: the outcome is unknown.
+    failures: dict[int, errors.ShmqError | None]
 
     @abc.abstractmethod
     def begin(self, item: Any, known: bool, durable: bool) -> int:
-        """Begin a put, and return its number, from 0 on; the arguments are those of a put."""
+        """Begin a put, once there is room in the window, and return its number.
+
+        The arguments are those of a put.
+        """
 
     @abc.abstractmethod
-    def wait(self, left: int) -> None:
-        """Wait until no more than ``left`` puts are under way."""
+    def wait(self) -> None:
+        """Wait until no put is under way."""
 
     @abc.abstractmethod
-    def take_failures(self) -> tuple[dict[int, errors.ShmqError], list[int]]:
-        """Return the errors by number, and the numbers whose outcome is unknown; forget both."""
+    def take_failures(self) -> dict[int, errors.ShmqError | None]:
+        """Return ``failures``, and forget them."""
+
+    @abc.abstractmethod
+    def count_taken(self) -> int:
+        """Return how many puts are known to have been taken."""
 
     @abc.abstractmethod
     def leave(self) -> None:
@@ -149,7 +145,7 @@ class QueuePort(abc.ABC):
 
     @abc.abstractmethod
     def flight(self, window: int) -> FlightPort:
-        """Return the puts of a new pipeline."""
+        """Return the puts of a new pipeline, of which up to ``window`` are under way."""
 
     # ---- gets ----
 
@@ -189,6 +185,10 @@ class QueuePort(abc.ABC):
     @abc.abstractmethod
     def bodies_of(self, messages: list[Any]) -> list[Any]:
         """Return the bodies. Raises ShmqError if a codec cannot decode one."""
+
+    @abc.abstractmethod
+    def receipt_of(self, message: object) -> int:
+        """Return the receipt of a message, or the int itself. Raises TypeError otherwise."""
 
     @abc.abstractmethod
     def receipts_of(self, messages: list[Any]) -> list[int]:

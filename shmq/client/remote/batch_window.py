@@ -13,14 +13,15 @@ from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import Status
 
-#: Number, attempt, item, whether the application gave it a dedupe id, whether it must be on disk.
-_Flying = tuple[int, Attempt, Packed, bool, bool]
+#: Number, wire, answer, start time, item, whether the application gave it a dedupe id, and whether
+#: it must be on disk.
+_Flying = tuple[int, _core.Wire, _core.Answer, float, Packed, bool, bool]
 
 _TAKEN = (Status.OK, Status.DUPLICATE)
 
 
 class RemoteFlight(FlightPort):
-    """The puts of one pipeline.
+    """Implements `FlightPort`.
 
     Requests gather while answers are outstanding: half a window is sent in one piece.
     """
@@ -33,22 +34,17 @@ class RemoteFlight(FlightPort):
         self._unsent = 0
         self._number = 0
         self._taken = 0
-        self._failures: dict[int, errors.ShmqError] = {}
-        self._unknown: list[int] = []
-
-    @property
-    def open(self) -> int:
-        self._forget_parents()
-        return len(self._flight)
-
-    @property
-    def has_failed(self) -> bool:
-        return bool(self._failures or self._unknown)
+        self.failures: dict[int, errors.ShmqError | None] = {}
 
     def count_taken(self) -> int:
         return self._taken
 
     def begin(self, item: Packed, known: bool, durable: bool) -> int:
+        flight = self._flight
+        if flight and not flight[0][1].is_of_this_process:
+            self._forget_parents()
+        if len(flight) >= self._window:
+            self._settle(self._window // 2)
         wire: _core.Wire | None = self._connection.wire
         if wire is None or not wire.is_usable:
             patience = self._connection.target.request_timeout
@@ -56,7 +52,7 @@ class RemoteFlight(FlightPort):
         number = self._number
         began = time.monotonic()
         answer = wire.produce(item[0], item[1], durable)
-        self._flight.append((number, Attempt(wire, answer, began), item, known, durable))
+        flight.append((number, wire, answer, began, item, known, durable))
         self._number += 1
         self._unsent += 1
         if self._unsent * 2 >= self._window:
@@ -66,23 +62,27 @@ class RemoteFlight(FlightPort):
 
     def _forget_parents(self) -> None:
         """In the child of a fork, leave the puts in flight to the parent, which has sent them."""
-        if self._flight and not self._flight[0][1].wire.is_of_this_process:
+        if self._flight and not self._flight[0][1].is_of_this_process:
             self._flight.clear()
             self._unsent = 0
 
-    def wait(self, left: int) -> None:
+    def wait(self) -> None:
         self._forget_parents()
+        self._settle(0)
+
+    def _settle(self, left: int) -> None:
+        """Wait until no more than ``left`` puts are in flight."""
         while len(self._flight) > left:
-            number, (wire, answer, began), item, known, durable = self._flight.popleft()
+            number, wire, answer, began, item, known, durable = self._flight.popleft()
             if not answer.is_ready:
                 self._unsent = 0
                 try:
                     run(self._puts.await_put(wire, answer, durable))
                 except errors.NotConfirmed as error:
-                    self._failures[number] = error
+                    self.failures[number] = error
                     continue
                 except BaseException:
-                    self._unknown.append(number)
+                    self.failures[number] = None
                     raise
             if answer.done and not answer.lost and answer.status in _TAKEN:
                 self._taken += 1
@@ -97,20 +97,17 @@ class RemoteFlight(FlightPort):
         try:
             run(self._puts.put(item[0], item[1], waits, None, known, durable, first))
         except errors.ConnectionLost as error:
-            if first.wire.may_have_arrived(first.answer):
-                self._unknown.append(number)
-            else:
-                self._failures[number] = error
+            arrived = first.wire.may_have_arrived(first.answer)
+            self.failures[number] = None if arrived else error
         except errors.ShmqError as error:
-            self._failures[number] = error
+            self.failures[number] = error
         else:
             self._taken += 1
 
-    def take_failures(self) -> tuple[dict[int, errors.ShmqError], list[int]]:
-        found = self._failures, self._unknown
-        self._failures, self._unknown = {}, []
+    def take_failures(self) -> dict[int, errors.ShmqError | None]:
+        found, self.failures = self.failures, {}
         return found
 
     def leave(self) -> None:
         if self._flight:
-            self._flight[-1][1].wire.send()  # they are put, as those before them were
+            self._flight[-1][1].send()  # they are put, as those before them were

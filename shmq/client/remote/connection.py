@@ -13,7 +13,7 @@ import random
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple
 
 from shmq import errors
 from shmq.client.ports.steps import Step, Steps, arun, pause, run
@@ -38,16 +38,6 @@ class Attempt(NamedTuple):
     wire: _core.Wire
     answer: _core.Answer
     began: float
-
-
-class CallOptions(TypedDict, total=False):
-    """The options of `Connection.call`: see `Connection.calling`."""
-
-    again: bool
-    wait: float
-    within: float
-    await_: Await | None
-    first: Attempt | None
 
 
 #: How long a close waits for the server to process earlier requests, in seconds.
@@ -298,18 +288,49 @@ class Connection:
 
     # ---- requests ----
 
-    def call(self, write: Write, **options: Unpack[CallOptions]) -> _core.Answer:
+    def call(
+        self,
+        write: Write,
+        *,
+        again: bool = False,
+        wait: float = 0.0,
+        within: float = math.inf,
+        await_: Await | None = None,
+        first: Attempt | None = None,
+    ) -> _core.Answer:
         """Carry out one request: see `calling`."""
-        return run(self.calling(write, **options))
+        wire = self.wire
+        if first is None and await_ is None and wire is not None and wire.is_usable:
+            # The usual case, without the repetitions.
+            first = Attempt(wire, write(wire), time.monotonic())
+            self.await_(wire, first.answer, self.target.request_timeout + wait)
+            if not first.answer.lost and first.answer.status != Status.SHUTTING_DOWN:
+                return first.answer
+        return run(self.calling(write, again, wait, within, await_, first))
 
-    async def acall(self, write: Write, **options: Unpack[CallOptions]) -> _core.Answer:
+    async def acall(
+        self,
+        write: Write,
+        *,
+        again: bool = False,
+        wait: float = 0.0,
+        within: float = math.inf,
+        await_: Await | None = None,
+        first: Attempt | None = None,
+    ) -> _core.Answer:
         """``call`` for asyncio. A cancelled task stops waiting; see ``Wire.forget``."""
-        return await arun(self.calling(write, **options))
+        wire = self.wire
+        if first is None and await_ is None and wire is not None and wire.is_usable:
+            # The usual case, without the repetitions.
+            first = Attempt(wire, write(wire), time.monotonic())
+            await self.aawait(wire, first.answer, self.target.request_timeout + wait)
+            if not first.answer.lost and first.answer.status != Status.SHUTTING_DOWN:
+                return first.answer
+        return await arun(self.calling(write, again, wait, within, await_, first))
 
     def calling(
         self,
         write: Write,
-        *,
         again: bool = False,
         wait: float = 0.0,
         within: float = math.inf,
@@ -328,7 +349,9 @@ class Connection:
         backoff = None
         while True:
             if first is None:
-                wire = yield self.readying(until)
+                wire: Any = self.wire
+                if wire is None or not wire.is_usable:
+                    wire = yield self.readying(until)
                 answer = write(wire)
             else:
                 wire, answer, first = first.wire, first.answer, None
@@ -347,19 +370,18 @@ class Connection:
 
     def readying(self, until: float) -> Step:
         """The step that makes a usable wire: see `ready`."""
-        return Step(lambda: self.ready(until), lambda: self.aready(until))
+        return (lambda: self.ready(until), lambda: self.aready(until))
 
     def answering(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> Step:
         """The step that waits for an answer. A server that is late counts as lost."""
-        return Step(
-            lambda: self.await_(wire, answer, timeout), lambda: self.aawait(wire, answer, timeout)
+        return (
+            lambda: self.await_(wire, answer, timeout),
+            lambda: self.aawait(wire, answer, timeout),
         )
 
     def waiting(self, wire: _core.Wire, answer: _core.Answer, timeout: float | None) -> Step:
         """The step that waits for an answer for so long, and returns whether it arrived."""
-        return Step(
-            lambda: wire.wait(answer, timeout), lambda: self.attend(wire).wait(answer, timeout)
-        )
+        return (lambda: wire.wait(answer, timeout), lambda: self.attend(wire).wait(answer, timeout))
 
     def _last(self, wire: _core.Wire, answer: _core.Answer) -> _core.Answer:
         """The answer of the last attempt. Raises ConnectionLost if it was lost."""

@@ -61,7 +61,7 @@ class RemoteGet:
 
     def _consuming(self, wait_ms: int, first: Attempt | None = None) -> Step:
         """The step of one CONSUME. That of a task waits not at the server: it can be cancelled."""
-        return Step(lambda: self._consume(wait_ms, first), self._aconsume)
+        return (lambda: self._consume(wait_ms, first), self._aconsume)
 
     def _consume(self, wait_ms: int, first: Attempt | None) -> list[Any]:
         connection = self._connection

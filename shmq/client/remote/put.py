@@ -142,7 +142,9 @@ class RemotePuts:
         """
         connection = self.connection
         if first is None:
-            wire = yield connection.readying(time.monotonic() + self._patience)
+            wire: Any = connection.wire
+            if wire is None or not wire.is_usable:
+                wire = yield connection.readying(time.monotonic() + self._patience)
             first = Attempt(wire, wire.produce(meta, body, durable), time.monotonic())
             until = None if timeout is None else first.began + timeout
             yield from self.await_put(wire, first.answer, durable, until)

@@ -131,6 +131,7 @@ class RemoteQueuePort(QueuePort):
     is_leased = staticmethod(_core.is_leased)
     hand_over = staticmethod(_core.hand_over)
     bodies_of = staticmethod(_core.bodies_of)
+    receipt_of = staticmethod(_core.receipt_of)
     receipts_of = staticmethod(_core.receipts_of)
     records_in = staticmethod(_core.records_in)
     packed_of = staticmethod(_core.packed_of)
@@ -141,7 +142,7 @@ class RemoteQueuePort(QueuePort):
         self, kind: Settlement, receipts: list[int], ms: int | None, *, first: Attempt | None = None
     ) -> list[int]:
         # ``first`` is an attempt for all of them that the caller has made.
-        if any(not 0 < receipt < 1 << 64 for receipt in receipts):
+        if not (min(receipts) > 0 and max(receipts) < 1 << 64):
             return self._settle_possible(kind, receipts, ms)
         number = _TYPE[kind]
         argument = FOREVER if ms is None and kind == "nack" else ms
@@ -231,9 +232,9 @@ class RemoteQueuePort(QueuePort):
 
 
 def _settlement(
-    kind: int, receipts: list[int], argument: int | None, wire: _core.Wire
+    number: int, receipts: list[int], argument: int | None, wire: _core.Wire
 ) -> _core.Answer:
-    return wire.settle(kind, receipts, argument)
+    return wire.settle(number, receipts, argument)
 
 
 def _report_refused(name: str, answer: _core.Answer) -> None:

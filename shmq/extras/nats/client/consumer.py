@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from shmq.client.ports.queue import PrefetchPort
-from shmq.client.ports.steps import Step, Steps
+from shmq.client.ports.steps import Steps
 from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
 from shmq.extras.nats.client.flight import Flight
 from shmq.extras.nats.client.lease import Lease
@@ -122,7 +122,7 @@ class Prefetched(PrefetchPort):
             )
 
     def end(self) -> Steps[None]:
-        yield Step(lambda: self.queue.finish(self._close()), lambda: self.queue.arun(self._close()))
+        yield (lambda: self.queue.finish(self._close()), lambda: self.queue.arun(self._close()))
 
     async def _close(self) -> None:
         if self.ended:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
-from shmq.client.handles.message import OwnedMessage
 from shmq.client.shared.policy import dead_letter
 from shmq.errors import InvalidOption, LeaseExpired
 from shmq.model.codec import codecs
@@ -90,7 +89,7 @@ def priority_of(properties: Mapping[str, Any], options: QueueOptions) -> int:
     return int(properties.get("pri", options.priorities // 2))
 
 
-class NatsMessage(OwnedMessage):
+class NatsMessage(api.Message):
     """Implements :class:`shmq.api.Message`. It owns its bytes; the server owns its lease."""
 
     def __init__(

@@ -110,9 +110,10 @@ class NatsQueuePort(QueuePort):
 
     def step(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Step:
         """The step that runs a coroutine in the process's loop."""
-        return Step(lambda: self.run(make()), lambda: self.arun(make()))
+        return (lambda: self.run(make()), lambda: self.arun(make()))
 
     def refuse(self, what: str, why: str) -> NoReturn:
+        """Raise Unsupported."""
         self.check_open()
         raise errors.Unsupported(f"queue {self.name!r}: {what} is not possible on a cluster: {why}")
 
@@ -133,7 +134,7 @@ class NatsQueuePort(QueuePort):
     ) -> Steps[api.Put]:
         del known, durable  # the item says the one, and the cluster's servers do the other
         until = _until(timeout)
-        put: api.Put = yield Step(
+        put: api.Put = yield (
             lambda: self.begin(partial(self.puts.begin, item, waits, until)),
             lambda: self.arun(self.puts.put(item, waits, until)),
         )
@@ -150,8 +151,7 @@ class NatsQueuePort(QueuePort):
             raise self.puts.full()
 
     def flight(self, window: int) -> NatsFlight:
-        del window
-        return NatsFlight(self)
+        return NatsFlight(self, window)
 
     # ---- gets ----
 
@@ -164,7 +164,7 @@ class NatsQueuePort(QueuePort):
         handoff, until, waits = Handoff(self), _until(timeout), timeout != 0
         try:
             while True:
-                took: list[NatsMessage] = yield Step(
+                took: list[NatsMessage] = yield (
                     lambda: self.begin(partial(self._begin_take, handoff, limit, until, waits)),
                     lambda: self.arun(handoff.run(self.take_messages(limit, until, waits=waits))),
                 )
@@ -259,6 +259,11 @@ class NatsQueuePort(QueuePort):
 
     def bodies_of(self, messages: list[NatsMessage]) -> list[Any]:
         return [message.body for message in messages]
+
+    def receipt_of(self, message: object) -> int:
+        if isinstance(message, NatsMessage):
+            return message.receipt
+        return _core.receipt_of(message)
 
     def receipts_of(self, messages: list[NatsMessage]) -> list[int]:
         return [message.receipt for message in messages]
@@ -396,6 +401,7 @@ class Handoff:
         self._is_dropped = False
 
     async def run(self, take: Coroutine[Any, Any, list[NatsMessage]]) -> list[NatsMessage]:
+        """`give` what it takes."""
         return self.give(await take)
 
     def give(self, messages: list[NatsMessage]) -> list[NatsMessage]:
