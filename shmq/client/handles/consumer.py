@@ -13,48 +13,40 @@ from shmq.client.ports.steps import arun, run
 from shmq.errors import LeaseExpired
 
 
-class Consumer(api.Consumer):
+class Consumer(PrefetchPort, api.Consumer):
     """Implements :class:`shmq.api.Consumer`. For one thread at a time."""
-
-    def __init__(self, ahead: PrefetchPort) -> None:
-        self._ahead = ahead
 
     def __iter__(self) -> Consumer:
         return self
 
     def __next__(self) -> api.Message:
-        if self._ahead.ended:
+        if self.ended:
             raise StopIteration
-        message: api.Message | None = self._ahead.quickly() or run(self._ahead.find_next())
+        message: api.Message | None = self.quickly() or run(self.find_next())
         if message is None:
             self.close()
             raise StopIteration
         return message
 
     def flush(self) -> None:
-        if not self._ahead.ended:
-            run(self._ahead.confirm_acks())
+        if not self.ended:
+            run(self.confirm_acks())
 
     def close(self) -> None:
-        if not self._ahead.ended:
-            run(self._ahead.end())
+        if not self.ended:
+            run(self.end())
 
     def __repr__(self) -> str:
-        ahead = self._ahead
-        what = "closed" if ahead.ended else f"{ahead.count_ahead()} leased ahead"
-        return f"<Consumer of {ahead.name!r}: {what}>"
+        what = "closed" if self.ended else f"{self.count_ahead()} leased ahead"
+        return f"<Consumer of {self.name!r}: {what}>"
 
 
 class AsyncConsumer(api.AsyncConsumer):
-    """Implements :class:`shmq.api.AsyncConsumer`. For one task at a time.
+    """Implements :class:`shmq.api.AsyncConsumer`. For one task at a time."""
 
-    It keeps a reference to the ``consumer`` by which its queue closes it.
-    """
-
-    def __init__(self, ahead: PrefetchPort, prefetch: int, consumer: api.Consumer) -> None:
+    def __init__(self, ahead: PrefetchPort, prefetch: int) -> None:
         self._ahead = ahead
         self._prefetch = prefetch
-        self._consumer = consumer
         self._in_a_row = 0
 
     def __aiter__(self) -> AsyncConsumer:

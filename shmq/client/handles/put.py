@@ -24,35 +24,34 @@ _CODEC = {
 _PLAIN = {number: bytes([_FIXMAP + 1]) + entry for number, entry in _CODEC.items()}
 
 
+#: The properties of a message, in the order of `encode_given`.
+_PROPERTIES = (
+    "codec", "priority", "group", "headers", "delay", "deliver_at", "ttl", "dedupe_id", "reply_to",
+    "correlation",
+)  # fmt: skip
+
+
 def encode(
     body: Any, priorities: int, properties: Mapping[str, Any], encoded: bool = False
 ) -> tuple[bytes | None, Any]:
     """The packed properties, or None, and the body as a buffer. Raises what ``put`` raises."""
-    wanted: dict[str, Any] = dict.fromkeys(_ARGUMENTS)
-    for key, value in properties.items():
-        if key not in wanted:
+    for key in properties:
+        if key not in _PROPERTIES:
             raise TypeError(f"put() got an unexpected keyword argument {key!r}")
-        wanted[key] = value
+    return encode_given(body, priorities, tuple(map(properties.get, _PROPERTIES)), encoded)
+
+
+def encode_given(
+    body: Any, priorities: int, given: tuple[Any, ...], encoded: bool = False
+) -> tuple[bytes | None, Any]:
+    """`encode` for the values of all properties, in their order."""
+    wanted: dict[str, Any] = dict(zip(_PROPERTIES, given, strict=True))
     buffer, number, meta, *_ = _core.encode_message(
         body, priorities=priorities, encoded=encoded, **wanted
     )
     if 0 < number < len(codecs.CODECS):
         meta = with_entry(meta, _CODEC[number]) if meta else _PLAIN[number]
     return meta or None, buffer
-
-
-_ARGUMENTS = (
-    "codec",
-    "priority",
-    "group",
-    "headers",
-    "delay",
-    "deliver_at",
-    "ttl",
-    "dedupe_id",
-    "reply_to",
-    "correlation",
-)
 
 
 def with_entry(meta: bytes, entry: bytes) -> bytes:

@@ -11,8 +11,15 @@ from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.handles.batch import Batch, Packed, returning
 from shmq.client.handles.consumer import AsyncConsumer, Bodies, Consumer
 from shmq.client.handles.pipeline import Pipeline
-from shmq.client.handles.put import check_many, encode, is_durable, pack_records, waits_for_room
-from shmq.client.ports.queue import PrefetchPort, QueuePort, Settlement
+from shmq.client.handles.put import (
+    check_many,
+    encode,
+    encode_given,
+    is_durable,
+    pack_records,
+    waits_for_room,
+)
+from shmq.client.ports.queue import QueuePort, Settlement
 from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.buffered_loan import QueueLoan
@@ -28,8 +35,7 @@ _MOST_AT_ONCE: Final = 256
 class QueueHandle(api.Queue):
     """A handle of a queue, for which a transport implements a `QueuePort`."""
 
-    #: What makes the iterators, where a transport has faster ones.
-    CONSUMER: ClassVar[Any] = Consumer
+    #: The iterator over bodies, where a transport has a faster one.
     BODIES: ClassVar[Any] = Bodies
 
     def __init__(self, port: QueuePort) -> None:
@@ -103,36 +109,17 @@ class QueueHandle(api.Queue):
             _core.check_timeout(timeout)
         durable = (confirm is not None or self._confirms) and self._is_durable(confirm)
         if (
-            type(body) is bytes
-            and priority is None
-            and group is None
-            and headers is None
-            and delay is None
-            and deliver_at is None
-            and ttl is None
-            and dedupe_id is None
-            and codec is None
-            and reply_to is None
-            and correlation is None
-        ):
+            type(body) is bytes and priority is None and group is None and headers is None
+            and delay is None and deliver_at is None and ttl is None and dedupe_id is None
+            and codec is None and reply_to is None and correlation is None
+        ):  # fmt: skip
             meta = None
         else:
-            meta, body = encode(
-                body,
-                self.options.priorities,
-                {
-                    "codec": codec,
-                    "priority": priority,
-                    "group": group,
-                    "headers": headers,
-                    "delay": delay,
-                    "deliver_at": deliver_at,
-                    "ttl": ttl,
-                    "dedupe_id": dedupe_id,
-                    "reply_to": reply_to,
-                    "correlation": correlation,
-                },
-            )
+            given = (
+                codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
+                correlation,
+            )  # fmt: skip
+            meta, body = encode_given(body, self.options.priorities, given)
         return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
 
     async def aput(
@@ -169,23 +156,15 @@ class QueueHandle(api.Queue):
         _core.check_timeout(timeout)
         durable = self._is_durable(confirm)
         check_many(bodies)
-        properties = {
-            "codec": codec,
-            "priority": priority,
-            "group": group,
-            "headers": headers,
-            "delay": delay,
-            "ttl": ttl,
-        }
-        plain = all(value is None for value in properties.values())
-        items = self._pack_many(list(bodies), None if plain else properties)
+        given = (codec, priority, group, headers, delay, None, ttl, None, None, None)
+        items = self._pack_many(list(bodies), given)
         waits = waits_for_room(self.options, block, timeout)
         return self.port.put_many(items, waits, timeout, durable)
 
-    def _pack_many(self, bodies: list[Any], properties: dict[str, Any] | None) -> list[Any]:
-        """Return the items of a `put_many`; without properties for None."""
-        pack, priorities, given = self.port.pack, self.options.priorities, properties or {}
-        return [pack(*encode(body, priorities, given), False) for body in bodies]
+    def _pack_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
+        """Return the items of a `put_many`."""
+        pack, priorities = self.port.pack, self.options.priorities
+        return [pack(*encode_given(body, priorities, given), False) for body in bodies]
 
     def put_packed(
         self,
@@ -204,17 +183,9 @@ class QueueHandle(api.Queue):
     ) -> api.Put:
         _core.check_timeout(timeout)
         durable = self._is_durable(confirm)
-        properties = {
-            "codec": "packed",
-            "priority": priority,
-            "group": group,
-            "headers": headers,
-            "delay": delay,
-            "ttl": ttl,
-            "dedupe_id": dedupe_id,
-        }
+        given = ("packed", priority, group, headers, delay, None, ttl, dedupe_id, None, None)
         packed = pack_records(data, lengths)
-        meta, body = encode(packed, self.options.priorities, properties, encoded=True)
+        meta, body = encode_given(packed, self.options.priorities, given, encoded=True)
         return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
 
     def loan(self, size: int, **properties: Any) -> api.Loan:
@@ -352,13 +323,15 @@ class QueueHandle(api.Queue):
 
     def _prefetch(
         self, prefetch: int, timeout: float | None, block: bool, where: str | None
-    ) -> tuple[PrefetchPort, int]:
+    ) -> Consumer:
         self.port.check_open()
         limit = min(check_whole("prefetch", prefetch, 1, 1 << 20), self.options.capacity)
         _core.check_timeout(timeout)
         if where is not None:
             self.port.check_where(where)
-        return self.port.prefetch(self, limit, timeout if block else 0.0, where), limit
+        consumer: Consumer = self.port.prefetch(self, limit, timeout if block else 0.0, where)
+        self._consumers.add(consumer)
+        return consumer
 
     def consume(
         self,
@@ -368,10 +341,7 @@ class QueueHandle(api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> api.Consumer:
-        ahead, _ = self._prefetch(prefetch, timeout, block, where)
-        consumer: api.Consumer = type(self).CONSUMER(ahead)
-        self._consumers.add(consumer)
-        return consumer
+        return self._prefetch(prefetch, timeout, block, where)
 
     def bodies(
         self,
@@ -389,10 +359,7 @@ class QueueHandle(api.Queue):
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> api.AsyncConsumer:
-        ahead, limit = self._prefetch(prefetch, timeout, True, where)
-        consumer: api.Consumer = type(self).CONSUMER(ahead)
-        self._consumers.add(consumer)
-        return AsyncConsumer(ahead, limit, consumer)
+        return AsyncConsumer(self._prefetch(prefetch, timeout, True, where), prefetch)
 
     def abodies(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None

@@ -161,10 +161,8 @@ class QueuePort(abc.ABC):
         """
 
     @abc.abstractmethod
-    def prefetch(
-        self, handle: Any, limit: int, timeout: float | None, where: str | None
-    ) -> PrefetchPort:
-        """Return a new iterator's messages. It keeps a reference to the handle."""
+    def prefetch(self, handle: Any, limit: int, timeout: float | None, where: str | None) -> Any:
+        """Return a new `Consumer` of the handles, which keeps a reference to this handle."""
 
     @abc.abstractmethod
     def current(self, messages: list[Any]) -> list[Any]:

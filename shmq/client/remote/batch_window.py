@@ -95,7 +95,7 @@ class RemoteFlight(FlightPort):
         """Retry a put that was refused or lost, as a single put does."""
         waits = self._puts.options.overflow == "block"
         try:
-            run(self._puts.put(item[0], item[1], waits, None, known, durable, first))
+            run(self._puts.put(item, waits, None, known, durable, first))
         except errors.ConnectionLost as error:
             arrived = first.wire.may_have_arrived(first.answer)
             self.failures[number] = None if arrived else error

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from shmq import api, errors
-from shmq.client.ports.queue import PrefetchPort
+from shmq import errors
+from shmq.client.handles.consumer import Consumer
 from shmq.client.ports.steps import Steps, pause, run
 from shmq.client.remote.ack_flusher import new_acks
 from shmq.client.remote.connection import Backoff
@@ -23,7 +23,7 @@ _ENDING = 5.0
 _MOST_TOLD = 32
 
 
-class RemoteConsumer(_core.RemoteConsumer, PrefetchPort, api.Consumer):
+class RemoteConsumer(_core.RemoteConsumer, Consumer):
     """Implements :class:`shmq.api.Consumer`. For one thread or task at a time.
 
     If it may wait, it subscribes: the server sends up to ``prefetch`` messages ahead, and further
@@ -195,17 +195,12 @@ class RemoteConsumer(_core.RemoteConsumer, PrefetchPort, api.Consumer):
 
     # ---- the end ----
 
-    def flush(self) -> None:
-        # Waits until the server has confirmed what was acknowledged. Raises LeaseExpired with
-        # their receipts, for acknowledgements that came too late, and ConnectionLost if it is
-        # unknown.
-        if not self.ended:
-            run(self.confirm_acks())
-
     def send_acks(self) -> None:
         self.acks.send()
 
     def confirm_acks(self) -> Steps[None]:
+        # Raises LeaseExpired with the receipts of acknowledgements that came too late, and
+        # ConnectionLost if the outcome is unknown.
         wire = self.acks.wire
         if wire is None:
             return
@@ -221,10 +216,6 @@ class RemoteConsumer(_core.RemoteConsumer, PrefetchPort, api.Consumer):
                 f"queue {self._queue.name!r}: the leases of {len(refused)} acknowledged messages "
                 f"had ended, receipts {', '.join(map(str, refused[:10]))}: they are delivered again"
             )
-
-    def close(self) -> None:
-        if not self.ended:
-            run(self.end())
 
     def end(self) -> Steps[None]:
         self.ended = True
@@ -271,10 +262,6 @@ class RemoteConsumer(_core.RemoteConsumer, PrefetchPort, api.Consumer):
             rest = rest + list(self._stream.messages or ())
         wire.give_back(rest)
         wire.send()
-
-    def __repr__(self) -> str:
-        what = "closed" if self.ended else f"{self.count_ahead()} leased ahead"
-        return f"<Consumer of {self._queue.name!r}: {what}>"
 
     def count_ahead(self) -> int:
         if self.at >= len(self.ahead):

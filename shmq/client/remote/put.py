@@ -11,6 +11,7 @@ from typing import Any
 from shmq import api, errors
 from shmq.api.options import QueueOptions
 from shmq.client.handles.put import QueueKey, is_full, never_fits, waiting_put, with_entry
+from shmq.client.ports.queue import QueuePort
 from shmq.client.ports.steps import Steps, pause, run
 from shmq.client.remote.connection import Attempt, Connection, RoomBackoff
 from shmq.client.remote.durable_wait import confirmed
@@ -67,8 +68,8 @@ def _stats(wire: _core.Wire) -> _core.Answer:
     return wire.request(Type.STATS, True, b"")
 
 
-class RemotePuts:
-    """The puts to one queue of a server: sent, repeated after a lost connection, and waited for.
+class RemotePuts(QueuePort):
+    """The puts of the port: sent, repeated after a lost connection, and waited for.
 
     A put of a queue with a dedupe window gets a generated id unless the application gives it one,
     so that it can be repeated.
@@ -93,7 +94,6 @@ class RemotePuts:
         return QueueState.unpack(answer)
 
     def is_full(self) -> bool:
-        """Whether the queue holds as many messages as it can."""
         found = self.state().stats
         held = found.depth + found.delayed + found.in_flight + found.dying
         return held >= self.options.capacity
@@ -128,19 +128,15 @@ class RemotePuts:
 
     def put(
         self,
-        meta: bytes | None,
-        body: Any,
+        item: Packed,
         waits: bool,
         timeout: float | None,
         known: bool,
         durable: bool,
         first: Attempt | None = None,
     ) -> Steps[api.Put]:
-        """Put an encoded message, and repeat or wait if it is lost or refused.
-
-        ``known``: the application gave it a dedupe id; ``first``: an attempt of the caller.
-        """
-        connection = self.connection
+        # ``first``: an attempt of the caller.
+        connection, (meta, body) = self.connection, item
         if first is None:
             wire: Any = connection.wire
             if wire is None or not wire.is_usable:
@@ -208,7 +204,6 @@ class RemotePuts:
         self.check_bytes(len(body) if type(body) is bytes else memoryview(body).nbytes, meta)
 
     def check_bytes(self, size: int, meta: bytes | None) -> None:
-        """Raise MessageTooLarge for a body of that size that can never be put."""
         wire = self.connection.wire
         frame = 1 << 32 if wire is None else wire.max_frame
         o, more = self.options, len(meta or b"")
@@ -221,7 +216,6 @@ class RemotePuts:
             )
 
     def wait_for_room(self, waits: bool, timeout: float | None) -> None:
-        """Return once the queue has room. Raises Full."""
         until = None if timeout is None else time.monotonic() + timeout
         backoff = RoomBackoff()
         while self.is_full():
@@ -236,7 +230,6 @@ class RemotePuts:
     # ---- many messages ----
 
     def pack(self, meta: bytes | None, body: Any, known: bool) -> Packed:
-        """Return packed properties and a buffer as an item of a batch. Raises MessageTooLarge."""
         self.check_size(body, meta)
         return (with_id(meta) if self.identified and not known else meta), body
 
@@ -245,10 +238,7 @@ class RemotePuts:
         wire = self.connection.wire
         return _BATCH_BYTES if wire is None else min(_BATCH_BYTES, wire.max_frame)
 
-    def put_items(
-        self, items: list[Item], waits: bool, timeout: float | None, durable: bool
-    ) -> int:
-        """Put the items in order; returns how many the queue took."""
+    def put_many(self, items: list[Item], waits: bool, timeout: float | None, durable: bool) -> int:
         until = None if timeout is None else time.monotonic() + timeout
         backoff = RoomBackoff()
         done = 0

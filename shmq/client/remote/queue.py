@@ -28,11 +28,6 @@ api.Message.register(_core.RemoteMessage)
 api.Bodies.register(_core.RemoteBodies)
 
 
-def _same(consumer: Any) -> Any:
-    """The messages ahead over TCP are an iterator themselves."""
-    return consumer
-
-
 class RemoteQueue(RemoteHandle, QueueHandle):
     """A queue of a server, with a connection of its own. Threads may share a handle.
 
@@ -40,7 +35,6 @@ class RemoteQueue(RemoteHandle, QueueHandle):
     """
 
     READY_WATCH = RemoteReadyWatch
-    CONSUMER = _same
     BODIES = _core.RemoteBodies
 
     port: RemoteQueuePort
@@ -63,9 +57,8 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         state = QueueState.unpack(answer)
         #: To whom the queue is exclusive; None: this handle may be used for all.
         self.exclusive_to = state.exclusive_to
+        # The port has no reference to the queue: it is detached as soon as it is dropped.
         QueueHandle.__init__(self, RemoteQueuePort(connection, namespace, state.options))
-        #: Its puts. They hold no reference to the queue: it is detached as soon as it is dropped.
-        self.puts = self.port.puts
         self._lease = self.options.visibility_timeout
         self._patience = connection.target.request_timeout
 
@@ -84,7 +77,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
     def is_owner(self) -> bool:
         """Whether the queue is there, and exclusive to this handle's connection."""
         try:
-            state = self.puts.state()
+            state = self.port.state()
         except (errors.QueueDeleted, errors.NoSuchQueue):
             return False
         return state.options.exclusive and state.exclusive_to is None
@@ -100,7 +93,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         known: bool,
         durable: bool,
     ) -> api.Put:
-        puts = self.puts
+        puts = self.port
         puts.check_size(body, meta)
         if puts.identified and not known:
             meta = with_id(meta)
@@ -115,13 +108,13 @@ class RemoteQueue(RemoteHandle, QueueHandle):
                 return answer
             first = Attempt(wire, answer, began)
         waits = waits_for_room(self.options, block, timeout)
-        return run(puts.put(meta, body, waits, timeout, known, durable, first))
+        return run(puts.put((meta, body), waits, timeout, known, durable, first))
 
-    def _pack_many(self, bodies: list[Any], properties: dict[str, Any] | None) -> list[Any]:
-        small = min(self.options.max_message_bytes, self.puts.frame() - 512)
-        if properties is None and not self.puts.identified and _core.are_bytes(bodies, small):
+    def _pack_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
+        small = min(self.options.max_message_bytes, self.port.frame() - 512)
+        if _is_plain(given) and not self.port.identified and _core.are_bytes(bodies, small):
             return bodies
-        return super()._pack_many(bodies, properties)
+        return super()._pack_many(bodies, given)
 
     def get(
         self, block: bool = True, timeout: float | None = None, *, where: str | None = None
@@ -173,6 +166,11 @@ class RemoteQueue(RemoteHandle, QueueHandle):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return attach, (self._connection.target, self._name, self._namespace)
+
+
+def _is_plain(given: tuple[Any, ...]) -> bool:
+    """Whether no property is given."""
+    return all(value is None for value in given)
 
 
 def attach(target: Target, name: str, namespace: str) -> RemoteQueue:

@@ -11,14 +11,14 @@ from typing import Any, Final
 from shmq import api, errors
 from shmq.api.options import QueueOptions
 from shmq.client.handles.put import waiting_puts
-from shmq.client.ports.queue import QueuePort, Settlement
+from shmq.client.ports.queue import Settlement
 from shmq.client.ports.steps import Steps
 from shmq.client.remote.ack_flusher import new_acks
 from shmq.client.remote.batch_window import RemoteFlight
 from shmq.client.remote.connection import Attempt, Connection
 from shmq.client.remote.consumer import RemoteConsumer
 from shmq.client.remote.get import RemoteGet
-from shmq.client.remote.put import Packed, RemotePuts
+from shmq.client.remote.put import RemotePuts
 from shmq.client.shared.policy import compile_filter
 from shmq.model.expression.parse import Where
 from shmq.native import _core
@@ -40,15 +40,11 @@ _TYPE: Final[dict[Settlement, Type]] = {
 }
 
 
-class RemoteQueuePort(QueuePort):
+class RemoteQueuePort(RemotePuts):
     """Implements `QueuePort` over the connection of one handle."""
 
     def __init__(self, connection: Connection, namespace: str, options: QueueOptions) -> None:
-        self.connection = connection
-        self.name = connection.name
-        self.options = options
-        self.puts = RemotePuts(connection, namespace, options)
-        self.error = self.puts.error
+        super().__init__(connection, namespace, options)
         #: The acknowledgements that ride with the next request; None: each waits for its answer.
         self.acks: _core.Acks | None = None
         if not connection.target.wait_for_acks:
@@ -67,7 +63,7 @@ class RemoteQueuePort(QueuePort):
             raise self.connection.closed_error()
 
     def identity(self) -> int:
-        found = self.puts.state().identity
+        found = self.state().identity
         if type(found) is not int:
             raise errors.Unsupported(
                 f"the server of queue {self.name!r} does not say which queue it is"
@@ -78,7 +74,7 @@ class RemoteQueuePort(QueuePort):
         """Send a request other than a put, get or settlement. Raises the error of a refusal."""
         answer = self.connection.call(lambda wire: wire.request(kind, True, rest), again=again)
         if answer.status != Status.OK:
-            raise self.puts.error(answer, told=kind == Type.STAGE)
+            raise self.error(answer, told=kind == Type.STAGE)
         return answer
 
     # ---- puts ----
@@ -86,25 +82,8 @@ class RemoteQueuePort(QueuePort):
     def check_durable(self) -> None:
         pass
 
-    def check_bytes(self, size: int, meta: bytes | None) -> None:
-        self.puts.check_bytes(size, meta)
-
-    def pack(self, meta: bytes | None, body: Any, known: bool) -> Packed:
-        return self.puts.pack(meta, body, known)
-
-    def put(
-        self, item: Packed, waits: bool, timeout: float | None, known: bool, durable: bool
-    ) -> Steps[api.Put]:
-        return self.puts.put(item[0], item[1], waits, timeout, known, durable)
-
-    def put_many(self, items: list[Any], waits: bool, timeout: float | None, durable: bool) -> int:
-        return self.puts.put_items(items, waits, timeout, durable)
-
-    def wait_for_room(self, waits: bool, timeout: float | None) -> None:
-        self.puts.wait_for_room(waits, timeout)
-
     def flight(self, window: int) -> RemoteFlight:
-        return RemoteFlight(self.puts, window)
+        return RemoteFlight(self, window)
 
     # ---- gets ----
 
@@ -192,20 +171,15 @@ class RemoteQueuePort(QueuePort):
     def stats(self) -> api.QueueStats:
         # ``waiting_put`` includes the waiting puts of this process: a remote put waits by
         # retrying.
-        found = self.puts.state().stats
-        return dataclasses.replace(
-            found, waiting_put=found.waiting_put + waiting_puts(self.puts.key)
-        )
+        found = self.state().stats
+        return dataclasses.replace(found, waiting_put=found.waiting_put + waiting_puts(self.key))
 
     def depth(self) -> int:
-        return self.puts.state().stats.depth
-
-    def is_full(self) -> bool:
-        return self.puts.is_full()
+        return self.state().stats.depth
 
     def attachments(self) -> list[api.Attachment]:
         # A server's process stands for all its clients.
-        return self.puts.state().attachments
+        return self.state().attachments
 
     def leases(self, limit: int, after: int) -> list[api.Lease]:
         # A server's process stands for all its clients.

@@ -44,8 +44,8 @@ class RemoteStagedPublisher(api.StagedPublisher):
         asked = Stage(self._publisher, check_batch(batch), check_part(part), staging_bytes)
         items = _from_columns(rows) if isinstance(rows, api.Rows) else _from_rows(queue, rows)
         for body, meta in items:
-            queue.puts.check_size(body, meta)
-        for some in _frames(items, queue.puts.frame() - _BESIDE):
+            queue.port.check_size(body, meta)
+        for some in _frames(items, queue.port.frame() - _BESIDE):
             queue.port.ask(Type.STAGE, asked.pack(some))
 
     def commit_batch(

@@ -130,8 +130,8 @@ def test_a_child_counts_no_put_of_its_parent_that_waits_for_room(
         queue.put(0)
         waiting = threading.Thread(target=queue.put, args=(1,), kwargs={"timeout": PATIENCE})
         waiting.start()
-        eventually(lambda: waiting_puts(queue.puts.key) > 0, "a put waits")
-        assert start(lambda pipe: waiting_puts(queue.puts.key)).ends() == 0
+        eventually(lambda: waiting_puts(queue.port.key) > 0, "a put waits")
+        assert start(lambda pipe: waiting_puts(queue.port.key)).ends() == 0
         queue.get().ack()
         waiting.join()
 

@@ -8,7 +8,7 @@ import contextlib
 from functools import partial
 from typing import Any, Final
 
-from shmq.client.ports.queue import PrefetchPort
+from shmq.client.handles.consumer import Consumer
 from shmq.client.ports.steps import Steps
 from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
 from shmq.extras.nats.client.flight import Flight
@@ -20,8 +20,8 @@ from shmq.native import _clock as time
 _MOST_ACKS: Final = 256
 
 
-class Prefetched(PrefetchPort):
-    """Implements `PrefetchPort`: its coroutines run in the loop."""
+class NatsConsumer(Consumer):
+    """Implements the messages ahead: its coroutines run in the loop."""
 
     def __init__(self, queue: Any, prefetch: int, timeout: float | None) -> None:
         self.queue = queue

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
+from shmq.client.handles.batch import returning
 from shmq.client.shared.policy import dead_letter
 from shmq.errors import InvalidOption, LeaseExpired
 from shmq.model.codec import codecs
@@ -222,15 +223,17 @@ class NatsMessage(api.Message):
         self._settled = True
 
     def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
-        self._queue.nack_lease(self._claimed(), delay, counted, self)
+        kind, ms = returning(delay, counted)
+        self._queue.settle_lease(kind, self._claimed(), ms, self)
         self._settled = True
 
     def reject(self) -> None:
-        self._queue.reject_lease(self._claimed(), self)
+        self._queue.settle_lease("reject", self._claimed(), None, self)
         self._settled = True
 
     def extend(self, seconds: float) -> None:
-        self._queue.extend_lease(self._claimed(), seconds)
+        ms = _core.milliseconds("seconds", seconds)
+        self._queue.settle_lease("extend", self._claimed(), ms, self)
 
     @property
     def settled(self) -> bool:

@@ -14,7 +14,7 @@ from shmq.client.ports.queue import QueuePort, Settlement
 from shmq.client.ports.steps import Step, Steps
 from shmq.extras.nats.client.batch_window import NatsFlight
 from shmq.extras.nats.client.connection import ClusterConnection
-from shmq.extras.nats.client.consumer import Prefetched
+from shmq.extras.nats.client.consumer import NatsConsumer
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.flight import Flight
 from shmq.extras.nats.client.inbox import Arrival, Inbox
@@ -235,9 +235,9 @@ class NatsQueuePort(QueuePort):
 
     def prefetch(
         self, handle: Any, limit: int, timeout: float | None, where: str | None
-    ) -> Prefetched:
+    ) -> NatsConsumer:
         del handle, where  # this port refers to the handle
-        return Prefetched(self, limit, timeout)
+        return NatsConsumer(self, limit, timeout)
 
     def current(self, messages: list[NatsMessage]) -> list[NatsMessage]:
         return self.run(self.settlements.current(messages))
@@ -284,7 +284,7 @@ class NatsQueuePort(QueuePort):
             if kind == "ack":
                 self.settlements.begin_ack(lease, call)
             else:
-                call.go_on(self._settle(kind, lease, None if ms is None else ms / 1000))
+                call.go_on(self._settle(kind, lease, ms, None))
 
         self.check_open()
         flight = Flight()
@@ -298,15 +298,18 @@ class NatsQueuePort(QueuePort):
         pairs = zip(receipts, numbers, strict=True)
         return [receipt for receipt, number in pairs if number is None or number in problems]
 
-    async def _settle(self, kind: Settlement, lease: Lease, seconds: float | None) -> None:
+    async def _settle(
+        self, kind: Settlement, lease: Lease, ms: int | None, message: NatsMessage | None
+    ) -> None:
+        seconds = None if ms is None else ms / 1000
         if kind == "reject":
-            await self.settlements.reject(lease, None)
+            await self.settlements.reject(lease, message)
         elif kind == "extend":
             await self.settlements.extend(lease, seconds or 0.0)
         else:
-            await self.settlements.nack(lease, seconds, kind == "nack", None)
+            await self.settlements.nack(lease, seconds, kind == "nack", message)
 
-    def ack_lease(self, lease: Lease, consumer: Prefetched | None) -> None:
+    def ack_lease(self, lease: Lease, consumer: NatsConsumer | None) -> None:
         """Acknowledge a delivery; a consumer's is not waited for."""
         if consumer is not None and not consumer.ended:
             consumer.ack(lease)
@@ -316,22 +319,11 @@ class NatsQueuePort(QueuePort):
             lease.claim(self.name)
             self.run(lease.send_ack())
 
-    def nack_lease(
-        self, lease: Lease, delay: float | None, counted: bool, message: NatsMessage | None
+    def settle_lease(
+        self, kind: Settlement, lease: Lease, ms: int | None, message: NatsMessage
     ) -> None:
-        """Return a delivery after ``delay`` seconds."""
-        if delay is not None:
-            _core.milliseconds("delay", delay)
-        self.run(self.settlements.nack(lease, delay, counted, message))
-
-    def reject_lease(self, lease: Lease, message: NatsMessage | None) -> None:
-        """Make a delivery a dead letter."""
-        self.run(self.settlements.reject(lease, message))
-
-    def extend_lease(self, lease: Lease, seconds: float) -> None:
-        """Set the end of a lease."""
-        _core.milliseconds("seconds", seconds)
-        self.run(self.settlements.extend(lease, seconds))
+        """Settle a delivery. Raises LeaseExpired."""
+        self.run(self._settle(kind, lease, ms, message))
 
     # ---- what the queue has ----
 
