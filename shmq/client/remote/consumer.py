@@ -49,6 +49,10 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
 
     def _next(self, _wait: bool) -> Any:
         """The next message if none is buffered; None if none came in time."""
+        if not self.ended and self._begin() and self.is_fresh():
+            message = self.hand_out()
+            if message is not None:
+                return message
         return run(self.find_next())
 
     def find_next(self) -> Steps[Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 from shmq.client.ports.steps import Step, Steps, pause
-from shmq.client.remote.connection import Attempt, Backoff
+from shmq.client.remote.connection import Attempt, Backoff, Connection
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import Status
@@ -36,7 +37,7 @@ class RemoteGet:
 
     def __init__(self, port: Any, most: int, where: str | None = None) -> None:
         self._port = port
-        self._connection = port.connection
+        self._connection: Connection = port.connection
         self._most = most
         self._where = None if where is None else where.encode()
         self._lease = port.options.visibility_timeout
@@ -47,7 +48,7 @@ class RemoteGet:
         until = None
         if timeout is not None:
             until = (time.monotonic() if first is None else first.began) + timeout
-        messages: list[Any] = yield self._consuming(first_wait(timeout), first)
+        messages = self._messages((yield self._consuming(first_wait(timeout), first)))
         if len(messages) >= _LARGE:
             messages = yield from self._with_rest(messages)
         backoff = None
@@ -63,7 +64,7 @@ class RemoteGet:
         """The step of one CONSUME. That of a task waits not at the server: it can be cancelled."""
         return (lambda: self._consume(wait_ms, first), self._aconsume)
 
-    def _consume(self, wait_ms: int, first: Attempt | None) -> list[Any]:
+    def _consume(self, wait_ms: int, first: Attempt | None) -> _core.Answer:
         connection = self._connection
         asked: list[tuple[_core.Wire, _core.Answer]] = []
         if first is not None:
@@ -81,12 +82,10 @@ class RemoteGet:
             for wire, answer in asked:
                 wire.take_back(answer, wait_ms / 1000 + _ENDING)
             raise
-        return self._messages(answer)
+        return answer
 
-    async def _aconsume(self) -> list[Any]:
-        return self._messages(
-            await self._connection.acall(lambda wire: self._ask(wire, 0), again=True)
-        )
+    def _aconsume(self) -> Coroutine[Any, Any, _core.Answer]:
+        return self._connection.acall(lambda wire: self._ask(wire, 0), again=True)
 
     def _ask(self, wire: _core.Wire, wait_ms: int) -> _core.Answer:
         answer = wire.consume(self._most, wait_ms, self._lease, self._where)
@@ -106,7 +105,8 @@ class RemoteGet:
             return []
         if not answer.messages:
             raise self._port.error(answer)
-        return answer.messages
+        found: list[Any] = answer.messages
+        return found
 
     def _subscribe(self, until: float | None) -> Steps[tuple[bool, list[Any]]]:
         """Wait for a message: returns whether the time is over, and what came."""
@@ -153,7 +153,7 @@ class RemoteGet:
         most, more = self._most, messages
         while len(more) >= _LARGE and len(messages) < most:
             self._most = most - len(messages)
-            more = yield self._consuming(0)
+            more = self._messages((yield self._consuming(0)))
             messages += more
         return messages
 
@@ -161,7 +161,7 @@ class RemoteGet:
         """The first message that came, and the others that are available."""
         if self._most > len(messages):
             self._most -= len(messages)
-            messages = messages + (yield self._consuming(0))
+            messages = messages + self._messages((yield self._consuming(0)))
         return messages
 
     def _end(self, wire: _core.Wire, stream: _core.Answer) -> Steps[None]:

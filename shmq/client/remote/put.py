@@ -143,7 +143,10 @@ class RemotePuts(QueuePort):
                 wire = yield connection.readying(time.monotonic() + self._patience)
             first = Attempt(wire, wire.produce(meta, body, durable), time.monotonic())
             until = None if timeout is None else first.began + timeout
-            yield from self.await_put(wire, first.answer, durable, until)
+            if durable:
+                yield from confirmed(self, wire, first.answer, until)
+            else:
+                yield connection.answering(wire, first.answer, self._patience)
         elif not first.answer.done:
             connection.give_up(first.wire)
         wire, answer, began = first
