@@ -20,9 +20,9 @@ from shmq.api.options import options_of
 from shmq.api.properties import PROPERTIES, properties_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/reference.md").read_text()
-STALE = "docs/reference.md is older than the docstrings: run `make reference`"
-OPTIONS = (ROOT / "docs/options.md").read_text()
+PAGE = (ROOT / "docs/reference/api.md").read_text()
+STALE = "docs/reference/api.md is older than the docstrings: run `make reference`"
+OPTIONS = (ROOT / "docs/reference/options.md").read_text()
 CALLS = ("put", "put_many", "put_packed")
 
 

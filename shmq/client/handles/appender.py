@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from shmq import api, errors
-from shmq.api.options import Confirm, check_one_of, check_whole
+from shmq.api.options import Confirm, check_whole
+from shmq.client.handles.put import is_durable
 from shmq.client.ports.stream import AppendedEntries, Entries
 from shmq.client.shared.backoff import RoomBackoff
 from shmq.native import _clock as time
@@ -49,7 +50,7 @@ class AppendOptions:
         if producer is not None:
             check_whole("producer", producer, 0)
             check_whole("sequence", sequence, 0)
-        self.durable = is_durable(stream, confirm)
+        self.durable = is_durable(stream, confirm, "stream")
         self.waits = stream.options.overflow == "block" or timeout is not None
         if block is not None:
             self.waits = block
@@ -62,22 +63,6 @@ class AppendOptions:
         """Raise InvalidOption for a sequence without a partition."""
         if self.producer is not None and partition is None:
             raise errors.InvalidOption("a producer's sequence is of one partition: give it")
-
-
-def is_durable(stream: api.Stream, confirm: Confirm | None) -> bool:
-    """Whether an append with that ``confirm`` must be on disk. Raises InvalidOption, TypeError."""
-    always = stream.options.confirm == "disk"
-    if confirm is None:
-        return always
-    if check_one_of("confirm", confirm, ("memory", "disk")) == "memory":
-        return always
-    if stream.options.durability != "journal":
-        raise errors.InvalidOption(
-            f"confirm='disk': stream {stream.name!r} keeps no journal "
-            f"(durability={stream.options.durability!r}): make it with durability='journal', or "
-            f"take confirm='memory'"
-        )
-    return True
 
 
 class Appender:

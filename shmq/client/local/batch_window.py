@@ -8,34 +8,9 @@ from typing import Any
 
 from shmq import api
 from shmq.api.options import Confirm
+from shmq.client.handles.pipeline import refused
 from shmq.client.shared.durable_wait import not_confirmed
 from shmq.errors import Full, NoSpace, PutsRefused, QueueDeleted, ShmqError
-
-
-def refused(
-    taken: int,
-    failures: dict[int, ShmqError],
-    unknown: list[int],
-    name: str,
-    unconfirmed: dict[int, ShmqError] | None = None,
-) -> PutsRefused:
-    """The error that says which puts of a pipeline were taken and which were not."""
-    doubtful = unconfirmed or {}
-    errors_of = {**doubtful, **failures}
-    first = min(failures) if failures else min([*unknown, *doubtful])
-    what = f"{len(failures)} refused"
-    what += f", {len(unknown)} unknown" if unknown else ""
-    what += f", {len(doubtful)} not known to be on disk" if doubtful else ""
-    why = errors_of.get(first, "the connection was lost")
-    error = PutsRefused(
-        f"of the puts to queue {name!r}, {taken} were taken, {what}; number {first}: {why}",
-        taken,
-        failures,
-        unknown,
-        sorted(doubtful),
-    )
-    error.__cause__ = errors_of.get(first)
-    return error
 
 
 class LocalPipeline(api.Pipeline):

@@ -20,7 +20,7 @@ from shmq.client.local.group import GroupMethods
 from shmq.client.local.group_store import keep_new
 from shmq.client.local.queue import attach as attach_queue
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
-from shmq.client.ports.steps import Step, Steps
+from shmq.client.ports.steps import Steps
 from shmq.client.ports.stream import Found
 from shmq.client.shared import durability
 from shmq.client.transaction.recover import look
@@ -167,9 +167,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         del hold  # its floors move by themselves
         found = self._read_each(places, limit, max_bytes, where)
         if not found and wait != 0:
-            yield Step(
-                lambda: self.wait_for_any(places, wait), lambda: self.abeyond_any(places, wait)
-            )
+            yield (lambda: self.wait_for_any(places, wait), lambda: self.abeyond_any(places, wait))
             found = self._read_each(places, limit, max_bytes, where)
         return found
 

@@ -7,7 +7,7 @@ result. It never waits by itself, so a call and its twin for asyncio share it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
@@ -15,12 +15,8 @@ from shmq.native import _clock as time
 _T = TypeVar("_T")
 
 
-class Step(NamedTuple):
-    """One piece of I/O: a function that blocks its thread, and one that suspends its task."""
-
-    perform: Callable[[], Any]
-    aperform: Callable[[], Awaitable[Any]]
-
+#: One piece of I/O: a function that blocks its thread, and one that suspends its task.
+Step = tuple[Callable[[], Any], Callable[[], Awaitable[Any]]]
 
 #: A procedure that returns the type given.
 Steps = Generator[Step, Any, _T]
@@ -32,7 +28,7 @@ def run(steps: Steps[_T]) -> _T:
         step = next(steps)
         while True:
             try:
-                result = step.perform()
+                result = step[0]()
             except BaseException as error:  # noqa: BLE001 - the procedure raises it
                 step = steps.throw(error)
             else:
@@ -48,7 +44,7 @@ async def arun(steps: Steps[_T]) -> _T:
         step = next(steps)
         while True:
             try:
-                result = await step.aperform()
+                result = await step[1]()
             except BaseException as error:  # noqa: BLE001 - the procedure raises it
                 step = steps.throw(error)
             else:
@@ -60,7 +56,7 @@ async def arun(steps: Steps[_T]) -> _T:
 
 def pause(seconds: float) -> Step:
     """Sleep."""
-    return Step(lambda: time.sleep(seconds), lambda: _sleep(seconds))
+    return (lambda: time.sleep(seconds), lambda: _sleep(seconds))
 
 
 def _sleep(seconds: float) -> Awaitable[None]:

@@ -33,7 +33,7 @@ class RemoteBulkQueue(api.BulkQueue):
     def _block(self, answer: _core.Answer) -> tuple[int, int, api.Columns]:
         """(next, slots, the columns) of an answer to COLUMNS or READ_RUN."""
         if answer.status != Status.OK:
-            raise self._queue.error(answer)
+            raise self._queue.port.error(answer)
         payload = answer.payload or b""
         try:
             return *_HEAD.unpack_from(payload), api.Columns(payload[_HEAD.size :])
@@ -121,7 +121,9 @@ class RemoteBulkQueue(api.BulkQueue):
 
     def _named(self, asked: NamedLease, *, again: bool = True) -> NamedLeaseState:
         """The answer. Raises LeaseExpired if the claim is void, and Full for a name too many."""
-        state = NamedLeaseState.unpack(self._queue.ask(Type.NAMED_LEASE, asked.pack(), again=again))
+        state = NamedLeaseState.unpack(
+            self._queue.port.ask(Type.NAMED_LEASE, asked.pack(), again=again)
+        )
         if state.void is not None:
             raise errors.LeaseExpired(state.void)
         if state.full is not None:
@@ -145,7 +147,7 @@ class RemoteBulkQueue(api.BulkQueue):
     def _run(self, write: Callable[[_core.Wire], _core.Answer]) -> api.Run:
         answer: _core.Answer = self._connection.call(write, again=True)
         if answer.status != Status.OK:
-            raise self._queue.error(answer)
+            raise self._queue.port.error(answer)
         return answer.run()
 
     def read_run(
@@ -190,7 +192,7 @@ class RemoteBulkQueue(api.BulkQueue):
         if answer.status == Status.LEASE_EXPIRED:
             return len(answer.refused)
         if answer.status != Status.OK:
-            raise self._queue.error(answer)
+            raise self._queue.port.error(answer)
         return 0
 
 

@@ -11,10 +11,11 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from shmq import errors
+from shmq.client.ports.steps import Step, Steps, arun, pause, run
 from shmq.client.remote.address import Target
 from shmq.client.remote.connect import dial
 from shmq.client.shared import loop_timer
@@ -28,8 +29,7 @@ from shmq.protocol.opcodes import Status
 from shmq.protocol.status import error_of_status
 
 Write = Callable[[_core.Wire], _core.Answer]
-Await = Callable[[_core.Wire, _core.Answer], None]
-AsyncAwait = Callable[[_core.Wire, _core.Answer], Awaitable[None]]
+Await = Callable[[_core.Wire, _core.Answer], Steps[None]]
 
 
 class Attempt(NamedTuple):
@@ -274,34 +274,90 @@ class Connection:
         await_: Await | None = None,
         first: Attempt | None = None,
     ) -> _core.Answer:
+        """Carry out one request: see `calling`."""
+        wire = self.wire
+        if first is None and await_ is None and wire is not None and wire.is_usable:
+            # The usual case, without the repetitions.
+            first = Attempt(wire, write(wire), time.monotonic())
+            self.await_(wire, first.answer, self.target.request_timeout + wait)
+            if not first.answer.lost and first.answer.status != Status.SHUTTING_DOWN:
+                return first.answer
+        return run(self.calling(write, again, wait, within, await_, first))
+
+    async def acall(
+        self,
+        write: Write,
+        *,
+        again: bool = False,
+        wait: float = 0.0,
+        within: float = math.inf,
+        await_: Await | None = None,
+        first: Attempt | None = None,
+    ) -> _core.Answer:
+        """``call`` for asyncio. A cancelled task stops waiting; see ``Wire.forget``."""
+        wire = self.wire
+        if first is None and await_ is None and wire is not None and wire.is_usable:
+            # The usual case, without the repetitions.
+            first = Attempt(wire, write(wire), time.monotonic())
+            await self.aawait(wire, first.answer, self.target.request_timeout + wait)
+            if not first.answer.lost and first.answer.status != Status.SHUTTING_DOWN:
+                return first.answer
+        return await arun(self.calling(write, again, wait, within, await_, first))
+
+    def calling(
+        self,
+        write: Write,
+        again: bool = False,
+        wait: float = 0.0,
+        within: float = math.inf,
+        await_: Await | None = None,
+        first: Attempt | None = None,
+    ) -> Steps[_core.Answer]:
         """Carry out one request; ``wait``: seconds that the server may take beyond the timeout.
 
         ``again``: it may be carried out twice, ``within`` that many seconds. ``await_`` waits for
-        the answer, as long as it likes; None: `await_`. ``first`` is an attempt that the caller has
-        made. Raises :class:`~shmq.ConnectionLost` without an answer in time, or the connection
-        is lost and the request must not be repeated.
+        the answer, as long as it likes; None: `answering`. ``first`` is an attempt that the caller
+        has made. Raises :class:`~shmq.ConnectionLost` without an answer in time, or if the
+        connection is lost and the request must not be repeated.
         """
         began = time.monotonic() if first is None else first.began
         until = began + self.target.request_timeout
         backoff = None
         while True:
             if first is None:
-                wire = self.ready(until)
+                wire: Any = self.wire
+                if wire is None or not wire.is_usable:
+                    wire = yield self.readying(until)
                 answer = write(wire)
             else:
                 wire, answer, first = first.wire, first.answer, None
             if await_ is None:
-                self.await_(wire, answer, max(0.0, until - time.monotonic()) + wait)
+                yield self.answering(wire, answer, max(0.0, until - time.monotonic()) + wait)
             else:
-                await_(wire, answer)
+                yield from await_(wire, answer)
             still = again and time.monotonic() - began < within
             if not self._is_to_be_repeated(wire, answer, still, until):
                 return answer
             backoff = backoff or Backoff()
-            pause = backoff.pause()
-            if time.monotonic() + pause + _LEAST >= until:
+            seconds = backoff.pause()
+            if time.monotonic() + seconds + _LEAST >= until:
                 return self._last(wire, answer)
-            time.sleep(pause)
+            yield pause(seconds)
+
+    def readying(self, until: float) -> Step:
+        """The step that makes a usable wire: see `ready`."""
+        return (lambda: self.ready(until), lambda: self.aready(until))
+
+    def answering(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> Step:
+        """The step that waits for an answer. A server that is late counts as lost."""
+        return (
+            lambda: self.await_(wire, answer, timeout),
+            lambda: self.aawait(wire, answer, timeout),
+        )
+
+    def waiting(self, wire: _core.Wire, answer: _core.Answer, timeout: float | None) -> Step:
+        """The step that waits for an answer for so long, and returns whether it arrived."""
+        return (lambda: wire.wait(answer, timeout), lambda: self.attend(wire).wait(answer, timeout))
 
     def _last(self, wire: _core.Wire, answer: _core.Answer) -> _core.Answer:
         """The answer of the last attempt. Raises ConnectionLost if it was lost."""
@@ -379,35 +435,6 @@ class Connection:
         )
 
     # ---- asyncio ----
-
-    async def acall(
-        self,
-        write: Write,
-        *,
-        again: bool = False,
-        wait: float = 0.0,
-        within: float = math.inf,
-        await_: AsyncAwait | None = None,
-    ) -> _core.Answer:
-        """``call`` for asyncio. A cancelled task stops waiting; see ``Wire.forget``."""
-        began = time.monotonic()
-        until = began + self.target.request_timeout
-        backoff = None
-        while True:
-            wire = await self.aready(until)
-            answer = write(wire)
-            if await_ is None:
-                await self.aawait(wire, answer, max(0.0, until - time.monotonic()) + wait)
-            else:
-                await await_(wire, answer)
-            still = again and time.monotonic() - began < within
-            if not self._is_to_be_repeated(wire, answer, still, until):
-                return answer
-            backoff = backoff or Backoff()
-            pause = backoff.pause()
-            if time.monotonic() + pause + _LEAST >= until:
-                return self._last(wire, answer)
-            await loop_timer.sleep(pause)
 
     async def aready(self, until: float) -> _core.Wire:
         """``ready`` for asyncio."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
-from shmq import api, errors
+from shmq import errors
+from shmq.client.handles.consumer import Consumer
+from shmq.client.ports.steps import Steps, pause, run
 from shmq.client.remote.ack_flusher import new_acks
-from shmq.client.shared import loop_timer
 from shmq.client.shared.backoff import Backoff
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -23,27 +23,22 @@ _ENDING = 5.0
 _MOST_REPORTED = 32
 
 
-class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
-    """Implements :class:`shmq.api.Consumer`. For one thread at a time.
+class RemoteConsumer(_core.RemoteConsumer, Consumer):
+    """Implements :class:`shmq.api.Consumer`. For one thread or task at a time.
 
     If it may wait, it subscribes: the server sends up to ``prefetch`` messages ahead, and further
     ones as those are settled. If it may not wait, it requests that many at a time.
     """
 
     def __init__(
-        self,
-        queue: Any,
-        prefetch: int,
-        timeout: float | None,
-        subscribes: bool,
-        where: bytes | None = None,
+        self, queue: Any, prefetch: int, timeout: float | None, where: str | None = None
     ) -> None:
         self._queue = queue
-        self._where = where
+        self.name = queue.name
+        self._where = None if where is None else where.encode()
         self._connection = queue.connection
-        self._prefetch = min(prefetch, queue.options.capacity)
+        self._prefetch = prefetch
         self._timeout = timeout
-        self._subscribes = subscribes
         self._lease = queue.options.visibility_timeout
         self._stream: _core.Answer | None = None
         once = queue.options.max_deliveries == 1
@@ -52,14 +47,21 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
 
     # ---- the next message ----
 
-    def _next(self, wait: bool) -> Any:
+    def _next(self, _wait: bool) -> Any:
         """The next message if none is buffered; None if none came in time."""
+        if not self.ended and self._begin() and self.is_fresh():
+            message = self.hand_out()
+            if message is not None:
+                return message
+        return run(self.find_next())
+
+    def find_next(self) -> Steps[Any]:
         while not self.ended:
             if not self._begin():
-                if not self._more(wait):
+                if not (yield from self._more()):
                     self._queue.found_nothing()
                     return None
-            elif self.is_fresh() or self._renew():
+            elif self.is_fresh() or (yield from self._renew()):
                 message = self.hand_out()
                 if message is not None:
                     return message
@@ -91,7 +93,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
             self.ahead, self.at = self._stream.messages, 0
             self._stream.messages = []
 
-    def _renew(self) -> bool:
+    def _renew(self) -> Steps[bool]:
         """Renew the leases of the buffered messages; whether that of the first succeeded.
 
         A message whose lease has expired is back in the queue, and is not handed out.
@@ -99,36 +101,38 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         first = self.ahead[self.at]
         receipts = _core.receipts_of(self.waiting)
         ms = max(1, _core.milliseconds("visibility_timeout", self._lease))
-        refused = self._queue.settle(Type.EXTEND, receipts, ms)
+        answer = yield from self._connection.calling(
+            lambda wire: wire.settle(Type.EXTEND, receipts, ms), again=True
+        )
+        if answer.status not in (Status.OK, Status.LEASE_EXPIRED):
+            raise self._queue.port.error(answer)
         if self.acks.wire is None or self.acks.wire.is_broken:
             return False
-        self.renewed(refused, self._lease)
-        return first.receipt not in refused
+        self.renewed(answer.refused, self._lease)
+        return first.receipt not in answer.refused
 
     # ---- more of them ----
 
-    def _more(self, wait: bool) -> bool:
+    def _more(self) -> Steps[bool]:
         """Get more messages, waiting if allowed; whether there are any."""
-        if not (self._subscribes and wait):
-            return self._take()
+        connection = self._connection
+        if self._timeout == 0:
+            return self._took((yield from connection.calling(self._ask, again=True)))
         until = None if self._timeout is None else time.monotonic() + self._timeout
         backoff = None
         while not self.ended:
-            wire, stream = self._subscribed()
+            wire = yield connection.readying(time.monotonic() + connection.target.request_timeout)
+            stream = self._subscribe(wire)
             self.acks.put()
             left = None if until is None else max(0.0, until - time.monotonic())
-            wire.wait(stream, left)
+            yield connection.waiting(wire, stream, left)
             if self._came(wire, stream):
                 return True
             if until is not None and time.monotonic() >= until:
-                return self._stop_streaming(wire)
+                return (yield from self._stop_streaming(wire))
             backoff = backoff or Backoff()
-            time.sleep(backoff.pause(None if until is None else until - time.monotonic()))
+            yield pause(backoff.pause(None if until is None else until - time.monotonic()))
         return False
-
-    def _take(self) -> bool:
-        """Take the messages available now, without a subscription."""
-        return self._took(self._connection.call(self._ask, again=True))
 
     def _ask(self, wire: _core.Wire) -> _core.Answer:
         self._belong_to(wire)
@@ -141,7 +145,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         if answer.status == Status.QUEUE_EMPTY:
             return False
         if not answer.messages:
-            raise self._queue.error(answer)
+            raise self._queue.port.error(answer)
         self.ahead, self.at = answer.messages, 0
         return True
 
@@ -149,11 +153,6 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         if self.acks.wire is not wire:
             self._forget()
             self.acks.wire = wire
-
-    def _subscribed(self) -> tuple[_core.Wire, _core.Answer]:
-        connection = self._connection
-        wire = connection.ready(time.monotonic() + connection.target.request_timeout)
-        return wire, self._subscribe(wire)
 
     def _subscribe(self, wire: _core.Wire) -> _core.Answer:
         """The subscription; a new one if the application holds all of its credit."""
@@ -182,21 +181,17 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         if not stream.done or self.ended:
             return False
         self._stream = None
-        self._connection.check_stream(wire, stream, self._queue.error)
+        self._connection.check_stream(wire, stream, self._queue.port.error)
         return False
 
-    def _stop_streaming(self, wire: _core.Wire) -> bool:
+    def _stop_streaming(self, wire: _core.Wire) -> Steps[bool]:
         """End the subscription at the timeout; whether a message came at the last moment."""
         stream, self._stream = self._stream, None
         if stream is None or wire.is_broken:
             return False
         if not stream.done:
-            wire.wait(wire.unsubscribe(stream), _ENDING)
+            yield self._connection.waiting(wire, wire.unsubscribe(stream), _ENDING)
             wire.forget(stream)
-        return self._had(stream)
-
-    def _had(self, stream: _core.Answer) -> bool:
-        """Whether the ended subscription still brought a message."""
         if stream.lost or not stream.messages:
             return False
         self.ahead, self.at = stream.messages, 0
@@ -204,17 +199,19 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
 
     # ---- the end ----
 
-    def flush(self) -> None:
-        # Waits until the server has confirmed what was acknowledged. Raises LeaseExpired with
-        # their receipts, for acknowledgements that came too late, and ConnectionLost if it is
-        # unknown.
+    def send_acks(self) -> None:
+        self.acks.send()
+
+    def confirm_acks(self) -> Steps[None]:
+        # Raises LeaseExpired with the receipts of acknowledgements that came too late, and
+        # ConnectionLost if the outcome is unknown.
         wire = self.acks.wire
-        if wire is None or self.ended:
+        if wire is None:
             return
         self.acks.put()
         last = self.acks.last
         if last is not None:
-            self._connection.await_(wire, last, self._connection.target.request_timeout)
+            yield self._connection.answering(wire, last, self._connection.target.request_timeout)
             if last.lost:
                 raise self._connection.lost(wire)
         refused, self.acks.refused = self.acks.refused, []
@@ -224,27 +221,26 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
                 f"had ended, receipts {', '.join(map(str, refused[:10]))}: they are delivered again"
             )
 
-    def close(self) -> None:
-        if self.ended:
-            return
+    def end(self) -> Steps[None]:
         self.ended = True
         wire, stream, self._stream = self.acks.wire, self._stream, None
         if wire is None or wire.is_broken or not wire.is_of_this_process:
             return
         self.acks.put()
         self.acks.ended = True
+        waiting = self._connection.waiting
         rest = self.waiting
         self.ahead, self.at = [], 0
         if stream is not None:
             if not stream.done:
                 stream.stop()
-                wire.wait(wire.unsubscribe(stream), _ENDING)
+                yield waiting(wire, wire.unsubscribe(stream), _ENDING)
                 wire.forget(stream)
             rest = rest + list(stream.messages or ())
         if rest and not wire.is_broken:
-            wire.wait(wire.settle(Type.RETURN, _core.receipts_of(rest)), _ENDING)
+            yield waiting(wire, wire.settle(Type.RETURN, _core.receipts_of(rest)), _ENDING)
         elif self.acks.last is not None and not wire.is_broken:
-            wire.wait(self.acks.last, _ENDING)
+            yield waiting(wire, self.acks.last, _ENDING)
         self._tell_refused()
 
     def _tell_refused(self) -> None:
@@ -271,132 +267,7 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
         wire.give_back(rest)
         wire.send()
 
-    def __repr__(self) -> str:
-        self._collect_quietly()
-        what = "closed" if self.ended else f"{len(self.waiting)} leased ahead"
-        return f"<Consumer of {self._queue.name!r}: {what}>"
-
-    def _collect_quietly(self) -> None:
+    def count_ahead(self) -> int:
         if self.at >= len(self.ahead):
             self._collect()
-
-    # ---- asyncio ----
-
-    async def anext(self) -> Any:
-        """``__next__`` for asyncio; None if none came in time."""
-        while not self.ended:
-            if not self._begin():
-                if not await self._amore():
-                    self._queue.found_nothing()
-                    return None
-            elif self.is_fresh() or await self._arenew():
-                message = self.hand_out()
-                if message is not None:
-                    return message
-        return None
-
-    async def _arenew(self) -> bool:
-        first = self.ahead[self.at]
-        receipts = _core.receipts_of(self.waiting)
-        ms = max(1, _core.milliseconds("visibility_timeout", self._lease))
-        answer = await self._connection.acall(
-            lambda wire: wire.settle(Type.EXTEND, receipts, ms), again=True
-        )
-        if answer.status not in (Status.OK, Status.LEASE_EXPIRED):
-            raise self._queue.error(answer)
-        if self.acks.wire is None or self.acks.wire.is_broken:
-            return False
-        self.renewed(answer.refused, self._lease)
-        return first.receipt not in answer.refused
-
-    async def _amore(self) -> bool:
-        connection = self._connection
-        if not self._subscribes:
-            return await self._atake()
-        until = None if self._timeout is None else time.monotonic() + self._timeout
-        backoff = None
-        while not self.ended:
-            wire = await connection.aready(time.monotonic() + connection.target.request_timeout)
-            stream = self._subscribe(wire)
-            self.acks.put()
-            left = None if until is None else max(0.0, until - time.monotonic())
-            await connection.attend(wire).wait(stream, left)
-            if self._came(wire, stream):
-                return True
-            if until is not None and time.monotonic() >= until:
-                return await self._astop_streaming(wire)
-            backoff = backoff or Backoff()
-            left = None if until is None else until - time.monotonic()
-            await loop_timer.sleep(backoff.pause(left))
-        return False
-
-    async def _atake(self) -> bool:
-        return self._took(await self._connection.acall(self._ask, again=True))
-
-    async def _astop_streaming(self, wire: _core.Wire) -> bool:
-        stream, self._stream = self._stream, None
-        if stream is None or wire.is_broken:
-            return False
-        if not stream.done:
-            await self._connection.attend(wire).wait(wire.unsubscribe(stream), _ENDING)
-            wire.forget(stream)
-        return self._had(stream)
-
-    async def aclose(self) -> None:
-        """``close`` for asyncio."""
-        if self.ended:
-            return
-        self.ended = True
-        wire, stream, self._stream = self.acks.wire, self._stream, None
-        if wire is None or wire.is_broken or not wire.is_of_this_process:
-            return
-        self.acks.put()
-        self.acks.ended = True
-        loop_driver = self._connection.attend(wire)
-        rest = self.waiting
-        self.ahead, self.at = [], 0
-        if stream is not None:
-            if not stream.done:
-                await loop_driver.wait(wire.unsubscribe(stream), _ENDING)
-                stream.stop()
-                wire.forget(stream)
-            rest = rest + list(stream.messages or ())
-        if rest and not wire.is_broken:
-            await loop_driver.wait(wire.settle(Type.RETURN, _core.receipts_of(rest)), _ENDING)
-        elif self.acks.last is not None and not wire.is_broken:
-            await loop_driver.wait(self.acks.last, _ENDING)
-        self._tell_refused()
-
-
-class RemoteAsyncConsumer(api.AsyncConsumer):
-    """Implements :class:`shmq.api.AsyncConsumer`. For one task at a time."""
-
-    def __init__(self, consumer: RemoteConsumer, prefetch: int) -> None:
-        self._consumer = consumer
-        self._prefetch = prefetch
-        self._in_a_row = 0
-
-    def __aiter__(self) -> RemoteAsyncConsumer:
-        return self
-
-    async def __anext__(self) -> api.Message:
-        if self._in_a_row == self._prefetch:
-            # Before a message is taken: a task cancelled here has none.
-            self._in_a_row = 0
-            await asyncio.sleep(0)
-        self._in_a_row += 1
-        message: api.Message | None = self._consumer.quickly()
-        if message is None:
-            self._in_a_row = 0
-            message = await self._consumer.anext()
-        if message is None:
-            await self.aclose()
-            raise StopAsyncIteration
-        return message
-
-    def flush(self) -> None:
-        # It sends, and waits for no answer.
-        self._consumer.acks.send()
-
-    async def aclose(self) -> None:
-        await self._consumer.aclose()
+        return len(self.waiting)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shmq import errors
+from shmq.client.ports.steps import Steps
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import QueueState
@@ -24,54 +25,19 @@ _ERROR: Final[dict[str, Callable[[_core.Answer], str | None]]] = {
 }
 
 
-def is_durable(queue: Any, confirm: str | None) -> bool:
-    """Whether a put or an append with that ``confirm`` must be on disk. Raises what it raises."""
-    if confirm is None:
-        return bool(queue.options.confirm == "disk")
-    if not isinstance(confirm, str):
-        raise TypeError(
-            f"confirm={confirm!r} must be one of 'memory', 'disk', not {type(confirm).__name__}"
-        )
-    if confirm not in ("memory", "disk"):
-        raise errors.InvalidOption(f"confirm={confirm!r} must be one of 'memory', 'disk'")
-    if confirm == "disk" and queue.options.durability != "journal":
-        raise errors.InvalidOption(
-            f"confirm='disk': {queue.connection.kind} {queue.name!r} keeps no journal "
-            f"(durability={queue.options.durability!r}): make it with durability='journal', or "
-            f"take confirm='memory'"
-        )
-    # A server applies the option of the queue or stream to every put or append.
-    return confirm == "disk" or bool(queue.options.confirm == "disk")
-
-
-def confirmed(queue: Any, wire: _core.Wire, answer: _core.Answer, until: float | None) -> None:
+def confirmed(
+    queue: Any, wire: _core.Wire, answer: _core.Answer, until: float | None
+) -> Steps[None]:
     """Wait until the answer has come, or is lost. Raises NotConfirmed at ``until`` (monotonic).
 
     While the server lives, and the disk works, it may take any time.
     """
     connection = queue.connection
     try:
-        while not wire.wait(answer, _pause(until)):
+        while not (yield connection.waiting(wire, answer, _pause(until))):
             _check_time(queue, until)
             asked = wire.request(_LOOK[connection.kind], True, b"")
-            connection.await_(wire, asked, connection.target.request_timeout)
-            if not answer.is_ready:
-                _check_disk(queue, asked)
-    except BaseException:
-        wire.forget(answer)
-        raise
-
-
-async def aconfirmed(
-    queue: Any, wire: _core.Wire, answer: _core.Answer, until: float | None
-) -> None:
-    """``confirmed`` for asyncio."""
-    connection = queue.connection
-    try:
-        while not await connection.attend(wire).wait(answer, _pause(until)):
-            _check_time(queue, until)
-            asked = wire.request(_LOOK[connection.kind], True, b"")
-            await connection.aawait(wire, asked, connection.target.request_timeout)
+            yield connection.answering(wire, asked, connection.target.request_timeout)
             if not answer.is_ready:
                 _check_disk(queue, asked)
     except BaseException:

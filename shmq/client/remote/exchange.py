@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 from shmq import api, errors
 from shmq.client.handles.exchange import ExchangeHandle, no_target, published
+from shmq.client.handles.put import encode
 from shmq.client.remote.connection import Connection
-from shmq.client.remote.put import encode
 from shmq.client.shared.backoff import RoomBackoff
 from shmq.native import _clock as time
 from shmq.native import _core

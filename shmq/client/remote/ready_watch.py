@@ -97,7 +97,7 @@ def _meaning(queue: Any, answer: _core.Answer) -> bool | ShmqError:
         return bool(answer.status == Status.OK)
     if answer.status == Status.BUSY:
         return True
-    error: ShmqError = queue.error(answer)
+    error: ShmqError = queue.port.error(answer)
     return error
 
 

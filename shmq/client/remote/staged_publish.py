@@ -9,7 +9,7 @@ from typing import Any, Final
 from shmq import api, errors
 from shmq.api.bulk import check_batch, check_part, check_publisher
 from shmq.api.options import STAGING_BYTES
-from shmq.client.remote.put import encode
+from shmq.client.handles.put import encode
 from shmq.client.shared.backoff import RoomBackoff
 from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _clock as time
@@ -44,9 +44,9 @@ class RemoteStagedPublisher(api.StagedPublisher):
         asked = Stage(self._publisher, check_batch(batch), check_part(part), staging_bytes)
         items = _from_columns(rows) if isinstance(rows, api.Rows) else _from_rows(queue, rows)
         for body, meta in items:
-            queue.puts.check_size(body, meta)
-        for some in _frames(items, queue.puts.frame() - _BESIDE):
-            queue.ask(Type.STAGE, asked.pack_with_rows(some))
+            queue.port.check_size(body, meta)
+        for some in _frames(items, queue.port.frame() - _BESIDE):
+            queue.port.ask(Type.STAGE, asked.pack_with_rows(some))
 
     def commit_batch(
         self, batch: int, parts: Sequence[str], *, timeout: float | None = None
@@ -58,7 +58,7 @@ class RemoteStagedPublisher(api.StagedPublisher):
         backoff = RoomBackoff()
         rows = 0
         while True:
-            published = Published.unpack(self._queue.ask(Type.PUBLISH, asked, again=True))
+            published = Published.unpack(self._queue.port.ask(Type.PUBLISH, asked, again=True))
             rows += published.rows
             if published.left is None:
                 return rows
@@ -82,7 +82,7 @@ class RemoteStagedPublisher(api.StagedPublisher):
     def _ask(self, action: str, keep: str | None = None) -> StagedState:
         """The state of the staging queue at the server, after the action."""
         asked = Staged(self._publisher, action, keep).pack()
-        return StagedState.unpack(self._queue.ask(Type.STAGED, asked, again=True))
+        return StagedState.unpack(self._queue.port.ask(Type.STAGED, asked, again=True))
 
 
 def _from_rows(queue: Any, rows: Sequence[api.Row]) -> list[StageRow]:

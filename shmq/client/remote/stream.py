@@ -114,7 +114,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
         )
 
     def _asking(self, kind: int, rest: bytes, wait: float = 0.0) -> Step:
-        return Step(lambda: self.ask(kind, rest, wait), lambda: self.aask(kind, rest, wait))
+        return (lambda: self.ask(kind, rest, wait), lambda: self.aask(kind, rest, wait))
 
     def _checked(self, answer: _core.Answer) -> _core.Answer:
         if answer.status != Status.OK:

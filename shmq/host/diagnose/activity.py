@@ -475,7 +475,7 @@ def _of_remote(queue: Queue) -> QueueActivity:
         from shmq.client.remote.queue import RemoteQueue  # noqa: PLC0415 - with a server alone
 
     assert isinstance(queue, RemoteQueue)
-    state = queue.puts.state()
+    state = queue.port.state()
     return QueueActivity(
         name=queue.name,
         stats=state.stats,

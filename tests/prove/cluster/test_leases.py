@@ -21,7 +21,7 @@ import shmq
 from shmq.extras.nats.client.inbox import Arrival
 from shmq.extras.nats.client.message import NatsMessage
 from shmq.extras.nats.client.names import queue_stream
-from shmq.extras.nats.client.queue import NatsQueue
+from shmq.extras.nats.client.queue_port import NatsQueuePort
 from shmq.extras.nats.client.settlement import Settlements
 from shmq.extras.nats.cluster.local import LocalCluster
 from tests.support.bridge import PATIENCE, wait_until
@@ -186,9 +186,9 @@ class Deliveries:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._last: dict[int, int] = {}
         self.problems: list[str] = []
-        hold = NatsQueue._hold
+        hold = NatsQueuePort._hold
 
-        def note(queue: NatsQueue, messages: list[NatsMessage]) -> None:
+        def note(port: NatsQueuePort, messages: list[NatsMessage]) -> None:
             for message in messages:
                 number, known = number_of(message), self._last.get(message.sequence, 0)
                 if number < known:
@@ -196,9 +196,9 @@ class Deliveries:
                         f"message {message.sequence}: delivery {number} is returned after {known}"
                     )
                 self._last[message.sequence] = max(number, known)
-            hold(queue, messages)
+            hold(port, messages)
 
-        monkeypatch.setattr(NatsQueue, "_hold", note)
+        monkeypatch.setattr(NatsQueuePort, "_hold", note)
 
     def has_later(self, message: shmq.Message) -> bool:
         """Whether a consumer got the message after this delivery of it."""
@@ -301,7 +301,7 @@ def test_a_get_that_takes_longer_than_the_lease_does_not_return_what_another_con
     sift = Settlements.sift
 
     async def sift_late(settlements: Settlements, came: list[Arrival]) -> list[NatsMessage]:
-        if settlements is slow.settlements and not arrived.is_set():
+        if settlements is slow.port.settlements and not arrived.is_set():
             arrived.set()
             await asyncio.to_thread(fetched.wait)
         return await sift(settlements, came)

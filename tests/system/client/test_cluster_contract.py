@@ -26,7 +26,8 @@ from shmq.extras.nats.client.connection import ApiError, ClusterConnection
 from shmq.extras.nats.client.loop_thread import Begun, LoopThread
 from shmq.extras.nats.client.message import NatsMessage
 from shmq.extras.nats.client.names import kv_stream, queue_stream
-from shmq.extras.nats.client.queue import NatsQueue, _Handoff
+from shmq.extras.nats.client.queue import NatsQueue
+from shmq.extras.nats.client.queue_port import Handoff, NatsQueuePort
 from shmq.extras.nats.client.settlement import Settlements
 from tests.conformance.tools import PATIENCE, eventually, getter_asleep
 from tests.support.nats_server import NATS_SERVER
@@ -408,7 +409,7 @@ def test_a_get_that_is_interrupted_took_nothing(broker: shmq.Broker, is_there: b
     queue.get(timeout=PATIENCE).ack()  # the next one finds an inbox
     if is_there:
         queue.put("a")
-    queue.run(_interrupted(queue))
+    queue.port.run(_interrupted(queue.port))
     queue.put("b")
     left = ["a", "b"] if is_there else ["b"]
     while left:  # what comes twice is none of them
@@ -418,7 +419,7 @@ def test_a_get_that_is_interrupted_took_nothing(broker: shmq.Broker, is_there: b
     assert queue.qsize() == 0
 
 
-async def _interrupted(queue: NatsQueue) -> None:
+async def _interrupted(port: NatsQueuePort) -> None:
     """Begin a get whose caller is gone before the server answers."""
 
     class Gone(Begun[list[NatsMessage]]):
@@ -427,7 +428,7 @@ async def _interrupted(queue: NatsQueue) -> None:
             assert isinstance(error, asyncio.CancelledError)
 
     call = Gone()
-    call.start(partial(queue._begin_take, _Handoff(queue), 1, time.monotonic(), False))
+    call.start(partial(port._begin_take, Handoff(port), 1, time.monotonic(), False))
     call.cancel()
     assert call.is_over
 

@@ -118,10 +118,11 @@ def test_a_message_that_arrives_after_its_lease_for_a_caller_who_is_gone_is_not_
     monkeypatch.setattr(Settlements, "sift", note)
     monkeypatch.setattr(Pulls, "begin", lambda _pulls, _most, callback: callback(None))
     assert queue.get(timeout=PATIENCE).body == "a"
-    queue.run(asyncio.sleep(LONGER))
-    queue.run(queue.settlements.give_back(arrived[0]))  # its delivery is not counted any more
+    port = queue.port
+    port.run(asyncio.sleep(LONGER))
+    port.run(port.settlements.give_back(arrived[0]))  # its delivery is not counted any more
     holder = queue.get(timeout=PATIENCE)
-    queue.run(queue.settlements.give_back(arrived[0]))
+    port.run(port.settlements.give_back(arrived[0]))
     assert queue.get_many(1, block=False) == [], "what the other holder has was returned"
     holder.ack()
 

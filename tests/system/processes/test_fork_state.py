@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.remote import put as remote_put
+from shmq.client.handles.put import waiting_puts
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.routing.book import Book
 from shmq.mp.mutex import Mutex
@@ -130,8 +130,8 @@ def test_a_child_counts_no_put_of_its_parent_that_waits_for_room(
         queue.put(0)
         waiting = threading.Thread(target=queue.put, args=(1,), kwargs={"timeout": PATIENCE})
         waiting.start()
-        eventually(lambda: remote_put.waiting_puts(queue.puts.key) > 0, "a put waits")
-        assert start(lambda pipe: remote_put.waiting_puts(queue.puts.key)).ends() == 0
+        eventually(lambda: waiting_puts(queue.port.key) > 0, "a put waits")
+        assert start(lambda pipe: waiting_puts(queue.port.key)).ends() == 0
         queue.get().ack()
         waiting.join()
 

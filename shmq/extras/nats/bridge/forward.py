@@ -132,7 +132,7 @@ class ForwardLane(Lane):
         """Publish the run, settle each message by its answer. Raises what passes."""
         assert self._queue is not None
         leased = [*self._messages(bulk, run)]
-        answers = self._target.connection.run(_published(self._target.puts, leased, patience))
+        answers = self._target.connection.run(_published(self._target.port.puts, leased, patience))
         taken, passing, refused = [], None, 0
         for one, answer in zip(leased, answers, strict=True):
             if isinstance(answer, MessageTooLarge):

@@ -20,6 +20,7 @@ from shmq.extras.nats.client.jetstream import delete_stream
 from shmq.extras.nats.client.names import kv_key
 from shmq.extras.nats.client.queue import NatsQueue
 from shmq.extras.nats.client.queue_layout import QueueLayout, check_possible, options_of
+from shmq.extras.nats.client.queue_port import NatsQueuePort
 from shmq.extras.nats.client.queue_state import summary_of
 from shmq.extras.nats.client.reply_queue import NatsReplyQueue, NatsReplyTarget
 from shmq.extras.nats.client.schemas import Schemas
@@ -98,7 +99,7 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
 
     def _queue_of(self, name: str, definition: Mapping[str, Any]) -> NatsQueue:
         try:
-            return NatsQueue(self.connection, self.definitions, name, definition)
+            return NatsQueue(NatsQueuePort(self.connection, self.definitions, name, definition))
         except (KeyError, TypeError, ValueError) as error:
             raise errors.ServerError(
                 f"the definition of queue {name!r} of {self.url} cannot be read: {error}"
@@ -141,7 +142,7 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
         for name in self.find_queue_names():
             try:
                 with self.open_queue(name, False) as queue:
-                    found.append(self.connection.run(summary_of(queue)))
+                    found.append(self.connection.run(summary_of(queue.port)))
             except (errors.NoSuchQueue, errors.QueueDeleted):
                 continue
             except errors.ShmqError as error:

@@ -1,4 +1,4 @@
-"""A message of a cluster, its properties on the wire, and runs of messages."""
+"""A message of a cluster, and its properties on the wire."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import base64
 import contextlib
 import logging
 import re
-from array import array
-from collections.abc import Iterator, Mapping
-from itertools import accumulate
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
+from shmq.client.handles.batch import returning
 from shmq.client.shared.policy import dead_letter
 from shmq.errors import InvalidOption, LeaseExpired
 from shmq.model.codec import codecs
@@ -224,15 +223,17 @@ class NatsMessage(api.Message):
         self._settled = True
 
     def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
-        self._queue.nack_lease(self._claimed(), delay, counted, self)
+        kind, ms = returning(delay, counted)
+        self._queue.settle_lease(kind, self._claimed(), ms, self)
         self._settled = True
 
     def reject(self) -> None:
-        self._queue.reject_lease(self._claimed(), self)
+        self._queue.settle_lease("reject", self._claimed(), None, self)
         self._settled = True
 
     def extend(self, seconds: float) -> None:
-        self._queue.extend_lease(self._claimed(), seconds)
+        ms = _core.milliseconds("seconds", seconds)
+        self._queue.settle_lease("extend", self._claimed(), ms, self)
 
     @property
     def settled(self) -> bool:
@@ -250,115 +251,6 @@ class NatsMessage(api.Message):
 
     def __repr__(self) -> str:
         return f"<Message {self._sequence} of {self._queue.name!r}, {len(self._raw)} bytes>"
-
-
-class _Run:
-    """The common part of a batch and a packed batch."""
-
-    def __init__(self, queue: Any, messages: list[NatsMessage]) -> None:
-        self._queue = queue
-        self._messages = messages
-        self._leases = [message.lease for message in messages if message.lease is not None]
-        self._receipts: list[int] | None = None
-        self._is_settled = False
-
-    @property
-    def receipts(self) -> list[int]:
-        if self._is_settled:
-            return []
-        if self._receipts is None:
-            self._receipts = [message.receipt for message in self._messages]
-        return list(self._receipts)
-
-    @property
-    def settled(self) -> bool:
-        return self._is_settled
-
-    def ack(self) -> list[int]:
-        if self._is_settled or not self._messages:
-            self._is_settled = True
-            return []
-        refused: list[int] = self._queue.ack_many(self._messages)
-        self._is_settled = True
-        return refused
-
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]:
-        if self._is_settled:
-            return []
-        refused: list[int] = self._queue.return_many(self._messages, delay, counted)
-        self._is_settled = True
-        return refused
-
-    def __del__(self) -> None:
-        messages = getattr(self, "_messages", ())
-        if messages and not self._is_settled and self._receipts is None:
-            last = messages[-1]
-            if last.lease is not None and last.lease.is_good:
-                _core.warn_dropped(
-                    f"a batch of {len(messages)} messages, up to {last.sequence}, of queue "
-                    f"{self._queue.name!r}",
-                    frames=2,
-                )
-
-
-class NatsBatch(_Run, api.Batch):
-    """Implements :class:`shmq.api.Batch`."""
-
-    def __init__(self, queue: Any, bodies: list[Any], messages: list[NatsMessage]) -> None:
-        super().__init__(queue, messages)
-        self._bodies = bodies
-
-    @property
-    def bodies(self) -> list[Any]:
-        return self._bodies
-
-    def __len__(self) -> int:
-        return len(self._bodies)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._bodies)
-
-    def __repr__(self) -> str:
-        return f"<Batch of {len(self._bodies)} messages of {self._queue.name!r}>"
-
-
-class NatsPacked(_Run, api.Packed):
-    """Implements :class:`shmq.api.Packed`."""
-
-    def __init__(self, queue: Any, messages: list[NatsMessage]) -> None:
-        super().__init__(queue, messages)
-        records = [record for message in messages for record in records_of(message)]
-        self._data = b"".join(records)
-        self._lengths = array("I", [len(record) for record in records])
-
-    @property
-    def data(self) -> bytes:
-        return self._data
-
-    @property
-    def size(self) -> int | None:
-        sizes = set(self._lengths)
-        return sizes.pop() if len(sizes) == 1 else None
-
-    @property
-    def lengths(self) -> memoryview:
-        return memoryview(self._lengths.tobytes()).cast("I")
-
-    @property
-    def offsets(self) -> memoryview:
-        return memoryview(array("Q", accumulate(self._lengths, initial=0)).tobytes()).cast("Q")
-
-    def __len__(self) -> int:
-        return len(self._lengths)
-
-    def __iter__(self) -> Iterator[bytes]:
-        start = 0
-        for length in self._lengths:
-            yield self._data[start : start + length]
-            start += length
-
-    def __repr__(self) -> str:
-        return f"<Packed of {len(self)} records, {len(self._data)} bytes, of {self._queue.name!r}>"
 
 
 def records_of(message: NatsMessage) -> list[bytes]:

@@ -15,9 +15,8 @@ from urllib.parse import quote
 from nats.aio.msg import Msg
 
 from shmq import api
-from shmq.api.options import check_one_of
-from shmq.client.remote.put import encode, is_full, never_fits, waiting_put
-from shmq.errors import Full, InvalidOption, MessageTooLarge, QueueDeleted
+from shmq.client.handles.put import encode, is_durable, is_full, never_fits, waiting_put
+from shmq.errors import Full, MessageTooLarge, QueueDeleted
 from shmq.extras.nats.client import names
 from shmq.extras.nats.client.client import PATIENCE
 from shmq.extras.nats.client.connection import ApiError, ClusterConnection
@@ -68,28 +67,18 @@ class Puts:
 
     # ---- arguments ----
 
-    def waits(self, block: bool | None, timeout: float | None) -> bool:
-        """Whether a put waits for room."""
-        blocks = self.options.overflow == "block" or timeout is not None
-        return (blocks if block is None else bool(block)) and timeout != 0
-
     def check_confirm(self, confirm: str | None) -> None:
         """Raise for a ``confirm`` that the queue or the cluster cannot give."""
-        if confirm is None:
-            return
-        check_one_of("confirm", confirm, ("memory", "disk"))
+        is_durable(self, confirm)
         if confirm == "disk":
-            if self.options.durability != "journal":
-                raise InvalidOption(
-                    f"confirm='disk': queue {self.name!r} keeps no journal "
-                    f"(durability={self.options.durability!r}): make it with "
-                    f"durability='journal', or take confirm='memory'"
-                )
             check_synced(self.connection, f"queue {self.name!r}")
 
-    def item(self, body: Any, properties: Mapping[str, Any], encoded: bool = False) -> Item:
+    def item(self, body: Any, properties: Mapping[str, Any]) -> Item:
         """The message of a body and the properties of a put. Raises what ``put`` raises."""
-        meta, buffer = encode(body, self.options.priorities, properties, encoded)
+        return self.pack(*encode(body, self.options.priorities, properties))
+
+    def pack(self, meta: bytes | None, buffer: Any) -> Item:
+        """The message of packed properties and a buffer. Raises MessageTooLarge."""
         return self._item(unpack_properties(meta), meta, bytes(buffer))
 
     def item_of(self, properties: Mapping[str, Any], body: bytes) -> Item:

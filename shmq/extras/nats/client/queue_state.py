@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
-from shmq.client.remote.put import waiting_puts
+from shmq.client.handles.put import waiting_puts
 from shmq.errors import QueueDeleted
 from shmq.extras.nats.client import names
 from shmq.extras.nats.client.connection import ApiError

@@ -23,7 +23,7 @@ async def redrive(queue: Any, limit: int | None, where: Where | None) -> int:
     letters, source = queue, None
     if queue.options.dead_letter is not None:
         letters, source = await _dead_letters_of(queue), queue.name
-    messages = await letters.take(_MOST, None, waits=False)
+    messages = await letters.take_messages(_MOST, None, waits=False)
     messages.sort(key=lambda one: one.sequence)
     targets: dict[str, Puts | None] = {}
     sent, refusal = 0, None

@@ -11,7 +11,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from shmq import api, errors
-from shmq.client.remote.put import encode
+from shmq.client.handles.put import encode
 from shmq.extras.nats.client import names
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.message import NatsMessage, packed, unpacked

@@ -27,7 +27,6 @@ from shmq.extras.nats.client.message import NatsMessage, packed, priority_of, un
 from shmq.extras.nats.client.put import Item, Puts
 from shmq.extras.nats.client.queue_layout import QueueLayout, new_definition, options_of
 from shmq.native import _clock as time
-from shmq.native import _core
 
 log = logging.getLogger("shmq")
 
@@ -450,10 +449,3 @@ def _needs_renewal(lease: Lease) -> bool:
 
 def _count(message: NatsMessage) -> int:
     return 0 if message.lease is None else message.lease.delivery.deliveries
-
-
-def as_receipt(message: object) -> int:
-    """The receipt of a message, or the int itself. Raises TypeError for anything else."""
-    if isinstance(message, NatsMessage):
-        return message.receipt
-    return _core.receipt_of(message)

@@ -16,7 +16,7 @@ from shmq.api.stream_options import StreamOptions
 from shmq.client.handles.stream import StreamHandle
 from shmq.client.ports.group import GroupStore
 from shmq.client.ports.share import Lender
-from shmq.client.ports.steps import Step, Steps
+from shmq.client.ports.steps import Steps
 from shmq.client.ports.stream import AppendedEntries, Entries, Floors, Found
 from shmq.errors import InvalidOption, NoSuchStream, StreamDeleted, Unsupported
 from shmq.extras.nats.client.address import ClusterTarget
@@ -174,8 +174,9 @@ class NatsStream(StreamHandle):
     ) -> Steps[Found]:
         del hold
         asked = places, limit, max_bytes, wait, where
-        found: Found = yield Step(
-            lambda: self.run(self._fetch(*asked)), lambda: self.arun(self._fetch(*asked))
+        found: Found = yield (
+            lambda: self.run(self._fetch(*asked)),
+            lambda: self.arun(self._fetch(*asked)),
         )
         return found
 
@@ -254,8 +255,9 @@ class NatsStream(StreamHandle):
     # ---- looking ----
 
     def describe(self) -> Steps[list[api.PartitionOffsets]]:
-        found: list[api.PartitionOffsets] = yield Step(
-            lambda: self.run(self._describe()), lambda: self.arun(self._describe())
+        found: list[api.PartitionOffsets] = yield (
+            lambda: self.run(self._describe()),
+            lambda: self.arun(self._describe()),
         )
         return found
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from shmq import api, errors
 from shmq.api.stream_options import StreamOptions
-from shmq.client.handles.appender import is_durable
+from shmq.client.handles.put import is_durable
 from shmq.extras.nats.client import site
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
@@ -148,7 +148,7 @@ def copies_for(
     stream: NatsStream, bodies: list[Any], key: str, properties: Mapping[str, Any], confirm: Any
 ) -> StreamCopies:
     """The records of what an exchange publishes for a stream."""
-    if is_durable(stream, confirm):
+    if is_durable(stream, confirm, "stream"):
         check_synced(stream.connection, f"stream {stream.name!r}")
     rows = []
     for body in bodies:

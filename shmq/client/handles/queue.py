@@ -1,0 +1,452 @@
+"""The queue of a network transport: the contract, once, above its port."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from shmq import api, errors
+from shmq.api.options import Confirm, QueueOptions, check_whole
+from shmq.client.handles.batch import Batch, Packed, returning
+from shmq.client.handles.consumer import AsyncConsumer, Bodies, Consumer
+from shmq.client.handles.pipeline import Pipeline
+from shmq.client.handles.put import (
+    check_many,
+    encode,
+    encode_given,
+    is_durable,
+    pack_records,
+    waits_for_room,
+)
+from shmq.client.ports.queue import QueuePort, Settlement
+from shmq.client.ports.steps import Steps, arun, run
+from shmq.client.shared.async_bodies import AsyncBodies
+from shmq.client.shared.buffered_loan import QueueLoan
+from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
+from shmq.model.expression.parse import Where
+from shmq.native import _core
+
+#: The most messages that one get_packed leases, and how many of them at once.
+_MOST_PACKED: Final = 4096
+_MOST_AT_ONCE: Final = 256
+
+
+class QueueHandle(api.Queue):
+    """A handle of a queue, for which a transport implements a `QueuePort`."""
+
+    #: The iterator over bodies, where a transport has a faster one.
+    BODIES: ClassVar[Any] = Bodies
+
+    def __init__(self, port: QueuePort) -> None:
+        self.port = port
+        #: Of `fileno`; None: it was not called.
+        self.ready_event: ReadyEvent | None = None
+        self._confirms = port.options.confirm == "disk"
+        self._consumers: weakref.WeakSet[api.Consumer | api.Bodies] = weakref.WeakSet()
+
+    @property
+    def name(self) -> str:
+        return self.port.name
+
+    @property
+    def options(self) -> QueueOptions:
+        return self.port.options
+
+    @property
+    def identity(self) -> int:
+        return self.port.identity()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the handle is closed."""
+        return self.port.closed
+
+    # ---- put ----
+
+    def _is_durable(self, confirm: str | None) -> bool:
+        """Whether a put must be on disk. Raises what it raises for the ``confirm``."""
+        if confirm is None:
+            return self._confirms
+        durable = is_durable(self, confirm)
+        if confirm == "disk":
+            self.port.check_durable()
+        return durable
+
+    def _put(
+        self,
+        meta: bytes | None,
+        body: Any,
+        block: bool | None,
+        timeout: float | None,
+        known: bool,
+        durable: bool,
+    ) -> api.Put:
+        """Put an encoded message; ``known``: the application gave it a dedupe id."""
+        item = self.port.pack(meta, body, known)
+        waits = waits_for_room(self.options, block, timeout)
+        return run(self.port.put(item, waits, timeout, known, durable))
+
+    def put(
+        self,
+        body: api.Body,
+        block: bool | None = None,
+        timeout: float | None = None,
+        *,
+        priority: int | None = None,
+        group: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        delay: float | None = None,
+        deliver_at: float | None = None,
+        ttl: float | None = None,
+        dedupe_id: str | None = None,
+        codec: str | None = None,
+        reply_to: str | None = None,
+        correlation: str | None = None,
+        confirm: Confirm | None = None,
+    ) -> api.Put:
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        durable = (confirm is not None or self._confirms) and self._is_durable(confirm)
+        if (
+            type(body) is bytes and priority is None and group is None and headers is None
+            and delay is None and deliver_at is None and ttl is None and dedupe_id is None
+            and codec is None and reply_to is None and correlation is None
+        ):  # fmt: skip
+            meta = None
+        else:
+            given = (
+                codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
+                correlation,
+            )  # fmt: skip
+            meta, body = encode_given(body, self.options.priorities, given)
+        return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
+
+    async def aput(
+        self,
+        body: api.Body,
+        timeout: float | None = None,
+        *,
+        block: bool | None = None,
+        confirm: Confirm | None = None,
+        **properties: Any,
+    ) -> api.Put:
+        _core.check_timeout(timeout)
+        durable = self._is_durable(confirm)
+        meta, buffer = encode(body, self.options.priorities, properties)
+        known = properties.get("dedupe_id") is not None
+        item = self.port.pack(meta, buffer, known)
+        waits = waits_for_room(self.options, block, timeout)
+        return await arun(self.port.put(item, waits, timeout, known, durable))
+
+    def put_many(
+        self,
+        bodies: Iterable[api.Body],
+        block: bool | None = None,
+        timeout: float | None = None,
+        *,
+        priority: int | None = None,
+        group: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        codec: str | None = None,
+        confirm: Confirm | None = None,
+    ) -> int:
+        _core.check_timeout(timeout)
+        durable = self._is_durable(confirm)
+        check_many(bodies)
+        given = (codec, priority, group, headers, delay, None, ttl, None, None, None)
+        items = self._pack_many(list(bodies), given)
+        waits = waits_for_room(self.options, block, timeout)
+        return self.port.put_many(items, waits, timeout, durable)
+
+    def _pack_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
+        """Return the items of a `put_many`."""
+        pack, priorities = self.port.pack, self.options.priorities
+        return [pack(*encode_given(body, priorities, given), False) for body in bodies]
+
+    def put_packed(
+        self,
+        data: api.Body,
+        lengths: int | Iterable[int],
+        block: bool | None = None,
+        timeout: float | None = None,
+        *,
+        priority: int | None = None,
+        group: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        dedupe_id: str | None = None,
+        confirm: Confirm | None = None,
+    ) -> api.Put:
+        _core.check_timeout(timeout)
+        durable = self._is_durable(confirm)
+        given = ("packed", priority, group, headers, delay, None, ttl, dedupe_id, None, None)
+        packed = pack_records(data, lengths)
+        meta, body = encode_given(packed, self.options.priorities, given, encoded=True)
+        return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
+
+    def loan(self, size: int, **properties: Any) -> api.Loan:
+        # The space is memory of this process: room in the queue is checked now, and decided by
+        # the commit.
+        self.port.check_open()
+        size = check_whole("size", size, 0, None)
+        block, timeout = properties.pop("block", None), properties.pop("timeout", None)
+        _core.check_timeout(timeout)
+        durable = self._is_durable(properties.pop("confirm", None))
+        known = properties.get("dedupe_id") is not None
+        meta, _ = encode(b"", self.options.priorities, properties, encoded=True)
+        self.port.check_bytes(size, meta)
+        self.port.wait_for_room(waits_for_room(self.options, block, timeout), timeout)
+        return QueueLoan(size, lambda body: self._put(meta, body, block, timeout, known, durable))
+
+    def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
+        durable = self._is_durable(confirm)
+        return Pipeline(self, check_whole("window", window, 1), durable, self._is_durable)
+
+    # ---- get ----
+
+    def _take(
+        self, limit: int, block: bool, timeout: float | None, where: str | None = None
+    ) -> Steps[list[Any]]:
+        _core.check_timeout(timeout)
+        if where is not None:
+            self.port.check_where(where)
+        limit = min(limit, self.options.capacity)
+        messages = yield from self.port.take(limit, timeout if block else 0.0, where)
+        if not messages:
+            self.found_nothing()
+        return messages
+
+    def found_nothing(self) -> None:
+        """A get has found nothing: the descriptor, if there is one, ends to be readable."""
+        if self.ready_event is not None:
+            self.ready_event.clear()
+
+    def _first(
+        self, messages: list[Any], block: bool, timeout: float | None, where: str | None
+    ) -> api.Message:
+        """Return the message, handed over. Raises Empty."""
+        if messages:
+            found: api.Message = self.port.hand_over(messages)[0]
+            return found
+        what = "no message" if where is None else "no message that `where` means"
+        if block and timeout is not None:
+            raise errors.Empty(f"{what} came to queue {self.name!r} within {timeout} s")
+        raise errors.Empty(f"{what} is visible in queue {self.name!r}")
+
+    def get(
+        self, block: bool = True, timeout: float | None = None, *, where: str | None = None
+    ) -> api.Message:
+        return self._first(run(self._take(1, block, timeout, where)), block, timeout, where)
+
+    async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
+        return self._first(await arun(self._take(1, True, timeout, where)), True, timeout, where)
+
+    def _many(
+        self, max: int, block: bool, timeout: float | None, where: str | None = None
+    ) -> list[Any]:
+        return run(self._take(check_whole("max", max, 1, None), block, timeout, where))
+
+    def get_many(
+        self,
+        max: int,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
+    ) -> list[api.Message]:
+        return self.port.hand_over(self._many(max, block, timeout, where))
+
+    def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
+        messages = self._many(max, block, timeout)
+        try:
+            bodies = self.port.bodies_of(messages)
+        except errors.ShmqError:
+            self._refuse_batch(messages)
+            raise
+        return Batch(self, messages, bodies)
+
+    def _refuse_batch(self, messages: list[Any]) -> None:
+        """Return the batch, except the message whose body its codec cannot decode."""
+        for message in messages:
+            try:
+                _ = message.body
+            except errors.ShmqError as error:
+                self._return([other for other in messages if other is not message])
+                raise errors.ShmqError(
+                    f"message {message.sequence} of queue {self.name!r} cannot be in a batch: "
+                    f"{error}; reject its receipt {message.receipt}, or take it by get; the rest "
+                    f"of the batch is in the queue again"
+                ) from error
+
+    def _return(self, messages: list[Any]) -> None:
+        """Return messages that were not handed out, uncounted."""
+        if messages:
+            self.port.settle("return", self.port.receipts_of(messages), 0)
+
+    def get_packed(
+        self, max: int = 65536, timeout: float | None = None, *, block: bool = True
+    ) -> api.Packed:
+        port = self.port
+        wanted = check_whole("max", max, 1, None)
+        messages = self._many(1, block, timeout)
+        records = port.records_in(messages)
+        while (
+            messages
+            and records < wanted
+            and len(messages) < _MOST_PACKED
+            and not port.is_old(messages[0])
+        ):
+            # One packed batch may hold all records that are wanted, so few are leased at a time.
+            alone = records == len(messages)
+            most = min(wanted - records, _MOST_PACKED - len(messages)) if alone else 1
+            more = self._many(min(most, _MOST_AT_ONCE), False, None)
+            if not more:
+                break
+            messages += self._no_more_than(more, wanted - records)
+            records = port.records_in(messages)
+        return Packed(self, port.current(messages))
+
+    def _no_more_than(self, messages: list[Any], most: int) -> list[Any]:
+        """The first messages that hold ``most`` records; the others are returned."""
+        records = kept = 0
+        while kept < len(messages) and records < most:
+            records += self.port.records_in([messages[kept]])
+            kept += 1
+        self._return(messages[kept:])
+        return messages[:kept]
+
+    # ---- iterators ----
+
+    def _prefetch(
+        self, prefetch: int, timeout: float | None, block: bool, where: str | None
+    ) -> Consumer:
+        self.port.check_open()
+        limit = min(check_whole("prefetch", prefetch, 1, 1 << 20), self.options.capacity)
+        _core.check_timeout(timeout)
+        if where is not None:
+            self.port.check_where(where)
+        consumer: Consumer = self.port.prefetch(self, limit, timeout if block else 0.0, where)
+        self._consumers.add(consumer)
+        return consumer
+
+    def consume(
+        self,
+        prefetch: int = 64,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
+    ) -> api.Consumer:
+        return self._prefetch(prefetch, timeout, block, where)
+
+    def bodies(
+        self,
+        prefetch: int = 64,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
+    ) -> api.Bodies:
+        consumer = self.consume(prefetch, timeout, block=block, where=where)
+        bodies: api.Bodies = type(self).BODIES(consumer)
+        self._consumers.add(bodies)
+        return bodies
+
+    def aconsume(
+        self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
+    ) -> api.AsyncConsumer:
+        return AsyncConsumer(self._prefetch(prefetch, timeout, True, where), prefetch)
+
+    def abodies(
+        self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
+    ) -> api.AsyncBodies:
+        return AsyncBodies(self.aconsume(prefetch, timeout, where=where))
+
+    def fileno(self) -> int:
+        self.port.check_open()
+        return descriptor_of(self)
+
+    # ---- settle ----
+
+    def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
+        receipts = list(map(self.port.receipt_of, messages))
+        self.port.check_open()
+        return self.port.settle("ack", receipts, None) if receipts else []
+
+    def ack(self, receipt: int) -> None:
+        self._settle("ack", receipt, None)
+
+    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None:
+        kind, ms = returning(delay, counted)
+        self._settle(kind, receipt, ms)
+
+    def reject(self, receipt: int) -> None:
+        self._settle("reject", receipt, None)
+
+    def extend(self, receipt: int, seconds: float) -> None:
+        self._settle("extend", receipt, _core.milliseconds("seconds", seconds))
+
+    def _settle(self, kind: Settlement, receipt: int, ms: int | None) -> None:
+        number = self.port.receipt_of(receipt)
+        self.port.check_open()
+        if self.port.settle(kind, [number], ms):
+            raise self._stale(number)
+
+    def _stale(self, receipt: int) -> errors.LeaseExpired:
+        return errors.LeaseExpired(
+            f"receipt {receipt} of queue {self.name!r} has expired: its lease ended, "
+            f"or the message was settled; nothing was changed"
+        )
+
+    # ---- what the queue has ----
+
+    def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
+        limit = min(check_whole("limit", limit, 1, None), self.options.capacity)
+        return self.port.peek(limit, None if where is None else Where(where))
+
+    def purge(self) -> int:
+        return self.port.purge()
+
+    def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
+        most = None if limit is None else check_whole("limit", limit, 1, None)
+        return self.port.redrive(most, None if where is None else Where(where))
+
+    def stats(self) -> api.QueueStats:
+        return self.port.stats()
+
+    def attachments(self) -> list[api.Attachment]:
+        return self.port.attachments()
+
+    def leases(self, limit: int = 100, *, after: int = 0) -> list[api.Lease]:
+        limit = min(check_whole("limit", limit, 1, None), self.options.capacity)
+        return self.port.leases(limit, check_whole("after", after, 0, (1 << 64) - 1))
+
+    def qsize(self) -> int:
+        return self.port.depth()
+
+    def full(self) -> bool:
+        return self.port.is_full()
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        for consumer in list(self._consumers):
+            consumer.close()  # with the acknowledgements that it has collected
+        if self.ready_event is not None:
+            self.ready_event.close()
+        self.port.close()
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "name", self.name
+        yield "url", self.port.url
+        yield "closed", self.closed
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"<{type(self).__name__} {self.name!r} of {self.port.url}{state}>"

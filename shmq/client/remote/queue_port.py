@@ -1,0 +1,223 @@
+"""The port of a queue of a server."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import logging
+from typing import Any, Final
+
+from shmq import api, errors
+from shmq.api.options import QueueOptions
+from shmq.client.handles.put import waiting_puts
+from shmq.client.ports.queue import Settlement
+from shmq.client.ports.steps import Steps
+from shmq.client.remote.ack_flusher import new_acks
+from shmq.client.remote.batch_window import RemoteFlight
+from shmq.client.remote.connection import Attempt, Connection
+from shmq.client.remote.consumer import RemoteConsumer
+from shmq.client.remote.get import RemoteGet
+from shmq.client.remote.put import RemotePuts
+from shmq.client.shared.policy import compile_filter
+from shmq.model.expression.parse import Where
+from shmq.native import _core
+from shmq.protocol.messages.queue import Leases, LeasesState, Select
+from shmq.protocol.opcodes import FOREVER, Status, Type
+
+log = logging.getLogger("shmq")
+
+_MOST_RECEIPTS: Final = 1 << 16
+#: The most acknowledgements that wait for a next request; one more sends them.
+_MOST_RIDING: Final = 64
+
+_TYPE: Final[dict[Settlement, Type]] = {
+    "ack": Type.ACK,
+    "nack": Type.NACK,
+    "return": Type.RETURN,
+    "reject": Type.REJECT,
+    "extend": Type.EXTEND,
+}
+
+
+class RemoteQueuePort(RemotePuts):
+    """Implements `QueuePort` over the connection of one handle."""
+
+    def __init__(self, connection: Connection, namespace: str, options: QueueOptions) -> None:
+        super().__init__(connection, namespace, options)
+        #: The acknowledgements that ride with the next request; None: each waits for its answer.
+        self.acks: _core.Acks | None = None
+        if not connection.target.wait_for_acks:
+            self.acks = new_acks(_MOST_RIDING, functools.partial(_report_refused, self.name))
+
+    @property
+    def closed(self) -> bool:
+        return self.connection.closed
+
+    @property
+    def url(self) -> str:
+        return self.connection.url
+
+    def check_open(self) -> None:
+        if self.connection.closed:
+            raise self.connection.closed_error()
+
+    def identity(self) -> int:
+        found = self.state().identity
+        if type(found) is not int:
+            raise errors.Unsupported(
+                f"the server of queue {self.name!r} does not say which queue it is"
+            )
+        return found
+
+    def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
+        """Send a request other than a put, get or settlement. Raises the error of a refusal."""
+        answer = self.connection.call(lambda wire: wire.request(kind, True, rest), again=again)
+        if answer.status != Status.OK:
+            raise self.error(answer, described=kind == Type.STAGE)
+        return answer
+
+    # ---- puts ----
+
+    def check_durable(self) -> None:
+        pass
+
+    def flight(self, window: int) -> RemoteFlight:
+        return RemoteFlight(self, window)
+
+    # ---- gets ----
+
+    def check_where(self, where: str) -> None:
+        compile_filter(where)
+
+    def take(
+        self, limit: int, timeout: float | None, where: str | None, first: Attempt | None = None
+    ) -> Steps[list[Any]]:
+        return RemoteGet(self, limit, where).take(timeout, first)
+
+    def prefetch(
+        self, handle: Any, limit: int, timeout: float | None, where: str | None
+    ) -> RemoteConsumer:
+        return RemoteConsumer(handle, limit, timeout, where)
+
+    def current(self, messages: list[Any]) -> list[Any]:
+        return messages
+
+    def is_old(self, message: Any) -> bool:
+        del message
+        return False
+
+    is_leased = staticmethod(_core.is_leased)
+    hand_over = staticmethod(_core.hand_over)
+    bodies_of = staticmethod(_core.bodies_of)
+    receipt_of = staticmethod(_core.receipt_of)
+    receipts_of = staticmethod(_core.receipts_of)
+    records_in = staticmethod(_core.records_in)
+    packed_of = staticmethod(_core.packed_of)
+
+    # ---- settlements ----
+
+    def settle(
+        self, kind: Settlement, receipts: list[int], ms: int | None, *, first: Attempt | None = None
+    ) -> list[int]:
+        # ``first`` is an attempt for all of them that the caller has made.
+        if not (min(receipts) > 0 and max(receipts) < 1 << 64):
+            return self._settle_possible(kind, receipts, ms)
+        number = _TYPE[kind]
+        argument = FOREVER if ms is None and kind == "nack" else ms
+        refused: list[int] = []
+        for start in range(0, len(receipts), _MOST_RECEIPTS):
+            some = receipts[start : start + _MOST_RECEIPTS]
+            write = functools.partial(_settlement, number, some, argument)
+            answer = self.connection.call(write, again=kind == "extend", first=first)
+            if answer.status == Status.LEASE_EXPIRED:
+                refused += answer.refused
+            elif answer.status != Status.OK:
+                raise self.error(answer)
+        return refused
+
+    def _settle_possible(self, kind: Settlement, receipts: list[int], ms: int | None) -> list[int]:
+        """Settle the receipts that can exist; the others are refused without a request."""
+        possible = [receipt for receipt in receipts if 0 < receipt < 1 << 64]
+        refused = iter(self.settle(kind, possible, ms) if possible else ())
+        found, following = [], next(refused, 0)
+        for receipt in receipts:
+            if not 0 < receipt < 1 << 64:
+                found.append(receipt)
+            elif receipt == following:
+                found.append(receipt)
+                following = next(refused, 0)
+        return found
+
+    # ---- what the queue has ----
+
+    def peek(self, limit: int, where: Where | None) -> list[api.Message]:
+        asked = b"" if where is None else where.text.encode()
+        answer = self.connection.call(lambda wire: wire.peek(limit, asked), again=True)
+        if answer.status == Status.QUEUE_EMPTY:
+            return []
+        if answer.status != Status.OK:
+            raise self.error(answer)
+        return list(answer.messages or ())
+
+    def purge(self) -> int:
+        return self.ask(Type.PURGE).number
+
+    def redrive(self, limit: int | None, where: Where | None) -> int:
+        most = FOREVER if limit is None else min(limit, FOREVER - 1)
+        text = None if where is None else where.text
+        return self.ask(Type.REDRIVE, Select(most, text).pack()).number
+
+    def stats(self) -> api.QueueStats:
+        # ``waiting_put`` includes the waiting puts of this process: a remote put waits by
+        # retrying.
+        found = self.state().stats
+        return dataclasses.replace(found, waiting_put=found.waiting_put + waiting_puts(self.key))
+
+    def depth(self) -> int:
+        return self.state().stats.depth
+
+    def attachments(self) -> list[api.Attachment]:
+        # A server's process stands for all its clients.
+        return self.state().attachments
+
+    def leases(self, limit: int, after: int) -> list[api.Lease]:
+        # A server's process stands for all its clients.
+        found: list[api.Lease] = []
+        more = True
+        while more and len(found) < limit:
+            asked = Leases(limit=limit - len(found), after=found[-1].sequence if found else after)
+            answer = LeasesState.unpack(self.ask(Type.LEASES, asked.pack(), again=True))
+            found += answer.leases
+            more = answer.more and bool(answer.leases)
+        return found
+
+    # ---- the end ----
+
+    def send_acks(self) -> None:
+        """Send the acknowledgements that wait for a next request."""
+        if self.acks is not None:
+            with contextlib.suppress(errors.ShmqError):
+                self.acks.send()
+
+    def close(self) -> None:
+        self.send_acks()
+        self.connection.close()
+
+
+def _settlement(
+    number: int, receipts: list[int], argument: int | None, wire: _core.Wire
+) -> _core.Answer:
+    return wire.settle(number, receipts, argument)
+
+
+def _report_refused(name: str, answer: _core.Answer) -> None:
+    """Log that the server refused acknowledgements after `ack` had returned."""
+    refused = answer.refused
+    why = f"status {answer.status}" if not refused else f"receipts {refused[:10]}"
+    log.warning(
+        "queue %s: acknowledgements were refused after ack() had returned (%s): the messages are "
+        "delivered again, or the queue was deleted",
+        name,
+        why,
+    )
