@@ -53,7 +53,7 @@ class Recovery(Contestant):
                 begun = now()
                 first = queue.get()
                 taken = now() - begun
-                self._look(queue, first, next(deaths))
+                self._poll(queue, first, next(deaths))
                 return {TIME.key: taken / 1e6}
 
             yield turn
@@ -69,7 +69,7 @@ class Recovery(Contestant):
         while left:
             left -= queue.put_many(sent[:left])
 
-    def _look(self, queue: shmq.Queue, first: shmq.Message, deaths: int) -> None:
+    def _poll(self, queue: shmq.Queue, first: shmq.Message, deaths: int) -> None:
         """Check that each death was recovered from, all messages exist, the first in order."""
         stats = queue.stats()
         there = stats.depth + stats.in_flight

@@ -119,7 +119,7 @@ class _Stage:
                 process.kill()
 
     def _count(self, there: shmq.Broker, bridge: subprocess.Popen[bytes]) -> None:
-        queue = self._opened(there, bridge)
+        queue = self._open_far_queue(there, bridge)
         moved = time.monotonic()
         while len(self._seen) < self._plan.flights:
             messages = queue.get_many(_AT_ONCE, timeout=_IDLE)
@@ -134,7 +134,7 @@ class _Stage:
             if self._killed is None and len(self._seen) >= HALF * self._plan.flights:
                 self._kill_leader()
 
-    def _opened(self, there: shmq.Broker, bridge: subprocess.Popen[bytes]) -> shmq.Queue:
+    def _open_far_queue(self, there: shmq.Broker, bridge: subprocess.Popen[bytes]) -> shmq.Queue:
         """The queue of the cluster, once the bridge has made it."""
         until = time.monotonic() + PATIENCE
         while True:

@@ -88,12 +88,12 @@ class Machine:
         self.queues.find()
         seconds = time.monotonic() - began
         stats = self.queues.flights.stats()
-        left = self._left()
+        left = self._get_left()
         self._start_workers(doubted=stats.journal_synced)
         size = self._plan.stride
         return Loss(held, stats, seconds, sum(left), sum(min(size, one) for one in left))
 
-    def _left(self) -> list[int]:
+    def _get_left(self) -> list[int]:
         """How many flights each producer has yet to put."""
         assert self._folder is not None
         left = []

@@ -15,15 +15,7 @@ if TYPE_CHECKING:
     from shmq.api.broker import Broker
     from shmq.api.bulk import BulkQueue, StagedPublisher
     from shmq.api.columns import Claim, Columns, Run, Takeover
-    from shmq.api.exchange import (
-        Binding,
-        Exchange,
-        ExchangeKind,
-        ExchangeSummary,
-        Match,
-        Published,
-        TargetKind,
-    )
+    from shmq.api.exchange import Binding, Exchange, ExchangeKind, ExchangeSummary, Published
     from shmq.api.group import (
         Assignment,
         Group,
@@ -35,6 +27,7 @@ if TYPE_CHECKING:
         OnPartitions,
     )
     from shmq.api.message import Body, DeadLetter, Message, Put, Row, Rows
+    from shmq.api.options import Match, TargetKind
     from shmq.api.producer import Acks, Partitioner, Producer
     from shmq.api.queue import AsyncBodies, AsyncConsumer, Bodies, Consumer, Loan, Pipeline, Queue
     from shmq.api.record import Appended, AppendedRange, OnDamage, Record, RecordLoan, Records
@@ -131,15 +124,7 @@ _MODULES: Final = {
     "broker": ("Broker",),
     "bulk": ("BulkQueue", "StagedPublisher"),
     "columns": ("Claim", "Columns", "Run", "Takeover"),
-    "exchange": (
-        "Binding",
-        "Exchange",
-        "ExchangeKind",
-        "ExchangeSummary",
-        "Match",
-        "Published",
-        "TargetKind",
-    ),
+    "exchange": ("Binding", "Exchange", "ExchangeKind", "ExchangeSummary", "Published"),
     "group": (
         "Assignment",
         "Group",
@@ -151,6 +136,7 @@ _MODULES: Final = {
         "OnPartitions",
     ),
     "message": ("Body", "DeadLetter", "Message", "Put", "Row", "Rows"),
+    "options": ("Match", "TargetKind"),
     "producer": ("Acks", "Partitioner", "Producer"),
     "queue": ("AsyncBodies", "AsyncConsumer", "Bodies", "Consumer", "Loan", "Pipeline", "Queue"),
     "record": ("Appended", "AppendedRange", "OnDamage", "Record", "RecordLoan", "Records"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from shmq.api.contract import Closing
-from shmq.api.options import Options, option
+from shmq.api.options import Match, Options, TargetKind, option
 
 if TYPE_CHECKING:
     from shmq.api.keywords import PutKeywords, PutManyKeywords
@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 
 #: How an exchange chooses among its bindings.
 ExchangeKind = Literal["direct", "topic", "fanout", "headers"]
-
-#: The kinds of target of a binding.
-TargetKind = Literal["queue", "stream", "exchange"]
-
-#: How many of a binding's headers a message must have.
-Match = Literal["all", "any"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
-from shmq.api.exchange import Match, TargetKind
-from shmq.api.options import Confirm, Durability, Expired, Overflow
+from shmq.api.options import Confirm, Durability, Expired, Match, Overflow, TargetKind
 from shmq.api.producer import Acks, Partitioner
 from shmq.api.record import OnDamage
 from shmq.api.stream import Compression

@@ -32,6 +32,10 @@ Overflow = Literal["reject", "block", "drop-oldest"]
 Expired = Literal["dead-letter", "drop"]
 Durability = Literal["memory", "snapshot", "journal"]
 Confirm = Literal["memory", "disk"]
+#: The kinds of target of a binding.
+TargetKind = Literal["queue", "stream", "exchange"]
+#: How many of a binding's headers a message must have.
+Match = Literal["all", "any"]
 
 #: What an ``ensure`` does where the name exists with other options than those given.
 IfDifferent = Literal["accept", "refuse"]

@@ -264,14 +264,14 @@ def _show(messages: list[shmq.Message]) -> None:
             message.group or "",
             message.codec,
             amount(len(render.raw(message))),
-            *([_why(message)] if dead else []),
+            *([_explain(message)] if dead else []),
             _shortened(render.as_text(message)),
         ]
         made.add_row(*(cell(value) for value in row))
     show_table(made)
 
 
-def _why(message: shmq.Message) -> str:
+def _explain(message: shmq.Message) -> str:
     if message.dead is None:
         return ""
     return f"{message.dead.reason} in {message.dead.queue} after {message.dead.deliveries}"

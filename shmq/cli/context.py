@@ -78,14 +78,14 @@ def add(
         raise click.UsageError("--token and --token-file exclude each other: drop one")
     if token_file is not None:
         given["token"] = _read_token(token_file)
-    made = _checked(Context(**given))
+    made = _check(Context(**given))
     with rewriting_contexts() as known:
         if name in known.known and not replace:
             raise ContextsError(f"there is a context {name!r} already: add --replace to change it")
         known.known[name] = made
         if use:
             known.current = name
-    show(f"context {name!r} is {_where(made)}")
+    show(f"context {name!r} is {_format_place(made)}")
 
 
 @context.command("list", epilog="Example: shmq context list")
@@ -95,13 +95,19 @@ def list_contexts(as_json: bool) -> None:
     known = read_contexts()
     found = sorted(known.known.items())
     if as_json:
-        show_json([_shown(name, one, current=name == known.current) for name, one in found])
+        show_json([_format(name, one, current=name == known.current) for name, one in found])
     elif found:
         made = table(["", "context", "where", "token", "tls files"])
         for name, one in found:
             star = "*" if name == known.current else ""
             files = [key for key in ("cafile", "cert", "key") if getattr(one, key)]
-            row = (star, name, _where(one), "yes" if one.token else "no", ", ".join(files) or "no")
+            row = (
+                star,
+                name,
+                _format_place(one),
+                "yes" if one.token else "no",
+                ", ".join(files) or "no",
+            )
             made.add_row(*(cell(value) for value in row))
         show_table(made)
     else:
@@ -119,7 +125,7 @@ def show_context(name: str | None, show_token: bool, as_json: bool) -> None:
     if name is None:
         raise ContextsError("no context is current: name one, or choose it with shmq context use")
     one = known.get(name)
-    shown = _shown(name, one, current=name == known.current)
+    shown = _format(name, one, current=name == known.current)
     if show_token:
         shown["token"] = one.token
     if as_json:
@@ -142,7 +148,7 @@ def use(name: str | None, none: bool) -> None:
     with rewriting_contexts() as known:
         chosen = Context(namespace=default_namespace()) if name is None else known.get(name)
         known.current = name
-    show(f"commands work on {_where(chosen)}")
+    show(f"commands work on {_format_place(chosen)}")
 
 
 @context.command(epilog="Example: shmq context remove staging")
@@ -157,7 +163,7 @@ def remove(name: str) -> None:
     show(f"context {name!r} is forgotten")
 
 
-def _checked(made: Context) -> Context:
+def _check(made: Context) -> Context:
     """The context, checked. Raises an error that says what is wrong with it."""
     if (made.url is None) is (made.namespace is None):
         raise click.UsageError("give the --url of a server, or the --namespace of this host")
@@ -183,11 +189,11 @@ def _read_token(file: TextIO) -> str:
     return file.readline().strip()
 
 
-def _where(one: Context) -> str:
+def _format_place(one: Context) -> str:
     return one.url or f"namespace {one.namespace!r} of this host"
 
 
-def _shown(name: str, one: Context, *, current: bool) -> dict[str, Any]:
+def _format(name: str, one: Context, *, current: bool) -> dict[str, Any]:
     """The context as it is shown, without its token."""
     return {
         "name": name,

@@ -72,8 +72,8 @@ def inspect(path: str, each: bool, as_json: bool, quiet: bool) -> None:
         "options": dict(header.options),
     }
     with progress("inspect", "bytes", quiet=quiet) as shown:
-        records = _seen(_records(data, start, header.salt), len(data), shown)
-        found = list(records) if each else _counted(records)
+        records = _report_progress(_records(data, start, header.salt), len(data), shown)
+        found = list(records) if each else _count(records)
     if as_json:
         show_json({**description, "records" if each else "types": found})
         return
@@ -81,7 +81,7 @@ def inspect(path: str, each: bool, as_json: bool, quiet: bool) -> None:
         show(f"{key:<12} {description[key]}")
     show(f"{'created':<12} {_when(header.created)}")
     show("")
-    show_table(_listed(found) if isinstance(found, list) else _summed(found))
+    show_table(_make_table(found) if isinstance(found, list) else _summed(found))
 
 
 @dmsq.command(epilog="Example: shmq dmsq verify invoices.dmsq")
@@ -183,7 +183,7 @@ def _records(data: bytes, start: int, salt: int) -> Iterator[dict[str, Any]]:
         at += size
 
 
-def _seen(
+def _report_progress(
     records: Iterator[dict[str, Any]], total: int, shown: Progress
 ) -> Iterator[dict[str, Any]]:
     """The same records, of a file of ``total`` bytes; how far they are is shown."""
@@ -193,7 +193,7 @@ def _seen(
         yield record
 
 
-def _counted(records: Iterator[dict[str, Any]]) -> dict[str, dict[str, int]]:
+def _count(records: Iterator[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """How many records of each type there are, and how many bytes they have."""
     types: dict[str, dict[str, int]] = {}
     for record in records:
@@ -210,7 +210,7 @@ def _summed(types: dict[str, dict[str, int]]) -> Table:
     return made
 
 
-def _listed(records: list[dict[str, Any]]) -> Table:
+def _make_table(records: list[dict[str, Any]]) -> Table:
     made = table(["offset", "type", "bytes", "what"], right=("offset", "bytes"))
     for record in records:
         row = (record["offset"], record["type"], record["bytes"], _brief(record))

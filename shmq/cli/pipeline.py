@@ -92,7 +92,7 @@ def _run(name: str, path: Path, *, check: bool, quiet: bool) -> None:
         return
     from shmq.spark.jobs.runner import end, run, started  # noqa: PLC0415
 
-    with _logging(config.spark.log), _shown(name, quiet=quiet) as report:
+    with _logging(config.spark.log), _show_progress(name, quiet=quiet) as report:
         spark = started(job, config)
         stop = Stop()
         try:
@@ -167,7 +167,7 @@ def _logging(level: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _shown(name: str, *, quiet: bool) -> Iterator[Callable[[Progress], None]]:
+def _show_progress(name: str, *, quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """The function that shows how far a job is."""
     with progress(name, "", quiet=quiet) as on_progress:
         on_progress(0, text="starting Spark")

@@ -210,7 +210,7 @@ def _show_one(one: dict[str, Any]) -> None:
         for key, value in values.items():
             if not value and key.startswith(_BY_REASON):
                 continue
-            made.add_row(cell(key.replace("_", " ")), cell(_shown(key, value)))
+            made.add_row(cell(key.replace("_", " ")), cell(_format(key, value)))
         show_table(made)
 
 
@@ -220,7 +220,7 @@ def _show_all(kind: str, every: list[_Measured]) -> None:
     columns = _COLUMNS[kind]
     made = table([kind, *columns], right=columns)
     for one, _ in every:
-        values = (_shown(key, one[key]) for key in columns.values())
+        values = (_format(key, one[key]) for key in columns.values())
         made.add_row(name_cell(one["name"]), *(cell(value) for value in values))
     show_table(made)
     for one, wrong in every:
@@ -233,7 +233,7 @@ def _warn(name: str, wrong: str | None) -> None:
         note(f"{shown_name(name)}: {wrong}")
 
 
-def _shown(key: str, value: Any) -> str:
+def _format(key: str, value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -204,7 +204,7 @@ def set_value(
     as_json: bool,
 ) -> int:
     """Set a key to VALUE, or without one to all of standard input."""
-    given = _decoded(value, codec)
+    given = _decode_value(value, codec)
     with broker.table(name) as found:
         done = True
         if add:
@@ -220,7 +220,7 @@ def set_value(
     return Code.OK if done else Code.EXISTS
 
 
-def _decoded(value: str | None, codec: str) -> Any:
+def _decode_value(value: str | None, codec: str) -> Any:
     if value is None:
         raw = sys.stdin.buffer.read(MAX_VALUE + 1)
     else:

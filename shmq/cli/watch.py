@@ -75,7 +75,7 @@ def watch(
     with Observer(broker, groups=False) as observer:
 
         def show_anew(_key: str) -> None:
-            rows = _looked(observer, name, wanted)
+            rows = _observe(observer, name, wanted)
             history.saw(rows)
             if live is not None:
                 live.update(_frame(rows, history, console, broker.namespace), refresh=True)
@@ -85,7 +85,7 @@ def watch(
         return until_left(live or contextlib.nullcontext(), interval, show_anew)
 
 
-def _looked(observer: Observer, name: str | None, kinds: Sequence[str]) -> list[Row]:
+def _observe(observer: Observer, name: str | None, kinds: Sequence[str]) -> list[Row]:
     rows = [row for row in ordered(look(observer, kinds), "name") if name in {None, row.name}]
     if name is not None and not rows:
         error = shmq.NoSuchStream if kinds[0] == STREAM else shmq.NoSuchQueue

@@ -151,7 +151,7 @@ def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool, quie
                 if error is not None:
                     note(f"queue {name!r}: {error}")
                 else:
-                    done.append(_written(directory, name))
+                    done.append(_describe_written(directory, name))
     finally:  # what is on disk is shown although another one failed
         for one in () if as_json else done:
             show(f"queue {one['queue']!r} is in {one['file']}, {amount(one['bytes'])}")
@@ -160,7 +160,7 @@ def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool, quie
     context.exit(Code.REFUSED if failed else Code.OK)
 
 
-def _written(directory: Path, name: str) -> dict[str, Any]:
+def _describe_written(directory: Path, name: str) -> dict[str, Any]:
     path = directory / snapshot_name(name)
     try:
         size = path.stat().st_size

@@ -42,7 +42,7 @@ def wait(queues: Iterable[api.Queue], timeout: float | None = None) -> list[api.
 
 def _wait_for_all_kinds(queues: list[Any], until: float | None) -> list[Any]:
     """The same for remote queues, and for local ones beside them."""
-    found = _found(queues)
+    found = _find_ready(queues)
     if found or (until is not None and until <= time.monotonic()):
         return found
     with ReadyEvent(queues) as event:
@@ -51,13 +51,13 @@ def _wait_for_all_kinds(queues: list[Any], until: float | None) -> list[Any]:
         while True:
             left = None if until is None else max(0.0, until - time.monotonic())
             poller.poll(None if left is None else math.ceil(left * 1000))
-            found = _found(queues)
+            found = _find_ready(queues)
             if found or left == 0.0:
                 return found
             event.clear()
 
 
-def _found(queues: list[Any]) -> list[Any]:
+def _find_ready(queues: list[Any]) -> list[Any]:
     """The queues that may have a message. Raises what the next get of one of them would raise."""
     looked = look(queues)
     for seen in looked.values():

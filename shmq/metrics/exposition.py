@@ -39,7 +39,7 @@ def render(
     long the scrape took; None: as long as the look. ``extra`` has families of the caller, each
     with its readings: the values of all its labels behind ``namespace``.
     """
-    shown = _shown(observation.queues, most_queues, pattern)
+    shown = _format(observation.queues, most_queues, pattern)
     place = (("namespace", observation.namespace),)
     took = observation.seconds if seconds is None else seconds
     parts: list[str] = []
@@ -76,7 +76,7 @@ def family_text(family: Family, lines: Iterable[str]) -> str:
     )
 
 
-def _shown(
+def _format(
     queues: Sequence[QueueActivity], most: int, pattern: str | None
 ) -> Sequence[QueueActivity]:
     if pattern is not None:
@@ -105,7 +105,7 @@ def family_lines(
             labels = before
             for label, value in zip(family.labels, values, strict=True):
                 labels += f',{label}="{escaped(value)}"'
-            lines.append(f"{family.name}{ending}{{{labels}}} {_written(number)}\n")
+            lines.append(f"{family.name}{ending}{{{labels}}} {_format_number(number)}\n")
     if lines:
         yield family_text(family, lines)
 
@@ -115,5 +115,5 @@ def escaped(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def _written(number: float) -> str:
+def _format_number(number: float) -> str:
     return str(int(number)) if isinstance(number, int) else repr(number)

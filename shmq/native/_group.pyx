@@ -124,13 +124,13 @@ cdef class GroupState:
         status = shmq_group_state_open(&self.group_state, self.view.buf, self.view.len,
                                        <shmq_process *><size_t>process.address)
         if status:
-            raise self._refusal(status)
+            raise self._make_refusal(status)
 
     def __dealloc__(self):
         if self.got:
             PyBuffer_Release(&self.view)
 
-    cdef object _refusal(self, int status):
+    cdef object _make_refusal(self, int status):
         if status == SHMQ_DELETED:
             return _errors.StreamDeleted(f"{self.what} was deleted")
         if status == SHMQ_NOT_READY:
@@ -165,7 +165,7 @@ cdef class GroupState:
                 status = shmq_group_state_lock(&self.group_state, slice_)
             waited += slice_
         if status:
-            raise self._refusal(status)
+            raise self._make_refusal(status)
         return 0
 
     cdef void _unlock(self) noexcept:
@@ -272,7 +272,7 @@ cdef class GroupState:
         cdef int status = shmq_group_state_join(&self.group_state, process, name, shmq_now(), &at, &id)
         self._unlock()
         if status:
-            raise self._refusal(status)
+            raise self._make_refusal(status)
         return at, id
 
     def leave(self, uint64_t id, bint evicted) -> bool:
@@ -288,7 +288,7 @@ cdef class GroupState:
         if status == SHMQ_OK:
             return self.group_state.h.change
         if status == SHMQ_DELETED:
-            raise self._refusal(status)
+            raise self._make_refusal(status)
         return None
 
     def sleep(self, uint64_t change, control: _stream.Control, uint32_t wakeup,

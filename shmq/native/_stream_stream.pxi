@@ -472,7 +472,7 @@ cdef class StreamHandle:
         if <uint64_t>at >= last:
             return _records_in(b"", log.number, 0, at)
         while True:
-            found = self._look(log, at, records, most, last, view, pin)
+            found = self._poll(log, at, records, most, last, view, pin)
             if found.count:
                 if test is not None:
                     found = test(found)
@@ -522,7 +522,7 @@ cdef class StreamHandle:
         """Make sure that deaths are noticed, after a sleep of so many seconds that nothing ended."""
         self._see_to_guard(<int64_t>(slept * 1e9))
 
-    cdef Records _look(self, Partition log, int64_t offset, uint64_t limit, uint64_t most,
+    cdef Records _poll(self, Partition log, int64_t offset, uint64_t limit, uint64_t most,
                        uint64_t last, bint view, bint pin):
         cdef int64_t hold = -1
         cdef Records found

@@ -80,7 +80,7 @@ def refusal_of(error: Exception) -> tuple[Status, bytes]:
 def error_of(answer: _core.Answer, what: str) -> errors.ShmqError:
     """The error for the status of ``answer``; ``what`` is the queue it is about."""
     if answer.status == Status.DAMAGED:
-        return _damaged(answer.payload or b"", what)
+        return _make_damaged_error(answer.payload or b"", what)
     return error_of_status(answer.status, what, _text(answer.payload))
 
 
@@ -95,7 +95,7 @@ def error_of_status(status: int, what: str, said: str = "") -> errors.ShmqError:
     return kind(message if fixed else said or message)
 
 
-def _damaged(payload: bytes, what: str) -> errors.ShmqError:
+def _make_damaged_error(payload: bytes, what: str) -> errors.ShmqError:
     """The error for a damaged file of the server: its path, the byte, and what is wrong there."""
     try:
         path, offset, wrong, *places = msgpack.unpackb(payload)

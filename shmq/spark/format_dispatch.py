@@ -31,11 +31,11 @@ def find_kind(given: Mapping[str, str]) -> Kind[Any] | None:
     Raises :class:`~shmq.InvalidOption` if a queue and a stream have the name, and what
     :func:`shmq.connect` raises.
     """
-    word = _chosen(given, (KIND,))["kind"]
+    word = _choose(given, (KIND,))["kind"]
     if word is not None:
         return STREAM_KIND if word == "stream" else QUEUE
     try:
-        named = _chosen(given, _NAMES)
+        named = _choose(given, _NAMES)
     except InvalidOption:  # the kind raises it again, with the options that it allows
         return _kind_of_options(given)
     return _existing_kind(given, named) or _kind_of_options(given)
@@ -62,7 +62,7 @@ def check(given: Mapping[str, str], use: Use) -> None:
     kinds: list[Kind[Any]] = [QUEUE, STREAM_KIND]
     if _has_options_of(STREAM_KIND, QUEUE, given):
         kinds.reverse()
-    word = _chosen(given, (KIND,))["kind"]
+    word = _choose(given, (KIND,))["kind"]
     wrong: list[InvalidOption] = []
     for kind in kinds if word is None else [each for each in kinds if each.name == word]:
         try:
@@ -78,8 +78,8 @@ def _existing_kind(given: Mapping[str, str], named: Mapping[str, Any]) -> Kind[A
     """The kind of the queues or streams that have the names; None if there are none."""
     if all(value is None for value in named.values()):
         return None
-    with Address.of(_chosen(given, address.OPTIONS)).connect() as broker:
-        queues, streams = (_named(named, there) for there in _there(broker))
+    with Address.of(_choose(given, address.OPTIONS)).connect() as broker:
+        queues, streams = (_select_names(named, there) for there in _list_both(broker))
     _refuse_both(queues, streams)
     return STREAM_KIND if streams else QUEUE if queues else None
 
@@ -98,14 +98,14 @@ def _has_options_of(kind: Kind[Any], other: Kind[Any], given: Mapping[str, str])
     return any(key.lower() in alone for key in given)
 
 
-def _chosen(given: Mapping[str, str], table: tuple[Option, ...]) -> dict[str, Any]:
+def _choose(given: Mapping[str, str], table: tuple[Option, ...]) -> dict[str, Any]:
     """The values of these options; others are ignored."""
     known = {option.name.lower() for option in table}
     own = {key: text for key, text in given.items() if key.lower() in known}
     return options.parse(table, own, BATCH, form="shmq")
 
 
-def _there(broker: shmq.Broker) -> tuple[set[str], set[str]]:
+def _list_both(broker: shmq.Broker) -> tuple[set[str], set[str]]:
     """The names of queues and of streams."""
     return _list_names("queue", broker), _list_names("stream", broker)
 
@@ -118,7 +118,7 @@ def _list_names(thing: Thing, broker: shmq.Broker) -> set[str]:
         return set()
 
 
-def _named(named: Mapping[str, Any], there: Iterable[str]) -> list[str]:
+def _select_names(named: Mapping[str, Any], there: Iterable[str]) -> list[str]:
     if named["subscribePattern"] is not None:
         return sorted(name for name in there if named["subscribePattern"].fullmatch(name))
     wanted = set(named["subscribe"] or ()) | {named["topic"]}

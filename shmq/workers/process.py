@@ -167,14 +167,14 @@ class WorkerLoop:
             named = "done"
         except Reject as outcome:
             named = "reject"
-            log.info("%s: %s rejected: %s", self._who, self._told(message), outcome)
+            log.info("%s: %s rejected: %s", self._who, self._describe(message), outcome)
             return outcome
         except Retry as outcome:
             named = "retry"
-            log.info("%s: %s again %s", self._who, self._told(message), outcome)
+            log.info("%s: %s again %s", self._who, self._describe(message), outcome)
             return outcome
         except (Exception, SystemExit):
-            log.exception("%s: %s failed", self._who, self._told(message))
+            log.exception("%s: %s failed", self._who, self._describe(message))
             return Retry()
         finally:
             if self._timings is not None:
@@ -221,7 +221,7 @@ class WorkerLoop:
         doubled = self._options.retry_delay * 2.0 ** min(message.delivery_count - 1, 64)
         return min(doubled, self._options.retry_delay_max) * random.uniform(0.5, 1)
 
-    def _told(self, message: Message) -> str:
+    def _describe(self, message: Message) -> str:
         most = self._options.max_deliveries
         limit = "" if most is None else f" of {most}"
         return f"message {message.sequence}, delivery {message.delivery_count}{limit},"

@@ -29,7 +29,7 @@ class Holder:
 
     def __init__(self) -> None:
         self._orders: standard.SimpleQueue[bool] = standard.SimpleQueue()
-        self._done = threading.Semaphore(0)
+        self._get_done = threading.Semaphore(0)
         self.active = False
         #: Where the locks are that the thread held at the last fork.
         self.held: list[str] = []
@@ -39,7 +39,7 @@ class Holder:
         """Acquire all locks, or release them."""
         if self.active:
             self._orders.put(hold)
-            self._done.acquire()
+            self._get_done.acquire()
 
     def _run(self) -> None:
         while self._orders.get():
@@ -47,11 +47,11 @@ class Holder:
                 place: lock for place, lock in find_locks().items() if lock.acquire(blocking=False)
             }
             self.held = list(held)
-            self._done.release()
+            self._get_done.release()
             assert not self._orders.get()
             for lock in held.values():
                 lock.release()
-            self._done.release()
+            self._get_done.release()
 
 
 def watch() -> None:

@@ -304,7 +304,7 @@ class InputLines:
         try:
             chunk: bytes = self._file.read(_CHUNK) or b""
         except OSError as error:
-            raise _unreadable(self.name, error) from error
+            raise _make_unreadable_error(self.name, error) from error
         self.read += len(chunk)
         return chunk
 
@@ -321,10 +321,10 @@ def open_lines(path: str | None, longest: int) -> InputLines:
     try:
         return InputLines(io.FileIO(path), repr(path), longest)
     except OSError as error:
-        raise _unreadable(repr(path), error) from error
+        raise _make_unreadable_error(repr(path), error) from error
 
 
-def _unreadable(name: str, error: OSError) -> click.ClickException:
+def _make_unreadable_error(name: str, error: OSError) -> click.ClickException:
     return click.ClickException(
         f"cannot read {name}: {error.strerror}; give a file of lines, or - for standard input"
     )

@@ -70,7 +70,7 @@ _complete_groups = _completing(_group_names)
 # -- names on the command line ---------------------------------------------------------
 
 
-def _named(
+def _make_parameter(
     parameter: str,
     flags: Sequence[str],
     metavar: str,
@@ -123,12 +123,14 @@ def queue_name(
     complete: Complete = complete_queues,
 ) -> Callable[[F], F]:
     """``NAME`` or ``-q/--queue NAME``, as the parameter ``name``."""
-    return _named("name", ("-q", "--queue"), "NAME", required, help, complete, complete_queues)
+    return _make_parameter(
+        "name", ("-q", "--queue"), "NAME", required, help, complete, complete_queues
+    )
 
 
 def group_name(*, required: bool, help: str) -> Callable[[F], F]:
     """``GROUP`` or ``-g/--group NAME``, as the parameter ``group``: of the stream ``name``."""
-    return _named(
+    return _make_parameter(
         "group", ("-g", "--group"), "GROUP", required, help, _complete_groups, _complete_groups
     )
 

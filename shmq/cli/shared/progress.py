@@ -131,13 +131,13 @@ class Progress:
         if not done and total is None:
             yield f"{_time(now - self._began)} so far"
             return
-        of = "" if total is None else f" of {self._shown(total)}"
-        yield f"{self._shown(done)}{of}" + ("" if self._unit == "bytes" else f" {self._unit}")
+        of = "" if total is None else f" of {self._format(total)}"
+        yield f"{self._format(done)}{of}" + ("" if self._unit == "bytes" else f" {self._unit}")
         rate = self._pace.rate(now)
         if rate >= 1:
-            yield f"{self._shown(rate)}/s"
+            yield f"{self._format(rate)}/s"
 
-    def _shown(self, number: float) -> str:
+    def _format(self, number: float) -> str:
         return amount(int(number)) if self._unit == "bytes" else f"{int(number):,}"
 
 

@@ -76,7 +76,7 @@ def raw(message: WithBody) -> bytes:
 
 def as_text(message: WithBody) -> str:
     """The body to read: text as it is, bytes as UTF-8 with the rest escaped, else JSON."""
-    body = _decoded(message)
+    body = _decode_value(message)
     if isinstance(body, str):
         return body
     if isinstance(body, bytes):
@@ -120,7 +120,7 @@ def _other_properties(message: Readable) -> dict[str, Any]:
 
 def body_of(message: WithBody) -> tuple[Any, str]:
     """The body as a value of JSON, and the ``encoding`` of :func:`as_dict`."""
-    body = _decoded(message)
+    body = _decode_value(message)
     if isinstance(body, str):
         return body, "text"
     if not isinstance(body, bytes):
@@ -133,7 +133,7 @@ def body_of(message: WithBody) -> tuple[Any, str]:
     return _base64(body), "base64"
 
 
-def _decoded(message: WithBody) -> Any:
+def _decode_value(message: WithBody) -> Any:
     """The decoded body, or its bytes if the codec cannot decode them."""
     try:
         return message.body

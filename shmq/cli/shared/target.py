@@ -94,7 +94,7 @@ def read_contexts() -> Contexts:
     except (FileNotFoundError, NotADirectoryError):
         return Contexts()
     try:
-        return _decoded(json.loads(text))
+        return _decode_contexts(json.loads(text))
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, ShmqError) as error:
         raise ContextsError(
             f"{file} is not a file of contexts of this version ({error}): correct or remove it"
@@ -174,7 +174,7 @@ def _encoded(contexts: Contexts) -> dict[str, Any]:
     return {"version": _VERSION, "current": contexts.current, "contexts": known}
 
 
-def _decoded(value: Any) -> Contexts:
+def _decode_contexts(value: Any) -> Contexts:
     if value["version"] != _VERSION:
         raise ValueError(f"its version is {value['version']!r}, not {_VERSION}")
     known = {}

@@ -34,7 +34,7 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         self._closed = False
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def _opened(self, handle: _Any) -> _Any:
+    def _keep_handle(self, handle: _Any) -> _Any:
         """The handle, which is closed with the broker."""
         self._handles.add(handle)
         share_name(self, handle.name)
@@ -45,7 +45,7 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
     def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
-        return self._opened(self.make_queue(name, wanted, options, True))
+        return self._keep_handle(self.make_queue(name, wanted, options, True))
 
     def ensure_queue(
         self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
@@ -54,15 +54,15 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         check_if_different(if_different)
         wanted = QueueOptions.for_queue(check_name(name), options)
         made = self.make_queue(name, wanted, options, False)
-        return self._opened(same(made, options, if_different))
+        return self._keep_handle(same(made, options, if_different))
 
     def queue(self, name: str) -> Queue:
         self._check_open()
-        return self._opened(self.open_queue(check_name(name), False))
+        return self._keep_handle(self.open_queue(check_name(name), False))
 
     def put_target(self, name: str) -> Queue:
         self._check_open()
-        return self._opened(self.open_queue(check_name(name), True))
+        return self._keep_handle(self.open_queue(check_name(name), True))
 
     def delete_queue(self, name: str) -> None:
         self._check_open()
@@ -101,11 +101,11 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
 
         self._check_open()
         check_name(name, "stream")
-        return self._opened(self.make_stream(name, StreamOptions.given(given), given, exact))
+        return self._keep_handle(self.make_stream(name, StreamOptions.given(given), given, exact))
 
     def stream(self, name: str) -> Stream:
         self._check_open()
-        return self._opened(self.open_stream(check_name(name, "stream")))
+        return self._keep_handle(self.open_stream(check_name(name, "stream")))
 
     def delete_stream(self, name: str) -> None:
         self._check_open()
@@ -145,11 +145,11 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
 
         check_exchange(name, kind, alternate)
         self._check_open()
-        return self._opened(self.make_exchange(name, kind, alternate, exact))
+        return self._keep_handle(self.make_exchange(name, kind, alternate, exact))
 
     def exchange(self, name: str) -> Exchange:
         self._check_open()
-        return self._opened(self.open_exchange(check_name(name, "exchange")))
+        return self._keep_handle(self.open_exchange(check_name(name, "exchange")))
 
     def delete_exchange(self, name: str) -> None:
         self._check_open()
@@ -170,11 +170,11 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         self._check_open()
         check_name(name, "table")
         check_table(durability, max_bytes)
-        return self._opened(self.make_table(name, durability, max_bytes))
+        return self._keep_handle(self.make_table(name, durability, max_bytes))
 
     def table(self, name: str) -> Table:
         self._check_open()
-        return self._opened(self.open_table(check_name(name, "table")))
+        return self._keep_handle(self.open_table(check_name(name, "table")))
 
     def delete_table(self, name: str) -> None:
         self._check_open()

@@ -189,12 +189,12 @@ class Producer(api.Producer):
     ) -> int:
         self._renew_in_child()
         known_as = _bytes_of(key)
-        block = self._packed(value, known_as, headers)
+        block = self._pack(value, known_as, headers)
         with self._lock:
             if self._closed:
                 raise ShmqError(f"this producer of stream {self._stream.name!r} is closed")
             self._tell_unconfirmed()
-            record = _Record(block, known_as, self._chosen(known_as, partition))
+            record = _Record(block, known_as, self._choose(known_as, partition))
             self._make_room(record)
             self._take(record)
             self._sent += 1
@@ -204,7 +204,7 @@ class Producer(api.Producer):
                 self._keep_time()
             return record.partition
 
-    def _packed(self, value: Any, key: bytes | None, headers: Mapping[str, Any] | None) -> bytes:
+    def _pack(self, value: Any, key: bytes | None, headers: Mapping[str, Any] | None) -> bytes:
         if headers is not None and not isinstance(headers, Mapping):
             raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
         block, size = _stream.pack_record(value, key, headers or None, self._codec)
@@ -220,18 +220,18 @@ class Producer(api.Producer):
             )
         return block
 
-    def _chosen(self, key: bytes | None, partition: int | None) -> int:
+    def _choose(self, key: bytes | None, partition: int | None) -> int:
         if self._stream.open_partitions != self._settled:
             self._go_over()
-        return self._place_of(key) if partition is None else self._checked(partition, self._opened)
+        return self._place_of(key) if partition is None else self._check(partition, self._opened)
 
     def _place_of(self, key: bytes | None) -> int:
         opened = self._opened
         if key is None and self._partitioner is _by_key:
             return opened[self._stuck_to % len(opened)]
-        return opened[self._checked(self._partitioner(key, len(opened)), range(len(opened)))]
+        return opened[self._check(self._partitioner(key, len(opened)), range(len(opened)))]
 
-    def _checked(self, partition: Any, possible: range) -> int:
+    def _check(self, partition: Any, possible: range) -> int:
         if isinstance(partition, bool) or not isinstance(partition, int):
             raise TypeError(f"partition={partition!r:.40} must be an int")
         if partition not in possible:
@@ -396,7 +396,7 @@ class Producer(api.Producer):
         with self._lock:
             failed = self._append_all()
             if failed:
-                raise self._told(failed)
+                raise self._combine_errors(failed)
             self._tell_unconfirmed()
 
     def _append_all(self) -> dict[int, ShmqError]:
@@ -413,7 +413,7 @@ class Producer(api.Producer):
                     failed[partition] = error
         return failed
 
-    def _told(self, failed: dict[int, ShmqError]) -> ShmqError:
+    def _combine_errors(self, failed: dict[int, ShmqError]) -> ShmqError:
         """The first of the errors, extended by what is left of all of them."""
         left = [each for each, found in self._batches.items() if found]
         error = next(iter(failed.values()))
@@ -421,7 +421,7 @@ class Producer(api.Producer):
         error.args = (
             (
                 f"{self.pending} records that were sent to stream {name!r} are not known to be "
-                f"appended, to {_listed(sorted(left))}: {error}"
+                f"appended, to {_format_partitions(sorted(left))}: {error}"
             ),
             *error.args[1:],
         )
@@ -472,7 +472,7 @@ class Producer(api.Producer):
                 self._stirred.notify_all()
 
 
-def _listed(partitions: Iterable[int]) -> str:
+def _format_partitions(partitions: Iterable[int]) -> str:
     numbers = ", ".join(map(str, partitions))
     return f"partitions {numbers}" if "," in numbers else f"partition {numbers}"
 

@@ -394,9 +394,9 @@ class QueueHandle(api.Queue):
         number = self.port.receipt_of(receipt)
         self.port.check_open()
         if self.port.settle(kind, [number], ms):
-            raise self._stale(number)
+            raise self._make_stale_error(number)
 
-    def _stale(self, receipt: int) -> errors.LeaseExpired:
+    def _make_stale_error(self, receipt: int) -> errors.LeaseExpired:
         return errors.LeaseExpired(
             f"receipt {receipt} of queue {self.name!r} has expired: its lease ended, "
             f"or the message was settled; nothing was changed"

@@ -63,7 +63,7 @@ class TableHandle(api.Table):
     # ---- what a transport does ----
 
     @abc.abstractmethod
-    def _look(self, key: str) -> Stored | None:
+    def _poll(self, key: str) -> Stored | None:
         """The key's value."""
 
     @abc.abstractmethod
@@ -95,7 +95,7 @@ class TableHandle(api.Table):
     # ---- reading ----
 
     def get(self, key: str, default: Any = None) -> Any:
-        stored = self._look(check_key(key))
+        stored = self._poll(check_key(key))
         return default if stored is None else decoded(stored)
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class TableHandle(api.Table):
             changed = self._changed()  # before the look: what is written since is seen by the next
             if changed != seen:
                 seen = changed
-                stored = self._look(key)
+                stored = self._poll(key)
                 if stored is not None:
                     return decoded(stored)
             left = pause if until is None else until - time.monotonic()
@@ -127,7 +127,7 @@ class TableHandle(api.Table):
     async def await_key(self, key: str, timeout: float | None = None) -> Any | None:
         check_key(key)
         check_timeout(timeout)
-        stored = await run_blocking(self._look, key)
+        stored = await run_blocking(self._poll, key)
         if stored is None and timeout != 0:
             waits = self._waits
             if waits is None or not waits.is_ours:

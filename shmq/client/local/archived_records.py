@@ -70,7 +70,7 @@ class ArchivedRecords:
         try:
             found = files.earliest()
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self._make_unreadable_error(error) from error
         return None if found is None or found >= min(ring, log.synced) else found
 
     def times(self, log: _stream.Partition) -> tuple[int, int]:
@@ -81,7 +81,7 @@ class ArchivedRecords:
         try:
             return files.first_time(log.synced) or 0, files.last_time(log.synced) or 0
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self._make_unreadable_error(error) from error
 
     def at(self, log: _stream.Partition, timestamp_ns: int) -> int | None:
         """The offset of the first record from that time on; None: all records here are older."""
@@ -89,7 +89,7 @@ class ArchivedRecords:
         try:
             return None if files is None else files.at(timestamp_ns, log.synced)
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self._make_unreadable_error(error) from error
 
     def size(self, log: _stream.Partition) -> int:
         """The size of all files of the partition, in bytes."""
@@ -106,7 +106,7 @@ class ArchivedRecords:
         try:
             block = files.block(offset, until, min(most_bytes, AT_ONCE), limit)
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self._make_unreadable_error(error) from error
         except DamagedFile as error:
             raise _of_partition(error, log, files, offset) from error
         if block is None:
@@ -150,7 +150,7 @@ class ArchivedRecords:
                 found = self._files[partition] = StreamFiles(Disk(directory / below))
         return found
 
-    def _unreadable(self, error: OSError) -> ShmqError:
+    def _make_unreadable_error(self, error: OSError) -> ShmqError:
         return ShmqError(
             f"the files of stream {self._name!r} cannot be read: {error.strerror or error}"
             f"{f': {error.filename}' if error.filename else ''}"

@@ -104,7 +104,7 @@ class LocalBroker(BrokerHandle["LocalQueue", "LocalStream", "LocalExchange", "Lo
                 if differences:
                     raise QueueExists.of(name, differences)
                 made = self._renewed(name, segment)
-        return self._kept(made)
+        return self._await_writer(made)
 
     def _find_segment(self, name: str) -> _core.Segment | None:
         """The queue's segment; None: there is none, or it was past its end.
@@ -136,7 +136,7 @@ class LocalBroker(BrokerHandle["LocalQueue", "LocalStream", "LocalExchange", "Lo
             if dead_letter is not None and not self.has_queue(name):
                 self._bring_back(dead_letter)
 
-    def _kept(self, queue: LocalQueue) -> LocalQueue:
+    def _await_writer(self, queue: LocalQueue) -> LocalQueue:
         """The queue, once a writer keeps it if it is durable; warns if no writer exists."""
         if queue.segment.options["durability"] != "memory":
             durability.warn_unkept(self._namespace, "queue", queue.name)
@@ -187,7 +187,7 @@ class LocalBroker(BrokerHandle["LocalQueue", "LocalStream", "LocalExchange", "Lo
             except BaseException:
                 queue.close()
                 raise
-        return self._kept(queue)
+        return self._await_writer(queue)
 
     def _has_ended(self, name: str) -> NoSuchQueue:
         return NoSuchQueue(

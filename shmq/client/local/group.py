@@ -251,7 +251,7 @@ class DeadLetterQueues:
     """The queues that the dead letters of groups go to."""
 
     def __init__(self, opened: Callable[[str], api.Queue]) -> None:
-        self._opened = opened
+        self._open_it = opened
         self._queues: dict[str, api.Queue] = {}
 
     def checked(self, name: str) -> str:
@@ -264,7 +264,7 @@ class DeadLetterQueues:
     def queue(self, name: str) -> api.Queue:
         """The queue of that name. Raises NoSuchQueue."""
         if name not in self._queues:
-            self._queues[name] = self._opened(name)
+            self._queues[name] = self._open_it(name)
         return self._queues[name]
 
     def forget(self, name: str) -> None:

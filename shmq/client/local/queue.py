@@ -58,7 +58,7 @@ _T = TypeVar("_T")
 # Most processes only use queues: everything else is loaded on demand.
 
 
-def _meant(where: str) -> Where:
+def _parse_where(where: str) -> Where:
     with late_imports:
         from shmq.model.expression.parse import Where  # noqa: PLC0415
 
@@ -209,10 +209,10 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def peeked(self, limit: int, where: str | None = None) -> Iterator[api.Message]:
         """The messages that `peek` returns, each copied when it is asked for."""
-        meant = None if where is None else _meant(where)
+        meant = None if where is None else _parse_where(where)
         self.qsize()  # does what is due first
         order = ((-priority, sequence, at) for at, sequence, priority in self._visible())
-        first = heapq.nsmallest(limit, order) if meant is None else _sorted(order)
+        first = heapq.nsmallest(limit, order) if meant is None else _sort(order)
         inspection = self.inspection
         copies = (inspection.copy_at(at, sequence) for _, sequence, at in first)
         there = (copy for copy in copies if copy is not None)
@@ -264,9 +264,9 @@ class LocalQueue(_core.Handle, api.Queue):
         limit = check_whole("limit", limit, 1, None)
         after = check_whole("after", after, 0, _LAST_SEQUENCE)
         self.qsize()  # does what is due first
-        return [self._lease(row) for row in heapq.nsmallest(limit, self._held(after))]
+        return [self._lease(row) for row in heapq.nsmallest(limit, self._list_held(after))]
 
-    def _held(self, after: int) -> Iterator[_Held]:
+    def _list_held(self, after: int) -> Iterator[_Held]:
         """The leased messages after that sequence, unordered, as `Inspection.held` has them."""
         inspection = self.inspection
         start: int | None = 0
@@ -426,7 +426,7 @@ class LocalQueue(_core.Handle, api.Queue):
     def redrive_some(self, limit: int | None, where: str | None, may: Callable[[str], bool]) -> int:
         """As `redrive`, but a dead-letter queue only sends to the queues that ``may`` allows."""
         most = _EVERYTHING if limit is None else check_whole("limit", limit, 1, None)
-        meant = None if where is None else _meant(where)
+        meant = None if where is None else _parse_where(where)
         with contextlib.closing(dead_letters.Targets(self._dead_letters, may)) as targets:
             source = self
             if self.options.dead_letter is not None:
@@ -503,7 +503,7 @@ class LocalQueue(_core.Handle, api.Queue):
         return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}{state}>"
 
 
-def _sorted(rows: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+def _sort(rows: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
     """Sort in pieces, so that no piece holds the GIL for long."""
     pieces = iter(lambda: sorted(itertools.islice(rows, _SCAN)), [])
     return heapq.merge(*pieces)

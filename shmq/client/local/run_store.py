@@ -33,12 +33,12 @@ class RunStore:
         """Keep a run: it is on disk when this returns. Raises ShmqError."""
         if self._table is None:
             self._table = self._tables.make(_TABLE, "disk", None)
-        entry = {"epoch": epoch, "count": len(sequences) // 8, "taken": _packed(sequences)}
+        entry = {"epoch": epoch, "count": len(sequences) // 8, "taken": _pack(sequences)}
         self._table.set(self._key(name, epoch), entry, ttl=_KEPT)
 
     def load(self, name: str) -> dict[int, bytes]:
         """The sequence numbers of the kept runs, by epoch, the older one first."""
-        table = self._opened()
+        table = self._open_table()
         if table is None:
             return {}
         found = table.get_many([self._key(name, epoch) for epoch in range(2)])
@@ -47,7 +47,7 @@ class RunStore:
 
     def remove(self, name: str) -> None:
         """Forget the runs of the name."""
-        table = self._opened()
+        table = self._open_table()
         if table is not None:
             table.delete(*(self._key(name, epoch) for epoch in range(2)))
 
@@ -56,7 +56,7 @@ class RunStore:
         if self._table is not None:
             self._table.close()
 
-    def _opened(self) -> LocalTable | None:
+    def _open_table(self) -> LocalTable | None:
         """The table, if it was ever made."""
         if self._table is None:
             try:
@@ -69,7 +69,7 @@ class RunStore:
         return f"{self._identity:016x}.{epoch % 2}.{name}"
 
 
-def _packed(sequences: bytes) -> bytes:
+def _pack(sequences: bytes) -> bytes:
     """The numbers, byte 0 of all first: most bytes are those of the number before."""
     return zlib.compress(b"".join(sequences[byte::8] for byte in range(8)), 1)
 

@@ -423,10 +423,10 @@ def _extent(log: _stream.Partition, files: ArchivedRecords | None) -> tuple[int,
 def attach(namespace: Namespace, name: str) -> LocalStream:
     """Attach to an existing stream. Raises NoSuchStream, SegmentError."""
     check_name(name, "stream")
-    return LocalStream(namespace, name, _opened(namespace, name))
+    return LocalStream(namespace, name, _open_segments(namespace, name))
 
 
-def _opened(namespace: Namespace, name: str) -> streams.Opened:
+def _open_segments(namespace: Namespace, name: str) -> streams.Opened:
     """The stream's segments; completes what a dead process began with them."""
     opened = streams.open_stream(namespace, name)
     while opened[0].next_shape is not None:
@@ -532,6 +532,6 @@ class LocalStreams:
 
     def _stream_if_any(self, name: str) -> streams.Opened | None:
         try:
-            return _opened(self._namespace, name)
+            return _open_segments(self._namespace, name)
         except NoSuchStream:
             return None

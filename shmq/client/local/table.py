@@ -66,7 +66,7 @@ class LocalTable(TableHandle):
         """Its operations with encoded values, for a server."""
         return self._entries
 
-    def _look(self, key: str) -> Stored | None:
+    def _poll(self, key: str) -> Stored | None:
         return self._entries.look(key)
 
     def _find(self, keys: list[str]) -> dict[str, Stored]:

@@ -171,7 +171,7 @@ class GroupStore(abc.ABC):
 
     def behind(self, partition: int) -> int:
         """A partition number: those below it were sealed for this one, and are read first."""
-        return self._made(partition).behind
+        return self._make(partition).behind
 
     def has_done(self, before: int) -> bool:
         """Whether the group has committed everything in the partitions below ``before``."""
@@ -185,10 +185,10 @@ class GroupStore(abc.ABC):
         return True
 
     def _came_later(self, partition: int) -> bool:
-        made = self._made(partition)
+        made = self._make(partition)
         return bool(made.behind) and made.created_at > self._created_at
 
-    def _made(self, partition: int) -> api.PartitionOffsets:
+    def _make(self, partition: int) -> api.PartitionOffsets:
         if partition >= len(self._partitions):
             self._partitions = self.stream.offsets()
         return self._partitions[partition]

@@ -192,21 +192,21 @@ def tls_context(tls: Any) -> ssl.SSLContext:
         if key not in _KEYS:
             raise InvalidOption(f"tls has no {key!r}: it may have {', '.join(_KEYS)}")
     try:
-        return _made(given)
+        return _make_context(given)
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         shown = {key: str(path) for key, path in given.items()}
         raise InvalidOption(
-            f"tls={shown!r} cannot be used: {_told(error)}; each must be a file of PEM"
+            f"tls={shown!r} cannot be used: {_describe(error)}; each must be a file of PEM"
         ) from error
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return error.reason or re.sub(r" ?\(_ssl\.c:\d+\)", "", str(error))
     return getattr(error, "strerror", None) or str(error)
 
 
-def _made(given: Mapping[str, Any]) -> ssl.SSLContext:
+def _make_context(given: Mapping[str, Any]) -> ssl.SSLContext:
     ca = given.get("ca")
     folder = ca is not None and Path(ca).is_dir()
     made = ssl.create_default_context(cafile=None if folder else ca, capath=ca if folder else None)

@@ -110,10 +110,10 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
                 queue = self.open_queue(name, False)
                 if queue.options.expires is not None:  # which starts again
                     options = queue.options
-                    again = Create(_sent(options, options.as_dict()))
+                    again = Create(_plain_options(options, options.as_dict()))
                     self._ask(Type.CREATE, name, again.pack())
         if queue is None:
-            create = Create(_sent(wanted, given))
+            create = Create(_plain_options(wanted, given))
             if wanted.exclusive:
                 return self._make_exclusive(name, create)
             answer = self._ask(Type.CREATE, name, create.pack())
@@ -201,7 +201,9 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
         if not exact:
             with contextlib.suppress(errors.NoSuchStream):
                 return self.open_stream(name)
-        answer = self._ask(Type.STREAM_CREATE, name, StreamCreate(_sent(wanted, given)).pack())
+        answer = self._ask(
+            Type.STREAM_CREATE, name, StreamCreate(_plain_options(wanted, given)).pack()
+        )
         if answer.status == Status.QUEUE_EXISTS and exact:
             raise self._stream_exists(name, wanted)
         if answer.status != Status.QUEUE_EXISTS:
@@ -369,6 +371,6 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
         return f"<RemoteBroker of {self.url}>"
 
 
-def _sent(wanted: Options, given: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_options(wanted: Options, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given options as plain numbers, which the check of all options has ensured."""
     return {key: getattr(wanted, key) for key in given}

@@ -95,10 +95,10 @@ class RemoteBulkQueue(api.BulkQueue):
     def _lease_named(self, asked: NamedLease) -> api.Run:
         """Lease once: if the answer is lost with its connection, find what was leased by it."""
         try:
-            return self._named(asked, again=False).run
+            return self._ask_named_lease(asked, again=False).run
         except errors.ConnectionLost:
-            run = self._named(dataclasses.replace(asked, action="find")).run
-            return run if len(run) else self._named(asked, again=False).run
+            run = self._ask_named_lease(dataclasses.replace(asked, action="find")).run
+            return run if len(run) else self._ask_named_lease(asked, again=False).run
 
     def take_over(
         self, name: str, *, settled: int = 0, epoch: int = 0, seconds: float = 600.0
@@ -110,16 +110,20 @@ class RemoteBulkQueue(api.BulkQueue):
             epoch=check_epoch("epoch", epoch),
             ms=_lease_ms(seconds),
         )
-        state = self._named(asked)
+        state = self._ask_named_lease(asked)
         return api.Takeover(api.Claim(name, state.token), state.run, state.settled, state.returned)
 
     def is_claimed(self, claim: api.Claim) -> bool:
-        return self._named(NamedLease(action="check", holder=claim.name, token=claim.token)).known
+        return self._ask_named_lease(
+            NamedLease(action="check", holder=claim.name, token=claim.token)
+        ).known
 
     def release(self, name: str) -> int:
-        return self._named(NamedLease(action="release", holder=check_holder(name))).returned
+        return self._ask_named_lease(
+            NamedLease(action="release", holder=check_holder(name))
+        ).returned
 
-    def _named(self, asked: NamedLease, *, again: bool = True) -> NamedLeaseState:
+    def _ask_named_lease(self, asked: NamedLease, *, again: bool = True) -> NamedLeaseState:
         """The answer. Raises LeaseExpired if the claim is void, and Full for a name too many."""
         state = NamedLeaseState.unpack(
             self._queue.port.ask(Type.NAMED_LEASE, asked.pack(), again=again)

@@ -126,7 +126,7 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
             self.acks.put()
             left = None if until is None else max(0.0, until - time.monotonic())
             yield connection.waiting(wire, stream, left)
-            if self._came(wire, stream):
+            if self._has_arrived(wire, stream):
                 return True
             if until is not None and time.monotonic() >= until:
                 return (yield from self._stop_streaming(wire))
@@ -173,7 +173,7 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
             self.acks.begin(stream.id)
         return stream
 
-    def _came(self, wire: _core.Wire, stream: _core.Answer) -> bool:
+    def _has_arrived(self, wire: _core.Wire, stream: _core.Answer) -> bool:
         """Whether messages came. Raises the error that ended the subscription."""
         if stream.messages and not stream.lost:
             self._collect()

@@ -186,7 +186,7 @@ class RemoteGroupState:
         return made
 
     def _ask(self, kind: int, member: int, rest: bytes = b"") -> _core.Answer:
-        answer = self._sent(kind, member, rest)
+        answer = self._send(kind, member, rest)
         if answer.status == Status.FENCED:
             raise errors.MemberFenced(
                 f"member {member} of group {self._name!r} of stream {self._stream.name!r} is no "
@@ -200,14 +200,14 @@ class RemoteGroupState:
             raise error
         return answer
 
-    def _sent(self, kind: int, member: int, rest: bytes) -> _core.Answer:
-        payload = self._packed(member, rest)
+    def _send(self, kind: int, member: int, rest: bytes) -> _core.Answer:
+        payload = self._pack(member, rest)
         answer: _core.Answer = self._stream.connection.call(
             lambda wire: wire.request(kind, True, payload), again=kind != Type.JOIN
         )
         return answer
 
-    def _packed(self, member: int, rest: bytes = b"") -> bytes:
+    def _pack(self, member: int, rest: bytes = b"") -> bytes:
         return MemberRequest(self._name, self._stream.identity, member, rest).pack()
 
 
@@ -294,7 +294,7 @@ class RemoteMemberState(RemoteGroupState):
         if wire is None or self.has_lost_connection or not wire.is_of_this_process:
             return  # the server has noticed
         with contextlib.suppress(errors.ShmqError):
-            wire.forget(wire.request(Type.LEAVE, True, self._packed(member)))
+            wire.forget(wire.request(Type.LEAVE, True, self._pack(member)))
             wire.send()
 
     def forget(self) -> None:
@@ -361,7 +361,7 @@ class RemoteMemberState(RemoteGroupState):
     def settle(self, member: int, action: int, receipts: list[int], ns: int = 0) -> list[int]:
         """Settle leased records; returns the receipts that were refused."""
         rest = ShareSettle(action, ns, receipts).pack()
-        answer = self._sent(Type.SHARE_SETTLE, member, rest)
+        answer = self._send(Type.SHARE_SETTLE, member, rest)
         if answer.status == Status.FENCED:  # its leases ended with the membership
             return receipts
         if answer.status not in (Status.OK, Status.LEASE_EXPIRED):

@@ -146,7 +146,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         if answer is not None:
             first = Attempt(wire, answer, began)
             if self.port.settle("ack", [receipt], None, first=first):
-                raise self._stale(receipt)
+                raise self._make_stale_error(receipt)
         return None
 
     # ---- very many messages at once ----

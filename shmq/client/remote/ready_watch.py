@@ -61,7 +61,7 @@ class RemoteReadyWatch(ReadyWatch):
             else:
                 by_target.setdefault(id(queue.connection.target), []).append(queue)
         for some in by_target.values():
-            found.update(zip(some, _look(some), strict=True))
+            found.update(zip(some, _poll(some), strict=True))
         return [found[queue] for queue in queues]
 
 
@@ -73,7 +73,7 @@ def _need_ready(queue: Any) -> None:
         )
 
 
-def _look(queues: list[Any]) -> list[bool | ShmqError]:
+def _poll(queues: list[Any]) -> list[bool | ShmqError]:
     """Ask the server of these queues, by the connection of the first one."""
     answers: list[_core.Answer] = []
 
@@ -229,10 +229,10 @@ class _ReadyThread:
                 wire.forget(wire.unsubscribe(answer))
             for watch in self._to_ask:
                 answer = self._asked[watch] = _ready(wire, watch.name, FOREVER)
-                answer.notify = functools.partial(self._answered, watch, wire)
+                answer.notify = functools.partial(self._on_answer, watch, wire)
             self._to_ask.clear()
 
-    def _answered(self, watch: RemoteReadyWatch, wire: _core.Wire, answer: _core.Answer) -> None:
+    def _on_answer(self, watch: RemoteReadyWatch, wire: _core.Wire, answer: _core.Answer) -> None:
         with self._lock:
             if self._asked.get(watch) is not answer:
                 return

@@ -28,7 +28,7 @@ class RemoteRetentionHold:
 
     def take(self, position: Mapping[int, int]) -> None:
         """Hold the records from these offsets on; moves a hold that exists."""
-        self._stream.ask(Type.HOLD, self._said(position))
+        self._stream.ask(Type.HOLD, self._pack_position(position))
 
     def move(self, position: Mapping[int, int]) -> None:
         """Nothing to do: the reader's next FETCH includes the position."""
@@ -41,7 +41,7 @@ class RemoteRetentionHold:
         """Release the records, from a destructor."""
         self._end(wait=False)
 
-    def _said(self, position: Mapping[int, int]) -> bytes:
+    def _pack_position(self, position: Mapping[int, int]) -> bytes:
         return Hold(self._stream.identity, self.number, list(position.items())).pack()
 
     def _end(self, *, wait: bool) -> None:
@@ -52,7 +52,7 @@ class RemoteRetentionHold:
             return
         self._ended = True
         with contextlib.suppress(ShmqError):
-            answer = wire.request(Type.HOLD, True, self._said({}))
+            answer = wire.request(Type.HOLD, True, self._pack_position({}))
             if wait:
                 connection.await_(wire, answer, connection.target.request_timeout)
             else:

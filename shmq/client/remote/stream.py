@@ -54,7 +54,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
                 f"stream {self._name!r} does not exist in namespace {namespace!r} of "
                 f"{connection.url}: create it first, or see `shmq stream list`"
             )
-        info = StreamInfo.unpack(self._checked(answer))
+        info = StreamInfo.unpack(self._check(answer))
         self._identity = info.identity
         self._take_shape(info)
         self._holds = itertools.count(1)  # the numbers of its holds
@@ -81,7 +81,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
 
     def change_partitions(self, partitions: int) -> range:
         rest = Repartition(self._identity, partitions).pack()
-        answer = self._checked(
+        answer = self._check(
             self._connection.call(lambda wire: wire.request(Type.REPARTITION, True, rest))
         )
         run(self.describe())
@@ -99,7 +99,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
 
         Raises the error of a refusal.
         """
-        return self._checked(
+        return self._check(
             self._connection.call(
                 lambda wire: wire.request(kind, True, rest), again=True, wait=wait
             )
@@ -107,7 +107,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
 
     async def aask(self, kind: int, rest: bytes, wait: float = 0.0) -> _core.Answer:
         """``ask`` for asyncio."""
-        return self._checked(
+        return self._check(
             await self._connection.acall(
                 lambda wire: wire.request(kind, True, rest), again=True, wait=wait
             )
@@ -116,7 +116,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
     def _asking(self, kind: int, rest: bytes, wait: float = 0.0) -> Step:
         return (lambda: self.ask(kind, rest, wait), lambda: self.aask(kind, rest, wait))
 
-    def _checked(self, answer: _core.Answer) -> _core.Answer:
+    def _check(self, answer: _core.Answer) -> _core.Answer:
         if answer.status != Status.OK:
             raise stream_error_of(answer, self._name)
         return answer

@@ -80,7 +80,7 @@ class RemoteTable(TableHandle):
 
     # ---- reading ----
 
-    def _look(self, key: str) -> Stored | None:
+    def _poll(self, key: str) -> Stored | None:
         return found_in(self._ask("get", keys=[key]))[0].get(key)
 
     def _find(self, keys: list[str]) -> dict[str, Stored]:

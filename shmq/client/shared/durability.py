@@ -224,12 +224,12 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
             f"in memory, and no writer runs that would bring it back ({reason}): start "
             f"`{command_for(namespace.name)} --data-dir {directory}` first"
         )
-    refusal = _refusal(namespace, directory, kind, name)
+    refusal = _find_refusal(namespace, directory, kind, name)
     if refusal is not None:
         raise refusal
 
 
-def _refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
+def _find_refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
     """Why a running writer has not recovered it; None: it has, or there are no files."""
     with namespace.locked():  # it may have been recovered or removed since the check
         if _is_there(namespace, kind, name) or stored(namespace, kind, name) is None:
@@ -488,9 +488,9 @@ def _not_confirmed(namespace: Namespace, why: str) -> NotConfirmed:
     )
 
 
-def _forked() -> None:
+def _on_fork() -> None:
     _again_at.clear()
     _within.depth = 0
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_on_fork)

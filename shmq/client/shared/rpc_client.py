@@ -87,7 +87,7 @@ class RpcClient(api.Broker):
                 reply = replies.wait(ticket, until)
         finally:
             replies.forget(ticket)
-        return _checked(reply, queue, timeout)
+        return _check(reply, queue, timeout)
 
     async def arequest(
         self,
@@ -107,7 +107,7 @@ class RpcClient(api.Broker):
                 reply = await replies.wait(ticket, until)
         finally:
             replies.forget(ticket)
-        return _checked(reply, queue, timeout)
+        return _check(reply, queue, timeout)
 
     def serve(
         self,
@@ -270,9 +270,7 @@ def _is_there(replies: Replies) -> bool:
     return not replies.is_lost
 
 
-def _checked(
-    reply: api.Message | None, queue: str | api.Queue, timeout: float | None
-) -> api.Message:
+def _check(reply: api.Message | None, queue: str | api.Queue, timeout: float | None) -> api.Message:
     name = queue if isinstance(queue, str) else queue.name
     if reply is None:
         raise NoReply(

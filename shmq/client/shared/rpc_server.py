@@ -102,7 +102,7 @@ class Service:
                 log.exception("queue %s: message %d failed", self._queue.name, message.sequence)
                 _settle(message, message.reject if isinstance(error, Reject) else message.nack)
                 return
-            reply, headers = self._told(error)
+            reply, headers = self._describe(error)
         except BaseException:
             _settle(message, functools.partial(message.nack, 0.0))
             raise
@@ -113,7 +113,7 @@ class Service:
         rejected = headers is not None and headers[FAILED] == "shmq.Reject"
         _settle(message, message.reject if rejected else message.ack)
 
-    def _told(self, error: Exception) -> tuple[str, dict[str, str]]:
+    def _describe(self, error: Exception) -> tuple[str, dict[str, str]]:
         """The error report for the client: only the error's kind, text and traceback."""
         text, headers = failure_reply(error)
         log.info("queue %s: a request failed: %s: %s", self._queue.name, type(error), text)
@@ -134,7 +134,7 @@ class Service:
             except (Full, QueueDeleted):
                 raise
             except Exception as error:  # noqa: BLE001 - it is sent to the client
-                text, headers = self._told(error)
+                text, headers = self._describe(error)
                 self._handle_of(name).put(
                     text, None, _PATIENCE, correlation=known_as, headers=headers
                 )

@@ -64,7 +64,7 @@ def settle(namespace: Namespace, process: int) -> bool:
     """
     if not ledger_path(namespace, process).exists():
         return True
-    with _held(namespace, process, make=False) as transaction_log:
+    with _hold_log(namespace, process, make=False) as transaction_log:
         if transaction_log is None:
             return not ledger_path(namespace, process).exists()
         return _finish(namespace, process, transaction_log)
@@ -73,12 +73,12 @@ def settle(namespace: Namespace, process: int) -> bool:
 @contextlib.contextmanager
 def taking(namespace: Namespace, process: int) -> Iterator[bool]:
     """Whether the process's leases or partitions may be taken; in the block it commits nothing."""
-    with _held(namespace, process, make=True) as transaction_log:
+    with _hold_log(namespace, process, make=True) as transaction_log:
         yield transaction_log is not None and _finish(namespace, process, transaction_log)
 
 
 @contextlib.contextmanager
-def _held(namespace: Namespace, process: int, *, make: bool) -> Iterator[TransactionLog | None]:
+def _hold_log(namespace: Namespace, process: int, *, make: bool) -> Iterator[TransactionLog | None]:
     with contextlib.ExitStack() as stack:
         try:
             transaction_log = stack.enter_context(hold(namespace, process, make=make))

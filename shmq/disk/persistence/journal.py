@@ -71,7 +71,7 @@ class Journal:
         self._begun = self._end = 0  # the last commit, and what follows
         self._written = 0  # how long the file is: zeros ahead of the end, or what is torn
         self._trailer = Trailer()
-        self._lengths = self._found()
+        self._lengths = self._find_segments()
 
     @property
     def next_segment(self) -> int:
@@ -180,7 +180,7 @@ class Journal:
         for each in doomed:
             del self._lengths[each]
 
-    def _found(self) -> dict[int, int]:
+    def _find_segments(self) -> dict[int, int]:
         """The lengths of the existing segments, by number."""
         files = catalog(self._disk.names()).get(self._identity.name)
         found = {

@@ -111,7 +111,7 @@ def restore(
     if new_name is not None:
         check_name(new_name)
     try:
-        with registry.locked(), _taken(registry, own) as alone:
+        with registry.locked(), _take_directory(registry, own) as alone:
             # Pending removals of a queue's files must not hit those of the one restored now.
             finish_erasures(Disk(own))
             done: list[Done] = []
@@ -137,7 +137,7 @@ def restore(
 
 
 @contextlib.contextmanager
-def _taken(registry: Namespace, own: Path) -> Iterator[bool]:
+def _take_directory(registry: Namespace, own: Path) -> Iterator[bool]:
     """Take the namespace's directory for the block; false: a writer has it. Raises ShmqError.
 
     What is restored into memory then belongs to the files there, and a process that names another
@@ -175,7 +175,7 @@ def restore_aside(
     registry = Namespace.of(namespace)
     own = Disk(directory_of(registry))
     try:
-        with registry.locked(), _taken(registry, own.directory) as alone:
+        with registry.locked(), _take_directory(registry, own.directory) as alone:
             finish_erasures(own)
             found = _named_aside(own, file)
             if new_name is not None and found.kind != "queue":
@@ -228,7 +228,7 @@ def _bring_back(
     _refuse_another(registry, own, name)
     disk = RenamedDisk(own.directory, found.before)
     decision = plan(disk, salvage=salvage, report=report)[found.name]
-    held = _held(decision)
+    held = _count_bytes(decision)
     with Step(report, "restoring queues", held).part(held) as on_progress:
         return _restore(
             registry, disk, own.directory, decision, name, kept=False, on_progress=on_progress
@@ -335,7 +335,7 @@ def _restore_queues(
             raise NoSuchQueue(f"there are no files of queue {name!r} in {disk.directory}")
     kept = disk.directory == own
     wanted = list(dict.fromkeys(queues) or sorted(decisions))
-    held = {name: _held(decisions[name]) for name in wanted}
+    held = {name: _count_bytes(decisions[name]) for name in wanted}
     step = Step(report, "restoring queues", sum(held.values()))
     done = []
     for name in wanted:
@@ -349,7 +349,7 @@ def _restore_queues(
     return done
 
 
-def _held(decision: Decision) -> int:
+def _count_bytes(decision: Decision) -> int:
     """The bytes of the messages that the files hold."""
     return decision.chain.bytes if decision.chain is not None else 0
 

@@ -251,7 +251,8 @@ class SnapshotThread:
             )
         if order.error is not None:
             raise ShmqError(
-                f"the snapshot of queue {kept.name!r} could not be written: {_told(order.error)}"
+                f"the snapshot of queue {kept.name!r} could not be written: "
+                f"{_describe(order.error)}"
             ) from order.error
 
     def finish(self, last: Iterable[SnapshotWriter]) -> None:
@@ -294,7 +295,7 @@ class SnapshotThread:
 
     def _failed(self, kept: SnapshotWriter, error: Exception) -> None:
         """Log the error, once; the snapshot is tried again while it is due."""
-        reason = _told(error)
+        reason = _describe(error)
         if self._failures.get(kept) != reason:
             log.error("queue %s: no snapshot can be written: %s", kept.name, reason)
         with self._lock:
@@ -309,6 +310,6 @@ class SnapshotThread:
             log.warning("queue %s: a snapshot is written again", kept.name)
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """The error's text, without the errno that Python puts before it."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -100,7 +100,7 @@ class StreamPartitionWriter:
         transactions: Notes = NO_TRANSACTIONS,
     ) -> None:
         self._ring = ring
-        self._gone = gone
+        self._is_gone = gone
         self._transactions = transactions
         self._part: Part = ("stream", identity.name, identity.identity)
         #: Open transactions that retention waits for; None: it does not wait.
@@ -256,7 +256,7 @@ class StreamPartitionWriter:
             self._disk.sync_directory()
 
     def _fail(self, code: int, what: str) -> None:
-        if self._gone():
+        if self._is_gone():
             return  # with its files
         if self._failure != what:
             log.error(

@@ -92,10 +92,12 @@ def _bring_back(registry: Namespace, stored: StoredStream) -> None:
     log.info("stream %s is recovered: %d records on disk", name, records)
     for partition, end in enumerate(stored.ends):
         if end.tail is not None:
-            log.warning("stream %s: %s", name, end.tail.describe(_lost(partition, end.tail)))
+            log.warning(
+                "stream %s: %s", name, end.tail.describe(_describe_lost(partition, end.tail))
+            )
 
 
-def _lost(partition: int, tail: Tail) -> str:
+def _describe_lost(partition: int, tail: Tail) -> str:
     if tail.batch is None or tail.last_seq is None:
         return f"records of an unknown number of partition {partition}"
     count = max(0, tail.last_seq - tail.batch)
@@ -303,7 +305,7 @@ def groups_of(namespace: Namespace, identity: int) -> dict[str, Any]:
             group_state = group_files.look_at(namespace, identity, name)
             if group_state is not None:
                 options = durable_options(group_state.options)
-                found[name] = {"options": options, "committed": _done(group_state)}
+                found[name] = {"options": options, "committed": _find_settled(group_state)}
     return found
 
 
@@ -312,7 +314,7 @@ def durable_options(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key not in _OWN}
 
 
-def _done(group_state: GroupState) -> list[int | None]:
+def _find_settled(group_state: GroupState) -> list[int | None]:
     """For each partition the committed offset; in a shared group, the lowest unsettled one."""
     if group_state.options["assignment"] == "shared":
         return list(group_state.lows())

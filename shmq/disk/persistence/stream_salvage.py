@@ -119,7 +119,7 @@ def salvage_stream(disk: Disk, name: str, identity: int, report: Report = silent
     files = [below.path(segment_file(base)) for below in every for base in bases(below.names())]
     step = Step(report, f"salvaging stream {name!r}", bytes_of(files))
     for partition, below in enumerate(every):
-        least = max((_committed(group, partition) for group in card.groups.values()), default=0)
+        least = max((_get_committed(group, partition) for group in card.groups.values()), default=0)
         problems += _Partition(below, whose, partition, least).salvage(step)
     return problems
 
@@ -129,7 +129,7 @@ def _identity(name: str, identity: int, header: FileHeader, card: StreamCard) ->
     return StreamIdentity(name, header.queue_id, identity, options)
 
 
-def _committed(group: dict[str, Any], partition: int) -> int:
+def _get_committed(group: dict[str, Any], partition: int) -> int:
     """The group's committed offset of the partition; 0: none."""
     offsets = group.get("committed") or []
     return (offsets[partition] or 0) if partition < len(offsets) else 0
@@ -227,12 +227,12 @@ class _Partition:
         if base not in there:
             self._disk.unlink(segment_file(base))
             self._disk.sync_directory()
-        return self._lost(base, limit, runs)
+        return self._describe_lost(base, limit, runs)
 
     def _range(self, first: int, behind: int) -> str:
         return f"the offsets {first} to {behind - 1} of partition {self._partition}"
 
-    def _lost(self, base: int, limit: int, runs: list[Run]) -> str:
+    def _describe_lost(self, base: int, limit: int, runs: list[Run]) -> str:
         """The offsets missing from the runs of a segment that goes up to ``limit``."""
         ends = [base, *(run.next for run in runs)]
         begins = [*(run.first for run in runs), limit]

@@ -57,7 +57,7 @@ class StreamWriter:
     def look_around(self) -> None:
         """Begin to write new streams, and leave deleted ones."""
         self.leave_deleted()
-        there = self._there()
+        there = self._list_existing()
         self._passed &= there
         self._put_off = {one: at for one, at in self._put_off.items() if one in there}
         now = time.monotonic()
@@ -67,14 +67,14 @@ class StreamWriter:
 
     def has_new(self) -> bool:
         """Whether there is a stream that was not looked at yet. Needs the registry lock."""
-        for name, _ in self._there() - self._passed - self._put_off.keys():
+        for name, _ in self._list_existing() - self._passed - self._put_off.keys():
             with contextlib.suppress(ShmqError, OSError):
                 control = streams.look_at(self._namespace, name)
                 if control is not None and not control.deleted:
                     return True
         return False
 
-    def _there(self) -> set[tuple[str, int]]:
+    def _list_existing(self) -> set[tuple[str, int]]:
         names = self._namespace.stream_names()
         return {(name, inode) for name in names if (inode := _inode(self._namespace, name))}
 

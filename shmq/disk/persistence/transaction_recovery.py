@@ -187,7 +187,7 @@ def _complete_stream(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
     if stored.error is not None:
         raise stored.error
     for _, _, partition, sequence, block, begin, process in _appends(works, part):
-        known = _known(disk, stored, partition, begin, process)
+        known = _list_known(disk, stored, partition, begin, process)
         left = [
             (sequence + at, entry)
             for at, entry in enumerate(entries_of(block))
@@ -214,7 +214,9 @@ def _partitions_of(
     return by_partition(entries, era.partitions)
 
 
-def _known(disk: Disk, stored: StoredStream, partition: int, begin: int, process: int) -> set[int]:
+def _list_known(
+    disk: Disk, stored: StoredStream, partition: int, begin: int, process: int
+) -> set[int]:
     """The process's sequence numbers that are in that partition or later ones."""
     found: set[int] = set()
     for number, end in enumerate(stored.ends):

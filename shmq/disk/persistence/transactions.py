@@ -115,7 +115,7 @@ class Transactions(Notes):
         until = time.monotonic() + _BEGUN
         while True:
             with self._lock:
-                new = self._look()
+                new = self._poll()
                 if time.monotonic() >= until:
                     self._begun |= {part for one in new for part in one.parts}
                 if all(self._has_begun(part) for one in new for part in one.parts):
@@ -153,7 +153,7 @@ class Transactions(Notes):
     def mark(self) -> None:
         with self._lock:
             self._load()
-            self._look()
+            self._poll()
             if self._open and time.monotonic() >= self._look_at:
                 self._look_at = time.monotonic() + _LOOK
                 self._forget_the_gone()
@@ -172,7 +172,7 @@ class Transactions(Notes):
 
     # ---- the files in memory ----
 
-    def _look(self) -> list[StoredTransaction]:
+    def _poll(self) -> list[StoredTransaction]:
         """The newly committed transactions. Removes the files of noted ones that are applied."""
         self._load()
         self._is_uncommitted = False

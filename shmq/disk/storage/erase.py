@@ -42,7 +42,7 @@ def erasure_note(queue: str) -> str:
 
 def is_left(disk: Disk, files: Files) -> bool:
     """Whether any of the queue's files has a hash key that its note does not have."""
-    erased = _told(disk, erasure_note(files.queue))
+    erased = _read_note(disk, erasure_note(files.queue))
     return any(hash_key_of(disk, name) not in {None, *erased} for name in files.names())
 
 
@@ -81,7 +81,7 @@ def _write_note(disk: Disk, queue: str, keys: Collection[int]) -> None:
 def finish_erasures(disk: Disk) -> list[str]:
     """Complete every noted removal; returns the names of those queues. Raises OSError."""
     notes = [match for match in map(_NOTE.fullmatch, disk.names()) if match is not None]
-    erased = {match["queue"]: _told(disk, match[0]) for match in notes}
+    erased = {match["queue"]: _read_note(disk, match[0]) for match in notes}
     if erased:
         disk.sync_directory()
     for queue, keys in erased.items():
@@ -89,7 +89,7 @@ def finish_erasures(disk: Disk) -> list[str]:
     return [*erased]
 
 
-def _told(disk: Disk, name: str) -> set[int]:
+def _read_note(disk: Disk, name: str) -> set[int]:
     """The keys in a note, which is synced first: its writer may have died before that."""
     with opened(disk, name) as file:
         disk.sync(file)

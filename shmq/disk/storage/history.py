@@ -95,7 +95,7 @@ def _unpacked(slot: bytes) -> tuple[int, History] | None:
 def write_history(disk: Disk, history: History) -> None:
     """Replace the directory's history, durably. Raises OSError."""
     number = _read(disk)[0] + 1
-    slot = _packed(number, history)
+    slot = _pack(number, history)
     at = number % 2 * _SLOT
     if HISTORY not in disk.names():
         whole = b"\0" * at + slot + b"\0" * (_SLOT - at)
@@ -106,7 +106,7 @@ def write_history(disk: Disk, history: History) -> None:
         disk.sync(file)
 
 
-def _packed(number: int, history: History) -> bytes:
+def _pack(number: int, history: History) -> bytes:
     members = {
         "number": number,
         "memory": history.memory,

@@ -69,7 +69,7 @@ def others(disk: Disk) -> list[str]:
 def write_refusals(disk: Disk, found: Mapping[Kind, Mapping[str, ShmqError | None]]) -> None:
     """Write the file; remove it if nothing was refused. Raises OSError."""
     refusals = {
-        kind: {name: None if error is None else _packed(error) for name, error in names.items()}
+        kind: {name: None if error is None else _pack(error) for name, error in names.items()}
         for kind, names in found.items()
     }
     with contextlib.suppress(FileNotFoundError):
@@ -86,7 +86,7 @@ def write_refusals(disk: Disk, found: Mapping[Kind, Mapping[str, ShmqError | Non
     disk.rename(_UNFINISHED_REFUSALS, _REFUSALS)
 
 
-def _packed(error: ShmqError) -> dict[str, Any]:
+def _pack(error: ShmqError) -> dict[str, Any]:
     damage = None
     if isinstance(error, DamagedFile):
         damage = [error.path, error.offset, error.what]

@@ -181,7 +181,9 @@ def lineage_of(disk: Disk, files: Files) -> list[str]:
         if number == files.segments[-1]:
             if header is None and _never_begun(disk, name, number):
                 continue
-            if header is not None and (_said(header) != own or key not in {None, header.hash_key}):
+            if header is not None and (
+                _identify(header) != own or key not in {None, header.hash_key}
+            ):
                 continue  # old bytes of a deleted file in place of the header
         if header is not None:
             _check(disk, name, header, own)
@@ -190,12 +192,12 @@ def lineage_of(disk: Disk, files: Files) -> list[str]:
     return names
 
 
-def _said(header: FileHeader) -> tuple[int, str, int]:
+def _identify(header: FileHeader) -> tuple[int, str, int]:
     return header.kind, header.name, header.number
 
 
 def _check(disk: Disk, name: str, header: FileHeader, own: tuple[object, ...]) -> None:
-    if _said(header)[: len(own)] != own:
+    if _identify(header)[: len(own)] != own:
         kind = "a snapshot" if header.kind == SNAPSHOT else f"segment {header.number}"
         raise DamagedFile(
             str(disk.path(name)), 0, f"by its header it is {kind} of queue {header.name!r}"

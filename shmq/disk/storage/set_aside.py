@@ -109,17 +109,17 @@ def _queues(disk: Disk) -> Iterator[FileSetAside]:
     for (queue, _, _), before in lives.items():
         files = [name for name, old in before.items() if not old.endswith(".tmp")]
         why = _MADE_WAY if files else "it is a snapshot that was never finished"
-        yield from _told(disk, "queue", queue, files or [*before], why, before if files else {})
+        yield from _describe(disk, "queue", queue, files or [*before], why, before if files else {})
 
 
 def _of_namespace(disk: Disk) -> Iterator[FileSetAside]:
     for name in disk.names():
         if (match := _DEFINITIONS.fullmatch(name)) is not None:
             why, old = _NOT_USED, match["file"]
-            yield from _told(disk, "definitions", old, [name], why, {name: old})
+            yield from _describe(disk, "definitions", old, [name], why, {name: old})
         elif _TRANSACTIONS.fullmatch(name) is not None:
             why = "it is damaged: its intact transactions were completed"
-            yield from _told(disk, "transactions", TRANSACTIONS, [name], why, {})
+            yield from _describe(disk, "transactions", TRANSACTIONS, [name], why, {})
 
 
 def _streams(disk: Disk) -> Iterator[FileSetAside]:
@@ -129,7 +129,7 @@ def _streams(disk: Disk) -> Iterator[FileSetAside]:
             ((name, _),) = streams_among([match["stream"]])
             file = f"{STREAMS}/{entry}"
             before = {file: f"{STREAMS}/{match['stream']}"}
-            yield from _told(disk, "stream", name, [file], _MADE_WAY, before)
+            yield from _describe(disk, "stream", name, [file], _MADE_WAY, before)
     for name, identity in streams_among(there):
         own = stream_directory(name, identity)
         partitions = [entry for entry in disk.under(own).names() if entry.isdecimal()]
@@ -138,10 +138,10 @@ def _streams(disk: Disk) -> Iterator[FileSetAside]:
             for file in disk.under(below).names():
                 if (match := _SEGMENT.fullmatch(file)) is not None:
                     why = _WHY_SEGMENT[match["what"]]
-                    yield from _told(disk, "segment", name, [f"{below}/{file}"], why, {})
+                    yield from _describe(disk, "segment", name, [f"{below}/{file}"], why, {})
 
 
-def _told(
+def _describe(
     disk: Disk,
     kind: AsideKind,
     name: str,

@@ -37,7 +37,7 @@ class StreamFiles:
 
     def earliest(self) -> int | None:
         """The first offset that a file has; None: there are no files."""
-        found = self._look()
+        found = self._poll()
         return found[0] if found else None
 
     def block(
@@ -50,11 +50,11 @@ class StreamFiles:
         """
         if offset >= until:
             return None
-        for look in (self._known, self._look):
+        for look in (self._list_known, self._poll):
             found = look()
             at = bisect.bisect_right(found, offset) - 1
             # There may be new segments behind the last known one.
-            if at < 0 or (look == self._known and at == len(found) - 1):
+            if at < 0 or (look == self._list_known and at == len(found) - 1):
                 continue
             try:
                 return self._block(found, at, offset, until, most_bytes, most)
@@ -67,7 +67,7 @@ class StreamFiles:
 
         Returns ``until`` if there is none before it.
         """
-        found = [base for base in self._look() if offset < base < until]
+        found = [base for base in self._poll() if offset < base < until]
         for base, limit in itertools.pairwise([*found, until]):
             with contextlib.suppress(FileNotFoundError, FileError):
                 place = self._segment(base).first(limit)
@@ -81,7 +81,7 @@ class StreamFiles:
         If that entry may be in an unreadable segment, the first offset of that segment.
         """
         # A segment of which nothing is published may yet be replaced by another of its name.
-        found = [base for base in self._look() if base < until]
+        found = [base for base in self._poll() if base < until]
         near = bisect.bisect_left(found, True, key=lambda base: self._is_later(base, time, until))
         for at in range(max(0, near - 1), len(found)):
             limit = min(until, found[at + 1]) if at + 1 < len(found) else until
@@ -97,7 +97,7 @@ class StreamFiles:
 
     def first_time(self, until: int) -> int | None:
         """The time of the first readable record, in ns; None: there is none."""
-        for base in self._look():
+        for base in self._poll():
             with contextlib.suppress(FileNotFoundError, FileError):  # removed, or damaged
                 time = self._segment(base).first_time(until) if base < until else None
                 if time is not None:
@@ -106,7 +106,7 @@ class StreamFiles:
 
     def last_time(self, until: int) -> int | None:
         """The time of the last readable record before ``until``; None: there is none."""
-        for base in reversed(self._look()):
+        for base in reversed(self._poll()):
             with contextlib.suppress(FileNotFoundError, FileError):
                 time = self._segment(base).last_time(until) if base < until else None
                 if time is not None:
@@ -116,7 +116,7 @@ class StreamFiles:
     def size(self) -> int:
         """The bytes of all files."""
         found = 0
-        for base in self._look():
+        for base in self._poll():
             with contextlib.suppress(FileNotFoundError):
                 found += self.disk.path(segment_file(base)).stat().st_size
         return found
@@ -138,10 +138,10 @@ class StreamFiles:
         try:
             segment = self._segment(found[at])
         except FileError as error:
-            raise self._unreadable(found[at], error) from error
+            raise self._make_unreadable_error(found[at], error) from error
         return segment.block(offset, limit, most_bytes, most)
 
-    def _unreadable(self, base: int, error: FileError) -> DamagedFile:
+    def _make_unreadable_error(self, base: int, error: FileError) -> DamagedFile:
         """The error for a segment of which nothing can be read, always a DamagedFile."""
         path = str(self.disk.path(segment_file(base)))
         if isinstance(error, DamagedFile):
@@ -159,9 +159,9 @@ class StreamFiles:
                 del self._open[next(iter(self._open))]
         return segment
 
-    def _known(self) -> list[int]:
+    def _list_known(self) -> list[int]:
         return self._bases
 
-    def _look(self) -> list[int]:
+    def _poll(self) -> list[int]:
         self._bases = bases(self.disk.names())
         return self._bases

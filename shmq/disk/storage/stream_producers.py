@@ -63,12 +63,12 @@ def _noted(disk: Disk, until: int) -> tuple[int | None, Producers]:
         if found is None or found[0].number > until:
             return None, {}
         header, content, at = found
-        return header.number, _checked(content, str(disk.path(PRODUCERS)), at)
+        return header.number, _check(content, str(disk.path(PRODUCERS)), at)
     except FileError:
         return None, {}
 
 
-def _checked(content: dict[str, Any], path: str, at: int) -> Producers:
+def _check(content: dict[str, Any], path: str, at: int) -> Producers:
     try:
         found = {
             int(producer): (int(sequence), int(offset), int(count))

@@ -196,7 +196,7 @@ def ask_for_snapshots(directory: Path, queues: list[str]) -> Iterator[tuple[str,
     Raises ShmqError if no writer exists, or if it ends before it has answered.
     """
     left = list(queues)
-    with _asked(directory, "snapshot", queues) as way:
+    with _request(directory, "snapshot", queues) as way:
         for line in _lines(way):
             said = json.loads(line)
             if "queue" not in said:
@@ -211,7 +211,7 @@ def ask_for_cut(directory: Path, queues: list[str], streams: list[str]) -> list[
     """The files of a consistent cut; the caller closes the descriptors. Raises ShmqError."""
     files: list[CutFile] = []
     try:
-        with _asked(directory, "cut", queues, streams) as way:
+        with _request(directory, "cut", queues, streams) as way:
             for said, descriptor in _told_with_files(way):
                 if descriptor is not None:
                     kind, what = said["kind"], said["queue"]
@@ -232,7 +232,7 @@ def ask_to_end(directory: Path, timeout: float) -> None:
 
     Raises ShmqError and OSError if it does not answer within ``timeout`` seconds.
     """
-    with _asked(directory, "end", [], timeout=timeout) as way:
+    with _request(directory, "end", [], timeout=timeout) as way:
         for line in _lines(way):
             if (error := json.loads(line)["error"]) is not None:
                 raise ShmqError(error)
@@ -243,7 +243,7 @@ def ask_to_define(directory: Path, timeout: float) -> str | None:
 
     Raises ShmqError and OSError if it does not answer within ``timeout`` seconds.
     """
-    with _asked(directory, "define", [], timeout=timeout) as way:
+    with _request(directory, "define", [], timeout=timeout) as way:
         for line in _lines(way):
             reason: str | None = json.loads(line)["error"]
             return reason
@@ -268,7 +268,7 @@ def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int |
 
 
 @contextlib.contextmanager
-def _asked(
+def _request(
     directory: Path,
     do: str,
     queues: list[str],

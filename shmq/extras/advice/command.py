@@ -95,7 +95,7 @@ def advise(
         seen, options = _measured(context, from_queue, length, quiet=how["quiet"])
         given = {**seen, **given}
     if file is None and not defaults:
-        given = _asked(given)
+        given = _ask_answers(given)
     try:
         workload = Workload.of(given)
     except shmq.InvalidOption as error:
@@ -121,7 +121,7 @@ def _measured(
     return found.answers, options
 
 
-def _asked(given: dict[str, Any]) -> dict[str, Any]:
+def _ask_answers(given: dict[str, Any]) -> dict[str, Any]:
     """The given answers, and those to the questions that are left."""
     found = dict(given)
     for number, question in enumerate(QUESTIONS, 1):

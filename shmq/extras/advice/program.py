@@ -62,7 +62,7 @@ def python(plan: Plan, knobs: Sequence[Knob], name: str) -> str:
     return _CONSUMER.format(
         queue=f"{name}.1" if plan.kind == "exchange" else name,
         consumers=min(uses["consumers"], _MOST_PROCESSES),
-        how=_how(plan, uses),
+        how=_explain_how(plan, uses),
         address=_address(plan),
         server=_SERVER.format(address=_address(plan).strip('"')) if plan.is_remote else "",
         make=_indent(make, 8),
@@ -72,7 +72,7 @@ def python(plan: Plan, knobs: Sequence[Knob], name: str) -> str:
 def command_line(plan: Plan, options: dict[str, Any], name: str) -> str:
     """The commands that make it."""
     if plan.kind == "stream":
-        return _made("shmq stream create", name, StreamOptions, options)
+        return _format_create("shmq stream create", name, StreamOptions, options)
     if plan.kind == "exchange":
         return "\n".join(
             [
@@ -81,13 +81,13 @@ def command_line(plan: Plan, options: dict[str, Any], name: str) -> str:
                     line
                     for queue in _queues(plan, name)
                     for line in (
-                        _made("shmq create", queue, QueueOptions, options),
+                        _format_create("shmq create", queue, QueueOptions, options),
                         f"shmq exchange bind {shlex.quote(name)} --queue {shlex.quote(queue)}",
                     )
                 ),
             ]
         )
-    return _made("shmq create", name, QueueOptions, options)
+    return _format_create("shmq create", name, QueueOptions, options)
 
 
 def _queues(plan: Plan, name: str) -> list[str]:
@@ -130,7 +130,7 @@ def _exchange(plan: Plan, name: str, options: dict[str, Any]) -> str:
     )
 
 
-def _how(plan: Plan, uses: dict[str, Any]) -> str:
+def _explain_how(plan: Plan, uses: dict[str, Any]) -> str:
     mode = "keyed" if plan.workload.order == "key" else uses.get("mode")
     how = f', mode="{mode}"' if mode else ""
     return f"{how}, prefetch={uses['prefetch']}" if uses["prefetch"] > 1 else how
@@ -141,7 +141,7 @@ def _indent(text: str, spaces: int) -> str:
     return textwrap.indent(text.rstrip("\n"), " " * spaces)
 
 
-def _made(command: str, name: str, table: type[Options], options: dict[str, Any]) -> str:
+def _format_create(command: str, name: str, table: type[Options], options: dict[str, Any]) -> str:
     rows = options_of(table)
     flags = [
         f"--{rows[key].flag or key.replace('_', '-')} {written(value)}"

@@ -113,7 +113,7 @@ class Advice:
 
     def theory(self) -> list[str]:
         """The numbers of the load, a line each."""
-        return [_told("mean", self.plan.load), _told("peak", self.plan.peak)]
+        return [_describe("mean", self.plan.load), _describe("peak", self.plan.peak)]
 
 
 def advise(workload: Workload, cores: int | None = None) -> Advice:
@@ -146,7 +146,7 @@ def _load(load: Load) -> dict[str, Any]:
     }
 
 
-def _told(name: str, load: Load) -> str:
+def _describe(name: str, load: Load) -> str:
     begin = f"{name}: {rate(load.rate)}/s on {load.consumers} consumers"
     if load.busy >= 1:
         return (

@@ -43,31 +43,31 @@ class Answer:
         if value is None and (self.none or self.follows):
             return None
         if self.kind == "flag":
-            return self._checked(name, value, isinstance(value, bool), "yes or no")
+            return self._check(name, value, isinstance(value, bool), "yes or no")
         if self.kind == "choice":
-            return self._checked(name, value, value in self.choices, f"one of {self._listed()}")
+            return self._check(name, value, value in self.choices, f"one of {self._list()}")
         if self.kind == "words":
             known = isinstance(value, tuple | list) and all(one in self.choices for one in value)
-            return tuple(self._checked(name, value, known, f"some of {self._listed()}"))
+            return tuple(self._check(name, value, known, f"some of {self._list()}"))
         return self._number(name, value)
 
     def _number(self, name: str, value: Any) -> int | float:
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         inside = plain and self.least <= value <= self.most
         unit = {"rate": " a second", "seconds": " seconds", "bytes": " bytes"}.get(self.kind, "")
-        self._checked(name, value, inside, f"{self.least:,.13g} to {self.most:,.13g}{unit}")
+        self._check(name, value, inside, f"{self.least:,.13g} to {self.most:,.13g}{unit}")
         if self.kind in {"bytes", "count"}:
-            return int(self._checked(name, value, value == int(value), "a whole number"))
+            return int(self._check(name, value, value == int(value), "a whole number"))
         return float(value)
 
-    def _checked(self, name: str, value: Any, right: bool, form: str) -> Any:
+    def _check(self, name: str, value: Any, right: bool, form: str) -> Any:
         if not right:
             shown = repr(value)
             shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
             raise InvalidOption(f"{name}={shown}: it is {form}")
         return value
 
-    def _listed(self) -> str:
+    def _list(self) -> str:
         return ", ".join(self.choices)
 
 

@@ -93,7 +93,7 @@ _PATTERNS: Final[dict[str, tuple[re.Pattern[str] | None, str]]] = {
 
 def _check_time(value: object, name: str = "time") -> datetime:
     if isinstance(value, str):
-        value = _parsed(name, value)
+        value = _parse(name, value)
     if not isinstance(value, datetime):
         raise TypeError(f"{name}={value!r:.80} must be a datetime, not {type(value).__name__}")
     if value.utcoffset() is None:
@@ -101,7 +101,7 @@ def _check_time(value: object, name: str = "time") -> datetime:
     return value
 
 
-def _parsed(name: str, value: str) -> datetime:
+def _parse(name: str, value: str) -> datetime:
     try:
         if not _TIME.fullmatch(value):
             raise ValueError("it has another form")

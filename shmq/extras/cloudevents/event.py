@@ -77,7 +77,7 @@ class CloudEvent:
             raise TypeError(
                 f"an event is a CloudEvent or a map of its attributes, not {type(event).__name__}"
             )
-        return cls._made(attributes(), data())
+        return cls._make(attributes(), data())
 
     @classmethod
     def from_dict(cls, members: Mapping[str, Any]) -> CloudEvent:
@@ -88,17 +88,17 @@ class CloudEvent:
         given = {name: value for name, value in members.items() if value is not None}
         data, coded = given.pop("data", None), given.pop("data_base64", None)
         if coded is None:
-            return cls._made(given, data)
+            return cls._make(given, data)
         if data is not None:
             raise InvalidOption("the event has both data and data_base64: give one of them")
         try:
             data = base64.b64decode(coded, validate=True)
         except (binascii.Error, ValueError, TypeError) as error:
             raise InvalidOption(f"data_base64 is not Base64: {error}") from None
-        return cls._made(given, data)
+        return cls._make(given, data)
 
     @classmethod
-    def _made(cls, attributes: Mapping[str, Any], data: Any) -> CloudEvent:
+    def _make(cls, attributes: Mapping[str, Any], data: Any) -> CloudEvent:
         given = {name: value for name, value in attributes.items() if value is not None}
         if missing := [name for name in _REQUIRED if name not in given]:
             raise InvalidOption(f"the event has no {' and no '.join(missing)}: each event needs it")

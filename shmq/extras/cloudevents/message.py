@@ -97,7 +97,7 @@ def _arguments(
 ) -> dict[str, Any]:
     made = CloudEvent.of(event)
     encoded = encode_event(made, mode)
-    headers = _merged(properties.pop("headers", None), encoded.headers)
+    headers = _merge(properties.pop("headers", None), encoded.headers)
     if properties.get("dedupe_id") is None and queue.options.dedupe_window > 0:
         properties["dedupe_id"] = dedupe_id_of(made)
     return {**properties, "body": encoded.body, "codec": encoded.codec, "headers": headers}
@@ -118,7 +118,7 @@ def append_event(
     """
     made = CloudEvent.of(event)
     encoded = encode_event(made, mode)
-    headers = _merged(properties.pop("headers", None), encoded.headers)
+    headers = _merge(properties.pop("headers", None), encoded.headers)
     if properties.get("key") is None and properties.get("partition") is None:
         properties["key"] = key_of(made)
     return stream.append(encoded.body, codec=encoded.codec, headers=headers, **properties)
@@ -130,7 +130,7 @@ def key_of(event: CloudEvent) -> str | None:
     return None if key is None else text_of(key)
 
 
-def _merged(given: Mapping[str, Any] | None, own: dict[str, str]) -> dict[str, Any]:
+def _merge(given: Mapping[str, Any] | None, own: dict[str, str]) -> dict[str, Any]:
     """The event's headers and others. Raises InvalidOption for another that could be of it."""
     for name in given or {}:
         if isinstance(name, str) and (name.lower().startswith(_PREFIX) or name.lower() == _TYPE):

@@ -97,11 +97,11 @@ class ObserverThread:
         with self._observer:
             while not self._stop.wait(pause):
                 began = time.thread_time()
-                self._look()
+                self._poll()
                 spent = time.thread_time() - began
                 pause = min(max(INTERVAL, spent / _SHARE), _LONGEST)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         try:
             found = self._observer.look()
         except (shmq.ShmqError, OSError) as error:

@@ -40,7 +40,7 @@ def run(backend: ShmqBackend, message: shmq.Message) -> None:
         given = Record.of(message.body)
     except shmq.ShmqError as error:
         raise reject(message, error, backend) from None
-    record = _known(backend, given)
+    record = _load_known(backend, given)
     if record.status == TaskResultStatus.SUCCESSFUL or (
         record.is_finished and message.delivery_count > 1
     ):
@@ -78,7 +78,7 @@ def reject(message: shmq.Message, error: Exception, *backends: ShmqBackend) -> s
     return shmq.Reject(str(error))
 
 
-def _known(backend: ShmqBackend, given: Record) -> Record:
+def _load_known(backend: ShmqBackend, given: Record) -> Record:
     """What is stored of the task; if its time is over, what the message has of it."""
     try:
         return backend.record(given.id)

@@ -101,7 +101,9 @@ class ShmqBroker(ShmqRegistrator, BrokerUsecase[shmq.Message, shmq.Broker, ShmqB
                 id_generator=id_generator,
                 extra_context={"broker": self},
             ),
-            specification=_specification(specification_url or _shown(target), description, tags),
+            specification=_specification(
+                specification_url or _format_address(target), description, tags
+            ),
         )
 
     async def _connect(self) -> shmq.Broker:
@@ -238,7 +240,7 @@ def _specification(url: str, description: str | None, tags: Iterable[Tag | TagDi
     )
 
 
-def _shown(target: str | None) -> str:
+def _format_address(target: str | None) -> str:
     """The address on the AsyncAPI page, without a password."""
     if target is not None and is_url(target):
         parts = urlsplit(target)

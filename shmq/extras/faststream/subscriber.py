@@ -103,7 +103,7 @@ class ShmqSubscriber(TasksMixin):
         await super().start()
         self._post_start()
         if self.calls and self._outer_config.reads:
-            await self._opened()
+            await self._open_queue()
             self.add_task(self._read)
             self.add_task(self._extend)
 
@@ -132,20 +132,20 @@ class ShmqSubscriber(TasksMixin):
     async def get_one(self, *, timeout: float = 5.0) -> StreamMessage[Any] | None:
         """Take one message, which the caller settles; None if none came in time."""
         self._check_no_calls()
-        queue = await self._opened()
+        queue = await self._open_queue()
         try:
             message: Any = await queue.aget(timeout, where=self._where)
         except shmq.Empty:
             return None
-        return await self._parsed(message if self._batch is None else [message])
+        return await self._parse(message if self._batch is None else [message])
 
     async def __aiter__(self) -> AsyncIterator[StreamMessage[Any]]:
         self._check_no_calls()
-        queue = await self._opened()
+        queue = await self._open_queue()
         async with queue.aconsume(self._prefetch, where=self._where) as messages:
             async for message in messages:
                 found: Any = message if self._batch is None else [message]
-                parsed = await self._parsed(found)
+                parsed = await self._parse(found)
                 assert parsed is not None
                 yield parsed
 
@@ -154,7 +154,7 @@ class ShmqSubscriber(TasksMixin):
             f"the subscriber of queue {self.queue.name!r} has handlers, which take its messages"
         )
 
-    async def _parsed(self, message: Any) -> StreamMessage[Any] | None:
+    async def _parse(self, message: Any) -> StreamMessage[Any] | None:
         context = self._outer_config.context
         parser, decoder = self._get_parser_and_decoder()
         return await process_msg(
@@ -168,7 +168,7 @@ class ShmqSubscriber(TasksMixin):
 
     # ---- reading ----
 
-    async def _opened(self) -> shmq.Queue:
+    async def _open_queue(self) -> shmq.Queue:
         if self._handle is None:
             queues = self._outer_config.queues
             self._handle = await run_blocking(queues.open, self.queue, make=True)
@@ -180,7 +180,7 @@ class ShmqSubscriber(TasksMixin):
         self._reader = asyncio.current_task()
         while self.running:
             try:
-                await self._read_queue(await self._opened())
+                await self._read_queue(await self._open_queue())
             except (shmq.ShmqError, OSError, StopAsyncIteration) as error:
                 self._log(logging.ERROR, f"the queue cannot be read: {error}")
                 self._handle = None

@@ -250,20 +250,20 @@ class _Transaction(Traced):
 
     def abort(self) -> None:
         self.__wrapped__.abort()
-        for operation in self._taken():
+        for operation in self._take_operations():
             operation.drop()
 
     def finish(self) -> None:
         try:
             self.__wrapped__.finish()
         except BaseException as error:
-            for operation in self._taken():
+            for operation in self._take_operations():
                 operation.finish(error)
             raise
-        for operation in self._taken():
+        for operation in self._take_operations():
             operation.finish()
 
-    def _taken(self) -> list[Operation]:
+    def _take_operations(self) -> list[Operation]:
         taken, self._collected = self._collected, []
         return taken
 

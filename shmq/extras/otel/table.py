@@ -245,7 +245,7 @@ def _bare(operation: Operation, done: Any) -> None:
     operation.batch(len(done))
 
 
-def _received(operation: Operation, done: Any) -> None:
+def _link_received(operation: Operation, done: Any) -> None:
     operation.batch(len(done))
     received(operation, done)
 
@@ -304,7 +304,7 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
         "get": _GET,
         "get_nowait": _OWN,
         "aget": _GET,
-        "get_many": Receive(note=_received, opens="Message"),
+        "get_many": Receive(note=_link_received, opens="Message"),
         "get_batch": _BARE,
         "get_packed": _BARE,
         "consume": Row(opens="Consumer"),
@@ -335,7 +335,7 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
         "append_block": Send(headers="encoded", note=_block),
         "loan": Lend(name="append", opens="RecordLoan"),
         "producer": Row(opens="Producer"),
-        "read": Receive(note=_received, partition=0),
+        "read": Receive(note=_link_received, partition=0),
         "reader": Row(opens="Reader"),
         "areader": Row(opens="AsyncReader"),
         "subscribe": Row(opens="Subscription"),
@@ -346,12 +346,12 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
     "Producer": {"send": Send(note=Operation.in_partition)},
     "Reader": {**_ITER, "__next__": _NEXT, "poll": _POLL},
     "AsyncReader": {**_AITER, **_ASYNC, "__anext__": _NEXT},
-    "Subscription": {**_ITER, "__next__": _NEXT, "poll": Receive(note=_received)},
+    "Subscription": {**_ITER, "__next__": _NEXT, "poll": Receive(note=_link_received)},
     "Group": {"join": Row(opens="Member")},
     "Member": {**_ITER, "__next__": _NEXT, "poll": _POLL, "commit": Settle(name="commit")},
     "Share": {
         "get": _SHARED,
-        "get_many": Receive(note=_received, opens="SharedRecord"),
+        "get_many": Receive(note=_link_received, opens="SharedRecord"),
         "consume": Row(opens="Iterator"),
         "ack_many": Settle(name="ack", what="each"),
     },

@@ -102,7 +102,7 @@ def stress(
         _csv(csv_path) as write,
         progress("stress", "", quiet=quiet, forks=True) as on_progress,
     ):
-        draw = _drawn(on_progress, plan)
+        draw = _draw(on_progress, plan)
 
         def watch(sample: Sample) -> None:
             write(sample)
@@ -171,7 +171,7 @@ def _rounded(value: float) -> float:
     return value if isinstance(value, int) else round(value, 3)
 
 
-def _drawn(on_progress: Progress, plan: Plan) -> Watch:
+def _draw(on_progress: Progress, plan: Plan) -> Watch:
     """The function that shows a sample."""
 
     def draw(sample: Sample) -> None:

@@ -237,7 +237,7 @@ class _Run:
         verdict = CheckResult()
         if not problems:
             verdict = self._verdict()
-            problems = [*_told(verdict), *self._leftovers()]
+            problems = [*_describe(verdict), *self._leftovers()]
         plan, lasted = self._plan, ended - self._began
         put_for = (self._put_until or ended) - self._began
         return Result(
@@ -293,7 +293,7 @@ def _promise(plan: Plan) -> str:
     return times if plan.kill else f"{times}, each producer's in order at each consumer"
 
 
-def _told(verdict: CheckResult) -> list[str]:
+def _describe(verdict: CheckResult) -> list[str]:
     lines = []
     for kind, found in verdict.wrong().items():
         first = min(found)

@@ -382,7 +382,7 @@ class Observer:
             except _GONE:
                 continue
             except (ShmqError, OSError) as error:
-                found.append(QueueActivity(name=name, problem=_told(error)))
+                found.append(QueueActivity(name=name, problem=_describe(error)))
         self._samples.sample()
         return found
 
@@ -419,7 +419,7 @@ class Observer:
                 except _GONE:
                     continue
                 except (ShmqError, OSError) as error:
-                    problem = _told(error)
+                    problem = _describe(error)
             found.append(StreamActivity(name=one.name, problem=problem))
         return found
 
@@ -427,7 +427,7 @@ class Observer:
         try:
             return [_of_exchange(one) for one in self._broker.list_exchanges()]
         except SegmentError as error:  # all of them are in one table
-            return [ExchangeActivity(name="*", problem=_told(error))]
+            return [ExchangeActivity(name="*", problem=_describe(error))]
 
     # ---- the host ----
 
@@ -515,7 +515,7 @@ def _groups_of(stream: Stream) -> list[GroupActivity]:
             try:
                 lag = stream.group(one.name).lag()
             except (ShmqError, OSError) as error:
-                problem = _told(error)
+                problem = _describe(error)
         found.append(
             GroupActivity(
                 name=one.name, members=one.members, lag=lag, records=one.lag, problem=problem
@@ -542,7 +542,7 @@ def _used_by(namespace: str) -> int:
     return used
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """The error in one line."""
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, ShmqError):

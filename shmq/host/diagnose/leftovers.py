@@ -121,7 +121,9 @@ def _bounded(
         ]
 
 
-def _found(namespace: str, kind: str, name: str, what: str, fixed: bool = False) -> dict[str, Any]:
+def _make_finding(
+    namespace: str, kind: str, name: str, what: str, fixed: bool = False
+) -> dict[str, Any]:
     return {"namespace": namespace, "kind": kind, "name": name, "what": what, "fixed": fixed}
 
 
@@ -140,7 +142,7 @@ def _files(namespace: str, fix: bool) -> list[dict[str, Any]]:
                 *_tables(registry, fix),
             ]
     except ForeignSegment as error:
-        return [_found(namespace, "file", namespace, str(error))]
+        return [_make_finding(namespace, "file", namespace, str(error))]
 
 
 def _transactions(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
@@ -148,7 +150,7 @@ def _transactions(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
         if not registry.processes.is_alive(process):
             what = "its process died while it committed a transaction"
             fixed = fix and settle(registry, process)
-            yield _found(
+            yield _make_finding(
                 registry.name, "transaction", ledger_path(registry, process).name, what, fixed
             )
 
@@ -160,7 +162,7 @@ def _tables(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
             if fix:
                 path.unlink(missing_ok=True)
             what = "half made or half deleted by a process that died"
-            yield _found(registry.name, "table", path.name, what, fix)
+            yield _make_finding(registry.name, "table", path.name, what, fix)
 
 
 def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
@@ -171,13 +173,15 @@ def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     for name in store.abandoned(registry):
         if fix:
             store.remove(registry, name)
-        yield _found(registry.name, "anonymous", name, "no process has a handle of it", fix)
+        yield _make_finding(registry.name, "anonymous", name, "no process has a handle of it", fix)
     stem = f"mp.shmq@{registry.name}@"
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
         if not _ANONYMOUS.fullmatch(entry.removeprefix(stem)):
-            yield _found(registry.name, "file", entry, "shmq does not create files of that name")
+            yield _make_finding(
+                registry.name, "file", entry, "shmq does not create files of that name"
+            )
         elif _owner_of(entry) not in {None, os.geteuid()}:
-            yield _found(registry.name, "file", entry, "it belongs to another user")
+            yield _make_finding(registry.name, "file", entry, "it belongs to another user")
 
 
 def _owner_of(entry: str) -> int | None:
@@ -196,9 +200,11 @@ def _unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
                 half = "half made" if segment is None else "half deleted"
                 if fix:
                     registry.remove_segment(name)
-                yield _found(registry.name, "segment", name, f"{half} by a process that died", fix)
+                yield _make_finding(
+                    registry.name, "segment", name, f"{half} by a process that died", fix
+                )
     for name, half in _half_made_streams(registry, fix):
-        yield _found(registry.name, "stream", name, f"{half} by a process that died", fix)
+        yield _make_finding(registry.name, "stream", name, f"{half} by a process that died", fix)
 
 
 def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
@@ -217,15 +223,17 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
                 continue
             kind, what = "semaphore", "its queue is gone"
         else:
-            yield _found(registry.name, "file", entry, "shmq does not create files of that name")
+            yield _make_finding(
+                registry.name, "file", entry, "shmq does not create files of that name"
+            )
             continue
         owner = _owner_of(entry)
         if owner == os.geteuid():
             if fix:
                 (SHM / entry).unlink(missing_ok=True)
-            yield _found(registry.name, kind, entry, what, fix)
+            yield _make_finding(registry.name, kind, entry, what, fix)
         elif owner is not None:
-            yield _found(registry.name, "file", entry, "it belongs to another user")
+            yield _make_finding(registry.name, "file", entry, "it belongs to another user")
 
 
 def _known_semaphores(registry: Namespace) -> set[str] | None:
@@ -261,7 +269,7 @@ def _file(namespace: str, fix: bool, before: bool) -> list[dict[str, Any]]:
             if fix:
                 registry.retire()
             what = "it has neither a queue nor a process"
-            return [_found(namespace, "namespace", namespace, what, fix)]
+            return [_make_finding(namespace, "namespace", namespace, what, fix)]
     return []
 
 
@@ -278,7 +286,7 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
         if segment.is_temporary and looks_over(registry, segment):
             fixed = fix and remove_if_over(registry, name)
             what = "it has ended: its owner, or its last consumer, is gone"
-            return [_found(namespace, "temporary", name, what, fixed)]
+            return [_make_finding(namespace, "temporary", name, what, fixed)]
         with LocalQueue(registry, name, segment) as queue:
             found = [*_dead(registry, queue), *_copies(registry, queue)]
             if found and fix:
@@ -289,7 +297,7 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
     except (NoSuchQueue, QueueDeleted):
         return []
     except (ShmqError, OSError) as error:
-        return [_found(namespace, "queue", name, str(error))]
+        return [_make_finding(namespace, "queue", name, str(error))]
 
 
 def _disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
@@ -302,7 +310,7 @@ def _disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
         unwritten(numbers["journal_lag"], numbers["journal_waiting"]),
     )
     if problem is not None:
-        yield _found(namespace, "disk", queue.name, problem)
+        yield _make_finding(namespace, "disk", queue.name, problem)
 
 
 def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
@@ -310,13 +318,13 @@ def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
         if not registry.processes.is_alive(number):
             who = f"process {pid} ({process.decode('utf-8', 'replace')}) is dead"
             held = f"; leased: {leases}" if leases else ""
-            yield _found(registry.name, "attachment", queue.name, who + held)
+            yield _make_finding(registry.name, "attachment", queue.name, who + held)
 
 
 def _copies(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
     for _, _, sequence, _ in queue.transfer.orphans():
         what = f"the process that moved message {sequence} here died before it finished"
-        yield _found(registry.name, "copy", queue.name, what)
+        yield _make_finding(registry.name, "copy", queue.name, what)
 
 
 # ---- within a stream ----
@@ -347,7 +355,7 @@ def _stream_findings(registry: Namespace, name: str, fix: bool) -> list[dict[str
     except (NoSuchStream, StreamDeleted):
         return []
     except (ShmqError, OSError) as error:
-        return [_found(registry.name, "stream", name, str(error))]
+        return [_make_finding(registry.name, "stream", name, str(error))]
 
 
 def _dead_holds(registry: Namespace, stream: LocalStream, fix: bool) -> Iterator[dict[str, Any]]:
@@ -357,11 +365,11 @@ def _dead_holds(registry: Namespace, stream: LocalStream, fix: bool) -> Iterator
                 if fix:
                     log.drop_of(number, owner)
                 what = f"partition {log.number} is held by process {owner}, which is dead"
-                yield _found(registry.name, "hold", stream.name, what, fix)
+                yield _make_finding(registry.name, "hold", stream.name, what, fix)
 
 
 def _stream_disk(registry: Namespace, stream: LocalStream) -> Iterator[dict[str, Any]]:
     kept = all(log.writer and registry.processes.is_alive(log.writer) for log in stream.logs)
     problem = why_unkept(stream.options.durability, None, kept)
     if problem is not None:
-        yield _found(registry.name, "disk", stream.name, problem)
+        yield _make_finding(registry.name, "disk", stream.name, problem)

@@ -298,7 +298,7 @@ class DataDirectory:
             locks.append(lock_namespace(self.namespace))
         except BlockingIOError:
             if is_written(self.path):
-                raise self._written() from None
+                raise self._make_written_error() from None
             raise ShmqError(
                 f"another process writes the durable queues of namespace {self.namespace!r} "
                 f"already, and not in {self.path}: end it first "
@@ -318,13 +318,13 @@ class DataDirectory:
             locks.append(lock_file(self.path / LOCK))
             self._sign(locks[-1])
         except BlockingIOError:
-            raise self._written() from None
+            raise self._make_written_error() from None
         except OSError as error:
             raise ShmqError(
                 f"data_dir={str(self.path)!r} cannot be used: {error.strerror or error}"
             ) from error
 
-    def _written(self) -> ShmqError:
+    def _make_written_error(self) -> ShmqError:
         pid = writer_of(self.path)
         return ShmqError(
             f"data_dir={str(self.path)!r}: {f'process {pid}' if pid else 'another process'} writes "

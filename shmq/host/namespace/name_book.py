@@ -115,7 +115,7 @@ class NameBook:
 
         ``busy`` returns whether another process may be creating or removing something.
         """
-        self._look(busy)
+        self._poll(busy)
         return _beginning(self._names_of(kind), begin)
 
     def noted(self, kind: str, begin: str) -> list[str]:
@@ -144,7 +144,7 @@ class NameBook:
     def _names_of(self, kind: str) -> list[str]:
         return self._names[self._stems[KINDS.index(kind)]]
 
-    def _look(self, busy: Callable[[], bool]) -> None:
+    def _poll(self, busy: Callable[[], bool]) -> None:
         """Update the names; list the directory only if it has changed."""
         try:
             self._catch_up()
@@ -198,7 +198,7 @@ class NameBook:
 
     def _apply(self, log: bytes) -> None:
         """Apply the changes. Applying one twice has no further effect."""
-        changes = [self._parsed(line) for line in log.removesuffix(b"\n").split(b"\n")]
+        changes = [self._parse(line) for line in log.removesuffix(b"\n").split(b"\n")]
         if not log.endswith(b"\n"):
             raise _Damaged
         if len(changes) > _MANY:
@@ -214,7 +214,7 @@ class NameBook:
             (tables[stem].add if there else tables[stem].discard)(name)
         self._names = {stem: sorted(table) for stem, table in tables.items()}
 
-    def _parsed(self, line: bytes) -> tuple[bool, str, str]:
+    def _parse(self, line: bytes) -> tuple[bool, str, str]:
         file = line[1:].decode("latin-1")
         found = self._split(file)
         if line[:1] not in {b"+", b"-"} or not _NAME.match(file) or found is None:

@@ -144,7 +144,7 @@ class AuditFile(logging.Handler):
     def check(self) -> None:
         """Raise InvalidOption if the file cannot be written."""
         try:
-            os.close(self._opened())
+            os.close(self._open_log())
         except OSError as error:
             raise InvalidOption(
                 f"the audit log {str(self._path)!r} cannot be written: "
@@ -166,7 +166,7 @@ class AuditFile(logging.Handler):
             logging.getLogger("shmq").error("%s: an event is missing there", what)
 
     def _append(self, line: str) -> None:
-        opened = self._opened()
+        opened = self._open_log()
         try:
             raw = line.encode("ascii")
             written = os.write(opened, raw)
@@ -175,7 +175,7 @@ class AuditFile(logging.Handler):
         finally:
             os.close(opened)
 
-    def _opened(self) -> int:
+    def _open_log(self) -> int:
         flags = (
             os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         )

@@ -116,7 +116,7 @@ class ChildProcess:
         self.process = None
         ended = code in self._expected or (self._ending and code == -signal.SIGTERM)
         if not ended:
-            self._log.error("%s died, pid %s: %s", self.who, pid, _told(code))
+            self._log.error("%s died, pid %s: %s", self.who, pid, _describe(code))
         return code
 
     def replace(self, code: int) -> None:
@@ -282,7 +282,7 @@ class PipedChildProcess(ChildProcess):
             self.pipe = None
 
 
-def _told(code: int) -> str:
+def _describe(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -127,7 +127,7 @@ def detach(log: Path) -> Parent:
     terminal, and the parent does not wait for its end. In the parent this raises SystemExit, or
     :class:`~shmq.ShmqError` with the problem. Raises OSError.
     """
-    file = _opened(log)
+    file = _open_log(log)
     reserve_standard()
     reading, writing = os.pipe2(os.O_CLOEXEC)
     if os.fork():
@@ -150,7 +150,7 @@ def detach(log: Path) -> Parent:
     return Parent(writing)
 
 
-def _opened(log: Path) -> int:
+def _open_log(log: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     file = open_file(log, flags, 0o600)
     if os.fstat(file).st_size > _LONG:

@@ -67,7 +67,7 @@ class LoginFailures:
         with self._lock:
             now = self._clock()
             self.total += 1
-            known = self._known(source, now) or _Source(0, now, EventLimit(clock=self._clock))
+            known = self._get_known(source, now) or _Source(0, now, EventLimit(clock=self._clock))
             known.failures += 1
             known.failed_at = now
             self._sources[source] = known
@@ -80,7 +80,7 @@ class LoginFailures:
     def delay(self, source: str) -> float:
         """How long the refusal of the source's last failure is to be delayed, in seconds."""
         with self._lock:
-            known = self._known(source, self._clock())
+            known = self._get_known(source, self._clock())
             if known is None:
                 return 0.0
             doubled = FIRST_DELAY * 2.0 ** min(known.failures - 1, 16)
@@ -91,7 +91,7 @@ class LoginFailures:
         with self._lock:
             self._sources.pop(source, None)
 
-    def _known(self, source: str, now: float) -> _Source | None:
+    def _get_known(self, source: str, now: float) -> _Source | None:
         known = self._sources.get(source)
         if known is not None and now - known.failed_at > REMEMBERED:
             del self._sources[source]

@@ -221,7 +221,7 @@ class Expression(Generic[T]):
     """
 
     _fields: ClassVar[Fields]
-    _asked: ClassVar[type[Asked]]
+    _request: ClassVar[type[Asked]]
 
     def __init__(self, text: str, most: int | None = None) -> None:
         self.text = text
@@ -229,7 +229,7 @@ class Expression(Generic[T]):
 
     def matches(self, what: T, now: float | None = None) -> bool:
         """Whether the expression is true of it; ``now`` is in seconds since 1970."""
-        return self._test(self._asked(what, time.time() if now is None else now))
+        return self._test(self._request(what, time.time() if now is None else now))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
@@ -243,7 +243,7 @@ class Where(Expression[Message]):
     """
 
     _fields = _FIELDS
-    _asked = _Letter
+    _request = _Letter
 
 
 def parse(text: str, fields: Fields = _FIELDS, most: int | None = None) -> Node:
@@ -280,18 +280,18 @@ class _Parser:
     def parse(self) -> Node:
         node = self._either()
         if self._token.kind != "end":
-            raise self._wrong("'and' or 'or'")
+            raise self._make_error("'and' or 'or'")
         return node
 
     # ---- the language ----
 
     def _either(self) -> Node:
-        return self._joined("or", self._both)
+        return self._join("or", self._both)
 
     def _both(self) -> Node:
-        return self._joined("and", self._one)
+        return self._join("and", self._one)
 
-    def _joined(self, word: Literal["and", "or"], part: Callable[[], Node]) -> Node:
+    def _join(self, word: Literal["and", "or"], part: Callable[[], Node]) -> Node:
         nodes = [part()]
         while self._takes(word):
             nodes.append(part())
@@ -299,7 +299,7 @@ class _Parser:
 
     def _one(self) -> Node:
         if self._deep == _DEEPEST:
-            raise self._refused(f"more than {_DEEPEST} parentheses and 'not' in each other")
+            raise self._reject(f"more than {_DEEPEST} parentheses and 'not' in each other")
         self._deep += 1
         try:
             if self._takes("not"):
@@ -323,7 +323,7 @@ class _Parser:
         relation: Any = self._token.word
         if relation in _ORDER:
             if field.kind == "text":
-                raise self._refused("a text has no order here: use =, !=, in or like")
+                raise self._reject("a text has no order here: use =, !=, in or like")
             self._advance()
             return Comparison(field, relation, self._value(field.kind))
         return self._among(field, "=, !=, <, <=, >, >=, 'in' or 'like'")
@@ -338,14 +338,14 @@ class _Parser:
             return nodes[0] if len(nodes) == 1 else Joined("or", tuple(nodes))
         if self._takes("like"):
             if field.kind not in ("text", "any"):
-                raise self._refused(f"'like' is for texts, and this is {_FORMS[field.kind]}")
+                raise self._reject(f"'like' is for texts, and this is {_FORMS[field.kind]}")
             return Comparison(field, "like", self._value("text"))
-        raise self._wrong(expected)
+        raise self._make_error(expected)
 
     def _field(self) -> Field:
         token = self._token
         if token.kind != "word" or token.word in _WORDS:
-            raise self._wrong("a field")
+            raise self._make_error("a field")
         name = self._advance().text
         if name == "header":
             (key,) = self._path(most=1)
@@ -355,7 +355,7 @@ class _Parser:
             return Field(name, "any", lambda letter: letter.part(path), path)
         if name not in self._fields:
             known = [*self._fields, "header.NAME", "body.KEY"]
-            raise self._refused(f"field {name!r} does not exist: {suggest(name, known)}", token)
+            raise self._reject(f"field {name!r} does not exist: {suggest(name, known)}", token)
         return self._fields[name]
 
     def _path(self, most: int) -> tuple[str, ...]:
@@ -363,9 +363,11 @@ class _Parser:
         while self._token.word == "." or not path:
             self._expect(".")
             if self._token.kind not in ("word", "text"):
-                raise self._wrong("a name, in quotes if it has other than letters, digits, _ and -")
+                raise self._make_error(
+                    "a name, in quotes if it has other than letters, digits, _ and -"
+                )
             if len(path) == most:
-                raise self._refused(f"a path of more than {most} names: quote one with dots in it")
+                raise self._reject(f"a path of more than {most} names: quote one with dots in it")
             path.append(_unquoted(self._advance()))
         return tuple(path)
 
@@ -379,7 +381,7 @@ class _Parser:
             return None
         value = _VALUES[kind](token)
         if value is None:
-            raise self._wrong(_FORMS[kind])
+            raise self._make_error(_FORMS[kind])
         self._advance()
         return value
 
@@ -425,12 +427,12 @@ class _Parser:
 
     def _expect(self, text: str) -> None:
         if not self._takes(text):
-            raise self._wrong(repr(text))
+            raise self._make_error(repr(text))
 
-    def _wrong(self, expected: str) -> InvalidOption:
-        return self._refused(f"{expected} is expected, not {self._token.shown:.80}")
+    def _make_error(self, expected: str) -> InvalidOption:
+        return self._reject(f"{expected} is expected, not {self._token.shown:.80}")
 
-    def _refused(self, why: str, token: _Token | None = None) -> InvalidOption:
+    def _reject(self, why: str, token: _Token | None = None) -> InvalidOption:
         return InvalidOption(f"where, at character {(token or self._token).at + 1}: {why}")
 
 

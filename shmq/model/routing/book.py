@@ -261,7 +261,7 @@ class _File:
         """Apply the new operations. Raises DamagedSegment."""
         end = self.end
         if not self.read_to <= end <= os.fstat(self._fd).st_size:
-            raise _damaged(self._path, 8, f"it says that it ends at byte {end}")
+            raise _make_damaged_error(self._path, 8, f"it says that it ends at byte {end}")
         data = os.pread(self._fd, end - self.read_to, self.read_to)
         at = 0
         while at < len(data):
@@ -294,7 +294,7 @@ class _File:
 
 def _check_head(path: Path, raw: bytes) -> None:
     if len(raw) < _BEGIN or raw[:4] != _MAGIC:
-        raise _damaged(path, 0, "it is not a table of exchanges")
+        raise _make_damaged_error(path, 0, "it is not a table of exchanges")
     version = _HEAD.unpack_from(raw)[1]
     if version != _VERSION:
         raise IncompatibleSegment(
@@ -314,19 +314,19 @@ def _operation_at(
     """The operation at ``at``, checked, and the position of the next one."""
     where = base + at
     if len(data) - at < _RECORD.size:
-        raise _damaged(path, where, "an operation is cut off")
+        raise _make_damaged_error(path, where, "an operation is cut off")
     size, crc = _RECORD.unpack_from(data, at)
     packed = data[at + _RECORD.size : at + _RECORD.size + size]
     if size > _LONGEST or len(packed) < size or _core.crc32c(packed) != crc:
-        raise _damaged(path, where, "an operation is not what was written")
+        raise _make_damaged_error(path, where, "an operation is not what was written")
     try:
         found = msgpack.unpackb(packed, strict_map_key=False)
         return operation_of(found, table), at + _RECORD.size + size
     except Exception as error:  # msgpack's own kinds, and what the checks raise
-        raise _damaged(path, where, f"an operation makes no sense: {error}") from error
+        raise _make_damaged_error(path, where, f"an operation makes no sense: {error}") from error
 
 
-def _damaged(path: Path, where: int, what: str) -> DamagedSegment:
+def _make_damaged_error(path: Path, where: int, what: str) -> DamagedSegment:
     return DamagedSegment(
         f"{path} is damaged at byte {where}: {what}; remove it, and make the exchanges and their "
         f"bindings again"

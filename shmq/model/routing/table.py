@@ -146,7 +146,7 @@ class Table:
             yield ["make", exchange.name, exchange.kind, exchange.alternate]
         for exchange in self._exchanges.values():
             for key, (kind, target) in exchange.bindings:
-                plain, headers = (key, None) if isinstance(key, str) else ("", _packed(key))
+                plain, headers = (key, None) if isinstance(key, str) else ("", _pack(key))
                 yield ["bind", exchange.name, kind, target, plain, headers]
 
     # ---- reading ----
@@ -266,7 +266,7 @@ def check_binding(
     if exchange_kind == "headers":
         if key:
             raise InvalidOption(f"key={key!r}: a headers exchange goes by headers, not by keys")
-        return [kind, target, "", _packed(wanted)]
+        return [kind, target, "", _pack(wanted)]
     if headers or match != "all":
         raise InvalidOption(f"headers and match are for a headers exchange, not a {exchange_kind}")
     if exchange_kind == "fanout" and key:
@@ -293,7 +293,7 @@ def operation_of(found: Any, table: Table) -> Operation:
     raise ValueError(f"unknown operation {found!r:.100}")
 
 
-def _packed(wanted: Wanted) -> list[Any]:
+def _pack(wanted: Wanted) -> list[Any]:
     items, match = wanted
     return [[list(item) for item in items], match]
 

@@ -129,7 +129,7 @@ class Schemas:
             raise as_foreign(error, self._path) from error
         try:
             refuse_foreign(fd, self._path)
-            return _parsed(self._path, _whole_of(self._path, fd))
+            return _parse(self._path, _whole_of(self._path, fd))
         finally:
             os.close(fd)
 
@@ -174,7 +174,9 @@ def _whole_of(path: Path, fd: int) -> bytes:
     head = os.pread(fd, _HEAD.size, 0)
     size = _check_head(path, head)
     if size > _LONGEST or os.fstat(fd).st_size != len(head) + size:
-        raise _damaged(path, f"it has {os.fstat(fd).st_size} bytes, and says {len(head) + size}")
+        raise _make_damaged_error(
+            path, f"it has {os.fstat(fd).st_size} bytes, and says {len(head) + size}"
+        )
     return head + os.pread(fd, size, len(head))
 
 
@@ -195,7 +197,7 @@ def _write_whole(path: Path, raw: bytes) -> None:
 def _check_head(path: Path, raw: bytes) -> int:
     """How many bytes follow the header. Raises SegmentError."""
     if len(raw) < _HEAD.size or raw[:4] != _MAGIC:
-        raise _damaged(path, "it is not a table of schemas")
+        raise _make_damaged_error(path, "it is not a table of schemas")
     _, version, size, _ = _HEAD.unpack_from(raw)
     if version != _VERSION:
         raise IncompatibleSegment(
@@ -205,15 +207,15 @@ def _check_head(path: Path, raw: bytes) -> int:
     return int(size)
 
 
-def _parsed(path: Path, raw: bytes) -> _Table:
+def _parse(path: Path, raw: bytes) -> _Table:
     _, _, size, crc = _HEAD.unpack_from(raw)
     packed = raw[_HEAD.size :]
     if len(packed) != size or _core.crc32c(packed) != crc:
-        raise _damaged(path, "its bytes are not those that were written")
+        raise _make_damaged_error(path, "its bytes are not those that were written")
     try:
         return versions_of(msgpack.unpackb(packed, strict_map_key=False))
     except Exception as error:  # msgpack's own kinds, and what the checks raise
-        raise _damaged(path, f"it makes no sense: {error}") from error
+        raise _make_damaged_error(path, f"it makes no sense: {error}") from error
 
 
 def _rows_of(table: _Table) -> Rows:
@@ -235,5 +237,5 @@ def _version_of(name: str, version: int, schema: Any, rule: str, at: float) -> a
     return api.SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)
 
 
-def _damaged(path: Path, what: str) -> DamagedSegment:
+def _make_damaged_error(path: Path, what: str) -> DamagedSegment:
     return DamagedSegment(f"{path} is damaged: {what}; remove it, and set the schemas again")

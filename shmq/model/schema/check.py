@@ -120,15 +120,15 @@ def _field_of(error: Any) -> tuple[str, str]:
     steps = list(error.absolute_path)
     if error.validator == "required":
         missing = [name for name in error.validator_value if name not in error.instance]
-        return _joined([*steps, missing[0]]), "it is required, and missing"
+        return _format_path([*steps, missing[0]]), "it is required, and missing"
     if error.validator == "additionalProperties" and error.validator_value is False:
         known = error.schema.get("properties", {})
         more = [name for name in error.instance if name not in known]
-        return _joined([*steps, *more[:1]]), "it is not allowed"
-    return _joined(steps), f"{error.message:.200}"
+        return _format_path([*steps, *more[:1]]), "it is not allowed"
+    return _format_path(steps), f"{error.message:.200}"
 
 
-def _joined(steps: list[Any]) -> str:
+def _format_path(steps: list[Any]) -> str:
     text = ""
     for step in steps:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)

@@ -241,10 +241,11 @@ def _types(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
     more = _types_of(writer) - allowed
     if not more:
         return None
-    return f"it may be of type {_listed(more)}, and {_listed(_types_of(reader))} is allowed"
+    permitted = _format_types(_types_of(reader))
+    return f"it may be of type {_format_types(more)}, and {permitted} is allowed"
 
 
-def _listed(types: frozenset[str]) -> str:
+def _format_types(types: frozenset[str]) -> str:
     return " or ".join(sorted(types)) if types != _TYPES else "any"
 
 

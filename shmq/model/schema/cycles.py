@@ -43,13 +43,13 @@ def _follow(schema: Any, at: str, root: Any, path: list[int], settled: set[int])
             field=at,
         )
     path.append(id(schema))
-    for part in _asked(schema, root):
+    for part in _list_subschemas(schema, root):
         _follow(part, at, root, path, settled)
     path.pop()
     settled.add(id(schema))
 
 
-def _asked(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
+def _list_subschemas(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
     """The schemas that it applies to the same value."""
     if isinstance(schema.get("$ref"), str):
         yield look_up(schema["$ref"], root)

@@ -43,7 +43,7 @@ def _copy(table: TableFile, unfinished: Path) -> None:
     try:
         with database.using() as source, contextlib.closing(connected(unfinished)) as copy:
             source.backup(copy)
-            problems = _checked(copy)
+            problems = _check(copy)
             copy.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         database.close()
@@ -56,12 +56,12 @@ def problems_of(table: TableFile) -> list[str]:
     database = table.opened()
     try:
         with database.using() as connection:
-            return [f"{table.path}: {line}" for line in _checked(connection)]
+            return [f"{table.path}: {line}" for line in _check(connection)]
     finally:
         database.close()
 
 
-def _checked(connection: sqlite3.Connection) -> list[str]:
+def _check(connection: sqlite3.Connection) -> list[str]:
     """What SQLite's own check finds; it reads the whole file."""
     rows = connection.execute(f"PRAGMA quick_check({_MOST})").fetchall()
     found = [str(row[0]) for row in rows]

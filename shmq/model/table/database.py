@@ -209,7 +209,7 @@ class Database:
             try:
                 yield self._ready()
             except sqlite3.Error as error:
-                raise self._refusal(error) from error
+                raise self._make_refusal(error) from error
             finally:
                 self._leave()
 
@@ -303,14 +303,14 @@ class Database:
         """Check what the file is, and set what is kept by the connection alone."""
         incompatible = _ERRORS[self.durability][2]
         if _pragma(connection, "application_id") != APPLICATION_ID:
-            raise self._damaged("it is not a table of shmq")
+            raise self._make_damaged_error("it is not a table of shmq")
         if (version := _pragma(connection, "user_version")) != VERSION:
             raise incompatible(
                 f"{self.path} is of version {version}, and this shmq reads version {VERSION}: use "
                 f"the shmq that wrote it, or delete table {self.name!r}"
             )
         if _pragma(connection, "journal_mode") != "wal":
-            raise self._damaged("its journal mode is not WAL")
+            raise self._make_damaged_error("its journal mode is not WAL")
         for pragma in (
             f"synchronous = {'FULL' if self.durability == 'disk' else 'OFF'}",
             f"wal_autocheckpoint = {_LOG_PAGES[self.durability]}",
@@ -373,10 +373,12 @@ class Database:
 
     # ---- errors ----
 
-    def _refusal(self, error: sqlite3.Error) -> Exception:
+    def _make_refusal(self, error: sqlite3.Error) -> Exception:
         """SQLite's error as one of shmq."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        cause = self._unusable(f"{error} ({getattr(error, 'sqlite_errorname', 'no code')})")
+        cause = self._make_unusable_error(
+            f"{error} ({getattr(error, 'sqlite_errorname', 'no code')})"
+        )
         if not self.path.exists():
             cause = TableDeleted(f"table {self.name!r} was deleted")
         elif code in _BUSY:
@@ -385,8 +387,8 @@ class Database:
                 f"that opens, closes or repairs it: try again"
             )
         elif code in _DAMAGED:
-            cause = self._damaged(str(error))
-        elif code == sqlite3.SQLITE_FULL or (code in _IO and self._left() < _LITTLE):
+            cause = self._make_damaged_error(str(error))
+        elif code == sqlite3.SQLITE_FULL or (code in _IO and self._get_free_bytes() < _LITTLE):
             cause = self._no_space()
         elif code == sqlite3.SQLITE_CANTOPEN and _lacks_descriptors():
             return no_descriptor(OSError(errno.EMFILE, "", str(self.path)))
@@ -400,7 +402,7 @@ class Database:
         return no_descriptor(error)
 
     def _no_space(self) -> NoSpace:
-        left = self._left()
+        left = self._get_free_bytes()
         if self.max_bytes is not None and left >= _LITTLE:
             return NoSpace(
                 f"table {self.name!r} is full: it may take max_bytes={self.max_bytes}; delete "
@@ -411,12 +413,12 @@ class Database:
             f"{self.path.parent}; delete what is not needed, or give it more room"
         )
 
-    def _left(self) -> int:
+    def _get_free_bytes(self) -> int:
         """The bytes that are available where the file is."""
         space = os.statvfs(self.path.parent)
         return space.f_bavail * space.f_frsize
 
-    def _damaged(self, what: str) -> ShmqError:
+    def _make_damaged_error(self, what: str) -> ShmqError:
         remedy = f"delete table {self.name!r} (shmq table delete {self.name})"
         if self.durability == "disk":
             return DamagedFile(
@@ -424,13 +426,13 @@ class Database:
             )
         return DamagedSegment(f"{self.path} is damaged: {what}; {remedy}, its values are lost")
 
-    def _unusable(self, what: str) -> ShmqError:
+    def _make_unusable_error(self, what: str) -> ShmqError:
         kind = _ERRORS[self.durability][1]
         return kind(f"{self.path} of table {self.name!r} cannot be used: {what}")
 
     def damaged_row(self) -> ShmqError:
         """The error for a row with values that no table has."""
-        return self._damaged("a row has values of a wrong type")
+        return self._make_damaged_error("a row has values of a wrong type")
 
 
 def _lacks_descriptors() -> bool:

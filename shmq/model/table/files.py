@@ -99,7 +99,7 @@ def tables_of(namespace: Namespace) -> list[TableFile]:
 
 def find(namespace: Namespace, name: str) -> TableFile:
     """The table of that name. Raises InvalidName, NoSuchTable, ForeignSegment."""
-    found = _found(namespace, check_name(name, "table"))
+    found = _find(namespace, check_name(name, "table"))
     if found is None:
         raise NoSuchTable(
             f"table {name!r} does not exist in namespace {namespace.name!r}: make it with "
@@ -108,7 +108,7 @@ def find(namespace: Namespace, name: str) -> TableFile:
     return found
 
 
-def _found(namespace: Namespace, name: str) -> TableFile | None:
+def _find(namespace: Namespace, name: str) -> TableFile | None:
     return next((each for each in tables_of(namespace) if each.name == name), None)
 
 
@@ -126,7 +126,7 @@ def make(
     """Make the table, unless there is one of that name. Raises NoSpace and what `find` raises."""
     check_name(name, "table")
     with namespace.locked():
-        found = _found(namespace, name)
+        found = _find(namespace, name)
         if found is not None:
             return found
         directory = _directory(namespace, durability)

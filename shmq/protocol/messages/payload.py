@@ -217,9 +217,9 @@ def _unpack_typed(kind: Callable[..., _T], found: dict[str, Any]) -> _T:
             try:
                 given[name] = _typed(found[name], hint)
             except (TypeError, ValueError) as error:
-                raise TypeError(f"{name!r} must be of type {_shown(hint)}") from error
+                raise TypeError(f"{name!r} must be of type {_format(hint)}") from error
         elif default is dataclasses.MISSING:
-            raise TypeError(f"it needs a {name!r} of type {_shown(hint)}")
+            raise TypeError(f"it needs a {name!r} of type {_format(hint)}")
     return kind(**given)
 
 
@@ -229,7 +229,7 @@ def _fields_of(kind: Any) -> list[tuple[str, Any, Any]]:
     return [(each.name, hints[each.name], each.default) for each in dataclasses.fields(kind)]
 
 
-def _shown(hint: Any) -> str:
+def _format(hint: Any) -> str:
     """The name of a type, for errors."""
     return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
 

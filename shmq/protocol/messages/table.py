@@ -60,10 +60,10 @@ class TableRequest:
         identity: Any = 0 if action in _BY_NAME else asked.get("identity")
         if not _is_whole(identity) or not 0 <= identity < 1 << 64:
             raise Refusal.bad("'identity' must be the number that a \"look\" has returned")
-        return cls(action, _checked(action, asked), identity)
+        return cls(action, _check(action, asked), identity)
 
 
-def _checked(action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _check(action: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments, each unpacked. Raises Refusal."""
     try:
         given = {key: _UNPACK[key](asked.get(key)) for key in _KEYS[action] if key in _UNPACK}

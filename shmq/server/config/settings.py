@@ -253,16 +253,16 @@ class Source:
     def read(self) -> Settings:
         """The settings as they are now. Raises :class:`~shmq.InvalidOption`, with the file."""
         if self.path is None:
-            return _made(Settings, "", dict(self.over))
+            return _make(Settings, "", dict(self.over))
         try:
-            values = _values(_parsed(self.path), self.path.parent)
-            _made(Settings, "", values)  # the file must be valid, whatever overrides it
+            values = _values(_parse(self.path), self.path.parent)
+            _make(Settings, "", values)  # the file must be valid, whatever overrides it
         except (ShmqError, TypeError) as error:
             raise InvalidOption(f"{self.path}: {error}") from error
-        return _made(Settings, "", {**values, **self.over})
+        return _make(Settings, "", {**values, **self.over})
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _parse(path: Path) -> dict[str, Any]:
     found, status = read_toml(path)
     secrets = "its tokens" if found.get("tokens") else None
     check_file(status, path, "the configuration", secrets=secrets)
@@ -275,13 +275,13 @@ def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
         values["limits"] = _limits(_table("limits", values["limits"]))
     if "tls" in values:
         files = _table("tls", values["tls"])
-        values["tls"] = _made(Tls, "tls", {k: _path(v, folder) for k, v in files.items()})
+        values["tls"] = _make(Tls, "tls", {k: _path(v, folder) for k, v in files.items()})
     if "tokens" in values:
         rows = values["tokens"]
         if not isinstance(rows, list):
             raise TypeError("tokens must be written as [[tokens]], once for each")
         values["tokens"] = tuple(
-            _made(Token, "[tokens]", with_hash(_table("tokens", row))) for row in rows
+            _make(Token, "[tokens]", with_hash(_table("tokens", row))) for row in rows
         )
     for key, what in (("data_dir", "directory"), ("audit_log", "file")):
         if values.get(key) == "":
@@ -295,11 +295,11 @@ def _limits(table: dict[str, Any]) -> Limits:
     values = dict(table)
     for scope in {"namespace", "token"} & values.keys():
         where = f"limits.{scope}"
-        values[scope] = _made(Quota, where, _table(where, values[scope]))
-    return _made(Limits, "limits", values)
+        values[scope] = _make(Quota, where, _table(where, values[scope]))
+    return _make(Limits, "limits", values)
 
 
-def _made(kind: type[_T], where: str, values: dict[str, Any]) -> _T:
+def _make(kind: type[_T], where: str, values: dict[str, Any]) -> _T:
     """An object of that class with the values; refuses unknown keys and missing ones."""
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]
     known = [field.name for field in fields]

@@ -44,7 +44,7 @@ class Tls:
         except (OSError, ValueError) as error:
             raise InvalidOption(
                 f"the certificate {self.certificate} with the key {self.key or self.certificate} "
-                f"cannot be used: {_told(error)}"
+                f"cannot be used: {_describe(error)}"
             ) from error
         if self.client_ca is not None:
             try:
@@ -52,7 +52,7 @@ class Tls:
                 context.load_verify_locations(self.client_ca)
             except (OSError, ValueError) as error:
                 raise InvalidOption(
-                    f"the authorities in {self.client_ca} cannot be used: {_told(error)}"
+                    f"the authorities in {self.client_ca} cannot be used: {_describe(error)}"
                 ) from error
             context.verify_mode = ssl.CERT_REQUIRED
         return context
@@ -74,7 +74,7 @@ def _no_passphrase() -> str:
     raise InvalidOption("the key of the certificate asks for a passphrase: give one without")
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return error.reason or str(error)
     return getattr(error, "strerror", None) or str(error)

@@ -87,9 +87,9 @@ class Token:
                 f"`shmq token` prints it"
             )
         for right in ("produce", "consume", "admin"):
-            object.__setattr__(self, right, self._checked(right))
+            object.__setattr__(self, right, self._check(right))
 
-    def _checked(self, right: str) -> tuple[str, ...]:
+    def _check(self, right: str) -> tuple[str, ...]:
         patterns = getattr(self, right)
         if isinstance(patterns, str) or not isinstance(patterns, Sequence):
             raise TypeError(
@@ -110,7 +110,7 @@ class Token:
 
     def rights(self, name: str) -> int:
         """The token's rights to the queue or exchange, as the engine's bits."""
-        return self._found(lambda pattern: "/" not in pattern and _matches(name, pattern))
+        return self._find(lambda pattern: "/" not in pattern and _matches(name, pattern))
 
     def stream_rights(self, stream: str, group: str | None = None) -> int:
         """The token's rights to the stream, or to that group of it.
@@ -129,12 +129,12 @@ class Token:
             of_stream, slash, _ = pattern.partition("/")
             return bool(slash) and _matches(stream, of_stream)
 
-        found = self._found(fits)
-        if group is None and (of_groups := self._found(fits_a_group)):
+        found = self._find(fits)
+        if group is None and (of_groups := self._find(fits_a_group)):
             found |= of_groups & Right.CONSUME | KNOWN
         return found
 
-    def _found(self, fits: Callable[[str], bool]) -> int:
+    def _find(self, fits: Callable[[str], bool]) -> int:
         """The rights with a pattern for which ``fits`` is true, as the engine's bits."""
         found = 0
         for right, patterns in (

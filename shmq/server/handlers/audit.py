@@ -31,7 +31,7 @@ class Audit:
     """
 
     def __init__(self, known: Callable[[Session, str], bool]) -> None:
-        self._known = known
+        self._list_known = known
         self._limits: dict[Session, EventLimit] = {}
 
     def answered(
@@ -46,7 +46,7 @@ class Audit:
     def _record(
         self, session: Session, kind: int, name: str, rest: bytes, status: int, payload: Any
     ) -> None:
-        hidden = status == Status.NO_QUEUE and not self._known(session, name)
+        hidden = status == Status.NO_QUEUE and not self._list_known(session, name)
         event, details = self._event_of(kind, rest)
         if status == Status.FORBIDDEN or (name and hidden):
             self._refuse(session, name, Type(kind), Status(status), event)
@@ -59,7 +59,7 @@ class Audit:
 
     def refused(self, session: Session, kind: int, name: str, right: int) -> None:
         """Record that the engine has refused a request, for lack of that right."""
-        status = Status.FORBIDDEN if self._known(session, name) else Status.NO_QUEUE
+        status = Status.FORBIDDEN if self._list_known(session, name) else Status.NO_QUEUE
         lacks = {"right": Right(right).name.lower()} if right else {}
         self._refuse(session, name, Type(kind), status, None, **lacks)
 

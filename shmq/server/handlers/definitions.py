@@ -58,7 +58,7 @@ class ExchangeHandler:
         self._lock = threading.RLock()
         self._actions: dict[str, Callable[[Rights, str, Asked], bytes]] = {
             "create": self._create,
-            "look": self._look,
+            "look": self._poll,
             "delete": self._delete,
             "bind": self._bind,
             "unbind": self._unbind,
@@ -92,9 +92,9 @@ class ExchangeHandler:
         if isinstance(alternate, str):
             _need(rights, alternate, Right.PRODUCE, "produce to the alternate")
         self._broker.create_exchange(name, asked.get("kind", "direct"), alternate).close()
-        return self._look(rights, name, asked)
+        return self._poll(rights, name, asked)
 
-    def _look(self, rights: Rights, name: str, _: Asked) -> bytes:
+    def _poll(self, rights: Rights, name: str, _: Asked) -> bytes:
         exchange = self._attached(name)
         return Shown(exchange.kind, _visible(exchange.alternate, rights)).pack()
 
@@ -164,7 +164,7 @@ class ExchangeHandler:
             for copy in outcome.copies
             if copy.confirms and copy.sequence and not is_synced(copy.queue, copy.number)
         }
-        refused = {name: _why(outcome, name) for name in outcome.refused}
+        refused = {name: _explain(outcome, name) for name in outcome.refused}
         counts = outcome.reached, outcome.delivered, outcome.duplicates
         return Routed(*counts, refused, unsynced)
 
@@ -192,7 +192,7 @@ def _visible(alternate: str | None, rights: Rights) -> str | None:
     return alternate if alternate is not None and rights(alternate) else None
 
 
-def _why(outcome: Outcome, name: str) -> tuple[int, str, int, bool]:
+def _explain(outcome: Outcome, name: str) -> tuple[int, str, int, bool]:
     """Why a queue refused: status, text, how many it took, and whether the publisher waits."""
     error = outcome.refused[name]
     taken, waits = 0, False

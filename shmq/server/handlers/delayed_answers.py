@@ -27,7 +27,7 @@ class FetchHandler:
 
     def begin(self, session: Session, stream: LocalStream, asked: Fetch) -> bytes | None:
         """The answer; None: it follows later. Raises Refusal, InvalidOption, ShmqError."""
-        found = _found(stream, asked)
+        found = _find(stream, asked)
         if found or asked.wait == 0:
             return found
         if not session.delay():
@@ -68,7 +68,7 @@ class FetchHandler:
         status, payload = Status.OK, b""
         try:
             if await stream.abeyond_any(dict(wanted.places), wanted.wait):
-                payload = _found(stream, wanted)
+                payload = _find(stream, wanted)
         except ShmqError as error:
             gone = stream.control.deleted  # its handle may have been closed for that
             status, payload = (Status.NO_QUEUE, b"") if gone else refusal_of(error)
@@ -82,7 +82,7 @@ class FetchHandler:
         session.answer_late(asked, Status.INTERNAL, b"")
 
 
-def _found(stream: LocalStream, asked: Fetch) -> bytes:
+def _find(stream: LocalStream, asked: Fetch) -> bytes:
     """The partitions with entries from the asked offsets on, or with entries filtered out.
 
     The partitions behind a damaged one are not read. Raises its DamagedFile if the partitions

@@ -131,7 +131,7 @@ class Members:
     def _heartbeat(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         known = Heartbeat.unpack(asked.rest).change
-        member_session = self._found(session, name, asked)
+        member_session = self._find_member(session, name, asked)
         change = member_session.attend()
         if change is None:
             raise self._fenced(session, name, asked)
@@ -143,7 +143,7 @@ class Members:
     def _member_sessions(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         seats = Seats.unpack(asked.rest)
-        member_session = self._found(session, name, asked)
+        member_session = self._find_member(session, name, asked)
         group_state = member_session.store.state
         places = unpack_places(seats.places, group_state.partitions)
         do = group_state.claim if seats.takes else group_state.release
@@ -152,7 +152,7 @@ class Members:
     def _commit(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         if asked.member:
-            store = self._found(session, name, asked).store
+            store = self._find_member(session, name, asked).store
         else:
             store = _store_of(self._group(session, name, asked))
             store.look_for_dead()
@@ -172,7 +172,7 @@ class Members:
 
     def _leave(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
-        member_session = self._found(session, name, asked)
+        member_session = self._find_member(session, name, asked)
         self._forget(session, asked, member_session)
         member_session.leave()
         return b""
@@ -180,7 +180,7 @@ class Members:
     def _take(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         wanted = ShareTake.unpack(asked.rest)
-        member_session = self._found(session, name, asked)
+        member_session = self._find_member(session, name, asked)
         if member_session.lender is None:
             raise Refusal(Status.BAD_REQUEST, f"group {asked.group!r} is not a share group")
         if member_session.attend() is None:
@@ -203,7 +203,7 @@ class Members:
     def _settle(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         wanted = ShareSettle.unpack(asked.rest)
-        group_state = self._found(session, name, asked).store.state
+        group_state = self._find_member(session, name, asked).store.state
         settle: Callable[[int], bool] = {
             Settlement.ACK: group_state.ack,
             Settlement.NACK: lambda receipt: group_state.nack(receipt, wanted.ns),
@@ -241,13 +241,13 @@ class Members:
 
     # ---- finding ----
 
-    def _found(self, session: Session, name: str, asked: MemberRequest) -> MemberSession:
+    def _find_member(self, session: Session, name: str, asked: MemberRequest) -> MemberSession:
         """The member's session. Raises Refusal, NoSuchStream, MemberFenced."""
         stream = self._attached(session, name, asked, Right.CONSUME)
         key = stream.identity, asked.group, asked.member
         member_session = self._open.get(session, {}).get(key)
         if member_session is None:
-            raise _gone(asked)
+            raise _make_fenced_error(asked)
         return member_session
 
     def _attached(
@@ -281,8 +281,8 @@ class Members:
 
     def _fenced(self, session: Session, name: str, asked: MemberRequest) -> MemberFenced:
         """Forget a member that was fenced, and return its error."""
-        self._forget(session, asked, self._found(session, name, asked))
-        return _gone(asked)
+        self._forget(session, asked, self._find_member(session, name, asked))
+        return _make_fenced_error(asked)
 
     def _forget(
         self, session: Session, asked: MemberRequest, member_session: MemberSession
@@ -341,7 +341,7 @@ def _store_of(group: Group) -> LocalGroupStore:
     return group.store
 
 
-def _gone(asked: MemberRequest) -> MemberFenced:
+def _make_fenced_error(asked: MemberRequest) -> MemberFenced:
     return MemberFenced(f"member {asked.member} was removed from group {asked.group!r}: join again")
 
 

@@ -153,7 +153,7 @@ class Control:
         self.login_failed: Callable[[], None] = lambda: None
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
             **{
-                of: functools.partial(self._checked, of, *row)
+                of: functools.partial(self._check, of, *row)
                 for of, row in self._operations().items()
             },
             Type.ROUTE: self._route,
@@ -184,7 +184,7 @@ class Control:
 
     def attach(self, name: str) -> None:
         """Attach to the queue in a side thread, then call `attached`."""
-        self._side_threads.do(lambda: self._open(name), lambda done: self._opened(name, done))
+        self._side_threads.do(lambda: self._open(name), lambda done: self._on_opened(name, done))
 
     def _open(self, name: str) -> LocalQueue:
         """Attach to the queue. Raises NoSuchQueue, NoSpace, SegmentError, LockTimeout.
@@ -212,7 +212,7 @@ class Control:
         """Count the session as a consumer of the temporary queue."""
         self._temporary.consume(session, queue)
 
-    def _opened(self, name: str, done: Future[LocalQueue]) -> None:
+    def _on_opened(self, name: str, done: Future[LocalQueue]) -> None:
         error = done.exception()
         if error is None:
             self.attached(name, done.result(), Status.OK)
@@ -263,11 +263,11 @@ class Control:
         session.park()
         self._side_threads.do(
             lambda: self._carry_out(session, kind, name, rest),
-            lambda done: self._answered(session, (asked, kind, name, rest), done),
+            lambda done: self._on_answer(session, (asked, kind, name, rest), done),
         )
         return Status.OK, None
 
-    def _answered(
+    def _on_answer(
         self, session: Session, request: tuple[int, int, str, bytes], done: Future[Answer]
     ) -> None:
         asked, kind, name, rest = request
@@ -324,7 +324,7 @@ class Control:
             raise Refusal(Status.UNSUPPORTED, "this server does not support requests of this type")
         return answer
 
-    def _checked(
+    def _check(
         self,
         kind: Type,
         unpack: Callable[[bytes], Any],

@@ -171,7 +171,7 @@ class Streams:
         """
         if not self._rights(session, name):
             raise _absent(name)
-        stream = self._kept(name)
+        stream = self._open_stream(name)
         if identity and stream.identity != identity:
             raise _absent(name)
         if right and not self._rights(session, name, group) & right:
@@ -179,7 +179,7 @@ class Streams:
             raise Refusal(Status.FORBIDDEN, f"the token lacks the right for this request to {what}")
         return stream
 
-    def _kept(self, name: str) -> LocalStream:
+    def _open_stream(self, name: str) -> LocalStream:
         stream = self._open.pop(name, None)
         if stream is not None and stream.control.deleted:
             stream.close()
@@ -226,7 +226,7 @@ class Streams:
         if not held:
             raise _absent(name)
         if not held & RIGHTS[Type.STREAM_DELETE]:
-            self._kept(name)  # raises NoSuchStream if there is none
+            self._open_stream(name)  # raises NoSuchStream if there is none
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         self._broker.delete_stream(name)
         return b""

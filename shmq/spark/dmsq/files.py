@@ -222,7 +222,7 @@ class Files:
                 log.info("the files of queue %s were replaced: reading the new ones", part.queue)
                 chain, _ = open_queue(self.disk, part.queue, salvage=self.salvage, numbers=numbers)
         except OSError as error:
-            raise _unreadable(self.disk, part.queue, error) from error
+            raise _make_unreadable_error(self.disk, part.queue, error) from error
         if chain.hash_key != part.hash_key:
             chain.close()
             raise FileError(
@@ -236,7 +236,7 @@ class Files:
         try:
             chain, parts = open_queue(self.disk, queue, salvage=self.salvage)
         except OSError as error:
-            raise _unreadable(self.disk, queue, error) from error
+            raise _make_unreadable_error(self.disk, queue, error) from error
         except IncompatibleFile:
             raise
         except FileError as error:
@@ -266,6 +266,6 @@ def _ranges(chain: QueueFiles, bounds: Bounds, count: int) -> Sequence[tuple[int
     return cut(bounds.first, last, chain.spread(_RANGES), count)
 
 
-def _unreadable(disk: ReadOnly, queue: str, error: OSError) -> ShmqError:
+def _make_unreadable_error(disk: ReadOnly, queue: str, error: OSError) -> ShmqError:
     where = error.filename or disk.directory
     return FileError(f"queue {queue!r}: {where} cannot be read: {error.strerror or error}")

@@ -24,7 +24,7 @@ class DmsqSource(DataSource):
 
     def schema(self) -> str:
         """The columns, as DDL. Raises :class:`~shmq.InvalidOption`."""
-        chosen = self._chosen()
+        chosen = self._choose()
         if chosen["rows"] == "skipped":
             return SKIPPED
         return columns.ddl(columns.chosen(chosen))
@@ -34,11 +34,11 @@ class DmsqSource(DataSource):
         from shmq.spark.dmsq.files import Files  # noqa: PLC0415 - Spark looks at each format
         from shmq.spark.dmsq.reader import DmsqReader, SkippedReader  # noqa: PLC0415
 
-        chosen = self._chosen()
+        chosen = self._choose()
         if chosen["rows"] == "skipped":
             return SkippedReader(Files(chosen))
         columns.check(schema)
         return DmsqReader(Files(chosen), schema, chosen)
 
-    def _chosen(self) -> dict[str, Any]:
+    def _choose(self) -> dict[str, Any]:
         return options.parse(OPTIONS, self.options, BATCH, form="dmsq", refused=REFUSED)

@@ -205,8 +205,8 @@ def _put(session: SparkSession, config: AggregateFile, names: list[str]) -> Put:
     def put(batch: DataFrame, query: str, number: int) -> None:
         batch.persist()
         try:
-            aggregated = _told(
-                batch, names, config.aggregate, _passed(checkpoint, number)
+            aggregated = _aggregate_rows(
+                batch, names, config.aggregate, _get_passed(checkpoint, number)
             ).persist()
             for name, end in ends.items():
                 end(
@@ -237,7 +237,7 @@ def _end(session: SparkSession, sink: Sink, name: str) -> Put:
     return put
 
 
-def _passed(checkpoint: Folder, batch: int) -> int:
+def _get_passed(checkpoint: Folder, batch: int) -> int:
     """The watermark before a batch, in milliseconds: Spark has closed the windows up to it.
 
     Spark writes the watermark of a batch into its checkpoint before the batch runs, and drops
@@ -249,7 +249,9 @@ def _passed(checkpoint: Folder, batch: int) -> int:
     return int(json.loads(lines[1])["batchWatermarkMs"])
 
 
-def _told(batch: DataFrame, names: list[str], settings: Aggregate, passed: int) -> DataFrame:
+def _aggregate_rows(
+    batch: DataFrame, names: list[str], settings: Aggregate, passed: int
+) -> DataFrame:
     """The rows of both kinds: closed windows, and counts of late messages."""
     from pyspark.sql import functions as f  # noqa: PLC0415
 

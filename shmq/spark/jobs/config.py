@@ -120,7 +120,7 @@ def read(path: Path, kind: type[T], place: Mapping[str, str] = NOWHERE) -> T:
     """
     try:
         found = read_toml(path)[0]
-        config = _converted(found, kind, path.parent)
+        config = _convert(found, kind, path.parent)
         config = msgspec.structs.replace(config, **dict(_prepared(config, place)))
         config.check()
     except InvalidOption as error:
@@ -128,7 +128,7 @@ def read(path: Path, kind: type[T], place: Mapping[str, str] = NOWHERE) -> T:
     return config
 
 
-def _converted(found: dict[str, Any], kind: type[T], folder: Path) -> T:
+def _convert(found: dict[str, Any], kind: type[T], folder: Path) -> T:
     try:
         return msgspec.convert(found, kind, dec_hook=lambda wanted, value: wanted.of(value, folder))
     except msgspec.ValidationError as error:

@@ -130,7 +130,7 @@ def failure_of(error: Exception) -> Exception:
         last = text[text.rindex(_TRACEBACK) :]
         found = _PYTHON.search(last)
         if found is not None and not _CALLED.search(found[2]):
-            return _made(found[1].rpartition(".")[2], found[2].strip())
+            return _make_exception(found[1].rpartition(".")[2], found[2].strip())
         text = last
     return ShmqError(f"Spark: {_of_java(text, stack) or type(error).__name__}")
 
@@ -164,7 +164,7 @@ def _of_java(text: str, stack: str) -> str:
     first = "" if chain else next((line for line in lines if line), "")
     chain = chain or list(_JAVA.finditer(stack))
     if not chain:
-        return _advised(first, first, "")
+        return _advise(first, first, "")
     name, message = (chain[0][1], _plain(chain[0][2] or "")) if not first else ("", first)
     root, why = chain[-1][1], _plain(chain[-1][2] or "")
     short = f"{root.rpartition('.')[2]}: {why}" if why else root.rpartition(".")[2]
@@ -172,11 +172,11 @@ def _of_java(text: str, stack: str) -> str:
     if why and message.endswith(why):
         message = _CLASS.sub("", message.removesuffix(why).rstrip(" :"))
     if message and message not in short and name != root:
-        return _advised(f"{message.rstrip('.')}: {short}", f"{root}: {why}{at}", _LOG)
-    return _advised(short, f"{root}: {why}{at}", _LOG)
+        return _advise(f"{message.rstrip('.')}: {short}", f"{root}: {why}{at}", _LOG)
+    return _advise(short, f"{root}: {why}{at}", _LOG)
 
 
-def _advised(message: str, root: str, otherwise: str) -> str:
+def _advise(message: str, root: str, otherwise: str) -> str:
     """What failed, with advice if the root cause, or else what failed, is a known one."""
     known = (
         advice for text in (root, message) for pattern, advice in _ADVICE if pattern.search(text)
@@ -189,7 +189,7 @@ def _plain(line: str) -> str:
     return _TASK.sub(r"at \1: ", _FRAME.sub("", _FRAME.sub("", line.strip()))).strip()
 
 
-def _made(name: str, message: str) -> ShmqError:
+def _make_exception(name: str, message: str) -> ShmqError:
     """One of shmq's errors as its own class, for its exit code; another error with its name."""
     kind = getattr(errors, name, None) if name in errors.__all__ else None
     if kind is None:

@@ -227,7 +227,7 @@ def run(
     folder = Folder(session, config.checkpoint)
     rate = config.rate
     size = _UNHURRIED if rate is None else max(1, round(rate * config.every))
-    selection = Selection.of(folder, _asked(config))
+    selection = Selection.of(folder, _identify(config))
     portions = selection.portions(lambda: _selected(session, config), size)
     put = sinks.of(session, config.sink, "rows")
     done = selection.done
@@ -254,7 +254,7 @@ def run(
     selection.finish(lambda: _forget(session, selection, config.sink))
 
 
-def _asked(config: Replay) -> dict[str, Any]:
+def _identify(config: Replay) -> dict[str, Any]:
     """The configuration that identifies this replay, without secrets."""
     source, select, sink = config.source, config.select, config.sink
     return {

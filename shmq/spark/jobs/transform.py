@@ -102,13 +102,13 @@ def build(
 ) -> DataStreamWriter | SingleBatch:
     """The query from the source through the function to the sink."""
     found = config.source.read(session, stop_file)
-    made, put = _made(session, config, found)
+    made, put = _make(session, config, found)
     if not found.isStreaming:
         return SingleBatch(made, put)
     return each_batch(made, put).outputMode(config.transform.mode)
 
 
-def _made(session: SparkSession, config: TransformFile, found: DataFrame) -> tuple[DataFrame, Put]:
+def _make(session: SparkSession, config: TransformFile, found: DataFrame) -> tuple[DataFrame, Put]:
     name = config.transform.function
     put = sinks.of(session, config.sink, "rows")
     if config.decode is None:

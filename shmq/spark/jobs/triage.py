@@ -221,10 +221,10 @@ def _reported(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
     fields["first"], fields["last"] = (
         fields[name].astimezone(dt.UTC) for name in ("first", "last")
     )
-    return {"row": number, **fields, "where": _where(fields), "triaged_at": at}
+    return {"row": number, **fields, "where": _format_where(fields), "triaged_at": at}
 
 
-def _where(kind: Mapping[str, Any]) -> str:
+def _format_where(kind: Mapping[str, Any]) -> str:
     """The expression for the letters of a kind, up to the last one in the report."""
     parts = [f"{name} = {quoted(kind[name])}" for name in _KIND]
     return " and ".join([*parts, f"at <= {quoted(_iso(kind['last']))}"])

@@ -130,7 +130,7 @@ class Leases(Handles[shmq.Queue]):
         rest is leased, and the log says how many are missing.
         """
         wanted = offset.queues[name]
-        held, why = self._taken(name, offset)
+        held, why = self._take(name, offset)
         count = len(held) if held else 0
         if count < wanted.count:
             message = (
@@ -189,7 +189,7 @@ class Leases(Handles[shmq.Queue]):
         self._claims[name] = taken.claim
         return taken
 
-    def _taken(self, name: str, offset: Offset) -> tuple[LeasedMessages | None, str]:
+    def _take(self, name: str, offset: Offset) -> tuple[LeasedMessages | None, str]:
         """The messages of the batch that can be leased now, and why the rest cannot."""
         try:
             queue = self._handle(name)

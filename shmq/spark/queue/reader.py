@@ -85,11 +85,11 @@ class QueueReader(SourceReader, DataSourceReader):
             at: int | None = partition.start
             while at is not None:
                 run, at = bulk.read_columns(at, end=partition.end, max_bytes=self._size)
-                wanted = self._wanted(run)
+                wanted = self._select(run)
                 if wanted.any():
                     yield MessageRows(run, partition.topic).batch(schema, wanted)
 
-    def _wanted(self, run: shmq.Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def _select(self, run: shmq.Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which messages of a run are of the states and the times of the options."""
         wanted = self._states[np.frombuffer(run.state, np.uint8, run.count)]
         put_at = np.frombuffer(run.put_at, np.int64, run.count)

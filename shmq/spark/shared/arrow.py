@@ -191,16 +191,16 @@ class MessageRows(Rows):
 
     def property(self, key: bytes, kind: pa.DataType, outer: bytes | None = None) -> pa.Array:
         """A text of each message's properties, or of the map ``outer`` in them."""
-        return self.texts(self._found(_arrow.texts_of, outer, key), kind)
+        return self.texts(self._find(_arrow.texts_of, outer, key), kind)
 
     def number(self, key: bytes, outer: bytes) -> pa.Array:
         """A number in the map ``outer`` of each message's properties."""
-        made = self._found(_arrow.ints_of, outer, key)
+        made = self._find(_arrow.ints_of, outer, key)
         if made is None:
             return pa.nulls(self.count, pa.int64())
         return pa.Array.from_buffers(pa.int64(), self.count, [*map(pa.py_buffer, made)])
 
-    def _found(self, find: Callable[..., Any], outer: bytes | None, key: bytes) -> Any:
+    def _find(self, find: Callable[..., Any], outer: bytes | None, key: bytes) -> Any:
         run = self.run
         try:
             return find(run.meta_offsets, run.metas, outer, key) if len(run.metas) else None

@@ -67,14 +67,14 @@ def tagged(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
             f"or name the columns that you need as columns in [source]"
         )
     decoder = Decoder(schema, codec, fail=table["bad"] == "fail")
-    return _decoded(rows, decoder, table["into"])
+    return _decode_rows(rows, decoder, table["into"])
 
 
 #: The column of a row that has its fields and its problem.
 _FOUND: Final = "__decoded"
 
 
-def _decoded(rows: DataFrame, decoder: Decoder, into: str | None) -> DataFrame:
+def _decode_rows(rows: DataFrame, decoder: Decoder, into: str | None) -> DataFrame:
     """The rows with their fields and problems; only what the decoder reads goes to Python."""
     codec = functions.col("codec") if decoder.codec == "message" else functions.lit(decoder.codec)
     named = [
@@ -139,13 +139,13 @@ class Decoder:
     ) -> pa.Array:
         """The fields and problems of the bodies. Raises ShmqError for a bad one if it must."""
         kind = to_arrow_type(self.kind, timezone="UTC")
-        found = self._found(values, codecs, topics, offsets)
+        found = self._find(values, codecs, topics, offsets)
         return pa.StructArray.from_arrays(
             [pa.array(column, field.type) for column, field in zip(found, kind, strict=True)],
             fields=[*kind],
         )
 
-    def _found(
+    def _find(
         self, values: pa.Array, codecs: pa.Array, topics: pa.Array, offsets: pa.Array
     ) -> tuple[list[Any], list[str | None]]:
         """The fields of each body, and what is wrong with it."""
@@ -155,11 +155,13 @@ class Decoder:
         given = zip(values.to_pylist(), codecs.to_pylist(), strict=True)
         for at, (value, codec) in enumerate(given):
             try:
-                fields.append(convert(_parsed(value, codec)))
+                fields.append(convert(_parse(value, codec)))
                 problems.append(None)
             except ValueError as error:
                 if self._fail:
-                    raise ShmqError(_told(topics[at].as_py(), offsets[at].as_py(), error)) from None
+                    raise ShmqError(
+                        _describe(topics[at].as_py(), offsets[at].as_py(), error)
+                    ) from None
                 fields.append(None)
                 problems.append(str(error))
         return fields, problems
@@ -170,7 +172,7 @@ def _loose(field: types.StructField) -> types.StructField:
     return types.StructField(field.name, field.dataType, True, field.metadata)
 
 
-def _parsed(value: bytes | None, codec: str) -> Any:
+def _parse(value: bytes | None, codec: str) -> Any:
     """The map in the body. Raises ValueError if the body is not a map."""
     if value is None:
         raise ValueError("the body is missing")
@@ -191,7 +193,7 @@ def _decode(value: bytes, codec: str) -> Any:
     raise ValueError(f"has the codec {codec!r}, which has no fields")
 
 
-def _told(topic: str | None, offset: int | None, problem: ValueError) -> str:
+def _describe(topic: str | None, offset: int | None, problem: ValueError) -> str:
     which = "the body"
     if offset is not None:
         which += f" of message {offset}"

@@ -81,7 +81,7 @@ def parse(
             continue
         option = known.get(folded)
         if option is None:
-            raise InvalidOption(_unknown(key, known, form, refused))
+            raise InvalidOption(_make_unknown_error(key, known, form, refused))
         if use not in option.uses:
             meant = " and ".join(said for each, said in _SAID.items() if each in option.uses)
             advice = refused.get(folded, "leave it out")
@@ -99,7 +99,9 @@ def use_of(table: Sequence[Option], given: Mapping[str, str]) -> Use:
     return STREAM if any(key.lower() in alone for key in given) else BATCH
 
 
-def _unknown(key: str, known: Mapping[str, Option], form: str, refused: Mapping[str, str]) -> str:
+def _make_unknown_error(
+    key: str, known: Mapping[str, Option], form: str, refused: Mapping[str, str]
+) -> str:
     folded = key.lower()
     if reason := refused.get(folded) or refused.get(f"{folded.partition('.')[0]}.*"):
         return f"format({form!r}) has no option {key!r}: {reason}"

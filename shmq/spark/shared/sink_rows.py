@@ -99,7 +99,7 @@ def packed_headers(column: pa.Array) -> pa.Array | None:
 
     Raises :class:`~shmq.InvalidOption` for headers that are no map.
     """
-    made = _packed([(None, "headers", column)], len(column))
+    made = _pack([(None, "headers", column)], len(column))
     if made is None:
         return None
     return pa.Array.from_buffers(pa.binary(), len(column), [None, *map(pa.py_buffer, made)])
@@ -113,7 +113,7 @@ def _rows(batch: pa.RecordBatch, columns: SinkColumns) -> shmq.Rows:
     if codec is not None:
         named.pop("codec", None)
     given = [(_KEYS[name], name, named[name]) for name in _KEYS if name in named]
-    made = _packed(given, len(batch))
+    made = _pack(given, len(batch))
     ends, maps = (None, None) if made is None else (made[0], made[1])
     codec = default if codec is None else codec
     return shmq.Rows(*_bodies(bodies), None if codec == "bytes" else codec, maps, ends)
@@ -134,7 +134,7 @@ def _only_codec(column: pa.Array, default: str) -> str | None:
     return names[0] if len(names) == 1 and codec_number(names[0]) != OTHER else None
 
 
-def _packed(
+def _pack(
     columns: Sequence[tuple[bytes | None, str, pa.Array]], count: int
 ) -> tuple[bytes, bytes] | None:
     """The maps of these columns, as ends and bytes; None: none of them has a value."""
@@ -144,7 +144,7 @@ def _packed(
     packed = [(key, *_map_column(name, column)) for key, name, column in filled]
     made = _arrow.pack_maps(packed, count)
     if isinstance(made, _arrow.MapFault):
-        raise _refusal(made, *filled[made.column][1:])
+        raise _make_refusal(made, *filled[made.column][1:])
     return made if made[1] else None
 
 
@@ -200,7 +200,7 @@ def _pairs(column: pa.Array) -> tuple[Any, ...]:
     return lists, buffers_of(keys), buffers_of(values), len(pairs), not is_text(values.type)
 
 
-def _refusal(fault: _arrow.MapFault, name: str, column: pa.Array) -> InvalidOption:
+def _make_refusal(fault: _arrow.MapFault, name: str, column: pa.Array) -> InvalidOption:
     if fault.fault == "names":
         pairs = column[fault.row].as_py()
         keys = [pair[0] if isinstance(pair, tuple) else next(iter(pair.values())) for pair in pairs]

@@ -64,7 +64,7 @@ class Subscription:
                 f"say which {thing}s by one of the options {ways}: {count} of them is given"
             )
         subscription = cls(thing, *given)
-        for name in subscription._wanted():
+        for name in subscription._select():
             check_name(name)
         return subscription
 
@@ -77,10 +77,10 @@ class Subscription:
         there = names_of(self.thing, broker)
         if self.pattern is not None:
             return tuple(sorted(name for name in there if self.pattern.fullmatch(name)))
-        missing = [name for name in self._wanted() if name not in there]
+        missing = [name for name in self._select() if name not in there]
         if strict and missing:
             raise _no_such(self.thing, missing[0], broker)
-        return tuple(name for name in self._wanted() if name in there)
+        return tuple(name for name in self._select() if name in there)
 
     def partitions(self, name: str, count: int) -> tuple[int, ...]:
         """The selected partitions of a stream, of the ``count`` that it has.
@@ -97,7 +97,7 @@ class Subscription:
             )
         return wanted
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _select(self) -> tuple[str, ...]:
         return tuple(self.names or self.assigned or ())
 
 

@@ -100,9 +100,9 @@ class Partitioner:
         """
         found = self._in_turn(len(records))
         if records.keys is not None:
-            found = _where(records.keys, self._by_key(records.keys), found)
+            found = _choose_place(records.keys, self._by_key(records.keys), found)
         if records.partitions is not None:
-            found = _where(records.partitions, self._asked(records.partitions), found)
+            found = _choose_place(records.partitions, self._request(records.partitions), found)
         return found
 
     def _in_turn(self, count: int) -> Numbers:
@@ -116,7 +116,7 @@ class Partitioner:
         found: Numbers = np.frombuffer(made, np.int64)
         return found
 
-    def _asked(self, partitions: pa.Array) -> Numbers:
+    def _request(self, partitions: pa.Array) -> Numbers:
         asked: Numbers = partitions.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         strange = asked[(asked < 0) | (asked >= self._count)]
         if len(strange):
@@ -166,7 +166,7 @@ def _codecs(column: pa.Array, default: int) -> int | Codecs:
     return numbers[places]
 
 
-def _where(column: pa.Array, there: Numbers, otherwise: Numbers) -> Numbers:
+def _choose_place(column: pa.Array, there: Numbers, otherwise: Numbers) -> Numbers:
     if not column.null_count:
         return there
     found: Numbers = np.where(column.is_valid().to_numpy(zero_copy_only=False), there, otherwise)

@@ -149,7 +149,9 @@ class Bound:
 
     def of(self, name: str, partition: int, extent: PartitionBounds, at_time: AtTime) -> int:
         """The offset for a partition of a stream. Raises InvalidOption if none is given."""
-        number = self.value if isinstance(self.value, int) else self._named(name, partition)
+        number = (
+            self.value if isinstance(self.value, int) else self._resolve_offset(name, partition)
+        )
         if self.timed:
             return self._at(name, partition, number, extent, at_time)
         if number == EARLIEST:
@@ -166,7 +168,7 @@ class Bound:
                     f"stream {name!r}, which is not read: leave it out, or subscribe to it"
                 )
 
-    def _named(self, name: str, partition: int) -> int:
+    def _resolve_offset(self, name: str, partition: int) -> int:
         found = self.each.get(name, {}).get(partition)
         if found is None:
             raise InvalidOption(

@@ -179,7 +179,7 @@ class Cursor(Handles[shmq.Stream]):
                 raise StreamDeleted(f"{message}; {HOW}")
             _log.warning("%s: it is read from its beginning", message)
             before = None
-        committed = self._committed(seen) if begin == NOWHERE else {}
+        committed = self._get_committed(seen) if begin == NOWHERE else {}
         for partition, extent in seen.extents.items():
             start = None if before is None else before.next.get(partition)
             begins = start is None
@@ -187,7 +187,7 @@ class Cursor(Handles[shmq.Stream]):
                 start = committed.get(partition)
             if start is None:
                 start = self._start(name, seen, partition, begin)
-            found = self._there(name, partition, start, extent)
+            found = self._find_start(name, partition, start, extent)
             end = extent.latest
             if self._stay is not None:
                 end = min(end, self._stay.get((name, partition), found))
@@ -202,14 +202,14 @@ class Cursor(Handles[shmq.Stream]):
         check_within(self._starting, name, partition, start, extent)
         return start
 
-    def _committed(self, seen: StreamSnapshot) -> Mapping[int, int]:
+    def _get_committed(self, seen: StreamSnapshot) -> Mapping[int, int]:
         """The offsets committed by the group, if the query begins there."""
         if self._group is None or not self._by_group:
             return {}
         committed = seen.stream.group(self._group).committed()
         return {partition: at for partition, at in committed.items() if at is not None}
 
-    def _there(self, name: str, partition: int, start: int, extent: PartitionBounds) -> int:
+    def _find_start(self, name: str, partition: int, start: int, extent: PartitionBounds) -> int:
         """Where to continue: at ``start``, or nearby if that is gone or never existed."""
         if extent.earliest <= start <= extent.latest:
             return start

@@ -94,7 +94,7 @@ class ModelQueue:
         self.now = 0
         self._orders = itertools.count(1)
         self._leases = itertools.count(1)
-        self._known: dict[str, tuple[int, Item]] = {}
+        self._list_known: dict[str, tuple[int, Item]] = {}
 
     # ---- contents ----
 
@@ -223,7 +223,7 @@ class ModelQueue:
         self.enter(item)
         window = round(self.options.dedupe_window * SECOND)
         if dedupe_id is not None and window:
-            self._known[dedupe_id] = (self.now + window, item)
+            self._list_known[dedupe_id] = (self.now + window, item)
         return item, False
 
     def enter(self, item: Item) -> None:
@@ -233,7 +233,7 @@ class ModelQueue:
         self.totals["put"] += 1
 
     def _known_by(self, dedupe_id: str | None) -> Item | None:
-        until, first = self._known.get(dedupe_id or "", (0, None))
+        until, first = self._list_known.get(dedupe_id or "", (0, None))
         return first if until > self.now else None
 
     def make_room(self) -> None:

@@ -38,7 +38,7 @@ class History:
         self.consumed: list[int] = []
         self.problems: list[BaseException] = []
         self._url = url
-        self._ended = threading.Event()
+        self._on_end = threading.Event()
         self._threads = [
             threading.Thread(target=self._guarded, args=(work,), daemon=True)
             for work in (self._produce, self._consume)
@@ -57,7 +57,7 @@ class History:
         with shmq.connect(self._url, request_timeout=PATIENCE, connect_timeout=PATIENCE) as broker:
             queue = broker.queue("q")
             number = 0
-            while not self._ended.is_set():
+            while not self._on_end.is_set():
                 queue.put(number, timeout=PATIENCE, dedupe_id=str(number))
                 self.acknowledged.append(number)
                 number += 1
@@ -69,7 +69,7 @@ class History:
                 try:
                     message = queue.get(timeout=5.0)
                 except shmq.Empty:
-                    if self._ended.is_set() and not self._threads[0].is_alive():
+                    if self._on_end.is_set() and not self._threads[0].is_alive():
                         return
                     continue
                 self.consumed.append(message.body)
@@ -87,7 +87,7 @@ class History:
 
     def end(self) -> None:
         """Let the consumer empty the queue, and compare."""
-        self._ended.set()
+        self._on_end.set()
         for thread in self._threads:
             thread.join(2 * PATIENCE)
             assert not thread.is_alive()

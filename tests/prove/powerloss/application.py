@@ -44,7 +44,7 @@ class Application:
         self._unconfirmed: dict[str, list[Name]] = {}
         self._settling: set[Name] = set()
         self._settled: set[Name] = set()
-        self._gone: set[Name] = set()
+        self._is_gone: set[Name] = set()
         self._dead: set[Name] = set()
         self._renumbered: set[Name] = set()
         self._together: set[tuple[tuple[Name, ...], tuple[Name, ...]]] = set()
@@ -224,8 +224,8 @@ class Application:
             return self._blind
         synced = {name: queue.journal.synced for name, queue in self.queues.items()}
         waiting = sum(queue.stats().journal_waiting for queue in self.queues.values())
-        if not waiting and not self._settled <= self._gone:
-            self._gone |= self._settled
+        if not waiting and not self._settled <= self._is_gone:
+            self._is_gone |= self._settled
             self._changes += 1
         for queue, names in self._unconfirmed.items():
             while names and self.sent[names[0]].sequence <= synced[queue]:
@@ -257,7 +257,7 @@ class Application:
     def _expectation(self) -> Expectation:
         return Expectation(
             must=frozenset(self._confirmed - self._settling),
-            gone=frozenset(self._gone),
+            gone=frozenset(self._is_gone),
             begun=frozenset(self.sent),
             deduped=frozenset(name for name in self._confirmed if self.sent[name].deduped),
             deliveries={name: (self._at_least[name], self._delivered[name]) for name in self.sent},

@@ -15,28 +15,28 @@ class StateDirectory:
         self.root = root
         #: Whether the files were changed: then the next state is laid out from nothing.
         self.dirty = False
-        self._held: dict[str, bytes] = {}
+        self._list_held: dict[str, bytes] = {}
         self._directories: set[str] = {""}
 
     def lay_out(self, state: State) -> None:
         """Make the directory hold that state, and nothing else."""
         if self.dirty:
             self._forget()
-        for path in self._held.keys() - state.files.keys():
+        for path in self._list_held.keys() - state.files.keys():
             (self.root / path).unlink()
-            del self._held[path]
+            del self._list_held[path]
         for path in sorted(self._directories - state.directories, reverse=True):
             (self.root / path).rmdir()
         for path in sorted(state.directories - self._directories):
             (self.root / path).mkdir(mode=0o700)
         self._directories = set(state.directories)
         for path, content in state.files.items():
-            if self._held.get(path) != content:
+            if self._list_held.get(path) != content:
                 # A file of its own: the old one may still be mapped.
                 (self.root / path).unlink(missing_ok=True)
                 (self.root / path).touch(mode=0o600)
                 (self.root / path).write_bytes(content)
-                self._held[path] = content
+                self._list_held[path] = content
 
     def _forget(self) -> None:
         self.dirty = False
@@ -45,5 +45,5 @@ class StateDirectory:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-        self._held.clear()
+        self._list_held.clear()
         self._directories = {""}

@@ -48,7 +48,7 @@ class Front:
         self.settings: dict[str, Any] = settings
         #: By process id, in monotonic ns: when it was last known to be well.
         self.killed_at: dict[int, int] = {}
-        self._left: list[psutil.Process] = []
+        self._get_left: list[psutil.Process] = []
 
     def kill_worker(self, chance: random.Random) -> None:
         """Kill one that serves connections; the supervisor starts another."""
@@ -67,7 +67,7 @@ class Front:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)  # so that it can see its supervisor's end
         # Not what its log tells of: the number of one that ended may be another process's by now.
-        self._left += psutil.Process(self.server.pid).children(recursive=True)
+        self._get_left += psutil.Process(self.server.pid).children(recursive=True)
         self.server.process.kill()
         self.server.process.wait()
         self.server.configure(port=self.port, **self.settings)
@@ -93,14 +93,14 @@ class Front:
     def is_over(self) -> None:
         """Return once all processes have ended that were killed, or whose supervisor was."""
         try:
-            eventually(lambda: not any(map(_lives, self._left)), "none outlives its supervisor")
+            eventually(lambda: not any(map(_lives, self._get_left)), "none outlives its supervisor")
         except AssertionError as error:
-            alive = [f"{each.status()} {each.cmdline()}" for each in self._left if _lives(each)]
+            alive = [f"{each.status()} {each.cmdline()}" for each in self._get_left if _lives(each)]
             raise AssertionError(f"{error}: {alive}, {self.server.log[-4000:]}") from None
 
     def _see(self, pid: int) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
-            self._left.append(psutil.Process(pid))
+            self._get_left.append(psutil.Process(pid))
 
 
 def _lives(process: psutil.Process) -> bool:

@@ -423,7 +423,7 @@ async def _interrupted(port: NatsQueuePort) -> None:
     """Begin a get whose caller is gone before the server answers."""
 
     class Gone(Begun[list[NatsMessage]]):
-        def _ended(self, result: Any, error: BaseException | None) -> None:
+        def _on_end(self, result: Any, error: BaseException | None) -> None:
             assert result is None
             assert isinstance(error, asyncio.CancelledError)
 

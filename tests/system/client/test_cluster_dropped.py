@@ -39,7 +39,7 @@ def test_the_line_is_the_callers_though_the_loop_is_late(
     queue.put(b"x")
     take_one = take(queue)
     dropped = threading.Event()
-    end = loop_thread._Call._ended
+    end = loop_thread._Call._on_end
 
     def late(call: Any, result: Any, error: BaseException | None) -> None:
         end(call, result, error)
@@ -47,7 +47,7 @@ def test_the_line_is_the_callers_though_the_loop_is_late(
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
-        monkeypatch.setattr(loop_thread._Call, "_ended", late)
+        monkeypatch.setattr(loop_thread._Call, "_on_end", late)
         take_one()
         dropped.set()
         monkeypatch.undo()

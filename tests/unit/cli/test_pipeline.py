@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from shmq.cli.pipeline import _shown
+from shmq.cli.pipeline import _show_progress
 from shmq.cli.shared import progress as module
 
 pytest.importorskip("msgspec")
@@ -27,7 +27,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_terminal_there_is_a_line_now_and_then(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with _shown("archive", quiet=False) as report:
+    with _show_progress("archive", quiet=False) as report:
         for _ in range(3):
             report(DONE)
 
@@ -38,7 +38,7 @@ def test_a_line_says_how_far_the_job_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module._Lines, "pause", 0.0)
-    with _shown("archive", quiet=False) as report:
+    with _show_progress("archive", quiet=False) as report:
         report(DONE)
 
     assert f"shmq: {LINE}, " in capsys.readouterr().err
@@ -50,7 +50,7 @@ def test_on_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
 
-    with _shown("archive", quiet=False) as report:
+    with _show_progress("archive", quiet=False) as report:
         report(DONE)
 
     text = terminal.getvalue()
@@ -64,7 +64,7 @@ def test_quiet_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
 
-    with _shown("archive", quiet=True) as report:
+    with _show_progress("archive", quiet=True) as report:
         report(DONE)
 
     assert terminal.getvalue() == ""

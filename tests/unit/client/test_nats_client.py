@@ -134,7 +134,7 @@ def test_an_answer_that_does_not_come_is_told_of_and_others_go_on(
         assert one._asking == {}
         await one._process_msg(1, subject.encode(), b"", b"late", b"")
         heard = asyncio.get_running_loop().create_future()
-        one._takers[1] = one._answered
+        one._takers[1] = one._on_answer
         one.ask("a", b"", None, heard.set_result, False)
         (subject,) = one._asking
         await one._process_msg(1, subject.encode(), b"", b"data", b"")

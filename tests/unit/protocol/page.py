@@ -69,7 +69,7 @@ class Frame:
             rest = received[at:]
             if part["hex"]:
                 size = 1
-                assert rest[:1].hex().upper() == part["hex"], self._told(received, at)
+                assert rest[:1].hex().upper() == part["hex"], self._describe(received, at)
             elif part["name"] == "length":
                 size = 4
                 (length,) = struct.unpack(">I", rest[:4])
@@ -80,12 +80,12 @@ class Frame:
                 rest.decode()
             elif part["name"] == "map":
                 size = self._map(rest, part["keys"], chosen)
-                assert length in (size, len(received) - HEADER), self._told(received, at)
+                assert length in (size, len(received) - HEADER), self._describe(received, at)
             else:
                 size = 8
                 assert chosen.setdefault(part["name"], rest[:8]) == rest[:8], f"{part[0]} differs"
             at += size
-        assert at == len(received), self._told(received, at)
+        assert at == len(received), self._describe(received, at)
 
     @property
     def header(self) -> bytes:
@@ -123,7 +123,7 @@ class Frame:
                 chosen[letter] = struct.pack(">Q", found[key])
         return int(reader.tell())
 
-    def _told(self, received: bytes, at: int) -> str:
+    def _describe(self, received: bytes, at: int) -> str:
         return f"{self.label}: byte {at} of {received.hex(' ')}"
 
 

@@ -60,11 +60,11 @@ class Dying(Disk):
 
     def __init__(self, directory: Path, calls: int) -> None:
         super().__init__(directory)
-        self._left = calls
+        self._get_left = calls
 
     def _live(self) -> None:
-        self._left -= 1
-        if self._left < 0:
+        self._get_left -= 1
+        if self._get_left < 0:
             raise Cut
 
     def create(self, name: str) -> int:

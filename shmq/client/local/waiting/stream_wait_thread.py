@@ -42,7 +42,7 @@ class StreamWaitThread:
 
     def __init__(self, logs: list[_stream.Partition], look: Callable[[], bool]) -> None:
         self._logs = logs
-        self._look = look  # checks for dead processes; whether another one does that from now on
+        self._poll = look  # checks for dead processes; whether another one does that from now on
         self._process = os.getpid()
         self._waiters: set[_Waiter] = set()
         self._lock = new_lock()
@@ -92,7 +92,7 @@ class StreamWaitThread:
             slept = at_most if waiters else _core.SLICE
             woken = self._logs[0].sleep(wakeup, slept)
             if not woken and waiters:
-                at_most = _core.LONG_SLICE if self._look() else _core.SLICE
+                at_most = _core.LONG_SLICE if self._poll() else _core.SLICE
             idle = 0.0 if waiters or woken else idle + slept
 
     def _arm(self, waiters: list[_Waiter]) -> int:

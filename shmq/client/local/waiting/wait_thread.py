@@ -114,12 +114,12 @@ class WaitThread:
             if idle or self._task_queues:
                 last_used = time.monotonic()
             try:
-                self._look()
+                self._poll()
             except Exception:
                 log.exception("the wait thread of this process goes on after an error")
                 time.sleep(_core.SLICE)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         with self._lock:
             if self._watched is None:
                 self._watched = {

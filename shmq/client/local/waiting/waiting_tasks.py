@@ -97,7 +97,7 @@ class TaskQueue:
         """
         others: list[Waiter] = []
         with self._lock:
-            self._answered(waiter)
+            self._clear_called(waiter)
             waiter.renew()
             if not self.watch.is_armed:
                 self.watch.arm()
@@ -112,7 +112,7 @@ class TaskQueue:
             if waiter not in self._waiters:
                 return
             del self._waiters[waiter]
-            was_called = self._answered(waiter)
+            was_called = self._clear_called(waiter)
             if not self._waiters:
                 self.watch.disarm()
                 return
@@ -154,7 +154,7 @@ class TaskQueue:
         self._called += len(called)
         return called
 
-    def _answered(self, waiter: Waiter) -> bool:
+    def _clear_called(self, waiter: Waiter) -> bool:
         was_called, waiter.called = waiter.called, False
         self._called -= was_called
         return was_called

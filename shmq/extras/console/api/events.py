@@ -110,14 +110,14 @@ class EventStream(Response):
             try:
                 await send(start)
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._gone, receive, tasks.cancel_scope)
+                    tasks.start_soon(self._watch_reader, receive, tasks.cancel_scope)
                     await self._send_all(subscriber, send)
                     tasks.cancel_scope.cancel()
             finally:
                 feed.unsubscribe(subscriber)
 
     @staticmethod
-    async def _gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    async def _watch_reader(receive: Receive, scope: anyio.CancelScope) -> None:
         """Cancel the scope once the reader has gone."""
         while (await receive())["type"] != "http.disconnect":
             pass
@@ -126,10 +126,10 @@ class EventStream(Response):
     async def _send_all(self, subscriber: Subscriber, send: Send) -> None:
         content: bytes | None = _BEGIN
         while True:
-            if content is not None and not await _sent(send, content, more=True):
+            if content is not None and not await _send(send, content, more=True):
                 return  # the reader takes nothing: the connection is closed as it is
             if self._over or subscriber.dropped:
-                await _sent(send, _DROPPED if subscriber.dropped else b"", more=False)
+                await _send(send, _DROPPED if subscriber.dropped else b"", more=False)
                 return
             content = subscriber.take()
             if content is None:
@@ -145,7 +145,7 @@ class EventStream(Response):
         return None
 
 
-async def _sent(send: Send, content: bytes, *, more: bool) -> bool:
+async def _send(send: Send, content: bytes, *, more: bool) -> bool:
     """Send a piece; False if the reader did not take it in time."""
     with anyio.move_on_after(_PATIENCE) as scope:
         await send({"type": "http.response.body", "body": content, "more_body": more})

@@ -7,7 +7,8 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 import shmq
-from shmq.api.exchange import ExchangeKind, Match, TargetKind
+from shmq.api.exchange import ExchangeKind
+from shmq.api.options import Match, TargetKind
 from shmq.client.shared.differences import check_same
 from shmq.extras.console.api.messages import NewMessage, properties_of
 from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
@@ -184,11 +185,11 @@ def put_exchange(call: Call) -> Answer:
         try:
             check_same(exchange, given)
         except shmq.ExchangeExists as error:
-            raise _shown(call, name, error) from None
+            raise _hide_alternate(call, name, error) from None
         return Answer(value=_view(call, exchange), status=200 if existed else 201)
 
 
-def _shown(call: Call, name: str, error: shmq.ExchangeExists) -> shmq.ExchangeExists:
+def _hide_alternate(call: Call, name: str, error: shmq.ExchangeExists) -> shmq.ExchangeExists:
     """The error without an alternate that the caller may not see."""
     differences = dict(error.differences)
     if "alternate" in differences:
@@ -251,13 +252,13 @@ def publish_message(call: Call) -> PublishAnswer:
             # A queue behind it may keep to the disk: that is not known here.
             done = wait.put(exchange.publish, body, call.body.key, disk=True, **properties)
         except shmq.PublishRefused as error:
-            raise _refused(error) from error
+            raise _make_problem(error) from error
         except UnicodeEncodeError as error:
             raise Problem(400, "invalid", str(error)) from None
     return PublishAnswer(delivered=done.delivered, duplicates=done.duplicates)
 
 
-def _refused(error: shmq.PublishRefused) -> Problem:
+def _make_problem(error: shmq.PublishRefused) -> Problem:
     """The problem of a publish that some queues refused: with the reason of the first of them."""
     why = [found for found in map(problem_of, error.refused.values()) if found is not None]
     first = why[0] if why else Problem(500, "failed", "")

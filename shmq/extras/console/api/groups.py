@@ -85,7 +85,7 @@ def get_group(call: Call) -> GroupView:
     if not call.caller.sees_group(call["name"], call["group"]):
         call.need(Right.CONSUME, "stream", call["name"], call["group"])
     with call.console.broker.stream(call["name"]) as stream:
-        found = _found(stream, call["group"])
+        found = _find(stream, call["group"])
         if found.assignment == "shared" or found.problem is not None:
             return GroupView(summary=dataclasses.asdict(found), members=[], partitions=[])
         group = stream.group(call["group"])
@@ -107,7 +107,7 @@ def get_group(call: Call) -> GroupView:
         )
 
 
-def _found(stream: shmq.Stream, name: str) -> shmq.GroupSummary:
+def _find(stream: shmq.Stream, name: str) -> shmq.GroupSummary:
     """The group's summary. Raises NoSuchGroup; the group is not made."""
     for one in stream.groups():
         if one.name == name:
@@ -130,9 +130,9 @@ def delete_group(call: Call) -> Answer:
 def reset_group(call: Call) -> Offsets:
     """Let the group continue elsewhere; a partition that a member owns is refused."""
     call.need(Right.ADMIN, "stream", call["name"], call["group"])
-    where = _where(call.body)
+    where = _parse_place(call.body)
     with call.console.broker.stream(call["name"]) as stream:
-        if _found(stream, call["group"]).assignment == "shared":
+        if _find(stream, call["group"]).assignment == "shared":
             raise Problem(
                 400,
                 "invalid",
@@ -143,7 +143,7 @@ def reset_group(call: Call) -> Offsets:
     return Offsets(items=[OffsetAt(partition=p, offset=at) for p, at in sorted(done.items())])
 
 
-def _where(asked: Reset) -> Any:
+def _parse_place(asked: Reset) -> Any:
     """The place, as ``Group.reset`` takes it. Raises Problem for one that is not given right."""
     given: Mapping[str, Any] = {"timestamp": asked.timestamp, "offsets": asked.offsets}
     for name, value in given.items():

@@ -105,7 +105,7 @@ def lease(
     until = time.monotonic() + wait
     try:
         queue = book.queue(session, name)
-        found = _taken(call, session, queue, most, until, where)
+        found = _take(call, session, queue, most, until, where)
     except (shmq.QueueDeleted, shmq.NoSuchQueue):
         book.drop_queue(session, name)
         raise
@@ -119,7 +119,7 @@ def lease(
     return items
 
 
-def _taken(
+def _take(
     call: Call, session: LeaseSession, queue: shmq.Queue, most: int, until: float, where: str | None
 ) -> list[shmq.Message]:
     """The messages; the wait is cut in slices, so that what ends is not held up."""

@@ -39,39 +39,39 @@ class Parameter:
 
     def read(self, given: str) -> Any:
         """The value. Raises :class:`Problem` with the range for one that does not fit."""
-        value = self._converted(given)
+        value = self._convert(given)
         if self.choices and value not in self.choices:
-            raise self._wrong(given, f"be one of {', '.join(self.choices)}")
+            raise self._make_error(given, f"be one of {', '.join(self.choices)}")
         if self.kind == "string":
             if self.least is not None and len(value) < self.least:
-                raise self._wrong(given, f"have at least {self.least:.0f} characters")
+                raise self._make_error(given, f"have at least {self.least:.0f} characters")
             if self.most is not None and len(value) > self.most:
-                raise self._wrong(given, f"have at most {self.most:.0f} characters")
+                raise self._make_error(given, f"have at most {self.most:.0f} characters")
             return value
         if self.least is not None and value < self.least:
-            raise self._wrong(given, f"be at least {self.least:g}")
+            raise self._make_error(given, f"be at least {self.least:g}")
         if self.most is not None and value > self.most:
-            raise self._wrong(given, f"be at most {self.most:g}")
+            raise self._make_error(given, f"be at most {self.most:g}")
         return value
 
-    def _converted(self, given: str) -> Any:
+    def _convert(self, given: str) -> Any:
         if self.kind == "boolean":
             if given not in {"true", "false"}:
-                raise self._wrong(given, "be true or false")
+                raise self._make_error(given, "be true or false")
             return given == "true"
         if self.kind == "string":
             return given
         try:
             value = int(given) if self.kind == "integer" else float(given)
         except ValueError:
-            raise self._wrong(
+            raise self._make_error(
                 given, "be an integer" if self.kind == "integer" else "be a number"
             ) from None
         if math.isnan(value):
-            raise self._wrong(given, "be a number")
+            raise self._make_error(given, "be a number")
         return value
 
-    def _wrong(self, given: str, rule: str) -> Problem:
+    def _make_error(self, given: str, rule: str) -> Problem:
         return Problem(400, "invalid", f"{self.name} must {rule}, not {given[:80]!r}")
 
     def schema(self) -> dict[str, Any]:

@@ -277,12 +277,12 @@ def _append(
         try:
             one = wait.put(stream.append, value, disk=disk, **how)
         except (shmq.ShmqError, TypeError, UnicodeEncodeError) as error:
-            raise _refused(error, done) from error
+            raise _make_problem(error, done) from error
         done.append(AppendedAt(partition=one.partition, offset=one.offset, timestamp=one.timestamp))
     return done
 
 
-def _refused(error: Exception, done: list[AppendedAt]) -> Exception:
+def _make_problem(error: Exception, done: list[AppendedAt]) -> Exception:
     """The problem of a record that was refused after others were appended."""
     reported = TypeError(str(error)) if isinstance(error, UnicodeEncodeError) else error
     problem = problem_of(reported)

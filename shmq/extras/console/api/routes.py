@@ -166,16 +166,30 @@ def _audited(row: Operation, call: Call) -> Any:
         problem = problem_of(error)
         code = problem.code if problem is not None else "failed"
         if problem is not None and problem.refuses_right:
-            record(Event.RIGHT_REFUSED, name, code, actor, operation=row.name, **_asked(call))
+            record(
+                Event.RIGHT_REFUSED,
+                name,
+                code,
+                actor,
+                operation=row.name,
+                **_describe_request(call),
+            )
         elif row.audit is not None:
-            record(Event(row.audit), name, code, actor, **_asked(call))
+            record(Event(row.audit), name, code, actor, **_describe_request(call))
         raise
     if row.audit is not None:
-        record(Event(row.audit), name, "ok", actor, **_asked(call), **_done(found))
+        record(
+            Event(row.audit),
+            name,
+            "ok",
+            actor,
+            **_describe_request(call),
+            **_describe_result(found),
+        )
     return found
 
 
-def _asked(call: Call) -> dict[str, Value]:
+def _describe_request(call: Call) -> dict[str, Value]:
     """What the audit has of a request beside its name: the group, and the target of a binding."""
     found = {"group": call.given.get("group")} if "group" in call.given else {}
     if isinstance(call.body, msgspec.Struct):
@@ -183,7 +197,7 @@ def _asked(call: Call) -> dict[str, Value]:
     return {name: value for name, value in found.items() if isinstance(value, str | int)}
 
 
-def _done(found: Any) -> dict[str, Value]:
+def _describe_result(found: Any) -> dict[str, Value]:
     """What the audit has of an answer: how many messages, and whether there was a change."""
     counts = {key: getattr(found, name, None) for name, key in _DONE.items()}
     return {key: value for key, value in counts.items() if isinstance(value, str | int)}

@@ -50,7 +50,7 @@ class Table:
             name: Field(name, kind, functools.partial(_read, name))  # type: ignore[arg-type]
             for name, kind in columns.items()
         }
-        self._where = type("RowWhere", (Expression,), {"_fields": fields, "_asked": Asked})
+        self._format_place = type("RowWhere", (Expression,), {"_fields": fields, "_asked": Asked})
 
     def page(
         self, call: Call, names: Iterable[str], row: Callable[[str], dict[str, Any] | None]
@@ -59,8 +59,8 @@ class Table:
 
         ``row`` makes the row of a name; None: it is not shown.
         """
-        where = self._where(call["where"], _TERMS) if call["where"] is not None else None
-        wanted = self._wanted(call["columns"])
+        where = self._format_place(call["where"], _TERMS) if call["where"] is not None else None
+        wanted = self._select(call["columns"])
         after, limit = call["after"], call["limit"]
         found: list[dict[str, Any]] = []
         for name in sorted(names):
@@ -80,13 +80,13 @@ class Table:
             raise Problem(
                 400, "invalid", f"sort={column[:80]!r} is none of {', '.join(self.columns)}"
             )
-        where = self._where(call["where"], _TERMS) if call["where"] is not None else None
+        where = self._format_place(call["where"], _TERMS) if call["where"] is not None else None
         chosen = (one for one in rows if where is None or where.matches(one))
         read = operator.itemgetter(column)
         best = heapq.nsmallest(limit, chosen, key=lambda one: (_descending(read(one)), one["name"]))
-        return Page(items=_cut(best, self._wanted(call["columns"])))
+        return Page(items=_cut(best, self._select(call["columns"])))
 
-    def _wanted(self, columns: str | None) -> list[str] | None:
+    def _select(self, columns: str | None) -> list[str] | None:
         if columns is None:
             return None
         wanted = [one.strip() for one in columns.split(",") if one.strip()]

@@ -54,7 +54,7 @@ class SetAnswer(msgspec.Struct, frozen=True, kw_only=True):
 @operation("GET", "/schemas/{name}", _NAME, answer=Schemas, tag="schemas")
 def list_schemas(call: Call) -> Schemas:
     """Show every version of the schema of a queue or a stream."""
-    name = _seen(call)
+    name = _check_visible(call)
     return Schemas(items=[_view(one) for one in call.console.broker.schemas(name)])
 
 
@@ -63,14 +63,14 @@ def list_schemas(call: Call) -> Schemas:
            answer=SchemaView, tag="schemas")  # fmt: skip
 def get_schema(call: Call) -> SchemaView:
     """Show one version."""
-    name = _seen(call)
+    name = _check_visible(call)
     for one in call.console.broker.schemas(name):
         if one.version == call["version"]:
             return _view(one)
     raise Problem(404, "not-found", f"{name!r} has no version {call['version']} of a schema")
 
 
-def _seen(call: Call) -> str:
+def _check_visible(call: Call) -> str:
     """The name, if the caller has any right to a queue or a stream of it."""
     name: str = call["name"]
     if not (call.caller.sees("queue", name) or call.caller.sees("stream", name)):
@@ -103,14 +103,14 @@ def set_schema(call: Call) -> SetAnswer:
            changes=False, refusals=(413, 415, 422))  # fmt: skip
 def check_schema(call: Call) -> Answer:
     """Say whether the JSON Schema could be set; set nothing."""
-    name = _seen(call)
+    name = _check_visible(call)
     call.console.broker.check_schema(name, call.body.schema, call.body.compatibility)
     return Answer(status=204)
 
 
 def _administered(call: Call) -> str:
     """The name, if the caller may administer a queue or a stream of it."""
-    name = _seen(call)
+    name = _check_visible(call)
     if not call.caller.may(Right.ADMIN, "queue", name):
         call.need(Right.ADMIN, "stream", name)
     return name

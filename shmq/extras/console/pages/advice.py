@@ -38,12 +38,12 @@ def advice(visit: Visit) -> Shown:
             "defaults": {name: default_of(name, {}) for name in ANSWERS},
             "problem": problem,
             "advice": found,
-            **(_shown(found) if found is not None else {}),
+            **(_describe_advice(found) if found is not None else {}),
         },
     )
 
 
-def _shown(found: Advice) -> dict[str, Any]:
+def _describe_advice(found: Advice) -> dict[str, Any]:
     load, peak = found.plan.load, found.workload.peak_rate
     return {
         "assumptions": ASSUMPTIONS,

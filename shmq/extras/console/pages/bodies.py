@@ -39,7 +39,7 @@ def shown_body(message: shmq.Message, form: Form | None = None) -> ShownBody:
     if form in {None, "json"} and not cut and (text := _as_json(message, raw)) is not None:
         return ShownBody("json", as_text(text), len(raw), False)
     if form != "hex":
-        text = _decoded(piece, cut)
+        text = _decode_value(piece, cut)
         if text is not None:
             return ShownBody("text", as_text(text), len(raw), cut)
     return ShownBody("hex", as_hex(piece), len(raw), cut)
@@ -58,7 +58,7 @@ def _as_json(message: shmq.Message, raw: bytes) -> str | None:
         return None
 
 
-def _decoded(piece: bytes, cut: bool) -> str | None:
+def _decode_value(piece: bytes, cut: bool) -> str | None:
     """The piece as text; the last character may be cut in two."""
     try:
         return piece.decode()

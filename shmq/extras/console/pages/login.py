@@ -38,7 +38,7 @@ async def _form(request: Request) -> Response:
     back = _own_path(console, request.query_params.get("next", ""))
     if caller_of(console, request) is not None:
         return RedirectResponse(back, 303)
-    return _shown(console, back)
+    return _render_login(console, back)
 
 
 async def _login(request: Request) -> Response:
@@ -52,7 +52,7 @@ async def _login(request: Request) -> Response:
     token = console.access.find(shown) if 0 < len(shown) <= _MOST_TOKEN else None
     if token is None:
         await slow_down(console, request)
-        return _shown(console, back, "This token is not accepted.", 401)
+        return _render_login(console, back, "This token is not accepted.", 401)
     console.logins.succeeded(source_of(peer_address(request)))
     console.sessions.end(request.cookies.get(COOKIE, ""))
     session = console.sessions.begin(token)
@@ -99,7 +99,9 @@ def _own_path(console: Console, given: str) -> str:
     return start
 
 
-def _shown(console: Console, back: str, problem: str | None = None, status: int = 200) -> Response:
+def _render_login(
+    console: Console, back: str, problem: str | None = None, status: int = 200
+) -> Response:
     values = {
         "prefix": console.settings.prefix,
         "namespace": None,

@@ -51,12 +51,12 @@ def one_stream(visit: Visit) -> Shown:
             "findings": findings_of(visit, "stream", name),
             "query_pages": query_pages(visit.console.broker, "stream", name),
             "minutes": list(minutes_of(visit.console.observer.history.of("stream", name))),
-            **_opened(visit, name, activity),
+            **_describe_stream(visit, name, activity),
         },
     )
 
 
-def _opened(visit: Visit, name: str, activity: StreamActivity | None) -> dict[str, Any]:
+def _describe_stream(visit: Visit, name: str, activity: StreamActivity | None) -> dict[str, Any]:
     """What the stream itself tells; one that cannot be used tells why."""
     found: dict[str, Any] = {
         "partitions": [], "rates": {}, "options": {}, "members": {}, "problem": None,

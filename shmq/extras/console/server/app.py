@@ -53,7 +53,7 @@ def _finished(console: Console, inner: list[BaseRoute], *, metrics_open: bool) -
         routes=[Mount(prefix, routes=inner)] if prefix else inner,
         exception_handlers={
             Exception: _failed,
-            404: _unknown,
+            404: _make_unknown_error,
             405: _not_so,
             Problem: _failed,
             shmq.ShmqError: _failed,
@@ -101,7 +101,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     return error_page(request, error) if wants_page(request) else problem_answer(error)
 
 
-async def _unknown(request: Request, _: Exception) -> Response:
+async def _make_unknown_error(request: Request, _: Exception) -> Response:
     return await _failed(
         request, Problem(404, "unknown-path", f"page {request.url.path!r} does not exist")
     )

@@ -123,7 +123,7 @@ class ConsoleProcess:
         settings = self.console.settings
         made: list[tuple[ASGIApp, socket.socket]] = []
         if not settings.metrics_only:
-            sock, url = _opened(settings.bind, stack, "https" if tls else "http")
+            sock, url = _open_listener(settings.bind, stack, "https" if tls else "http")
             made.append((application(self.console), sock))
             self.urls.append(url + settings.prefix)
             log.info(
@@ -135,7 +135,7 @@ class ConsoleProcess:
             )
         address = settings.metrics_bind or (settings.bind if settings.metrics_only else None)
         if address is not None:
-            sock, url = _opened(address, stack, "https" if tls else "http")
+            sock, url = _open_listener(address, stack, "https" if tls else "http")
             made.append((metrics_application(self.console), sock))
             self.urls.append(f"{url}/metrics")
             log.info("metrics are at %s/metrics", url)
@@ -199,7 +199,7 @@ def _config(app: ASGIApp, tls: ssl.SSLContext | None) -> uvicorn.Config:
     return config
 
 
-def _opened(
+def _open_listener(
     address: Address, stack: contextlib.ExitStack, scheme: str
 ) -> tuple[socket.socket, str]:
     """A listening socket, and its URL. Raises InvalidOption."""

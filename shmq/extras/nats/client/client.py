@@ -117,7 +117,7 @@ class Client(nats.aio.client.Client):
     async def listen(self) -> None:
         """Listen to the answers of requests; before the first one."""
         self._answers = f"{self.new_inbox()}."
-        await self.take(f"{self._answers}*", self._answered)
+        await self.take(f"{self._answers}*", self._on_answer)
 
     def _expect(self, on_answer: Callable[[Msg | None], None]) -> str:
         """The subject of an answer, of which `on_answer` is notified."""
@@ -126,7 +126,7 @@ class Client(nats.aio.client.Client):
         self._asking[reply] = on_answer
         return reply
 
-    def _answered(self, answer: Msg) -> None:
+    def _on_answer(self, answer: Msg) -> None:
         on_answer = self._asking.pop(answer.subject, None)
         if on_answer is not None:
             on_answer(answer)

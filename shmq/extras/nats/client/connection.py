@@ -150,7 +150,7 @@ class ClusterConnection:
         try:
             return LoopThread.get().begin(begin)
         except nats.errors.Error as error:
-            raise self._lost(error) from error
+            raise self._make_lost_error(error) from error
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run it in the process's loop, and wait for its result.
@@ -160,16 +160,16 @@ class ClusterConnection:
         try:
             return LoopThread.get().run(coroutine)
         except nats.errors.Error as error:
-            raise self._lost(error) from error
+            raise self._make_lost_error(error) from error
 
     async def arun(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """`run` for a task of any loop."""
         try:
             return await LoopThread.get().arun(coroutine)
         except nats.errors.Error as error:
-            raise self._lost(error) from error
+            raise self._make_lost_error(error) from error
 
-    def _lost(self, error: nats.errors.Error) -> ConnectionLost:
+    def _make_lost_error(self, error: nats.errors.Error) -> ConnectionLost:
         return ConnectionLost(f"cluster {self.url}: {type(error).__name__}: {error}")
 
     # ---- the connection ----
@@ -388,7 +388,7 @@ class ClusterConnection:
     ) -> dict[str, Any]:
         """The answer of ``$JS.API.<verb>``. Raises ApiError for a refusal."""
         packed = b"" if payload is None else json.dumps(payload).encode()
-        return await self._answered(f"$JS.API.{verb}", packed, what=what, verb=verb)
+        return await self._request_again(f"$JS.API.{verb}", packed, what=what, verb=verb)
 
     async def publish(
         self,
@@ -405,7 +405,7 @@ class ClusterConnection:
         Raises ApiError for a refusal, ConnectionLost, and what ``check_there`` raises if no stream
         has the subject.
         """
-        return await self._answered(
+        return await self._request_again(
             subject,
             payload,
             headers,
@@ -415,7 +415,7 @@ class ClusterConnection:
             what=what,
         )
 
-    async def _answered(
+    async def _request_again(
         self,
         subject: str,
         payload: bytes,
@@ -465,7 +465,7 @@ class ClusterConnection:
         client, self._client = self._client, None
         if client is not None and self._process == os.getpid():
             with contextlib.suppress(ShmqError, RuntimeError, nats.errors.Error):
-                self.run(_ended(client))
+                self.run(_await_end(client))
 
     def _after_fork(self) -> None:
         self._forget()
@@ -483,7 +483,7 @@ def _forget_connections() -> None:
 os.register_at_fork(after_in_child=_forget_connections)
 
 
-async def _ended(client: Client) -> None:
+async def _await_end(client: Client) -> None:
     with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
         async with asyncio.timeout(2.0):
             await client.close()

@@ -110,5 +110,5 @@ class _Operation(Begun[Any]):
         self._flight = flight
         self._number = number
 
-    def _ended(self, _: Any, error: BaseException | None) -> None:
+    def _on_end(self, _: Any, error: BaseException | None) -> None:
         self._flight.note(self._number, error)

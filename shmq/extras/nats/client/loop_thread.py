@@ -68,13 +68,13 @@ class Begun(Generic[_T]):
         """It has ended with a result."""
         if not self._is_over:
             self._is_over = True
-            self._ended(result, None)
+            self._on_end(result, None)
 
     def fail(self, error: BaseException) -> None:
         """It has ended with an error."""
         if not self._is_over:
             self._is_over = True
-            self._ended(None, error)
+            self._on_end(None, error)
 
     def cancel(self) -> None:
         """End it, if it has not ended; in the loop."""
@@ -85,7 +85,7 @@ class Begun(Generic[_T]):
             self.fail(asyncio.CancelledError())
 
     @abc.abstractmethod
-    def _ended(self, result: Any, error: BaseException | None) -> None:
+    def _on_end(self, result: Any, error: BaseException | None) -> None:
         """It has ended; in the loop."""
 
 
@@ -107,7 +107,7 @@ class _Call(Begun[_T]):
         self.ended = threading.Lock()
         self.ended.acquire()
 
-    def _ended(self, result: Any, error: BaseException | None) -> None:
+    def _on_end(self, result: Any, error: BaseException | None) -> None:
         self._result, self._error = result, error
         self.ended.release()
 

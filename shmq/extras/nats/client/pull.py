@@ -119,7 +119,7 @@ class Pulls:
         if _status(arrival.message) == "":
             await self._give_back(arrival)
 
-    def _left(self, taken: list[Arrival]) -> float:
+    def _get_time_left(self, taken: list[Arrival]) -> float:
         """How long more messages may be pulled, in seconds: the lease of the first one runs."""
         if not taken:
             return math.inf
@@ -127,7 +127,7 @@ class Pulls:
 
     async def _within(self, taken: list[Arrival], work: Coroutine[Any, Any, _T]) -> _T | None:
         """The result of ``work``; None if more messages may not be pulled before there is one."""
-        left = self._left(taken)
+        left = self._get_time_left(taken)
         try:
             async with asyncio.timeout(None if left == math.inf else max(0.0, left)):
                 return await work
@@ -139,7 +139,7 @@ class Pulls:
     async def _sweep(self, most: int, taken: list[Arrival], started: Inbox | None = None) -> None:
         """Take what is visible now; ``started`` has the first pull."""
         for consumer in self._layout.priority_consumers:
-            if len(taken) >= most or self._left(taken) <= 0:
+            if len(taken) >= most or self._get_time_left(taken) <= 0:
                 return
             await self._take_now(consumer, most, taken, started)
             started = None
@@ -152,7 +152,7 @@ class Pulls:
         """Take what a consumer has; the answer to a pull ends with a status, or is complete."""
         give_up = time.monotonic() + self._connection.target.request_timeout
         patience = 0.0
-        while len(taken) < most and self._left(taken) > 0:
+        while len(taken) < most and self._get_time_left(taken) > 0:
             wanted = min(most - len(taken), _MOST_PULLED)
             pull = self._pulled(consumer, wanted, patience)
             came, end = await self._pull(consumer, pull, taken, patience + _ANSWER, started)
@@ -229,7 +229,7 @@ class Pulls:
         """Collect the answer of one pull: how many came, and the status at its end."""
         came = 0
         while came < wanted:
-            arrival = await inbox.next(min(patience, self._left(taken)))
+            arrival = await inbox.next(min(patience, self._get_time_left(taken)))
             if arrival is None:
                 return came, ""
             status = _status(arrival.message)
@@ -297,7 +297,7 @@ class Pulls:
         blocked = [g for g in groups if g["num_ack_pending"]]
         for probing, some in ((_ANSWER, free), (_UNSEEN, behind), (_PROBE, blocked)):
             for group in some:
-                if len(taken) >= most or self._left(taken) <= 0:
+                if len(taken) >= most or self._get_time_left(taken) <= 0:
                     return
                 pull = {"batch": 1, "expires": int(probing * 1e9)}
                 await self._pull(group["name"], pull, taken, probing + _ANSWER)

@@ -141,7 +141,7 @@ class Puts:
             return
 
         def on_answer(answer: Msg | None) -> None:
-            taken = None if answer is None else _taken(answer)
+            taken = None if answer is None else _parse_stored(answer)
             if taken is None:
                 put.go_on(self.put(item, waits, until))
             else:
@@ -197,9 +197,9 @@ class Puts:
                 check_there=self.check_there,
             )
         except ApiError as error:
-            raise self._refusal(error) from error
+            raise self._make_refusal(error) from error
 
-    def _refusal(self, error: ApiError) -> Exception:
+    def _make_refusal(self, error: ApiError) -> Exception:
         return self.full() if error.number == FULL else error
 
     async def check_there(self) -> None:
@@ -260,7 +260,7 @@ class Puts:
         return True
 
 
-def _taken(answer: Msg) -> dict[str, Any] | None:
+def _parse_stored(answer: Msg) -> dict[str, Any] | None:
     """What a stream answers that has stored a message; None: it has not."""
     try:
         found = json.loads(answer.data)

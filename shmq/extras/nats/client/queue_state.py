@@ -48,9 +48,9 @@ class QueueState:
 
         The stream says what is there: a consumer learns a moment later of a message.
         """
-        return (await self._counted())[1:]
+        return (await self._count())[1:]
 
-    async def _counted(self) -> tuple[dict[str, Any], int, int, int, int]:
+    async def _count(self) -> tuple[dict[str, Any], int, int, int, int]:
         """The state of its stream, and the `counts`."""
         consumers = await self._pulls.consumers()
         state: dict[str, Any] = (await self._info())["state"]
@@ -66,7 +66,7 @@ class QueueState:
 
     async def stats(self) -> api.QueueStats:
         """The queue's statistics."""
-        state, depth, delayed, leased, waiting = await self._counted()
+        state, depth, delayed, leased, waiting = await self._count()
         options = self._layout.options
         put, held, used = int(state["last_seq"]), int(state["messages"]), int(state["bytes"])
         free = max(0, options.arena_bytes - used)

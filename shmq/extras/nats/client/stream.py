@@ -103,7 +103,7 @@ class NatsStream(StreamHandle):
 
     # ---- the loop ----
 
-    async def _checked(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+    async def _await_checked(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         try:
             return await coroutine
         except StreamGone:
@@ -114,14 +114,14 @@ class NatsStream(StreamHandle):
         if self._closed:
             coroutine.close()
             self._check_open()
-        return self.connection.run(self._checked(coroutine))
+        return self.connection.run(self._await_checked(coroutine))
 
     async def arun(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """``run`` for a task of any loop."""
         if self._closed:
             coroutine.close()
             self._check_open()
-        return await self.connection.arun(self._checked(coroutine))
+        return await self.connection.arun(self._await_checked(coroutine))
 
     def _check_open(self) -> None:
         if self._closed:

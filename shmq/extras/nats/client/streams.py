@@ -35,7 +35,7 @@ class Streams:
 
     def make(self, name: str, wanted: StreamOptions) -> NatsStream:
         """Make the stream, or attach to the one that is there."""
-        return self._opened(name, self._connection.run(self._make(name, wanted)))
+        return self._make_stream(name, self._connection.run(self._make(name, wanted)))
 
     async def _make(self, name: str, wanted: StreamOptions) -> Mapping[str, Any]:
         key = kv_key("stream", name)
@@ -67,7 +67,7 @@ class Streams:
         found = self._connection.run(self._definitions.get(kv_key("stream", name)))
         if found is None:
             raise self.missing(name)
-        return self._opened(name, found.value)
+        return self._make_stream(name, found.value)
 
     def missing(self, name: str) -> errors.NoSuchStream:
         """The error for a stream that is not there."""
@@ -76,7 +76,7 @@ class Streams:
             f"`shmq stream list`"
         )
 
-    def _opened(self, name: str, definition: Mapping[str, Any]) -> NatsStream:
+    def _make_stream(self, name: str, definition: Mapping[str, Any]) -> NatsStream:
         try:
             return NatsStream(self._connection, self._definitions, name, definition)
         except (KeyError, TypeError, ValueError) as error:
@@ -116,7 +116,7 @@ class Streams:
     async def find(self, name: str) -> NatsStream | None:
         """The stream, for what runs in the loop; None: there is none."""
         found = await self._definitions.get(kv_key("stream", name))
-        return None if found is None else self._opened(name, found.value)
+        return None if found is None else self._make_stream(name, found.value)
 
 
 class StreamCopies:

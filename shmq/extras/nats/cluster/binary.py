@@ -23,7 +23,7 @@ def find_binary(given: str | Path | None = None) -> Path:
 
     Raises ShmqError if there is none, or if it is older than `OLDEST`.
     """
-    path = _chosen(given)
+    path = _choose(given)
     found = version_of(path)
     if found < OLDEST:
         raise ShmqError(
@@ -33,7 +33,7 @@ def find_binary(given: str | Path | None = None) -> Path:
     return path
 
 
-def _chosen(given: str | Path | None) -> Path:
+def _choose(given: str | Path | None) -> Path:
     named = given or os.environ.get("SHMQ_NATS_SERVER")
     if named:
         found = shutil.which(named)

@@ -179,13 +179,13 @@ class LocalCluster:
 
     def meta_leader(self) -> Node | None:
         """The server that leads the cluster, or None while none does."""
-        return self._named(monitor.meta_leader(self.monitors))
+        return self._find_node(monitor.meta_leader(self.monitors))
 
     def leader_of(self, stream: str) -> Node | None:
         """The server that leads a stream of JetStream, or None while none does."""
-        return self._named(monitor.leader_of(self.monitors, stream))
+        return self._find_node(monitor.leader_of(self.monitors, stream))
 
-    def _named(self, name: str | None) -> Node | None:
+    def _find_node(self, name: str | None) -> Node | None:
         return next((node for node in self.nodes if node.name == name), None)
 
     def _configuration(self, node: Node, storage: int, remotes: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ class Pipeline:
         self.job = job
         self.starts = 0
         self.errors = config.with_suffix(".stderr")
-        self._said = config.with_suffix(".stdout")
+        self._read_reply = config.with_suffix(".stdout")
         #: Stands in the environment of each of its processes.
         self._mark = str(config)
         self._shell = Shell(namespace)
@@ -36,7 +36,7 @@ class Pipeline:
         """Start it, or start it again. What is left of the one before has ended then."""
         self._end()
         self.starts += 1
-        with self.errors.open("ab") as errors, self._said.open("wb") as said:
+        with self.errors.open("ab") as errors, self._read_reply.open("wb") as said:
             self._process = psutil.Popen(
                 self._command,
                 env={**self._shell.environment(), "PYTHONPATH": str(ROOT), "SHMQ_SOAK": self._mark},
@@ -86,7 +86,7 @@ class Pipeline:
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._process.send_signal(signal.SIGTERM)
             if self._process.wait(PATIENCE) == 0:
-                said = self._said.read_text()
+                said = self._read_reply.read_text()
                 assert re.fullmatch(rf"{self.job}: stopped, [\d,]+ rows\n", said), said
                 return
         raise AssertionError(f"{self.job} cannot be stopped: {self.errors.read_text()[-2000:]}")
