@@ -226,12 +226,12 @@ cdef class Bulk:
                 raise _error(self.handle, status)
             columns = _block_of(&self.handle.q, &e) if status == SHMQ_OK else None
             if columns is None or columns.count < e.count:
-                raise self._is_gone(where, which, begin, count)
+                raise self._make_gone_error(where, which, begin, count)
             return columns, at if at < count else None
         finally:
             free(e.picks)
 
-    cdef object _is_gone(self, const uint32_t *where, const uint64_t *which, uint64_t begin,
+    cdef object _make_gone_error(self, const uint32_t *where, const uint64_t *which, uint64_t begin,
                       uint64_t end):
         cdef uint64_t i
         lost = [which[i] for i in range(begin, end)
@@ -251,7 +251,7 @@ cdef class Bulk:
         cdef shmq_run run
         self._be_usable()
         self.handle._consume()
-        shmq_run_begin(&run, self._format(claim, &shown), _epoch(epoch))
+        shmq_run_begin(&run, self._read_claim(claim, &shown), _epoch(epoch))
         try:
             for attempt in range(2):
                 room = min(most,
@@ -299,7 +299,7 @@ cdef class Bulk:
     # ---- runs in a name ----
 
     # What the core is shown of a claim; NULL of none.
-    cdef shmq_claim *_format(self, claim, shmq_claim *shown) except? NULL:
+    cdef shmq_claim *_read_claim(self, claim, shmq_claim *shown) except? NULL:
         if claim is None:
             return NULL
         shown.hash = self._hash_of(claim.name)
@@ -346,7 +346,7 @@ cdef class Bulk:
         cdef shmq_claim shown
         cdef cbool known
         cdef uint32_t holder
-        self._format(claim, &shown)
+        self._read_claim(claim, &shown)
         _lock(self.handle)
         holder = shmq_holder_of(&self.handle.q, &shown, &known)
         _unlock(self.handle)
@@ -357,7 +357,7 @@ cdef class Bulk:
     def forget_claim(self, claim: api.Claim) -> None:
         """Forget the claim's name; if it has leases, they end in time."""
         cdef shmq_claim shown
-        self._format(claim, &shown)
+        self._read_claim(claim, &shown)
         _lock(self.handle)
         shmq_forget_name(&self.handle.q, &shown)
         _unlock(self.handle)
@@ -381,7 +381,7 @@ cdef class Bulk:
         self._be_usable()
         self.handle._consume()
         self.handle._tick()
-        self._format(claim, &shown)
+        self._read_claim(claim, &shown)
         try:
             with nogil:
                 status = shmq_find_tagged(&self.handle.q, &shown, &found, &count)
@@ -464,7 +464,7 @@ cdef class Bulk:
         self._be_usable()
         self.handle._consume()
         self.handle._tick()  # returns messages that dead processes had leased
-        shmq_run_begin(&run, self._format(claim, &shown), _epoch(epoch))
+        shmq_run_begin(&run, self._read_claim(claim, &shown), _epoch(epoch))
         room = shmq_search_room(count)
         where = <uint32_t *>malloc((count + 1) * sizeof(uint32_t))
         table = <uint32_t *>malloc(room * sizeof(uint32_t))

@@ -21,7 +21,7 @@ cdef class Transfer:
             return None
         if status != SHMQ_OK:
             raise _error(self.handle, status)
-        return self._take(&view)
+        return self._take_view(&view)
 
     def take(self, uint32_t at, uint64_t seq) -> _Row | None:
         """Take a visible message to move it, or return None if it is gone.
@@ -34,9 +34,9 @@ cdef class Transfer:
         _lock(self.handle)
         status = shmq_take(&self.handle.q, at, seq, &view)
         _unlock(self.handle)
-        return self._take(&view) if status == SHMQ_OK else None
+        return self._take_view(&view) if status == SHMQ_OK else None
 
-    cdef tuple _take(self, const shmq_view *view):
+    cdef tuple _take_view(self, const shmq_view *view):
         try:
             return (view.receipt, view.seq,
                     PyBytes_FromStringAndSize(<char *>view.body, view.body_bytes),
