@@ -221,7 +221,7 @@ class Expression(Generic[T]):
     """
 
     _fields: ClassVar[Fields]
-    _request: ClassVar[type[Asked]]
+    _asked: ClassVar[type[Asked]]
 
     def __init__(self, text: str, most: int | None = None) -> None:
         self.text = text
@@ -229,7 +229,7 @@ class Expression(Generic[T]):
 
     def matches(self, what: T, now: float | None = None) -> bool:
         """Whether the expression is true of it; ``now`` is in seconds since 1970."""
-        return self._test(self._request(what, time.time() if now is None else now))
+        return self._test(self._asked(what, time.time() if now is None else now))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
@@ -243,7 +243,7 @@ class Where(Expression[Message]):
     """
 
     _fields = _FIELDS
-    _request = _Letter
+    _asked = _Letter
 
 
 def parse(text: str, fields: Fields = _FIELDS, most: int | None = None) -> Node:

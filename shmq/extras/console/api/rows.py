@@ -50,7 +50,7 @@ class Table:
             name: Field(name, kind, functools.partial(_read, name))  # type: ignore[arg-type]
             for name, kind in columns.items()
         }
-        self._format_place = type("RowWhere", (Expression,), {"_fields": fields, "_asked": Asked})
+        self._where = type("RowWhere", (Expression,), {"_fields": fields, "_asked": Asked})
 
     def page(
         self, call: Call, names: Iterable[str], row: Callable[[str], dict[str, Any] | None]
@@ -59,7 +59,7 @@ class Table:
 
         ``row`` makes the row of a name; None: it is not shown.
         """
-        where = self._format_place(call["where"], _TERMS) if call["where"] is not None else None
+        where = self._where(call["where"], _TERMS) if call["where"] is not None else None
         wanted = self._select(call["columns"])
         after, limit = call["after"], call["limit"]
         found: list[dict[str, Any]] = []
@@ -80,7 +80,7 @@ class Table:
             raise Problem(
                 400, "invalid", f"sort={column[:80]!r} is none of {', '.join(self.columns)}"
             )
-        where = self._format_place(call["where"], _TERMS) if call["where"] is not None else None
+        where = self._where(call["where"], _TERMS) if call["where"] is not None else None
         chosen = (one for one in rows if where is None or where.matches(one))
         read = operator.itemgetter(column)
         best = heapq.nsmallest(limit, chosen, key=lambda one: (_descending(read(one)), one["name"]))
