@@ -545,7 +545,7 @@ class ConnectionLost(ShmqError, ConnectionError):
 
 
 class Unauthorized(ShmqError, PermissionError):
-    """The server wants a token, or does not know the one it was given."""
+    """The server requires a token, or rejected the one that was passed."""
 
 
 class Forbidden(ShmqError, PermissionError):

@@ -449,7 +449,7 @@ def test_a_partition_that_there_is_not_is_refused(stream: Stream) -> None:
 
 @pytest.mark.parametrize("call", ["create_stream", "ensure_stream", "stream", "delete_stream"])
 def test_what_cannot_name_a_stream_is_said_so(broker: Broker, call: str) -> None:
-    with pytest.raises(shmq.InvalidName, match="'a/b' cannot name a stream: "):
+    with pytest.raises(shmq.InvalidName, match="invalid stream name 'a/b': "):
         getattr(broker, call)("a/b")
 
 

@@ -136,7 +136,7 @@ def unauthorized() -> Problem:
     return Problem(
         401,
         "unauthorized",
-        "this console wants a token: Authorization: Bearer TOKEN",
+        "this console requires a token: send the header Authorization: Bearer TOKEN",
         headers={"WWW-Authenticate": 'Bearer realm="shmq"'},
     )
 
