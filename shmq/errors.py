@@ -43,6 +43,7 @@ __all__ = [
     "NoSuchStream",
     "NoSuchTable",
     "NotConfirmed",
+    "NotFound",
     "OffsetOutOfRange",
     "OutOfSequence",
     "PartitionSealed",
@@ -145,8 +146,48 @@ class Empty(ShmqError, queue.Empty):
     """No message could be had within the time allowed."""
 
 
-class NoSuchQueue(ShmqError, LookupError):
+class NotFound(ShmqError, LookupError):
+    """The base of the errors for a name that nothing has."""
+
+    #: The name, where it is known.
+    name: str
+    #: The text without the hint at another name, which is for those who may see all names.
+    plain: str
+
+    #: What the name was to lead to, and the command that lists the existing ones.
+    _kind = ""
+    _listing = ""
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+        self.plain = message
+
+    @classmethod
+    def of(cls, name: str, where: str) -> Self:
+        """The error for a name that nothing has ``where``: "in namespace 'n'"."""
+        return cls(
+            f"{cls._kind} {name!r} does not exist {where}: create it first, or see "
+            f"`shmq {cls._listing}`",
+            name,
+        )
+
+    @property
+    def kind(self) -> str:
+        """What the name was to lead to: "queue", "stream", "exchange", "table" or "group"."""
+        return self._kind
+
+    def add_hint(self, hint: str) -> None:
+        """Put a hint at another name in front of what else to do."""
+        what, colon, rest = self.plain.partition(": ")
+        self.args = (f"{what}: {hint}" + (f" Otherwise {rest}" if colon else ""),)
+
+
+class NoSuchQueue(NotFound):
     """No queue of that name exists in the namespace."""
+
+    _kind = "queue"
+    _listing = "list"
 
 
 class AlreadyExists(ShmqError):
@@ -186,8 +227,11 @@ class QueueExists(AlreadyExists):
     _kind = "queue"
 
 
-class NoSuchExchange(ShmqError, LookupError):
+class NoSuchExchange(NotFound):
     """No exchange of that name exists in the namespace."""
+
+    _kind = "exchange"
+    _listing = "exchange list"
 
 
 class ExchangeExists(AlreadyExists):
@@ -204,8 +248,11 @@ class QueueDeleted(ShmqError):
     """The queue was deleted while this handle was attached to it."""
 
 
-class NoSuchStream(ShmqError, LookupError):
+class NoSuchStream(NotFound):
     """No stream of that name exists in the namespace."""
+
+    _kind = "stream"
+    _listing = "stream list"
 
 
 class StreamExists(AlreadyExists):
@@ -218,16 +265,21 @@ class StreamDeleted(ShmqError):
     """The stream was deleted while this handle was attached to it."""
 
 
-class NoSuchTable(ShmqError, LookupError):
+class NoSuchTable(NotFound):
     """No table of that name exists in the namespace."""
+
+    _kind = "table"
+    _listing = "table list"
 
 
 class TableDeleted(ShmqError):
     """The table was deleted while this handle was attached to it."""
 
 
-class NoSuchGroup(ShmqError, LookupError):
+class NoSuchGroup(NotFound):
     """The stream has no group of that name."""
+
+    _kind = "group"
 
 
 class OffsetOutOfRange(ShmqError, LookupError):
@@ -545,7 +597,7 @@ class ConnectionLost(ShmqError, ConnectionError):
 
 
 class Unauthorized(ShmqError, PermissionError):
-    """The server wants a token, or does not know the one it was given."""
+    """The server requires a token, or rejected the one that was passed."""
 
 
 class Forbidden(ShmqError, PermissionError):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import itertools
+from collections.abc import Callable, Iterable
 
+from shmq.errors import NotFound
 from shmq.lazy_imports import late_imports
+
+#: How many known names are compared: more would take longer than listing them.
+_MOST = 2_000
 
 
 def suggest(name: object, known: Iterable[str], otherwise: str | None = None) -> str:
@@ -13,7 +18,7 @@ def suggest(name: object, known: Iterable[str], otherwise: str | None = None) ->
 
     Without a close one it is ``otherwise``; None: the known names.
     """
-    names = {one.casefold(): one for one in known}
+    names = {one.casefold(): one for one in itertools.islice(known, _MOST)}
     near: list[str] = []
     with contextlib.suppress(ImportError, OSError):  # no file descriptor may be free
         with late_imports:
@@ -23,3 +28,11 @@ def suggest(name: object, known: Iterable[str], otherwise: str | None = None) ->
     if near:
         return f"did you mean {names[near[0]]!r}?"
     return f"known are {', '.join(names.values()) or 'none'}" if otherwise is None else otherwise
+
+
+def suggest_known(error: NotFound, name: str, list_names: Callable[[], Iterable[str]]) -> None:
+    """Add a hint at the closest of the listed names to the error; none if listing them fails."""
+    error.name = name
+    with contextlib.suppress(Exception):
+        if hint := suggest(name, (one for one in list_names() if one != name), ""):
+            error.add_hint(hint)

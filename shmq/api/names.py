@@ -18,6 +18,9 @@ SHM: Final = Path("/dev/shm")
 
 _ALLOWED = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME}}}\Z", re.ASCII)
 
+#: A character that no name has.
+_FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9._:-]")
+
 #: What a namespace, whose name is that of a directory, cannot be named.
 _DIRECTORIES: Final = frozenset({".", ".."})
 
@@ -59,17 +62,22 @@ def check_name(name: str, what: str = "queue") -> str:
 
     Raises :class:`InvalidName` if not, and TypeError if it is not a str.
     """
-    whose = f"an {what}" if what.startswith("e") else f"a {what}"
     if not isinstance(name, str):
-        raise TypeError(f"{whose}'s name must be a str, not {type(name).__name__}")
+        raise TypeError(f"the name of the {what} must be a str, not {type(name).__name__}")
     if not _ALLOWED.match(name):
-        raise InvalidName(
-            f"{name[:120]!r} cannot name {whose}: use 1 to {MAX_NAME} characters "
-            f"out of A-Z a-z 0-9 . _ : - (this has {len(name)})"
-        )
+        raise InvalidName(f"invalid {what} name {name[:120]!r}: {_why_invalid(name)}")
     if name in _DIRECTORIES and what.startswith("namespace"):
-        raise InvalidName(f"{name!r} cannot name a namespace: it is a directory in every directory")
+        raise InvalidName(
+            f"invalid {what} name {name!r}: every directory has an entry of that name"
+        )
     return name
+
+
+def _why_invalid(name: str) -> str:
+    """Why ``name``, which is not valid, is not, and what is."""
+    wrong = _FORBIDDEN.search(name)
+    why = f"{wrong[0]!r} is not allowed" if wrong else f"it has {len(name)} characters"
+    return f"{why}; use 1 to {MAX_NAME} letters, digits, '.', '_', ':' and '-'"
 
 
 def escape_name(text: str) -> str:
@@ -91,12 +99,11 @@ def escape_name(text: str) -> str:
     try:
         escaped = _escape(stem)
     except UnicodeEncodeError as error:
-        raise InvalidName(f"{text[:120]!r} cannot name a queue: it is not UTF-8: {error}") from None
+        raise InvalidName(f"invalid queue name {text[:120]!r}: it is not UTF-8: {error}") from None
     size = len(stem.encode())
     if size > MAX_TEXT:
         raise InvalidName(
-            f"{text[:120]!r}… cannot name a queue: a text to name something by must have at most "
-            f"{MAX_TEXT} bytes, not {size}"
+            f"invalid queue name {text[:120]!r}…: it must have at most {MAX_TEXT} bytes, not {size}"
         )
     name = escaped if len(escaped) <= _LONGEST_STEM else _hashed(stem)
     return check_name(name + text[len(stem) :])
@@ -253,7 +260,7 @@ def dead_letter_name(name: str) -> str:
     if len(name) > _LONGEST_STEM:
         raise InvalidOption(
             f"the name {name!r} has {len(name)} characters, so {_SUFFIX!r} does not fit "
-            f"behind it: set dead_letter to a name of your own, or to None"
+            f"after it: set dead_letter to a name of your own, or to None"
         )
     return name + _SUFFIX
 

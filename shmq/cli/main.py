@@ -15,8 +15,8 @@ import click
 
 import shmq
 from shmq import plugins
-from shmq.cli.shared.exit_codes import Code, code_of, describe
-from shmq.cli.shared.flags import Group
+from shmq.cli.shared.exit_codes import Code, code_of, describe, name_flags
+from shmq.cli.shared.flags import INNERMOST, Group
 from shmq.cli.shared.output import Warnings, note, note_durability_warnings, show
 from shmq.cli.shared.target import target_flags
 from shmq.native._core import LAYOUT_VERSION
@@ -185,6 +185,9 @@ class _Program(Group):
             if sys.stdout is not None:
                 sys.stdout.flush()
             return outcome
+        except shmq.ShmqError as error:
+            error.args = (name_flags(str(error), ctx.meta[INNERMOST]), *error.args[1:])
+            raise
         except BrokenPipeError:
             _silence_stdout()
             ctx.exit(Code.OK)

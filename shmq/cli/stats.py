@@ -171,7 +171,7 @@ def _exchange(broker: shmq.Broker, name: str) -> _Measured:
     for found in broker.list_exchanges():
         if found.name == name:
             return _exchange_as_dict(found), None
-    raise shmq.NoSuchExchange(f"exchange {name!r} does not exist in namespace {broker.namespace!r}")
+    raise shmq.NoSuchExchange.of(name, f"in namespace {broker.namespace!r}")
 
 
 _MEASURES: Final = {QUEUE: _queue, STREAM: _stream, EXCHANGE: _exchange}

@@ -39,6 +39,7 @@ from shmq.cli.shared.output import (
     table,
 )
 from shmq.host.supervision.audit import Event
+from shmq.suggestions import suggest_known
 
 
 @click.command(epilog="Example: shmq stream groups clicks billing")
@@ -77,7 +78,11 @@ def _kind_of(name: str, group: str, found: list[shmq.GroupSummary]) -> str:
     for one in found:
         if one.name == group:
             return one.assignment
-    raise shmq.NoSuchGroup(f"stream {name!r} has no group {group!r}: see shmq stream groups {name}")
+    error = shmq.NoSuchGroup(
+        f"stream {name!r} has no group {group!r}: see shmq stream groups {name}"
+    )
+    suggest_known(error, group, lambda: [one.name for one in found])
+    raise error
 
 
 def _show_groups(name: str, found: list[shmq.GroupSummary], as_json: bool) -> None:

@@ -312,7 +312,7 @@ def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Gro
         lines.insert(0, f"{len(sound) - room} more: a taller window shows them")
     title = (
         f"shmq {namespace}  {time.strftime('%H:%M:%S')}  {_counts(rows)}  "
-        f"by {order}  s: sort  q: leave"
+        f"by {order}  s: sort  q: quit"
     )
     return Group(
         Text(clipped(title, width)),

@@ -134,5 +134,5 @@ def _frame(rows: Sequence[Row], history: History, console: Console, namespace: s
             else:
                 cells += [cell(clipped(row.problem or "", wide)), cell("")]
         made.add_row(*cells)
-    title = f"shmq {namespace}  {time.strftime('%H:%M:%S')}  q: leave"
+    title = f"shmq {namespace}  {time.strftime('%H:%M:%S')}  q: quit"
     return Group(Text(clipped(title, width)), made)

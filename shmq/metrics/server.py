@@ -19,7 +19,7 @@ def address_of(text: str) -> tuple[str, int]:
     """``HOST:PORT``; without a host it is 127.0.0.1. Raises :class:`~shmq.InvalidOption`."""
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidOption(f"{text!r} is not HOST:PORT: write for example 127.0.0.1:9991")
+        raise InvalidOption(f"invalid address {text!r}: expected HOST:PORT, such as 127.0.0.1:9991")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

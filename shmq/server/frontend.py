@@ -79,6 +79,7 @@ class FrontEnd:
         self._end_from = self._end_all_from = 0.0
         self._ended = self._loop.create_future()
         self._broker = LocalBroker(settings.namespace)
+        self._broker.suggests = False
         self._side_threads = SideThreads(self._loop, log)
         self._control = Control(
             self._broker,

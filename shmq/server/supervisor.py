@@ -334,7 +334,7 @@ class Supervisor:
     def _drain(self) -> None:
         self._draining = True
         self._manager.stopping()
-        log.info("the server ends when its connections have ended")
+        log.info("shutting down: waiting for open connections")
         for each in self._sockets:
             each.close()
         for child in self._others():

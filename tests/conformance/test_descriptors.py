@@ -327,7 +327,7 @@ def test_what_is_no_queue_has_no_event(queue: Queue) -> None:
         shmq.ReadyEvent([])
     with pytest.raises(TypeError, match="put it in a list"):
         shmq.ReadyEvent(queue)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="no queue"):
+    with pytest.raises(TypeError, match="not a queue"):
         shmq.ReadyEvent(["q"])  # type: ignore[list-item]
 
 

@@ -415,3 +415,20 @@ def test_errors_are_also_what_python_calls_them(
 ) -> None:
     assert issubclass(error, base)
     assert issubclass(error, shmq.ShmqError)
+
+
+def test_an_unknown_queue_is_refused_with_the_name_that_was_meant(broker: Broker) -> None:
+    broker.create_queue("orders", dead_letter=None)
+    for ask in (broker.queue, broker.put_target, broker.delete_queue):
+        with pytest.raises(
+            shmq.NoSuchQueue, match=r"'ordres' .*: did you mean 'orders'\?"
+        ) as error:
+            ask("ordres")
+        one_line(error.value)
+
+
+def test_an_unknown_stream_is_refused_with_the_name_that_was_meant(broker: Broker) -> None:
+    broker.create_stream("clicks", 1)
+    for ask in (broker.stream, broker.delete_stream):
+        with pytest.raises(shmq.NoSuchStream, match=r"'clikcs' .*: did you mean 'clicks'\?"):
+            ask("clikcs")

@@ -589,7 +589,7 @@ def test_an_exchange_is_found_listed_and_deleted(connect: Connect, broker: Broke
 
 @pytest.mark.parametrize("call", ["create_exchange", "exchange", "delete_exchange"])
 def test_what_cannot_name_an_exchange_is_said_so(broker: Broker, call: str) -> None:
-    with pytest.raises(shmq.InvalidName, match="'a/b' cannot name an exchange: "):
+    with pytest.raises(shmq.InvalidName, match="invalid exchange name 'a/b': "):
         getattr(broker, call)("a/b")
 
 

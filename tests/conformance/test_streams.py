@@ -366,7 +366,7 @@ def test_a_block_of_records_is_appended_as_it_is(stream: Stream) -> None:
         (b"k", {}, b"a", 2),
         (None, {"h": 1}, b"b", 3),
     ]
-    with pytest.raises(shmq.InvalidOption, match="no block of records"):
+    with pytest.raises(shmq.InvalidOption, match="not a block of records"):
         stream.append_block(block[:-8], partition=0)
 
 
@@ -449,7 +449,7 @@ def test_a_partition_that_there_is_not_is_refused(stream: Stream) -> None:
 
 @pytest.mark.parametrize("call", ["create_stream", "ensure_stream", "stream", "delete_stream"])
 def test_what_cannot_name_a_stream_is_said_so(broker: Broker, call: str) -> None:
-    with pytest.raises(shmq.InvalidName, match="'a/b' cannot name a stream: "):
+    with pytest.raises(shmq.InvalidName, match="invalid stream name 'a/b': "):
         getattr(broker, call)("a/b")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import re
 
 import click
+from click.core import ParameterSource
 
 import shmq
 from shmq.cli.shared.output import one_line
@@ -82,6 +84,42 @@ def code_of(error: BaseException) -> Code:
         if isinstance(error, kind):
             return code
     return Code.REFUSED
+
+
+def name_flags(text: str, context: click.Context) -> str:
+    """An error's text with the flags of the command in place of the parameters: ``--ttl 0``.
+
+    A value that the environment set has the name of its variable. One that no flag set, next to
+    ``--config``, is a key of that file, and unchanged.
+    """
+    while True:
+        for param in context.command.params:
+            if isinstance(param, click.Option):
+                text = _name_flag(text, param, context)
+        if context.parent is None:
+            return text
+        context = context.parent
+
+
+def _name_flag(text: str, param: click.Option, context: click.Context) -> str:
+    source = context.get_parameter_source(param.name or "")
+    flag, equals = max(param.opts, key=len), " "
+    if source is ParameterSource.ENVIRONMENT and isinstance(param.envvar, str):
+        flag, equals = param.envvar, "="
+    elif source is not ParameterSource.COMMANDLINE and context.params.get("config") is not None:
+        return text
+    for name in {param.name or "", max(param.opts, key=len).lstrip("-").replace("-", "_")}:
+        start = rf"(?<![\w'\"./-]){name}"
+        if param.secondary_opts:
+            text = re.sub(rf"{start}=False\b", param.secondary_opts[-1], text)
+        text = re.sub(rf"{start}=(?=\S)", f"{flag}{equals}", text)
+        text = re.sub(rf"{start}=(?!\S)", flag, text)
+        text = re.sub(
+            rf"(^|exists with other options: |, ){name}(?= is |, at | must )", rf"\1{flag}", text
+        )
+        if "_" in name:
+            text = re.sub(rf"{start}(?![\w'\".=])", flag, text)
+    return text
 
 
 def describe(error: BaseException) -> str:

@@ -21,8 +21,29 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+#: The innermost context of the command line, in the `meta` of all of its contexts.
+INNERMOST: Final = "shmq.innermost"
+
+
+class _Context(click.Context):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.meta[INNERMOST] = self
+
+
 class Group(click.Group):
     """A group whose help lists the commands in the order in which they were added."""
+
+    context_class = _Context
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, whose context `INNERMOST` will be."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            command.context_class = _Context
+        return name, command, rest
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The names of the commands, the everyday ones first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args, overload
 
 from shmq import api
@@ -12,10 +12,11 @@ from shmq.api.options import IfDifferent, QueueOptions, check_one_of
 from shmq.client.ports.broker import BrokerPort, Exchange, Queue, Stream, Table
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
-from shmq.errors import InvalidOption, ShmqError
+from shmq.errors import InvalidOption, NotFound, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.model.schema.check import as_json_schema
 from shmq.model.schema.compare import Compatibility
+from shmq.suggestions import suggest_known
 
 if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
@@ -29,6 +30,10 @@ _Any = TypeVar("_Any", bound="api.Queue | api.Stream | api.Exchange | api.Table"
 class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
     """Implements :class:`shmq.api.Broker` on top of its port."""
 
+    #: Whether the error for an unknown name suggests a known one. A server's broker does not: a
+    #: client may see only some names.
+    suggests = True
+
     def __init__(self) -> None:
         super().__init__()
         self._closed = False
@@ -39,6 +44,17 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         self._handles.add(handle)
         share_name(self, handle.name)
         return handle
+
+    def _find_known(
+        self, find: Callable[[str], T], name: str, list_names: Callable[[], Iterable[str]]
+    ) -> T:
+        """Return what ``find`` does for the name; its NotFound suggests one of the listed names."""
+        try:
+            return find(name)
+        except NotFound as error:
+            if self.suggests:
+                suggest_known(error, name, list_names)
+            raise
 
     # ---- queues ----
 
@@ -58,15 +74,21 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
 
     def queue(self, name: str) -> Queue:
         self._check_open()
-        return self._keep_handle(self.open_queue(check_name(name), False))
+        return self._keep_handle(self._open_known_queue(name, False))
 
     def put_target(self, name: str) -> Queue:
         self._check_open()
-        return self._keep_handle(self.open_queue(check_name(name), True))
+        return self._keep_handle(self._open_known_queue(name, True))
+
+    def _open_known_queue(self, name: str, to_put: bool) -> Queue:
+        check_name(name)
+        return self._find_known(
+            lambda one: self.open_queue(one, to_put), name, self.find_queue_names
+        )
 
     def delete_queue(self, name: str) -> None:
         self._check_open()
-        self.remove_queue(check_name(name))
+        self._find_known(self.remove_queue, check_name(name), self.find_queue_names)
 
     def list_queues(self) -> list[api.QueueSummary]:
         self._check_open()
@@ -105,11 +127,15 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
 
     def stream(self, name: str) -> Stream:
         self._check_open()
-        return self._keep_handle(self.open_stream(check_name(name, "stream")))
+        check_name(name, "stream")
+        return self._keep_handle(self._find_known(self.open_stream, name, self._stream_names))
 
     def delete_stream(self, name: str) -> None:
         self._check_open()
-        self.remove_stream(check_name(name, "stream"))
+        self._find_known(self.remove_stream, check_name(name, "stream"), self._stream_names)
+
+    def _stream_names(self) -> list[str]:
+        return [one.name for one in self.summarize_streams()]
 
     def list_streams(self) -> list[api.StreamSummary]:
         self._check_open()
@@ -149,11 +175,15 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
 
     def exchange(self, name: str) -> Exchange:
         self._check_open()
-        return self._keep_handle(self.open_exchange(check_name(name, "exchange")))
+        check_name(name, "exchange")
+        return self._keep_handle(self._find_known(self.open_exchange, name, self._exchange_names))
 
     def delete_exchange(self, name: str) -> None:
         self._check_open()
-        self.remove_exchange(check_name(name, "exchange"))
+        self._find_known(self.remove_exchange, check_name(name, "exchange"), self._exchange_names)
+
+    def _exchange_names(self) -> list[str]:
+        return [one.name for one in self.summarize_exchanges()]
 
     def list_exchanges(self) -> list[api.ExchangeSummary]:
         self._check_open()
@@ -174,11 +204,12 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
 
     def table(self, name: str) -> Table:
         self._check_open()
-        return self._keep_handle(self.open_table(check_name(name, "table")))
+        check_name(name, "table")
+        return self._keep_handle(self._find_known(self.open_table, name, self.find_table_names))
 
     def delete_table(self, name: str) -> None:
         self._check_open()
-        self.remove_table(check_name(name, "table"))
+        self._find_known(self.remove_table, check_name(name, "table"), self.find_table_names)
 
     def list_tables(self) -> list[str]:
         self._check_open()

@@ -171,10 +171,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
     def remove_queue(self, name: str) -> None:
         answer = self._ask(Type.DELETE, name)
         if answer.status == Status.NO_QUEUE:
-            raise errors.NoSuchQueue(
-                f"queue {name!r} does not exist in namespace {self.namespace!r} of {self.url}: "
-                f"see `shmq list`"
-            )
+            raise errors.NoSuchQueue.of(name, f"in namespace {self.namespace!r} of {self.url}")
         self._check(answer, name)
 
     def summarize_queues(self) -> list[api.QueueSummary]:
@@ -216,10 +213,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
     def remove_stream(self, name: str) -> None:
         answer = self._ask(Type.STREAM_DELETE, name)
         if answer.status == Status.NO_QUEUE:
-            raise errors.NoSuchStream(
-                f"stream {name!r} does not exist in namespace {self.namespace!r} of {self.url}: "
-                f"see `shmq stream list`"
-            )
+            raise errors.NoSuchStream.of(name, f"in namespace {self.namespace!r} of {self.url}")
         self._check_stream(answer, name)
 
     def summarize_streams(self) -> list[api.StreamSummary]:

@@ -7,7 +7,7 @@ import http
 from typing import Any, Final
 
 import shmq
-from shmq.errors import ShmqError
+from shmq.errors import NotFound, ShmqError
 
 #: The status of each class of errors, the first that fits, and the code that stands beside it.
 _STATUSES: Final[tuple[tuple[type[BaseException], int, str], ...]] = (
@@ -106,8 +106,13 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(503, "exhausted", str(error))
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
-            return Problem(status, code, str(error), **_more(error))
+            return Problem(status, code, text_of(error), **_more(error))
     return None
+
+
+def text_of(error: Exception) -> str:
+    """The error's text without the hint of the broker, at a name that the caller may not see."""
+    return error.plain if isinstance(error, NotFound) else str(error)
 
 
 def _more(error: Exception) -> dict[str, Any]:

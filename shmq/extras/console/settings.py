@@ -41,7 +41,7 @@ class Address:
             path = text.removeprefix(_UNIX)
             if not path or len(os.fsencode(path)) >= _MOST_PATH or "\0" in path:
                 raise InvalidOption(
-                    f"{text!r} is not an address: the path of a Unix socket has 1 to "
+                    f"invalid address {text!r}: the path of a Unix socket must have 1 to "
                     f"{_MOST_PATH - 1} bytes"
                 )
             return cls(path=str(Path(path).absolute()))
@@ -51,8 +51,8 @@ class Address:
         except ValueError:
             if host != "localhost":
                 raise InvalidOption(
-                    f"{text!r} is not an address: give HOST:PORT with an IP address or localhost, "
-                    f"[IPV6]:PORT or unix:PATH"
+                    f"invalid address {text!r}: expected HOST:PORT with an IP address or "
+                    f"localhost, or unix:PATH, such as 127.0.0.1:{DEFAULT_PORT}"
                 ) from None
         return cls(host=host, port=port)
 
@@ -78,7 +78,9 @@ def _divided(text: str) -> tuple[str, int]:
         host, bracket, rest = text[1:].partition("]")
         colon, port = rest[:1], rest[1:]
         if not bracket or (rest and colon != ":"):
-            raise InvalidOption(f"{text!r} is not an address: write [IPV6]:PORT")
+            raise InvalidOption(
+                f"invalid address {text!r}: expected [IPV6]:PORT, such as [::1]:{DEFAULT_PORT}"
+            )
     elif text.count(":") > 1:
         host, port = text, ""
     else:
@@ -86,7 +88,7 @@ def _divided(text: str) -> tuple[str, int]:
     if not port:
         return host, DEFAULT_PORT
     if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
-        raise InvalidOption(f"{port!r} in {text!r} is not a port: give 0 to 65535")
+        raise InvalidOption(f"invalid address {text!r}: the port must be 0 to 65535, not {port!r}")
     return host, int(port)
 
 

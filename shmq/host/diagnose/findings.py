@@ -249,15 +249,16 @@ def _dead_letters(stats: QueueStats, source: str, before: QueueStats | None) -> 
 
 
 def _no_consumer(queue: QueueActivity, stats: QueueStats, before: QueueStats | None) -> _Told:
-    """Nobody waits, holds a message or has settled one lately."""
+    """No process waits, holds a message or has settled one lately."""
     active = stats.waiting_get or stats.in_flight or stats.rate_out > 0
     settled = before is not None and stats.acked + stats.nacked > before.acked + before.nacked
     if not stats.depth or active or settled or stats.oldest_age < IDLE_SECONDS:
         return None
     attached = len({one.pid for one in queue.attachments if one.alive})
     some = "1 process is" if attached == 1 else f"{attached} processes are"
-    who = f"{some} attached, and none gets" if attached else "no process is attached that gets"
-    text = f"nobody consumes {stats.name!r}: {_wait(stats.depth)}, {who}"
+    verb = "it is" if attached == 1 else "they are"
+    who = f"{some} attached, but {verb} not consuming" if attached else "no process is attached"
+    text = f"{stats.name!r} has no consumers: {_wait(stats.depth)}, {who}"
     return "warning", "no-consumer", text
 
 
@@ -266,7 +267,7 @@ def _messages(count: int) -> str:
 
 
 def _wait(count: int) -> str:
-    return "1 message waits" if count == 1 else f"{count:,} messages wait"
+    return "1 message is waiting" if count == 1 else f"{count:,} messages are waiting"
 
 
 # ---- streams, and the host ----

@@ -188,7 +188,7 @@ class Namespace:
             if segment is not None:
                 self.erase(queue, segment)
             self._clear(queue)
-        raise _no_such_queue(queue, self.name)
+        raise NoSuchQueue.of(queue, f"in namespace {self.name!r}")
 
     def queue_id_of(self, queue: str) -> int:
         """The id of the queue, finished or not; 0 if there is none. Raises SegmentError."""
@@ -303,7 +303,7 @@ class Namespace:
         try:
             fd = open_file(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
-            raise _no_such_queue(queue, self.name) from None
+            raise NoSuchQueue.of(queue, f"in namespace {self.name!r}") from None
         except OSError as error:
             raise as_foreign(error, path) from error
         try:
@@ -342,13 +342,6 @@ class Namespace:
         except OSError:
             return False
         return True
-
-
-def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
-    return NoSuchQueue(
-        f"queue {queue!r} does not exist in namespace {namespace!r}: create it first, "
-        f"or see `shmq list`"
-    )
 
 
 def _after_fork() -> None:

@@ -91,7 +91,7 @@ def open_stream(namespace: Namespace, name: str) -> Opened:
             return opened
         _erase(namespace, look_at(namespace, name))
         _clear(namespace, name)
-    raise _no_such_stream(namespace, name)
+    raise NoSuchStream.of(name, f"in namespace {namespace.name!r}")
 
 
 def look_at(namespace: Namespace, name: str) -> _stream.Control | None:
@@ -103,7 +103,7 @@ def look_at(namespace: Namespace, name: str) -> _stream.Control | None:
     try:
         fd = _open_own(path)
     except FileNotFoundError:
-        raise _no_such_stream(namespace, name) from None
+        raise NoSuchStream.of(name, f"in namespace {namespace.name!r}") from None
     return _stream.Control.attach(fd, name, namespace.processes.own)
 
 
@@ -295,10 +295,3 @@ def _clear(namespace: Namespace, name: str) -> None:
         path.unlink(missing_ok=True)
         _core.mark()
     namespace.note(control, there=False)
-
-
-def _no_such_stream(namespace: Namespace, name: str) -> NoSuchStream:
-    return NoSuchStream(
-        f"stream {name!r} does not exist in namespace {namespace.name!r}: create it first, "
-        f"or see `shmq stream list`"
-    )

@@ -200,9 +200,7 @@ class Table:
         try:
             return self._exchanges[name]
         except KeyError:
-            raise NoSuchExchange(
-                f"exchange {name!r} does not exist: create it first, or see `shmq exchange list`"
-            ) from None
+            raise NoSuchExchange.of(name, "in this namespace") from None
 
     # ---- routing ----
 

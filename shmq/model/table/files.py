@@ -101,10 +101,7 @@ def find(namespace: Namespace, name: str) -> TableFile:
     """The table of that name. Raises InvalidName, NoSuchTable, ForeignSegment."""
     found = _find(namespace, check_name(name, "table"))
     if found is None:
-        raise NoSuchTable(
-            f"table {name!r} does not exist in namespace {namespace.name!r}: make it with "
-            f"ensure_table, or see `shmq table list`"
-        )
+        raise NoSuchTable.of(name, f"in namespace {namespace.name!r}")
     return found
 
 

@@ -239,7 +239,7 @@ class Leases(Numbers):
 class LeasesState(Reply):
     """The answer to a LEASES; ``more``: the server has left some out, so ask again behind these."""
 
-    leases: list[Lease]
+    leases: list[Lease] = dataclasses.field(default_factory=list)
     more: bool = False
 
 

@@ -68,11 +68,11 @@ class StreamCreate:
 class StreamInfo(Reply):
     """The answer to a STREAM_INFO; ``journal_error``: why the journal's disk fails, or None."""
 
-    name: str
-    identity: int
-    options: StreamOptions
-    partitions: int
-    offsets: list[PartitionOffsets]
+    name: str = ""
+    identity: int = 0
+    options: StreamOptions = dataclasses.field(default_factory=StreamOptions)
+    partitions: int = 0
+    offsets: list[PartitionOffsets] = dataclasses.field(default_factory=list)
     journal_error: str | None = None
 
 

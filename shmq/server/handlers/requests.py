@@ -346,7 +346,7 @@ class Control:
 
     def _check_exists(self, name: str) -> None:
         if not self._broker.has_queue(name):
-            raise NoSuchQueue(f"queue {name!r} does not exist")
+            raise NoSuchQueue.of(name, "here")
 
     def failed(self, error: BaseException) -> None:
         """Log why a request was answered with INTERNAL, or a queue could not be used."""

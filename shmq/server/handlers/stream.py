@@ -170,10 +170,10 @@ class Streams:
         ``right``: 0 if any right to the stream is enough. Raises Refusal, NoSuchStream.
         """
         if not self._rights(session, name):
-            raise _absent(name)
+            raise NoSuchStream.of(name, "here")
         stream = self._open_stream(name)
         if identity and stream.identity != identity:
-            raise _absent(name)
+            raise NoSuchStream.of(name, "here")
         if right and not self._rights(session, name, group) & right:
             what = f"stream {name!r}" if group is None else f"group {group!r} of stream {name!r}"
             raise Refusal(Status.FORBIDDEN, f"the token lacks the right for this request to {what}")
@@ -204,7 +204,7 @@ class Streams:
         given = StreamCreate.unpack(rest).options
         held = self._rights(session, name)
         if not held:
-            raise _absent(name)
+            raise NoSuchStream.of(name, "here")
         if not held & RIGHTS[Type.STREAM_CREATE]:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         with well_formed():
@@ -224,7 +224,7 @@ class Streams:
         check_empty(rest)
         held = self._rights(session, name)
         if not held:
-            raise _absent(name)
+            raise NoSuchStream.of(name, "here")
         if not held & RIGHTS[Type.STREAM_DELETE]:
             self._open_stream(name)  # raises NoSuchStream if there is none
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
@@ -340,7 +340,3 @@ def _check_compressed(asked: Append) -> None:
         raise InvalidOption(f"the records are not compressed as they should be: {error}") from error
     if count != asked.count:
         raise InvalidOption(f"{count} records are compressed, not {asked.count}")
-
-
-def _absent(name: str) -> NoSuchStream:
-    return NoSuchStream(f"stream {name!r} does not exist")

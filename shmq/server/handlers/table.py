@@ -68,7 +68,7 @@ class TableHandler:
         Raises ShmqError, and TypeError for a value of another type.
         """
         if not rights(name):
-            raise NoSuchTable(f"table {name!r} does not exist")
+            raise NoSuchTable.of(name, "here")
         if asked.action == "make":
             return self._make(session, rights, name, asked.arguments)
         if asked.action == "look":
@@ -97,7 +97,7 @@ class TableHandler:
 
     def _drop(self, rights: Rights, name: str) -> bytes:
         if name not in self._broker.list_tables():  # a damaged one is deleted, and cannot be opened
-            raise NoSuchTable(f"table {name!r} does not exist")
+            raise NoSuchTable.of(name, "here")
         _need(rights, name, Right.ADMIN)
         self._broker.delete_table(name)
         return pack_map({})

@@ -296,7 +296,7 @@ WRONG = {
         {"topic": "nowhere"},
         "queue 'nowhere' does not exist.*shmq create -q nowhere",
     ),
-    "a name of none": ({"topic": "a/b"}, "'a/b' cannot name a queue"),
+    "a name of none": ({"topic": "a/b"}, "invalid queue name 'a/b'"),
     "topic and queue": ({"topic": "a", "queue": "b"}, "topic='a' and queue='b' mean the same"),
     "neither": ({}, "which queue to write to"),
     "unknown": ({"topic": "orders", "stagedBytes": "1m"}, "did you mean 'stagingBytes'"),

@@ -271,6 +271,14 @@ def test_flags_before_the_command_make_no_context(invoke: Invoke) -> None:
     assert "shmq context add NAME --url" in refused.stderr
 
 
+def test_a_wrong_value_is_named_by_what_set_it(invoke: Invoke) -> None:
+    flag = invoke("--url", "http://x", "list", env={"SHMQ_URL": "http://y"})
+    variable = invoke("list", env={"SHMQ_URL": "http://y"})
+
+    assert flag.stderr.startswith("shmq: --url 'http://x' must begin with shmq://")
+    assert variable.stderr.startswith("shmq: SHMQ_URL='http://y' must begin with shmq://")
+
+
 @pytest.mark.parametrize("command", ["doctor", "fsck", "keeper"])
 def test_what_needs_the_host_refuses_a_server(invoke: Invoke, command: str) -> None:
     for given in (["--url", "shmq://far.example", command], [command]):

@@ -115,7 +115,7 @@ def test_a_name_after_which_the_suffix_does_not_fit_is_created_with_dead_letters
     quick: Quick, length: int
 ) -> None:
     name = "q" * length
-    assert "dead_letter" in quick("create", name, code=Code.USAGE).error
+    assert "--dead-letter" in quick("create", name, code=Code.USAGE).error
 
     quick("create", name, "--dead-letter", "bad")
     assert {one["name"] for one in quick("list", "--json").json} == {name, "bad"}
@@ -140,5 +140,5 @@ def test_no_command_works_on_the_directory_of_all_namespaces(
     monkeypatch.setenv("SHMQ_DATA_DIR", str(tmp_path / "of" / "all"))
     run = Quick("default" if flag else namespace)
     ran = run(*(["-n", namespace] if flag else []), *command.split(), code=Code.USAGE)
-    assert "cannot name a namespace" in ran.error
+    assert "invalid namespace" in ran.error
     assert list(tmp_path.iterdir()) == []

@@ -72,7 +72,7 @@ def test_its_own_namespace_flag_goes_over_the_commands(shell: Shell) -> None:
         (("--port", "70000"), "--port"),
         (("--workers", "0"), "--workers"),
         (("--log-level", "loud"), "--log-level"),
-        (("--namespace", "a b"), "'a b' cannot name a namespace"),
+        (("--namespace", "a b"), "invalid namespace name 'a b'"),
     ],
 )
 def test_what_cannot_be_is_wrong_usage(shell: Shell, flags: tuple[str, str], told: str) -> None:

@@ -28,7 +28,7 @@ def test_right_settings_are_said_in_a_line(shell: Shell, config: Path) -> None:
     [
         ("prot = 1\n", "did you mean 'port'?"),
         ('bind = "0.0.0.0"\n', "without tokens and TLS"),
-        ('bind = "unix:socket"\n', "absolute path"),
+        ('bind = "unix:socket"\n', "bind='unix:socket' must be unix: and an absolute path"),
         ('[tls]\ncertificate = "none.pem"\n', "cannot be used"),
     ],
 )

@@ -204,3 +204,18 @@ def test_a_console_that_only_shows_still_shows_and_checks(
 ) -> None:
     assert reading.api("GET", FIRST).status == 200
     assert reading.api("POST", "/schemas/orders/check", SCHEMA).status == 204
+
+
+def test_only_names_that_a_token_may_see_are_suggested(
+    guarded: Console, filled: shmq.Broker
+) -> None:
+    def suggests(path: str, token: str) -> str:
+        told = ask(guarded, token, "GET", path)
+        assert (told.status, told.code) == (404, "not-found")
+        return str(told.json["detail"])
+
+    eventually(
+        lambda: "did you mean 'orders'?" in suggests("/queues/ordres", OWNER), "it is suggested"
+    )
+    assert "did you mean 'clicks'?" in suggests("/streams/clikcs", OWNER)
+    assert "hidden" not in suggests("/queues/hiden", OWNER).replace("'hiden'", "")

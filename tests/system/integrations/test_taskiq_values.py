@@ -274,7 +274,7 @@ def test_a_label_within_its_range_is_used(target: str, labels: dict[str, Any]) -
         ({"delay": math.inf}, "InvalidOption: delay=inf s is out of range"),
         ({"ttl": 0}, "InvalidOption: ttl=0.0 s is out of range: 0.001 to"),
         ({"ttl": -1}, "InvalidOption: ttl=-1.0 s is out of range: 0.001 to"),
-        ({"queue_name": ""}, "InvalidName: '' cannot name a queue"),
+        ({"queue_name": ""}, "InvalidName: invalid queue name ''"),
         ({"ack_type": "later"}, "ValueError: Unknown acknowledge type value: later"),
     ],
     ids=str,

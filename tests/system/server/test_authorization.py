@@ -470,3 +470,25 @@ def test_the_right_to_a_long_name_is_that_to_its_own_dead_letters_and_to_no_othe
             remote.create_queue(name, dead_letter=shmq.escape_name("p" * 98 + ".dlq"))
         queue = remote.create_queue(name, **with_dead_letter(name, {}))
         assert queue.options.dead_letter == shmq.escape_name(f"{name}.dlq")
+
+
+@pytest.mark.parametrize("token", [ADMIN, ALL])
+def test_only_names_that_a_token_may_see_are_suggested(
+    server: Server, broker: shmq.Broker, token: str
+) -> None:
+    broker.create_queue("shop-secret", dead_letter=None)
+    broker.create_queue("hshop-secrets", dead_letter=None)
+    with shmq.connect(server.url, token=token) as remote:
+        with pytest.raises(shmq.NoSuchQueue, match=r"did you mean 'shop-secret'\?"):
+            remote.queue("shop-secrets" if token == ADMIN else "shop-secre")
+        with pytest.raises(shmq.NoSuchQueue) as error:
+            remote.queue("secre")
+    assert ("did you mean 'secret'?" in str(error.value)) is (token == ALL)
+
+
+def test_no_reply_of_the_server_suggests_a_name(server: Server) -> None:
+    with Peer(server) as peer:
+        peer.let_in(ALL)
+        for kind in (Type.STATS, Type.DELETE, Type.PURGE):
+            reply = peer.ask(kind, name_of("secre"))
+            assert b"did you mean" not in reply.payload

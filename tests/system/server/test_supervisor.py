@@ -368,7 +368,7 @@ def test_a_server_that_cannot_start_says_why_in_one_line(tmp_path: Path) -> None
     assert "is a file" in refused("--data-dir", str(tmp_path / "f"))
     assert "drop one" in refused("--data-dir", str(tmp_path), "--no-persist")
     assert "cannot be read" in refused("--config", str(tmp_path / "none"))
-    assert "cannot name a namespace" in refused("--namespace", "a b")
+    assert "invalid namespace" in refused("--namespace", "a b")
     (tmp_path / "c").write_text("[tls]\ncertificate = 'none'")
     assert "certificate" in refused("--config", str(tmp_path / "c"), "--port", "0")
 

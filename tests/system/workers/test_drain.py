@@ -95,7 +95,7 @@ def test_the_drain_timeout_ends_what_takes_longer(
 
     assert workers.ends() == 1
     assert workers.log.splitlines()[-1] == (
-        "shmq: the current messages were not done within drain_timeout=0.2 s: processes killed: "
+        "shmq: the current messages were not done within --drain-timeout 0.2 s: processes killed: "
         "1 of 1"
     )
     assert jobs.get(timeout=PATIENCE).delivery_count == 2

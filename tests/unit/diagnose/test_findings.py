@@ -61,13 +61,16 @@ TABLE: list[tuple[Any, str, str, str]] = [
         queue(**IDLE),
         "warning",
         "no-consumer",
-        "nobody consumes 'orders': 1,204 messages wait, no process is attached that gets",
+        "'orders' has no consumers: 1,204 messages are waiting, no process is attached",
     ),
     (
         dataclasses.replace(queue(depth=1, oldest_age=31.0), attachments=(PRODUCER,)),
         "warning",
         "no-consumer",
-        "nobody consumes 'orders': 1 message waits, 1 process is attached, and none gets",
+        (
+            "'orders' has no consumers: 1 message is waiting, 1 process is attached, "
+            "but it is not consuming"
+        ),
     ),
     (
         queue(journal_lag=300, rate_in=100.0, **DURABLE),
@@ -102,7 +105,7 @@ TABLE: list[tuple[Any, str, str, str]] = [
         queue(waiting_get=1, delayed=5),
         "notice",
         "only-delayed",
-        "consumers of 'orders' wait, and 5 messages wait for a later time",
+        "consumers of 'orders' wait, and 5 messages are waiting for a later time",
     ),
     (
         dataclasses.replace(

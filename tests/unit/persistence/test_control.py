@@ -81,7 +81,7 @@ def test_a_request_that_is_none_is_answered(request_: bytes, answers: Path) -> N
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "../../etc/passwd", "x" * 5000])
 def test_a_name_that_no_queue_can_have_is_refused(do: str, name: str, answers: Path) -> None:
     (answer,) = ask(answers, json.dumps({"do": do, "queues": [name]}).encode() + b"\n")
-    assert "cannot name a queue" in str(answer["error"])
+    assert "invalid queue name" in str(answer["error"])
 
 
 class Ending(Nothing):

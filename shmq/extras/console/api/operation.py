@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, NotFound
 from shmq.extras.console.access import Caller
 from shmq.extras.console.context import Console
 from shmq.extras.console.problem import Problem
 from shmq.protocol.opcodes import Right
+from shmq.suggestions import suggest_known
+
+_MISSING: Final = {"queue": NoSuchQueue, "stream": NoSuchStream, "exchange": NoSuchExchange}
 
 Kind = Literal["string", "integer", "number", "boolean"]
 
@@ -121,9 +125,20 @@ class Call:
     def see(self, kind: str, name: str) -> None:
         """Raise Problem 404 where the caller may not see the name."""
         if not self.caller.sees(kind, name):
-            problem = Problem(404, "not-found", f"{kind} {name!r} does not exist")
+            problem = self.not_found(_MISSING[kind](f"{kind} {name!r} does not exist", name))
             problem.refuses_right = True
             raise problem
+
+    def not_found(self, error: NotFound) -> Problem:
+        """The Problem 404 of the error; it suggests no name but one that the caller may see."""
+        shown = type(error)(error.plain)
+        suggest_known(shown, error.name, lambda: self._visible_names(error.kind))
+        return Problem(404, "not-found", str(shown))
+
+    def _visible_names(self, kind: str) -> Iterator[str]:
+        """The names of that kind that the caller may see, by the newest observation."""
+        found: Sequence[Any] = getattr(self.console.observer.latest(), f"{kind}s", ())
+        return (one.name for one in found if self.caller.sees(kind, one.name))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from shmq.api.names import check_name
+from shmq.errors import NotFound
 from shmq.extras.console.access import Caller
 from shmq.extras.console.api.operation import (
     EVENT_PREFIX,
@@ -136,7 +137,7 @@ def unauthorized() -> Problem:
     return Problem(
         401,
         "unauthorized",
-        "this console wants a token: Authorization: Bearer TOKEN",
+        "this console requires a token: send the header Authorization: Bearer TOKEN",
         headers={"WWW-Authenticate": 'Bearer realm="shmq"'},
     )
 
@@ -162,7 +163,8 @@ def _audited(row: Operation, call: Call) -> Any:
     actor = Actor(who=call.caller.name, peer=call.caller.peer, via="http")
     try:
         found = row.handler(call)
-    except Exception as error:
+    except Exception as raised:
+        error = call.not_found(raised) if isinstance(raised, NotFound) else raised
         problem = problem_of(error)
         code = problem.code if problem is not None else "failed"
         if problem is not None and problem.refuses_right:
@@ -176,6 +178,8 @@ def _audited(row: Operation, call: Call) -> Any:
             )
         elif row.audit is not None:
             record(Event(row.audit), name, code, actor, **_describe_request(call))
+        if error is not raised:
+            raise error from raised
         raise
     if row.audit is not None:
         record(

@@ -11,7 +11,7 @@ from shmq.extras.console.history import Series
 from shmq.extras.console.pages.overview import findings_of
 from shmq.extras.console.pages.query_pages import query_pages
 from shmq.extras.console.pages.visit import Shown, Visit, page
-from shmq.extras.console.problem import Problem
+from shmq.extras.console.problem import Problem, text_of
 from shmq.protocol.opcodes import Right
 
 _ROWS: Final = 50
@@ -85,7 +85,7 @@ def _leases(visit: Visit, name: str) -> tuple[list[shmq.Lease], str | None]:
     except (shmq.Unsupported, shmq.Forbidden):
         return [], "This server does not tell who holds what."
     except shmq.ShmqError as error:
-        return [], str(error)
+        return [], text_of(error)
 
 
 def minutes_of(series: Series) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from shmq.extras.console.pages.overview import findings_of
 from shmq.extras.console.pages.query_pages import query_pages
 from shmq.extras.console.pages.queues import minutes_of
 from shmq.extras.console.pages.visit import Shown, Visit, page
+from shmq.extras.console.problem import text_of
 from shmq.extras.console.visibility import visible_stream
 from shmq.host.diagnose.activity import GroupActivity, StreamActivity
 
@@ -71,7 +72,7 @@ def _describe_stream(visit: Visit, name: str, activity: StreamActivity | None) -
     except (NoSuchStream, StreamDeleted):
         raise
     except ShmqError as error:
-        found["problem"] = str(error)
+        found["problem"] = text_of(error)
     return found
 
 

@@ -101,7 +101,7 @@ class NatsQueuePort(QueuePort):
         return await self.connection.arun(coroutine)
 
     def finish(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """``run`` for what ends a handle: a lost cluster is no error then."""
+        """``run`` for what ends a handle: a lost cluster is not an error then."""
         if self.connection.closed:
             coroutine.close()
             return
