@@ -123,6 +123,6 @@ def _no_such(thing: Thing, name: str, broker: shmq.Broker) -> ShmqError:
                 f"{other} of that name does: to read it, set .option('kind', {other!r})"
             )
     return kind(
-        f"neither a {thing} nor a {other} {name!r} exists in the namespace "
-        f"{broker.namespace!r}: create it first, or set another url or subscribe"
+        f"{thing} {name!r} does not exist in the namespace {broker.namespace!r}, nor does a "
+        f"{other} of that name: create it first, or set another url or subscribe"
     )

@@ -90,7 +90,7 @@ def test_a_stream_collects_those_of_other_sites(sites: tuple[LocalCluster, Local
     ("arguments", "message"),
     [
         (("mirror", "events", "--site", "site-a"), "is site 'site-a' itself"),
-        (("mirror", "events", "--site", "a b"), "site='a b' must be 1 to 32"),
+        (("mirror", "events", "--site", "a b"), "--site 'a b' must be 1 to 32"),
         (("collect", "events", "--from", "site-b/wrong"), "namespaces of different names"),
     ],
 )

@@ -156,7 +156,7 @@ def test_a_queue_that_is_named_and_not_there_is_an_error_or_left_out(broker: shm
     both = Subscription.of(of_queues(subscribe="there,not-there"), "queue")
 
     with pytest.raises(
-        shmq.NoSuchQueue, match=f"'not-there' exists in the namespace '{broker.namespace}'"
+        shmq.NoSuchQueue, match=f"'not-there' does not exist in the namespace '{broker.namespace}'"
     ):
         both.find(broker)
     assert both.find(broker, strict=False) == ("there",)
