@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import shmq
+from shmq.client.ports.steps import run
 from shmq.protocol.opcodes import Flag, Type
 from tests.support.peer import Peer, frame, name_of
 from tests.support.processes import Start, eventually
@@ -130,7 +131,7 @@ def _take(pipe: Any, url: str, poison: bytes | None) -> None:
     """Take messages until it is the poison, and die of it; without any, before the first."""
     consumer: Any = shmq.connect(url).queue("jobs").consume(prefetch=64)
     if poison is None:
-        assert consumer._more(True)
+        assert run(consumer._more())
         os.kill(os.getpid(), signal.SIGKILL)
     for message in consumer:
         if message.body == poison:
