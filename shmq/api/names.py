@@ -64,11 +64,13 @@ def check_name(name: str, what: str = "queue") -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"the name of the {what} must be a str, not {type(name).__name__}")
+    noun, mark, source = what.partition(" (")  # the source of the name, if it is known
     if not _ALLOWED.match(name):
-        raise InvalidName(f"invalid {what} name {name[:120]!r}: {_why_invalid(name)}")
-    if name in _DIRECTORIES and what.startswith("namespace"):
+        why = _why_invalid(name)
+        raise InvalidName(f"invalid {noun} name {name[:120]!r}{mark}{source}: {why}")
+    if name in _DIRECTORIES and noun == "namespace":
         raise InvalidName(
-            f"invalid {what} name {name!r}: every directory has an entry of that name"
+            f"invalid {noun} name {name!r}{mark}{source}: every directory has an entry of that name"
         )
     return name
 

@@ -46,13 +46,9 @@ class Code(enum.IntEnum):
 
 
 _CODES: tuple[tuple[type[BaseException], Code], ...] = (
-    (shmq.NoSuchQueue, Code.NO_QUEUE),
+    (shmq.NotFound, Code.NO_QUEUE),
     (shmq.QueueDeleted, Code.NO_QUEUE),
-    (shmq.NoSuchExchange, Code.NO_QUEUE),
-    (shmq.NoSuchStream, Code.NO_QUEUE),
-    (shmq.NoSuchGroup, Code.NO_QUEUE),
     (shmq.StreamDeleted, Code.NO_QUEUE),
-    (shmq.NoSuchTable, Code.NO_QUEUE),
     (shmq.TableDeleted, Code.NO_QUEUE),
     (shmq.Full, Code.FULL),
     (shmq.Empty, Code.NOTHING),

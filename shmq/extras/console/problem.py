@@ -11,10 +11,7 @@ from shmq.errors import NotFound, ShmqError
 
 #: The status of each class of errors, the first that fits, and the code that stands beside it.
 _STATUSES: Final[tuple[tuple[type[BaseException], int, str], ...]] = (
-    (shmq.NoSuchQueue, 404, "not-found"),
-    (shmq.NoSuchExchange, 404, "not-found"),
-    (shmq.NoSuchStream, 404, "not-found"),
-    (shmq.NoSuchGroup, 404, "not-found"),
+    (NotFound, 404, "not-found"),
     (shmq.QueueDeleted, 410, "deleted"),
     (shmq.StreamDeleted, 410, "deleted"),
     (shmq.QueueExists, 409, "exists"),

@@ -78,6 +78,7 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
         "InvalidOption": Code.USAGE,
         "WrongDirectory": Code.USAGE,
         "Empty": Code.NOTHING,
+        "NotFound": Code.NO_QUEUE,
         "NoSuchQueue": Code.NO_QUEUE,
         "NoSuchExchange": Code.NO_QUEUE,
         "QueueDeleted": Code.NO_QUEUE,

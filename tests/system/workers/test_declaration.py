@@ -252,7 +252,10 @@ def test_a_module_that_fails_says_why_and_where(
     [
         (["tests.system.workers.handlers:act"], "declares no queue: name one"),
         (["no.such:act", "-q", "jobs"], "module 'no' does not exist"),
-        ([ACT, "-q", "jobs", "--mode", "fifo", "--prefetch", "2"], "does not go with mode='fifo'"),
+        (
+            [ACT, "-q", "jobs", "--mode", "fifo", "--prefetch", "2"],
+            "does not go with --mode 'fifo'",
+        ),
     ],
 )
 def test_the_command_refuses_in_one_line_with_the_code_of_wrong_usage(
