@@ -73,11 +73,12 @@ class WorkerProcesses:
     def check(self) -> None:
         """Forget the workers that ended normally. Raises :class:`WorkerEnded` for others."""
         for worker, (process, _) in list(self._alive.items()):
-            if process.exitcode == 0:
+            code = process.exitcode  # read once: it may end at any moment
+            if code == 0:
                 del self._alive[worker]
                 process.close()
-            elif process.exitcode is not None:
-                raise WorkerEnded(f"worker {worker} ended by itself with {process.exitcode}")
+            elif code is not None:
+                raise WorkerEnded(f"worker {worker} ended by itself with {code}")
 
     def kill(self, worker: int) -> Callable[..., None]:
         """Kill a worker; returns its work. Raises :class:`WorkerEnded` if it had already ended."""
