@@ -19,6 +19,7 @@ at byte 4128 a mark of the newest transaction, for the writer.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import zlib
@@ -127,7 +128,8 @@ class Roles:
         with self._processes.locked():
             self.refuse_second_writer(directory)
             self.note_data_dir(directory)
-            self._processes.lock_byte(_WRITER_BYTE)
+            if not self._processes.lock_byte(_WRITER_BYTE):
+                raise BlockingIOError(errno.EAGAIN, "another process took the writer's lock")
             return self._processes.memory
 
     def refuse_second_writer(self, directory: Path) -> None:
