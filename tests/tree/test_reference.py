@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ import shmq.mp
 from shmq import api, errors
 from shmq.api.options import options_of
 from shmq.api.properties import PROPERTIES, properties_of
+from tools import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/reference/api.md").read_text()
@@ -26,22 +25,12 @@ OPTIONS = (ROOT / "docs/reference/options.md").read_text()
 CALLS = ("put", "put_many", "put_packed")
 
 
-def load_generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools/reference.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GENERATOR = load_generator()
-
 #: Every public name and what it is, by its title on the page. What a module only hands on
 #: from the standard library is described there.
 PUBLIC: dict[str, Any] = {
     (name if module is shmq else f"{module.__name__.removeprefix('shmq.')}.{name}"): value
-    for module in map(importlib.import_module, GENERATOR.MODULES)
-    for name, value in ((name, getattr(module, name)) for name in GENERATOR.names_of(module))
+    for module in map(importlib.import_module, reference.MODULES)
+    for name, value in ((name, getattr(module, name)) for name in reference.names_of(module))
     if not inspect.ismodule(value) and str(getattr(value, "__module__", "shmq")).startswith("shmq")
     if value is not shmq.mp.ShutDown  # the standard library's from Python 3.13 on
 }
@@ -70,7 +59,7 @@ def table_of(heading: str) -> dict[str, list[str]]:
 
 
 def test_the_page_is_what_the_docstrings_make() -> None:
-    assert GENERATOR.render() == PAGE, STALE
+    assert reference.render() == PAGE, STALE
 
 
 def test_every_public_name_has_a_section_and_no_other() -> None:

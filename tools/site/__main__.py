@@ -21,7 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from shmq.version import VERSION
 from tools.release import manual
-from tools.site.pages import DOCS, ROOT, Contents, contents, stage
+from tools.site.pages import DOCS, ROOT, Contents, contents, place_of, stage
 
 #: Hosts from which the theme loads what these pages do not use: diagrams, a code editor.
 _ELSEWHERE: Final = re.compile(r"https://(?:unpkg\.com|cdn\.jsdelivr\.net|api\.github\.com)")
@@ -95,15 +95,14 @@ def _nav(table: Contents) -> str:
     for section, parts in table:
         inner = []
         for name, pages in parts:
-            listed = [f"{{ {_text(title)} = {_text(_place(path))} }}" for title, path in pages]
+            listed = [
+                f"{{ {_text(title)} = {_text(str(place_of(DOCS / path)))} }}"
+                for title, path in pages
+            ]
             inner += [f"{{ {_text(name)} = [{', '.join(listed)}] }}"] if name else listed
         rows.append(f"{{ {_text(section)} = [{', '.join(inner)}] }}")
     rows.append('{ "Manual pages" = "man/index.md" }')
     return f"[{', '.join(rows)}]"
-
-
-def _place(path: str) -> str:
-    return path.replace("README.md", "index.md")
 
 
 def _text(text: str) -> str:

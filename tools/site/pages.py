@@ -85,7 +85,7 @@ class _Stage:
     def place(self, source: Path) -> Path:
         """Where a file of the repository is in the folder; it is written later."""
         if source not in self._known:
-            self._known[source] = _place(source)
+            self._known[source] = place_of(source)
             self._left.append(source)
         return self._known[source]
 
@@ -125,7 +125,8 @@ class _Stage:
         return relinked
 
 
-def _place(source: Path) -> Path:
+def place_of(source: Path) -> Path:
+    """Where the page of a file of the repository is in the site's folder."""
     if source == DOCS / "README.md":
         return Path("contents.md")  # index.md is the first page
     if source.is_relative_to(DOCS):

@@ -48,10 +48,8 @@ class RemoteQueue(RemoteHandle, QueueHandle):
             self._make(create)
         answer = connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
-            raise errors.NoSuchQueue(
-                f"queue {self._name!r} does not exist in namespace {namespace!r} of "
-                f"{connection.url}: create it first, or see `shmq list`"
-            )
+            where = f"in namespace {namespace!r} of {connection.url}"
+            raise errors.NoSuchQueue.of(self._name, where)
         if answer.status != Status.OK:
             raise error_of(answer, f"queue {self._name!r} of {connection.url}")
         state = QueueState.unpack(answer)

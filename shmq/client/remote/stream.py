@@ -50,10 +50,8 @@ class RemoteStream(RemoteHandle, RemoteGroups):
         super().__init__(connection, namespace)
         answer = connection.call(lambda wire: wire.request(Type.STREAM_INFO, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
-            raise errors.NoSuchStream(
-                f"stream {self._name!r} does not exist in namespace {namespace!r} of "
-                f"{connection.url}: create it first, or see `shmq stream list`"
-            )
+            where = f"in namespace {namespace!r} of {connection.url}"
+            raise errors.NoSuchStream.of(self._name, where)
         info = StreamInfo.unpack(self._check(answer))
         self._identity = info.identity
         self._take_shape(info)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,19 +12,8 @@ from shmq.api.options import QueueOptions
 from shmq.api.stream_options import StreamOptions
 from shmq.protocol.opcodes import DEFAULT_PORT, HEADER, MAGIC, MAX_HELLO, MORE, Status, Type
 from tests.unit.protocol.page import PAGE, Frame, frames
+from tools import protocol
 
-
-def _generator() -> Any:
-    path = PAGE.parents[2] / "tools/protocol.py"
-    spec = importlib.util.spec_from_file_location("protocol_generator", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GENERATOR = _generator()
 TEXT = PAGE.read_text()
 FRAMES = frames()
 
@@ -42,13 +29,13 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def test_what_is_made_of_the_definition_is_as_the_definition_says() -> None:
-    for path, text in GENERATOR.made().items():
+    for path, text in protocol.made().items():
         assert path.read_text() == text, f"{path} is older than opcodes.toml: make protocol"
 
 
 def test_a_change_of_the_definition_shows_in_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = GENERATOR.read()
-    number = GENERATOR.read()["unused"]  # no real operation ever has it
+    table = protocol.read()
+    number = protocol.read()["unused"]  # no real operation ever has it
     table["operation"]["NO_SUCH_OPERATION"] = {
         "number": number,
         "request": ["name", "u32 most"],
@@ -58,21 +45,21 @@ def test_a_change_of_the_definition_shows_in_every_file(monkeypatch: pytest.Monk
         "about": "queue",
         "right": "consume",
     }
-    monkeypatch.setattr(GENERATOR, "read", lambda: table)
+    monkeypatch.setattr(protocol, "read", lambda: table)
 
-    made = GENERATOR.made()
+    made = protocol.made()
 
-    assert f"NO_SUCH_OPERATION = 0x{number:02X}" in made[GENERATOR.PYTHON]
-    assert "Type.NO_SUCH_OPERATION: Right.CONSUME" in made[GENERATOR.PYTHON]
-    aside = made[GENERATOR.PYTHON].partition("\nASIDE: ")[2].partition("}")[0]
+    assert f"NO_SUCH_OPERATION = 0x{number:02X}" in made[protocol.PYTHON]
+    assert "Type.NO_SUCH_OPERATION: Right.CONSUME" in made[protocol.PYTHON]
+    aside = made[protocol.PYTHON].partition("\nASIDE: ")[2].partition("}")[0]
     assert "Type.NO_SUCH_OPERATION," in aside
-    header = made[GENERATOR.HEADER]
+    header = made[protocol.HEADER]
     dispatched = header.partition("[SHMQ_T_NO_SUCH_OPERATION] = ")[2].partition("[")[0]
     assert ".path = SHMQ_PATH_QUEUE" in dispatched
     assert ".least = 4" in dispatched
     row = "[NO_SUCH_OPERATION](#no_such_operation) | name, u32 most | REPLY: u64 messages |"
     assert row in made[PAGE]
-    assert "NO_SUCH_OPERATION" in made[GENERATOR.SERVING]
+    assert "NO_SUCH_OPERATION" in made[protocol.SERVING]
 
 
 @pytest.mark.parametrize("said", ["", 'aside = "yes"\n'])
@@ -80,11 +67,11 @@ def test_an_operation_of_policy_must_say_where_it_is_carried_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str
 ) -> None:
     source = tmp_path / "opcodes.toml"
-    source.write_text(re.sub(r"(?m)^aside = .*\n", said, GENERATOR.SOURCE.read_text(), count=1))
-    monkeypatch.setattr(GENERATOR, "SOURCE", source)
+    source.write_text(re.sub(r"(?m)^aside = .*\n", said, protocol.SOURCE.read_text(), count=1))
+    monkeypatch.setattr(protocol, "SOURCE", source)
 
     with pytest.raises(ValueError, match="HELLO: aside = true or false"):
-        GENERATOR.read()
+        protocol.read()
 
 
 def test_the_options_of_create_are_those_of_a_queue() -> None:

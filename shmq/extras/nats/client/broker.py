@@ -114,10 +114,7 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
         return self._queue_of(name, found.value)
 
     def _no_queue(self, name: str) -> errors.NoSuchQueue:
-        return errors.NoSuchQueue(
-            f"queue {name!r} does not exist in namespace {self.namespace!r} of {self.url}: create "
-            f"it first, or see `shmq list`"
-        )
+        return errors.NoSuchQueue.of(name, f"in namespace {self.namespace!r} of {self.url}")
 
     def remove_queue(self, name: str) -> None:
         if not self.connection.run(self._delete_queue(name)):
