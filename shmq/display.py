@@ -14,7 +14,7 @@ _MOST = 10
 def as_html(title: str, rows: Iterable[tuple[str, object]]) -> str:
     """A table of names and values, each escaped and cut."""
     cells = "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(_short(value))}</td></tr>"
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(_shorten(value))}</td></tr>"
         for name, value in rows
     )
     return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"
@@ -26,7 +26,7 @@ def sample(values: Iterable[object]) -> Iterator[tuple[str, object]]:
         yield str(number), value
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
 

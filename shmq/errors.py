@@ -104,12 +104,12 @@ class _Descriptors:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError | ImportError) and not isinstance(error, ShmqError):
-            refusal = _for_want_of_descriptors(error)
+            refusal = _describe_exhaustion(error)
             if refusal is not None:
                 raise refusal from error
 
 
-def _for_want_of_descriptors(error: OSError | ImportError) -> OSError | None:
+def _describe_exhaustion(error: OSError | ImportError) -> OSError | None:
     """Why no descriptor is free, if that is the cause of an error."""
     if isinstance(error, OSError) and error.errno is not None:
         refusal = no_descriptor(error)

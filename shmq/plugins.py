@@ -43,7 +43,7 @@ class Command:
 
 def find(group: str, name: str) -> Any:
     """Load the entry point of that name; None if there is none. Raises what its import raises."""
-    for each in _entry_points(group):
+    for each in _load_entry_points(group):
         if each.name == name:
             with late_imports:
                 found = each.load()
@@ -54,7 +54,7 @@ def find(group: str, name: str) -> Any:
 def load_all(group: str) -> dict[str, Any]:
     """Load the entry points of the group, by name; one that fails is logged and omitted."""
     loaded = {}
-    for each in _entry_points(group):
+    for each in _load_entry_points(group):
         try:
             with late_imports:
                 loaded[each.name] = each.load()
@@ -63,7 +63,7 @@ def load_all(group: str) -> dict[str, Any]:
     return loaded
 
 
-def _entry_points(group: str) -> list[EntryPoint]:
+def _load_entry_points(group: str) -> list[EntryPoint]:
     with late_imports:
         from importlib.metadata import entry_points  # noqa: PLC0415 - it costs 20 ms
 

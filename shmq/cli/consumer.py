@@ -87,12 +87,12 @@ def consume(
     cannot be written goes back to the queue.
     """
     outlet = open_outlet()
-    write = _writer(form, as_json, delimiter)
+    write = _choose_writer(form, as_json, delimiter)
     patience = float("inf") if follow and timeout is None else timeout or 0.0
     with broker.queue(name) as queue, Stop() as stop:
         window = Window(queue, outlet, lambda: bool(stop.signal), ahead)
         seen = _Pump(queue, outlet, stop, write, where).run(window, count, patience)
-    context.exit(_outcome(seen, follow, stop.signal, outlet))
+    context.exit(_choose_exit_code(seen, follow, stop.signal, outlet))
 
 
 class _Pump:
@@ -131,7 +131,7 @@ class _Pump:
 
     def _carry(self, window: Window, count: int | None, patience: float) -> int:
         seen, since = 0, time.monotonic()
-        while not self._over(seen, count):
+        while not self._is_done(seen, count):
             most = min(self._outlet.batch, count - seen) if count else self._outlet.batch
             left = patience - (time.monotonic() - since)
             messages = self._queue.get_many(
@@ -146,11 +146,11 @@ class _Pump:
                 window.settle()
         return seen
 
-    def _over(self, seen: int, count: int | None) -> bool:
+    def _is_done(self, seen: int, count: int | None) -> bool:
         return bool(self._stop.signal) or seen == count or self._outlet.abandoned()
 
 
-def _writer(
+def _choose_writer(
     form: str | None, as_json: bool, delimiter: bytes | None
 ) -> Callable[[shmq.Message], bytes]:
     """The function that turns a message into its bytes of output."""
@@ -163,11 +163,11 @@ def _writer(
     end = b"\n" if delimiter is None else delimiter
     if form == "raw":
         return lambda message: render.raw(message) + end
-    show = _shown_safely if sys.stdout.isatty() else render.as_text
+    show = _render_safely if sys.stdout.isatty() else render.as_text
     return lambda message: show(message).encode(errors="backslashreplace") + end
 
 
-def _shown_safely(message: shmq.Message) -> str:
+def _render_safely(message: shmq.Message) -> str:
     return printable(render.as_text(message), keep="\n\t")
 
 
@@ -179,7 +179,7 @@ def _report(window: Window) -> None:
         )
 
 
-def _outcome(seen: int, follow: bool, signal: int, outlet: Outlet) -> int:
+def _choose_exit_code(seen: int, follow: bool, signal: int, outlet: Outlet) -> int:
     if signal:
         return 0 if follow else 128 + signal
     if seen or outlet.abandoned():
@@ -265,7 +265,7 @@ def _show(messages: list[shmq.Message]) -> None:
             message.codec,
             amount(len(render.raw(message))),
             *([_explain(message)] if dead else []),
-            _shortened(render.as_text(message)),
+            _shorten(render.as_text(message)),
         ]
         made.add_row(*(cell(value) for value in row))
     show_table(made)
@@ -277,5 +277,5 @@ def _explain(message: shmq.Message) -> str:
     return f"{message.dead.reason} in {message.dead.queue} after {message.dead.deliveries}"
 
 
-def _shortened(body: str) -> str:
+def _shorten(body: str) -> str:
     return body if len(body) <= _SHOWN else body[: _SHOWN - 1] + "…"

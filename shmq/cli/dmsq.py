@@ -56,7 +56,7 @@ def dmsq() -> None:
 def inspect(path: str, each: bool, as_json: bool, quiet: bool) -> None:
     """Show what a file is, and what it contains."""
     data = read_file(path)
-    _refuse_another(path, data)
+    _require_queue_file(path, data)
     header, start = read_header(data[:HEADER_BYTES], path)
     description = {
         "file": path,
@@ -72,16 +72,16 @@ def inspect(path: str, each: bool, as_json: bool, quiet: bool) -> None:
         "options": dict(header.options),
     }
     with progress("inspect", "bytes", quiet=quiet) as shown:
-        records = _report_progress(_records(data, start, header.salt), len(data), shown)
+        records = _report_progress(_iterate_records(data, start, header.salt), len(data), shown)
         found = list(records) if each else _count(records)
     if as_json:
         show_json({**description, "records" if each else "types": found})
         return
     for key in ("kind", "queue", "number", "queue_id", "hash_key", "previous_end", "bytes"):
         show(f"{key:<12} {description[key]}")
-    show(f"{'created':<12} {_when(header.created)}")
+    show(f"{'created':<12} {_format_time(header.created)}")
     show("")
-    show_table(_make_table(found) if isinstance(found, list) else _summed(found))
+    show_table(_make_table(found) if isinstance(found, list) else _sum_by_type(found))
 
 
 @dmsq.command(epilog="Example: shmq dmsq verify invoices.dmsq")
@@ -105,7 +105,7 @@ def verify(context: click.Context, paths: tuple[str, ...], as_json: bool, quiet:
         show_json(found)
     else:
         for one in found:
-            show(_verdict(one))
+            show(_describe_verdict(one))
     context.exit(Code.OK if all(one["sound"] for one in found) else Code.WRONG)
 
 
@@ -122,7 +122,7 @@ def dump(context: click.Context, paths: tuple[str, ...], salvage: bool, quiet: b
         _chain(paths, salvage, quiet=quiet) as chain,
         progress("dump", "messages", quiet=quiet) as on_progress,
     ):
-        for message in _messages(chain, on_progress):
+        for message in _iterate_messages(chain, on_progress):
             show(render.as_json(message))
         found = chain.messages
     context.exit(Code.OK if found else Code.NOTHING)
@@ -151,7 +151,7 @@ def export(paths: tuple[str, ...], to: str, salvage: bool, quiet: bool) -> None:
     show(f"{counted(written, 'message')} written to {to}")
 
 
-def _refuse_another(path: str, data: bytes) -> None:
+def _require_queue_file(path: str, data: bytes) -> None:
     """Raises FileError for a file that is of no queue."""
     content = other_content(path, data)
     if content is not None:
@@ -164,7 +164,7 @@ def _refuse_another(path: str, data: bytes) -> None:
 # -- inspect ---------------------------------------------------------------------------
 
 
-def _records(data: bytes, start: int, salt: int) -> Iterator[dict[str, Any]]:
+def _iterate_records(data: bytes, start: int, salt: int) -> Iterator[dict[str, Any]]:
     """Each record in turn; the last one tells where the records end."""
     at = start
     while at < len(data):
@@ -203,7 +203,7 @@ def _count(records: Iterator[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return types
 
 
-def _summed(types: dict[str, dict[str, int]]) -> Table:
+def _sum_by_type(types: dict[str, dict[str, int]]) -> Table:
     made = table(["type", "records", "bytes"], right=("records", "bytes"))
     for kind, one in types.items():
         made.add_row(*(cell(value) for value in (kind, one["records"], one["bytes"])))
@@ -213,12 +213,12 @@ def _summed(types: dict[str, dict[str, int]]) -> Table:
 def _make_table(records: list[dict[str, Any]]) -> Table:
     made = table(["offset", "type", "bytes", "what"], right=("offset", "bytes"))
     for record in records:
-        row = (record["offset"], record["type"], record["bytes"], _brief(record))
+        row = (record["offset"], record["type"], record["bytes"], _summarize_record(record))
         made.add_row(*(cell(value) for value in row))
     return made
 
 
-def _brief(record: dict[str, Any]) -> str:
+def _summarize_record(record: dict[str, Any]) -> str:
     parts = []
     for key, value in record.items():
         if key in {"offset", "type", "bytes"}:
@@ -228,13 +228,13 @@ def _brief(record: dict[str, Any]) -> str:
         elif key == "totals":
             parts += [f"{name} {number}" for name, number in value.items() if number]
         elif key in {"wall", "put_at", "until", "expires", "dead_at"}:
-            parts.append(f"{key} {_when(value)}")
+            parts.append(f"{key} {_format_time(value)}")
         else:
             parts.append(f"{key} {value}")
     return ", ".join(parts)
 
 
-def _when(ns: int) -> str:
+def _format_time(ns: int) -> str:
     try:
         moment = dt.datetime.fromtimestamp(ns // 10**9, dt.UTC)
     except (OverflowError, ValueError, OSError):
@@ -245,27 +245,29 @@ def _when(ns: int) -> str:
 # -- verify ----------------------------------------------------------------------------
 
 
-def _verdict(one: dict[str, Any]) -> str:
+def _describe_verdict(one: dict[str, Any]) -> str:
     where = "" if one.get("partition") is None else f", partition {one['partition']}"
     if not one["sound"]:
-        lost = [_offsets(first, behind) for first, behind in one.get("lost", ())]
+        lost = [_format_offsets(first, behind) for first, behind in one.get("lost", ())]
         loss = f"{where}: {', '.join(lost)} cannot be read" if lost else ""
         return f"{one['file']}: damaged at byte {one['offset']}: {one['what']}{loss}"
     if "content" in one:
         return f"{one['file']}: sound, {one['content']}"
     if "stream" in one:
-        return f"{one['file']}: sound, stream {one['stream']!r}{where}, {_of_stream(one)}"
+        return (
+            f"{one['file']}: sound, stream {one['stream']!r}{where}, {_describe_stream_file(one)}"
+        )
     end = "; its last batch is torn and does not count" if one["torn"] else ""
     return f"{one['file']}: sound, {counted(one['messages'], 'message')}{end}"
 
 
-def _offsets(first: int, behind: int | None) -> str:
+def _format_offsets(first: int, behind: int | None) -> str:
     return (
         f"the offsets from {first} on" if behind is None else f"the offsets {first} to {behind - 1}"
     )
 
 
-def _of_stream(one: dict[str, Any]) -> str:
+def _describe_stream_file(one: dict[str, Any]) -> str:
     """The content of an intact file of a stream, in words."""
     if "records" not in one:
         return f"{counted(one['partitions'], 'partition')}, {counted(one['groups'], 'group')}"
@@ -283,7 +285,7 @@ def _chain(paths: tuple[str, ...], salvage: bool, *, quiet: bool) -> Iterator[Qu
         step = Step(steps_of(shown), "read", bytes_of(map(Path, paths)))
         files = [(path, read_file(path)) for path in paths]
         for path, data in files:
-            _refuse_another(path, data)
+            _require_queue_file(path, data)
         read = QueueFiles(files, salvage, partial=True, on_progress=step.add)
     with read as chain:
         for skipped in chain.skipped:
@@ -291,7 +293,7 @@ def _chain(paths: tuple[str, ...], salvage: bool, *, quiet: bool) -> Iterator[Qu
         yield chain
 
 
-def _messages(chain: QueueFiles, on_progress: Progress) -> Iterator[StoredMessage]:
+def _iterate_messages(chain: QueueFiles, on_progress: Progress) -> Iterator[StoredMessage]:
     """The messages, each counted once it is used."""
     for number, fields in enumerate(chain, 1):
         yield StoredMessage(chain.name, fields)
@@ -335,12 +337,12 @@ class _Columns:
 
         Raises OSError with the name.
         """
-        schema = self._schema()
+        schema = self._build_schema()
         make = self._parquet.ParquetWriter if to.endswith(".parquet") else self._arrow.ipc.new_file
         try:
             with completed(Path(to)) as aside, make(str(aside), schema) as writer:
                 done = 0
-                for rows in _batches(chain):
+                for rows in _split_batches(chain):
                     writer.write_batch(self._arrow.RecordBatch.from_pylist(rows, schema=schema))
                     done += len(rows)
                     on_progress(done, chain.messages)
@@ -348,7 +350,7 @@ class _Columns:
             why = os.strerror(error.errno) if error.errno else str(error)
             raise OSError(error.errno, why, to) from error
 
-    def _schema(self) -> Any:
+    def _build_schema(self) -> Any:
         a = self._arrow
         moment = a.timestamp("ns", tz="UTC")
         columns = {
@@ -368,10 +370,10 @@ class _Columns:
         return a.schema(list(columns.items()))
 
 
-def _batches(chain: QueueFiles) -> Iterator[list[dict[str, Any]]]:
+def _split_batches(chain: QueueFiles) -> Iterator[list[dict[str, Any]]]:
     rows = []
     for fields in chain:
-        rows.append(_row(StoredMessage(chain.name, fields), fields))
+        rows.append(_make_row(StoredMessage(chain.name, fields), fields))
         if len(rows) == _BATCH:
             yield rows
             rows = []
@@ -379,7 +381,7 @@ def _batches(chain: QueueFiles) -> Iterator[list[dict[str, Any]]]:
         yield rows
 
 
-def _row(message: StoredMessage, fields: dict[str, Any]) -> dict[str, Any]:
+def _make_row(message: StoredMessage, fields: dict[str, Any]) -> dict[str, Any]:
     rendered = render.as_dict(message)
     return {
         "sequence": message.sequence,

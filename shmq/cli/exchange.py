@@ -88,7 +88,7 @@ def create(
         show(f"exchange {quoted(name)} ({kind}) is ready in namespace {broker.namespace!r}")
 
 
-def _binding_flags(command: F) -> F:
+def _add_binding_flags(command: F) -> F:
     for decorate in reversed(
         (
             exchange_name,
@@ -129,34 +129,34 @@ def _binding_flags(command: F) -> F:
 
 
 @exchange.command(epilog="Example: shmq exchange bind events orders --key 'order.#'")
-@_binding_flags
+@_add_binding_flags
 @connected
 def bind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> None:
     """Bind an exchange to a queue, a stream or another exchange."""
-    target, binding = _binding(broker, **given)
+    target, binding = _resolve_binding(broker, **given)
     with (
         audited(broker, Event.EXCHANGE_BIND, name, target=target, key=binding["key"]) as details,
         broker.exchange(name) as found,
     ):
         details["changed"] = made = found.bind(target, **binding)
-    _tell(name, target, as_json, "bound", made, "is already bound in this way")
+    _report(name, target, as_json, "bound", made, "is already bound in this way")
 
 
 @exchange.command(epilog="Example: shmq exchange unbind events orders --key 'order.#'")
-@_binding_flags
+@_add_binding_flags
 @connected
 def unbind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> None:
     """Remove a binding; give the options that it was made with."""
-    target, binding = _binding(broker, **given)
+    target, binding = _resolve_binding(broker, **given)
     with (
         audited(broker, Event.EXCHANGE_UNBIND, name, target=target, key=binding["key"]) as details,
         broker.exchange(name) as found,
     ):
         details["changed"] = done = found.unbind(target, **binding)
-    _tell(name, target, as_json, "unbound", done, "is not bound in this way")
+    _report(name, target, as_json, "unbound", done, "is not bound in this way")
 
 
-def _binding(
+def _resolve_binding(
     broker: shmq.Broker,
     target: str | None,
     queue: str | None,
@@ -173,11 +173,11 @@ def _binding(
         raise click.UsageError(
             "name one target: TARGET, or with its kind -q QUEUE, --stream STREAM or --to EXCHANGE"
         )
-    kind, name = given[0] if target is None else (_kind_of(broker, target), target)
+    kind, name = given[0] if target is None else (_find_kind(broker, target), target)
     return name, {"key": key, "kind": kind, "headers": dict(headers) or None, "match": match}
 
 
-def _kind_of(broker: shmq.Broker, target: str) -> str:
+def _find_kind(broker: shmq.Broker, target: str) -> str:
     try:
         return kind_of(broker, target)
     except click.UsageError as error:
@@ -185,7 +185,7 @@ def _kind_of(broker: shmq.Broker, target: str) -> str:
         raise click.UsageError(reason) from None
 
 
-def _tell(name: str, target: str, as_json: bool, what: str, done: bool, else_: str) -> None:
+def _report(name: str, target: str, as_json: bool, what: str, done: bool, else_: str) -> None:
     if as_json:
         show_json({"exchange": name, "target": target, what: done})
     elif done:
@@ -249,11 +249,11 @@ def _show_bindings(name: str, bindings: list[shmq.Binding], as_json: bool) -> No
     else:
         made = table(["to", "target", "by"])
         for each in bindings:
-            made.add_row(each.kind, name_cell(each.target), cell(_by(each)))
+            made.add_row(each.kind, name_cell(each.target), cell(_describe_match(each)))
         show_table(made)
 
 
-def _by(binding: shmq.Binding) -> str:
+def _describe_match(binding: shmq.Binding) -> str:
     """The key or the headers of a binding, in one line."""
     if binding.headers is None:
         return binding.key
@@ -324,12 +324,12 @@ class _Publishing:
 
     def one(self, text: bytes) -> None:
         """Publish one message."""
-        body = self._body(text)
+        body = self._decode_body(text)
         self._count(lambda: self._exchange.publish(body, *self._how, **self._properties))
 
     def many(self, texts: list[bytes]) -> None:
         """Publish some messages."""
-        bodies = [self._body(text) for text in texts]
+        bodies = [self._decode_body(text) for text in texts]
         self._count(lambda: self._exchange.publish_many(bodies, *self._how, **self._properties))
 
     def _count(self, publish: Callable[[], shmq.Published]) -> None:
@@ -343,7 +343,7 @@ class _Publishing:
         self._delivered += outcome.delivered
         self._duplicates += outcome.duplicates
 
-    def _body(self, text: bytes) -> Any:
+    def _decode_body(self, text: bytes) -> Any:
         self._seen += 1
         try:
             return decode(text, self._properties["codec"])

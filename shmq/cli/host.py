@@ -68,11 +68,11 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
     A damaged queue is reported; delete it with shmq delete. Files that are set aside on disk
     are listed with the commands that restore and remove them.
     """
-    names, others = _asked_for(context)
-    found = [one for name in names for one in _swept(name, fix, timeout)]
+    names, others = _select_namespaces(context)
+    found = [one for name in names for one in _sweep(name, fix, timeout)]
     checked = [one for name in names for one in segments(name)]
     machine = conditions()
-    aside = [row for name in names for row in _aside(name, found)]
+    aside = [row for name in names for row in _list_set_aside(name, found)]
     if as_json:
         show_json(
             {
@@ -93,7 +93,7 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
     context.exit(Code.WRONG if wrong else Code.OK)
 
 
-def _swept(name: str, fix: bool, timeout: float) -> list[Finding]:
+def _sweep(name: str, fix: bool, timeout: float) -> list[Finding]:
     if not fix:
         return list(sweep(name, fix, timeout))
     with audited(name, Event.LEFTOVERS_REMOVE, "") as details:
@@ -102,7 +102,7 @@ def _swept(name: str, fix: bool, timeout: float) -> list[Finding]:
     return found
 
 
-def _asked_for(context: click.Context) -> tuple[list[str], int]:
+def _select_namespaces(context: click.Context) -> tuple[list[str], int]:
     """The namespaces to check, and the number of files of other users."""
     target = target_of(context)
     if target.origin is None:
@@ -110,7 +110,7 @@ def _asked_for(context: click.Context) -> tuple[list[str], int]:
     return [check_name(target.namespace, "namespace")], 0
 
 
-def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
+def _list_set_aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
     """The files set aside in the data directory; if it cannot be read, ``found`` gets that."""
     try:
         directory = directory_of(Namespace.of(namespace))
@@ -143,7 +143,7 @@ def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
             "bytes": one.bytes,
             "written": one.written,
             "why": one.why,
-            "restore": _restoring(namespace, one) if one.restorable else None,
+            "restore": _format_restore_command(namespace, one) if one.restorable else None,
             "remove": shlex.join(
                 ["rm", *["-r"] * (one.kind == "stream"), *(str(directory / f) for f in one.files)]
             ),
@@ -152,7 +152,7 @@ def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def _restoring(namespace: str, one: FileSetAside) -> str:
+def _format_restore_command(namespace: str, one: FileSetAside) -> str:
     return shlex.join(["shmq", "-n", namespace, "restore", "--aside", one.file])
 
 
@@ -234,7 +234,7 @@ def fsck(context: click.Context, names: tuple[str, ...], timeout: float, as_json
         _show_examined(found)
     else:
         note(f"namespace {namespace!r} has no queues")
-    context.exit(_code(found))
+    context.exit(_choose_exit_code(found))
 
 
 def _show_examined(found: list[SegmentReport]) -> None:
@@ -246,7 +246,7 @@ def _show_examined(found: list[SegmentReport]) -> None:
     show_table(made)
 
 
-def _code(found: list[SegmentReport]) -> Code:
+def _choose_exit_code(found: list[SegmentReport]) -> Code:
     states = {one.state for one in found}
     if states <= {SOUND}:
         return Code.OK

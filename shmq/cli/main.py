@@ -166,9 +166,11 @@ class _Program(Group):
                 row = "  ".join(cells[at : at + columns])
                 formatter.write(f"  {row}".rstrip() + "\n")
         with formatter.section("Options"):
-            formatter.write_dl([*self._records(ctx), ("-h, --help, --version", "Print and exit.")])
+            formatter.write_dl(
+                [*self._group_options(ctx), ("-h, --help, --version", "Print and exit.")]
+            )
 
-    def _records(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
+    def _group_options(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
         """The options by line; those of --cafile, and of the last one, are several options."""
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)

@@ -60,7 +60,7 @@ def init(job: str) -> None:
     show(jobs.template(job).rstrip("\n"))
 
 
-def _command(name: str) -> click.Command:
+def _make_command(name: str) -> click.Command:
     """The command that runs the job of that name."""
 
     @click.command(
@@ -78,11 +78,11 @@ def _command(name: str) -> click.Command:
 
 
 for _name in jobs.ABOUT:
-    pipeline.add_command(_command(_name))
+    pipeline.add_command(_make_command(_name))
 
 
 def _run(name: str, path: Path, *, check: bool, quiet: bool) -> None:
-    _let_find_modules()
+    _add_current_directory()
     job = jobs.load(name)
     config = job.read(path.absolute(), _place(click.get_current_context()))
     if check:
@@ -138,7 +138,7 @@ def _place(context: click.Context) -> Mapping[str, str]:
     return {key: value for key, value in said.items() if value is not None}
 
 
-def _let_find_modules() -> None:
+def _add_current_directory() -> None:
     """Make modules of the current directory importable, here and in Spark's processes."""
     here = str(Path.cwd())
     if "" not in sys.path and here not in sys.path:
@@ -174,12 +174,12 @@ def _show_progress(name: str, *, quiet: bool) -> Iterator[Callable[[Progress], N
 
         def report(done: Progress) -> None:
             total = None if done.backlog is None else done.rows + done.backlog
-            on_progress(done.rows, total, text=_line(done))
+            on_progress(done.rows, total, text=_format_line(done))
 
         yield report
 
 
-def _line(done: Progress) -> str:
+def _format_line(done: Progress) -> str:
     """``batch 12, 1,200,000 rows, 41,000 rows/s, backlog 300, 2.5 s a batch``."""
     parts = [f"{done.rows:,} rows", f"{done.rate:,.0f} rows/s"]
     if done.batch is not None:

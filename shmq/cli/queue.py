@@ -103,9 +103,9 @@ def delete(
 def delete_one(broker: shmq.Broker, kind: str, name: str, *, yes: bool, as_json: bool) -> None:
     """Delete what has that kind and name; ask first unless ``yes``."""
     contents, remove = {
-        QUEUE: (_of_queue, broker.delete_queue),
-        STREAM: (_of_stream, broker.delete_stream),
-        EXCHANGE: (_of_exchange, broker.delete_exchange),
+        QUEUE: (_describe_queue, broker.delete_queue),
+        STREAM: (_describe_stream, broker.delete_stream),
+        EXCHANGE: (_describe_exchange, broker.delete_exchange),
     }[kind]
     if not yes:
         ask_first("delete", f"Delete {kind} {quoted(name)} {contents(broker, name)}?")
@@ -130,11 +130,11 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool, quiet: bool)
     """
     with broker.queue(name) as queue:
         if not yes:
-            held = counted(_waiting(queue), "message")
+            held = counted(_count_waiting(queue), "message")
             ask_first("purge", f"Remove {held} from queue {quoted(name)}?")
         with (
             audited(broker, Event.QUEUE_PURGE, name) as details,
-            _fewer("purge", name, quiet=quiet),
+            _show_progress("purge", name, quiet=quiet),
         ):
             details["messages"] = purged = queue.purge()
     if as_json:
@@ -143,7 +143,7 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool, quiet: bool)
         show(f"{counted(purged, 'message')} removed from queue {quoted(name)}")
 
 
-def _fewer(what: str, name: str, *, quiet: bool) -> AbstractContextManager[Progress]:
+def _show_progress(what: str, name: str, *, quiet: bool) -> AbstractContextManager[Progress]:
     """Show how many of the waiting messages of queue ``name`` leave it during the block.
 
     The call that removes them does not say: another connection asks for it.
@@ -153,13 +153,13 @@ def _fewer(what: str, name: str, *, quiet: bool) -> AbstractContextManager[Progr
     @contextlib.contextmanager
     def asked() -> Iterator[Callable[[], tuple[int, int]]]:
         with target.connect() as broker, broker.queue(name) as queue:
-            before = _waiting(queue)
-            yield lambda: (max(before - _waiting(queue), 0), before)
+            before = _count_waiting(queue)
+            yield lambda: (max(before - _count_waiting(queue), 0), before)
 
     return progress(what, "messages", quiet=quiet, asked=asked)
 
 
-def _waiting(queue: shmq.Queue) -> int:
+def _count_waiting(queue: shmq.Queue) -> int:
     numbers = queue.stats()
     return numbers.depth + numbers.delayed
 
@@ -187,7 +187,7 @@ def release(broker: shmq.Broker, name: str, holder: str, yes: bool, as_json: boo
         show(f"{counted(returned, 'message')} returned to queue {quoted(name)}")
 
 
-def _of_queue(broker: shmq.Broker, name: str) -> str:
+def _describe_queue(broker: shmq.Broker, name: str) -> str:
     """What is deleted with the queue; the messages of a damaged one cannot be counted."""
     try:
         with broker.put_target(name) as queue:
@@ -198,7 +198,7 @@ def _of_queue(broker: shmq.Broker, name: str) -> str:
     return f"and the {counted(held, 'message')} in it"
 
 
-def _of_stream(broker: shmq.Broker, name: str) -> str:
+def _describe_stream(broker: shmq.Broker, name: str) -> str:
     """What is deleted with the stream; the records of a damaged one cannot be counted."""
     try:
         with broker.stream(name) as stream:
@@ -208,7 +208,7 @@ def _of_stream(broker: shmq.Broker, name: str) -> str:
     return f"and the {counted(held, 'record')} in it"
 
 
-def _of_exchange(broker: shmq.Broker, name: str) -> str:
+def _describe_exchange(broker: shmq.Broker, name: str) -> str:
     with broker.exchange(name) as found:
         return f"with {counted(len(found.bindings()), 'binding')}"
 
@@ -277,11 +277,11 @@ def redrive(
     quiet: bool,
 ) -> None:
     """Send dead letters back to the queue that they came from."""
-    expression = _expression(where, rows)
+    expression = _read_expression(where, rows)
     with (
         audited(broker, Event.QUEUE_REDRIVE, name, where=expression) as details,
         broker.queue(name) as queue,
-        _fewer("redrive", queue.options.dead_letter or name, quiet=quiet),
+        _show_progress("redrive", queue.options.dead_letter or name, quiet=quiet),
     ):
         details["messages"] = redriven = queue.redrive(count, where=expression)
     if as_json:
@@ -290,7 +290,7 @@ def redrive(
         show(f"{counted(redriven, 'dead letter')} sent back")
 
 
-def _expression(where: str | None, rows: Sequence[int]) -> str | None:
+def _read_expression(where: str | None, rows: Sequence[int]) -> str | None:
     """The expression of the command line, or of the file that it names."""
     if where is None or not where.startswith("@"):
         if rows:
@@ -304,13 +304,13 @@ def _expression(where: str | None, rows: Sequence[int]) -> str | None:
     except UnicodeDecodeError as error:
         raise click.UsageError(f"--where {where}: the file is not UTF-8: {error}") from None
     if text.lstrip().startswith("{"):
-        return _of_triage(where, text, rows)
+        return _join_triage_rows(where, text, rows)
     if rows:
         raise click.UsageError(f"--row: {path} is an expression and has no rows: drop --row")
     return text
 
 
-def _of_triage(where: str, text: str, rows: Sequence[int]) -> str:
+def _join_triage_rows(where: str, text: str, rows: Sequence[int]) -> str:
     """The rows of a triage as one expression: true where any of them is."""
     try:
         found: Any = decode_json(text)["rows"]

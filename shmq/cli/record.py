@@ -113,7 +113,7 @@ class _Appending:
         keyed = list(itertools.takewhile(operator.itemgetter(1), pairs))
         self._put([value for _, _, value in keyed], [key for key, _, _ in keyed])
         if len(keyed) < len(pairs):
-            raise self._without_key(lines[len(keyed)])
+            raise self._make_key_error(lines[len(keyed)])
 
     def _put(self, lines: list[bytes], keys: Sequence[bytes | str] | None) -> None:
         try:
@@ -130,7 +130,7 @@ class _Appending:
             self._ranges += getattr(error, "appended", [])
             raise
 
-    def _without_key(self, line: bytes) -> click.ClickException:
+    def _make_key_error(self, line: bytes) -> click.ClickException:
         return click.ClickException(
             f"the line {line[:80]!r} has no {self._separator!r}, so no key: correct it, or drop "
             f"--key-separator; this line and those after it were not appended"
@@ -173,7 +173,7 @@ _damage_flag = click.option(
 )
 
 
-def _tell_damage(records: int) -> None:
+def _report_damage(records: int) -> None:
     """Say how many records were skipped because a file is damaged."""
     if records:
         note(f"{counted(records, 'record')} skipped: a file is damaged, they cannot be read")
@@ -247,7 +247,7 @@ def read(
         ) as reader:
             seen = _carry(reader, render.record_writer(as_json, with_key), stop, count, patience)
             _report(reader)
-    context.exit(_outcome(seen, follow, stop.signal))
+    context.exit(_choose_exit_code(seen, follow, stop.signal))
 
 
 @click.command(epilog="Example: shmq stream tail clicks -n 5")
@@ -324,10 +324,10 @@ def _carry(
 def _report(reader: shmq.Reader) -> None:
     if reader.lost:
         note(f"{counted(reader.lost, 'record')} were removed by retention before they were read")
-    _tell_damage(reader.damaged)
+    _report_damage(reader.damaged)
 
 
-def _outcome(seen: int, follow: bool, signal: int) -> int:
+def _choose_exit_code(seen: int, follow: bool, signal: int) -> int:
     if signal:
         return 0 if follow else 128 + signal
     return Code.OK if seen else Code.NOTHING
@@ -383,7 +383,7 @@ def subscribe(
         broker.stream(name) as stream,
         Stop() as stop,
         stream.subscribe(
-            pattern, newest, policy=policy, on_lost=_tell, on_damage=on_damage
+            pattern, newest, policy=policy, on_lost=_report_lost, on_damage=on_damage
         ) as subscription,
     ):
         seen, since = 0, time.monotonic()
@@ -397,9 +397,9 @@ def subscribe(
             if not found and left <= 0:
                 break
             since = time.monotonic() if found else since
-        _tell_damage(subscription.damaged)
+        _report_damage(subscription.damaged)
     context.exit(Code.OK if seen or stop.signal or timeout is None else Code.NOTHING)
 
 
-def _tell(lost: int) -> None:
+def _report_lost(lost: int) -> None:
     note(f"too slow: {counted(lost, 'record')} were overwritten before they were read")

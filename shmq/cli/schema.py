@@ -130,12 +130,12 @@ def export(broker: shmq.Broker) -> None:
     """Print queues and streams with their newest schemas."""
     queues = [("queue", name) for name in broker.queue_names()]
     streams = [("stream", each.name) for each in broker.list_streams()]
-    channels = [(kind, name, _newest(broker, name)) for kind, name in (*queues, *streams)]
+    channels = [(kind, name, _find_newest(broker, name)) for kind, name in (*queues, *streams)]
     url = getattr(broker, "url", None)
     show_json(document(broker.namespace, url, shmq.__version__, channels))
 
 
-def _newest(broker: shmq.Broker, name: str) -> Mapping[str, Any] | None:
+def _find_newest(broker: shmq.Broker, name: str) -> Mapping[str, Any] | None:
     found = broker.schemas(name)
     return found[-1].schema if found else None
 

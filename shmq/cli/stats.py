@@ -108,10 +108,10 @@ def stats(
             kinds = (kinds[0] if len(kinds) == 1 else kind_of(broker, name, kinds),)
         context.exit(watch(broker, name, kinds, interval or 1.0, as_json=as_json))
     if name is not None:
-        _tell_one(broker, name, kinds, as_json)
+        _report_one(broker, name, kinds, as_json)
         return
     failed = [Code.OK]
-    by_kind = {kind: list(_of_each(broker, kind, kinds, failed)) for kind in KINDS}
+    by_kind = {kind: list(_measure_each(broker, kind, kinds, failed)) for kind in KINDS}
     if as_json:
         show_json([one for every in by_kind.values() for one, _ in every])
     else:
@@ -120,7 +120,7 @@ def stats(
     context.exit(failed[-1])
 
 
-def _tell_one(broker: shmq.Broker, name: str, kinds: tuple[str, ...], as_json: bool) -> None:
+def _report_one(broker: shmq.Broker, name: str, kinds: tuple[str, ...], as_json: bool) -> None:
     kind = kinds[0] if len(kinds) == 1 else kind_of(broker, name, kinds)
     one, wrong = _MEASURES[kind](broker, name)
     if as_json:
@@ -130,7 +130,7 @@ def _tell_one(broker: shmq.Broker, name: str, kinds: tuple[str, ...], as_json: b
         _warn(name, wrong)
 
 
-def _of_each(
+def _measure_each(
     broker: shmq.Broker, kind: str, kinds: Sequence[str], failed: list[Code]
 ) -> Iterator[_Measured]:
     """Each that can be read; ``failed`` gets what the others end the command with."""
@@ -151,7 +151,7 @@ def _queue(broker: shmq.Broker, name: str) -> _Measured:
     return also_shown(row), journal_problem(numbers)
 
 
-def _stream(broker: shmq.Broker, name: str) -> _Measured:
+def _measure_stream(broker: shmq.Broker, name: str) -> _Measured:
     with broker.stream(name) as stream:
         doing = stream_activity(stream)
         row = {
@@ -174,7 +174,7 @@ def _exchange(broker: shmq.Broker, name: str) -> _Measured:
     raise shmq.NoSuchExchange.of(name, f"in namespace {broker.namespace!r}")
 
 
-_MEASURES: Final = {QUEUE: _queue, STREAM: _stream, EXCHANGE: _exchange}
+_MEASURES: Final = {QUEUE: _queue, STREAM: _measure_stream, EXCHANGE: _exchange}
 #: The columns of the table of each kind, and the numbers in them.
 _COLUMNS: Final = {
     QUEUE: {
@@ -307,10 +307,12 @@ def _show(
         for one in queues
     ]
     rows += (
-        [one.name, STREAM, one.records, "", "", "", _about_stream(one), one.problem]
+        [one.name, STREAM, one.records, "", "", "", _summarize_stream(one), one.problem]
         for one in streams
     )
-    rows += ([one.name, EXCHANGE, "", "", "", "", _about_exchange(one), ""] for one in exchanges)
+    rows += (
+        [one.name, EXCHANGE, "", "", "", "", _summarize_exchange(one), ""] for one in exchanges
+    )
     numbers = ("visible", "delayed", "in flight", "capacity")
     columns = ["name", "kind", *numbers, "also", "problem"]
     shown = [
@@ -325,12 +327,12 @@ def _show(
     show_table(made)
 
 
-def _about_stream(one: shmq.StreamSummary) -> str:
+def _summarize_stream(one: shmq.StreamSummary) -> str:
     partitions = counted(one.partitions, "partition")
     return f"{partitions}, {amount(one.bytes)}, {one.durability}"
 
 
-def _about_exchange(one: shmq.ExchangeSummary) -> str:
+def _summarize_exchange(one: shmq.ExchangeSummary) -> str:
     return f"{one.kind}, {counted(one.bindings, 'binding')}"
 
 

@@ -54,7 +54,7 @@ def groups(broker: shmq.Broker, name: str, group: str | None, as_json: bool) -> 
         if group is None:
             _show_groups(name, found, as_json)
             return
-        kind = _kind_of(name, group, found)
+        kind = _find_assignment(name, group, found)
         if kind == "shared":
             raise click.UsageError(
                 f"group {group!r} is a share group: it has no partitions to show"
@@ -73,7 +73,7 @@ def groups(broker: shmq.Broker, name: str, group: str | None, as_json: bool) -> 
         _show_partitions(partitions, members)
 
 
-def _kind_of(name: str, group: str, found: list[shmq.GroupSummary]) -> str:
+def _find_assignment(name: str, group: str, found: list[shmq.GroupSummary]) -> str:
     """The group's assignment. Raises NoSuchGroup; the group is not made."""
     for one in found:
         if one.name == group:
@@ -143,7 +143,7 @@ def reset(
         raise click.UsageError("give either --to, or --offset with -p")
     where = {partition: offset} if partition is not None and offset is not None else to
     with broker.stream(name) as stream:
-        _kind_of(name, group, stream.groups())
+        _find_assignment(name, group, stream.groups())
         with audited(broker, Event.GROUP_RESET, name, group=group, partition=partition):
             found = stream.group(group).reset(
                 cast("GroupStart | float", where), None if partition is None else [partition]
@@ -252,15 +252,15 @@ def _show_offsets(found: list[shmq.PartitionOffsets], at: list[int | None]) -> N
             one.latest - one.earliest,
             amount(one.bytes),
             *([offset] if timed else []),
-            _moment(one.earliest_timestamp),
-            _moment(one.latest_timestamp),
+            _format_time(one.earliest_timestamp),
+            _format_time(one.latest_timestamp),
             "sealed" if one.sealed else "",
         ]
         made.add_row(*(cell(value) for value in row))
     show_table(made)
 
 
-def _moment(timestamp: float | None) -> str:
+def _format_time(timestamp: float | None) -> str:
     return "" if timestamp is None else clock(timestamp)
 
 

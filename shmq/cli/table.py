@@ -72,7 +72,7 @@ def create(
         audited(broker, Event.TABLE_CREATE, name, **options),
         broker.ensure_table(name, durability, max_bytes=max_bytes) as made,
     ):
-        found = _described(made)
+        found = _describe(made)
     if as_json:
         show_json({"namespace": broker.namespace, **found})
     else:
@@ -85,7 +85,7 @@ def create(
 @connected
 def list_tables(broker: shmq.Broker, /, as_json: bool) -> None:
     """List the tables."""
-    found = [_summary(broker, name) for name in broker.list_tables()]
+    found = [_summarize(broker, name) for name in broker.list_tables()]
     if as_json:
         show_json(found)
     elif not found:
@@ -99,17 +99,17 @@ def list_tables(broker: shmq.Broker, /, as_json: bool) -> None:
         show_table(made)
 
 
-def _summary(broker: shmq.Broker, name: str) -> dict[str, Any]:
+def _summarize(broker: shmq.Broker, name: str) -> dict[str, Any]:
     """What the list says of a table; of one that cannot be used, why."""
     try:
         with broker.table(name) as found:
-            return {**_described(found), "keys": len(found), "problem": None}
+            return {**_describe(found), "keys": len(found), "problem": None}
     except (shmq.ShmqError, OSError) as error:
         nothing = {"durability": None, "max_bytes": None, "keys": None}
         return {"table": name, **nothing, "problem": one_line(str(error))}
 
 
-def _described(found: shmq.Table) -> dict[str, Any]:
+def _describe(found: shmq.Table) -> dict[str, Any]:
     return {"table": found.name, "durability": found.durability, "max_bytes": found.max_bytes}
 
 
@@ -255,7 +255,7 @@ def delete(
 
 def _delete_table(broker: shmq.Broker, name: str, *, yes: bool, as_json: bool) -> None:
     if not yes:
-        held = _summary(broker, name)["keys"]
+        held = _summarize(broker, name)["keys"]
         contents = "" if held is None else f" with {counted(held, 'key')}"
         ask_first("delete", f"Delete table {name!r}{contents}?")
     with audited(broker, Event.TABLE_DELETE, name):

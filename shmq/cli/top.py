@@ -126,13 +126,13 @@ def look(observer: Observer, kinds: Sequence[str] = ()) -> list[Row]:
     """
     seen = observer.look(kinds)
     return [
-        *map(_of_queue, seen.queues),
-        *map(_of_stream, seen.streams),
+        *map(_make_queue_row, seen.queues),
+        *map(_make_stream_row, seen.streams),
         *(Row(name=one.name, kind=EXCHANGE, problem=one.problem) for one in seen.exchanges),
     ]
 
 
-def _of_queue(doing: QueueActivity) -> Row:
+def _make_queue_row(doing: QueueActivity) -> Row:
     stats = doing.stats
     if stats is None:
         return Row(name=doing.name, problem=doing.problem)
@@ -153,7 +153,7 @@ def _of_queue(doing: QueueActivity) -> Row:
     )
 
 
-def _of_stream(doing: StreamActivity) -> Row:
+def _make_stream_row(doing: StreamActivity) -> Row:
     return Row(
         name=doing.name,
         kind=STREAM,
@@ -294,12 +294,12 @@ def _redraw(
         if key == "s":
             order = orders[(orders.index(order) + 1) % len(orders)]
         rows = ordered(look(observer, kinds), order)
-        live.update(_frame(namespace, rows, order, console), refresh=True)
+        live.update(_build_frame(namespace, rows, order, console), refresh=True)
 
     return until_left(live, interval, show_anew)
 
 
-def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Group:
+def _build_frame(namespace: str, rows: list[Row], order: str, console: Console) -> Group:
     """All that the screen shows, cut to its size."""
     width, height = console.size
     sound = [row for row in rows if row.problem is None]
@@ -311,7 +311,7 @@ def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Gro
         room = max(room - 1, 1)
         lines.insert(0, f"{len(sound) - room} more: a taller window shows them")
     title = (
-        f"shmq {namespace}  {time.strftime('%H:%M:%S')}  {_counts(rows)}  "
+        f"shmq {namespace}  {time.strftime('%H:%M:%S')}  {_format_counts(rows)}  "
         f"by {order}  s: sort  q: quit"
     )
     return Group(
@@ -321,7 +321,7 @@ def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Gro
     )
 
 
-def _counts(rows: Sequence[Row]) -> str:
+def _format_counts(rows: Sequence[Row]) -> str:
     """``3 queues``, and how many of the others there are, if there are any."""
     every = collections.Counter(row.kind for row in rows)
     kinds = [kind for kind in KINDS if every[kind] or kind == QUEUE]

@@ -82,7 +82,7 @@ class Window:
 
     def _flush(self, buffer: bytearray) -> None:
         try:
-            self._outlet.write(bytes(buffer), self._idle)
+            self._outlet.write(bytes(buffer), self._wait_briefly)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -92,7 +92,7 @@ class Window:
             ) from error
         buffer.clear()
         self.settle()
-        self._await_reader()
+        self._wait_for_reader()
 
     def settle(self) -> None:
         """Acknowledge the messages that were taken, and hold the rest."""
@@ -105,7 +105,7 @@ class Window:
             self._ack(done)
         self._hold()
 
-    def _await_reader(self) -> None:
+    def _wait_for_reader(self) -> None:
         """Wait until the reader has read all, or may get one more message."""
         while self._unsettled:
             patient = time.monotonic() - self._progress < PATIENCE
@@ -130,7 +130,7 @@ class Window:
                 with contextlib.suppress(shmq.LeaseExpired):
                     message.extend(self._lease)
 
-    def _idle(self) -> None:
+    def _wait_briefly(self) -> None:
         if self._stopped():
             raise KeyboardInterrupt
         self.settle()
@@ -190,7 +190,7 @@ class Outlet:
         """
         rest = memoryview(data)
         while rest:
-            if not self._ready(SLICE):
+            if not self._is_writable(SLICE):
                 idle()
                 continue
             with contextlib.suppress(BlockingIOError):
@@ -209,7 +209,7 @@ class Outlet:
         """Whether the reader is gone for good."""
         return bool(self._poll.poll(0))
 
-    def _ready(self, seconds: float) -> bool:
+    def _is_writable(self, seconds: float) -> bool:
         writable = select.poll()
         writable.register(self._descriptor, select.POLLOUT)
         return bool(writable.poll(seconds * 1000))
@@ -226,13 +226,13 @@ class Pipe(Outlet):
 
     def taken(self) -> int:
         """How many of the bytes written were read."""
-        return self.written - self._unread()
+        return self.written - self._count_unread()
 
     def wait(self) -> None:
         """Wait as the base class says; yield first, because a reader may be quick."""
         ends = time.monotonic() + SLICE
         pause = 0.0
-        while self._unread() and time.monotonic() < ends:
+        while self._count_unread() and time.monotonic() < ends:
             if pause < 0.001:
                 os.sched_yield()
                 pause += 0.00002
@@ -241,7 +241,7 @@ class Pipe(Outlet):
             else:
                 pause *= 2
 
-    def _unread(self) -> int:
+    def _count_unread(self) -> int:
         counted = fcntl.ioctl(self._descriptor, termios.FIONREAD, struct.pack("i", 0))
         return int(struct.unpack("i", counted)[0])
 

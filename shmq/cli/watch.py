@@ -78,9 +78,9 @@ def watch(
             rows = _observe(observer, name, wanted)
             history.saw(rows)
             if live is not None:
-                live.update(_frame(rows, history, console, broker.namespace), refresh=True)
+                live.update(_build_frame(rows, history, console, broker.namespace), refresh=True)
             else:
-                _tell(rows, as_json=as_json)
+                _print_rows(rows, as_json=as_json)
 
         return until_left(live or contextlib.nullcontext(), interval, show_anew)
 
@@ -93,18 +93,18 @@ def _observe(observer: Observer, name: str | None, kinds: Sequence[str]) -> list
     return rows
 
 
-def _tell(rows: Sequence[Row], *, as_json: bool) -> None:
+def _print_rows(rows: Sequence[Row], *, as_json: bool) -> None:
     """The rows of a look as lines; the reader of a pipe gets them at once."""
     if as_json:
         show_json([also_shown(dataclasses.asdict(row)) for row in rows])
     else:
         at = time.strftime("%H:%M:%S")
         for row in rows:
-            show(f"{at} {one_line(_line(row))}")
+            show(f"{at} {one_line(_format_line(row))}")
     sys.stdout.flush()
 
 
-def _line(row: Row) -> str:
+def _format_line(row: Row) -> str:
     """``orders: visible 3, in flight 0, in 5/s, out 2/s``."""
     if row.problem is not None:
         return f"{shown_name(row.name)}: {row.problem}"
@@ -118,7 +118,7 @@ def _line(row: Row) -> str:
     return f"{shown_name(row.name)}: {', '.join(parts)}"
 
 
-def _frame(rows: Sequence[Row], history: History, console: Console, namespace: str) -> Group:
+def _build_frame(rows: Sequence[Row], history: History, console: Console, namespace: str) -> Group:
     """All that the screen shows, cut to its size."""
     width, height = console.size
     names = [shown_name(row.name) for row in rows]

@@ -75,7 +75,7 @@ def persist(
     """
     namespace = target_of(context).namespace
     directory = writer_directory(Namespace.of(namespace), data_dir)
-    parent = _detached(directory) if detach else None
+    parent = _detach(directory) if detach else None
     log.handlers.clear()
     show_on_stderr("shmq", logging.getLevelNamesMapping()[log_level.upper()])
     try:
@@ -86,7 +86,7 @@ def persist(
         raise
 
 
-def _detached(directory: Path) -> Parent:
+def _detach(directory: Path) -> Parent:
     """Continue in a process of its own. Raises ShmqError, and SystemExit in this process."""
     try:
         Disk(directory).make()

@@ -40,7 +40,7 @@ class Frame:
         sizes = [sum(map(len, pieces)), *(buffer.nbytes for buffer in buffers)]
         self._pieces = [struct.pack(f"={len(sizes) + 1}Q", len(buffers), *sizes), *pieces]
         self._buffers = buffers
-        ends = [end for _, end in _spans(sizes)]
+        ends = [end for _, end in _compute_spans(sizes)]
         self.size = ends[-1]
 
     def write(self, view: memoryview) -> None:
@@ -50,7 +50,7 @@ class Frame:
             view[at : at + len(piece)] = piece
             at += len(piece)
         for buffer in self._buffers:
-            at = _aligned(at)
+            at = _align(at)
             view[at : at + buffer.nbytes] = buffer
             at += buffer.nbytes
 
@@ -85,9 +85,7 @@ class _Encoder:
         self._buffers: list[memoryview] = []
         sink = _Sink()
         sink.write = self._pieces.append  # type: ignore[attr-defined]
-        self._pickler = pickle.Pickler(
-            cast(Any, sink), _PROTOCOL, buffer_callback=self._stays_within
-        )
+        self._pickler = pickle.Pickler(cast(Any, sink), _PROTOCOL, buffer_callback=self._is_inline)
         self._pickler.dispatch_table = _reducers  # type: ignore[assignment]
 
     def encode(self, obj: object) -> bytes | Frame:
@@ -105,7 +103,7 @@ class _Encoder:
             self._pickler.clear_memo()
             self.busy = False
 
-    def _stays_within(self, buffer: pickle.PickleBuffer) -> bool:
+    def _is_inline(self, buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
         if raw.nbytes < SMALL:
             return True
@@ -138,22 +136,22 @@ def read_frame(view: memoryview, *, in_place: bool) -> Any:
     """
     count = int(struct.unpack_from("=Q", view)[0])
     sizes = struct.unpack_from(f"={count + 1}Q", view, 8)
-    (first, end), *spans = _spans(sizes)
+    (first, end), *spans = _compute_spans(sizes)
     parts = (view[start:stop] for start, stop in spans)
     buffers = parts if in_place else map(bytearray, parts)
     return pickle.loads(view[first:end], buffers=buffers)
 
 
-def _spans(sizes: Any) -> Iterator[tuple[int, int]]:
+def _compute_spans(sizes: Any) -> Iterator[tuple[int, int]]:
     """Where the pickle, and then each buffer, begins and ends in a frame."""
     end = 8 * (len(sizes) + 1)
     yield end, (end := end + sizes[0])
     for size in sizes[1:]:
-        start = _aligned(end)
+        start = _align(end)
         yield start, (end := start + size)
 
 
-def _aligned(at: int) -> int:
+def _align(at: int) -> int:
     return -(-at // _ALIGN) * _ALIGN
 
 

@@ -85,9 +85,9 @@ class Mutex:
             self.close()
 
 
-def _after_fork() -> None:
+def _reset_after_fork() -> None:
     for mutex in list(_all):
         mutex.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_reset_after_fork)

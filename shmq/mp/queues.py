@@ -86,7 +86,7 @@ class _Queue:
 
     def _send(self, obj: object, block: bool, timeout: float | None) -> None:
         """Put the object. Raises Full, ShutDown, NoSpace, and what pickling raises."""
-        waits = _waits(block, timeout)
+        waits = _split_wait(block, timeout)
         if self._words[SHUT]:
             raise ShutDown
         message = codec.encode(obj)
@@ -133,7 +133,7 @@ class _Queue:
         """Get an object. Raises Empty, ShutDown, and what unpickling raises."""
         words = self._words
         try:
-            for wait in _waits(block, timeout):
+            for wait in _split_wait(block, timeout):
                 shut = words[SHUT]  # before the lease: earlier puts are still delivered
                 if shut == IMMEDIATE:
                     raise ShutDown
@@ -186,16 +186,16 @@ def _end_with_the_process() -> None:
         time.sleep(1)
 
 
-def _waits(block: bool, timeout: float | None) -> Iterable[float | None]:
+def _split_wait(block: bool, timeout: float | None) -> Iterable[float | None]:
     """The waits that make up a call, in seconds: one, or more if a shutdown interrupts it."""
     if not block:
         return _AT_ONCE
     if timeout is None:
         return _FOR_EVER
-    return _waits_until(time.monotonic() + timeout)
+    return _split_wait_until(time.monotonic() + timeout)
 
 
-def _waits_until(deadline: float) -> Iterator[float]:
+def _split_wait_until(deadline: float) -> Iterator[float]:
     left = max(deadline - time.monotonic(), 0.0)
     while True:
         yield left

@@ -84,7 +84,7 @@ class Store:
         self._map = mmap.mmap(fd, _BYTES)  # duplicates the descriptor
         self.words = words = memoryview(self._map).cast("Q")
         queue.interrupted = lambda: words[SHUT] != 0
-        self.mutex = Mutex(_path(namespace, name))
+        self.mutex = Mutex(_make_path(namespace, name))
         self._lifeline = -1
         self._wakeups: LocalQueue | None = None
         self._closed = False
@@ -109,7 +109,7 @@ class Store:
             with contextlib.suppress(OSError, ShmqError):
                 remove(namespace, left)
         name = f"{number}.{next(_count)}"
-        fd = _make_words(_path(namespace, name))
+        fd = _make_words(_make_path(namespace, name))
         try:
             return cls(namespace, name, fd, _make_queue(namespace, name, maxsize))
         except BaseException:
@@ -124,7 +124,9 @@ class Store:
         namespace = Namespace.of(namespace_name)
         with namespace.locked():
             try:
-                fd = open_file(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                fd = open_file(
+                    _make_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+                )
             except FileNotFoundError:
                 raise NoSuchQueue(
                     f"queue {name!r} was removed when its last handle was closed: keep "
@@ -139,7 +141,7 @@ class Store:
     def lifeline(self) -> int:
         """A descriptor of which every duplicate holds the queue."""
         if self._lifeline < 0:
-            fd = open_file(_path(self.namespace, self.name), os.O_RDWR | os.O_CLOEXEC)
+            fd = open_file(_make_path(self.namespace, self.name), os.O_RDWR | os.O_CLOEXEC)
             fcntl.flock(fd, fcntl.LOCK_SH)
             self._lifeline = fd
         return self._lifeline
@@ -189,7 +191,7 @@ class Store:
     def close(self) -> None:
         """Close the hold; the last one removes the queue. May be called again."""
         if self._end():
-            _let_go(self.namespace, self.name)
+            _release(self.namespace, self.name)
 
     def drop(self) -> None:
         """Close the hold from a destructor, once the namespace is free.
@@ -199,7 +201,7 @@ class Store:
         """
         if self._end():
             self.namespace.processes.run_when_unlocked(
-                functools.partial(_let_go, self.namespace, self.name)
+                functools.partial(_release, self.namespace, self.name)
             )
 
     def _end(self) -> bool:
@@ -223,7 +225,7 @@ class Store:
             self.drop()
 
 
-def _let_go(namespace: Namespace, name: str) -> None:
+def _release(namespace: Namespace, name: str) -> None:
     with contextlib.suppress(OSError, ShmqError):  # the next create removes what is left
         with namespace.locked():
             if _is_unused(namespace, name):
@@ -239,7 +241,7 @@ def _retire_at_exit(namespace: Namespace) -> None:
         util.Finalize(None, namespace.retire, exitpriority=_LAST)
 
 
-def _path(namespace: Namespace, name: str) -> Path:
+def _make_path(namespace: Namespace, name: str) -> Path:
     return SHM / f"mp.shmq@{namespace.name}@{name}"
 
 
@@ -284,7 +286,7 @@ def _make_queue(namespace: Namespace, name: str, maxsize: int) -> LocalQueue:
 
 def abandoned(namespace: Namespace) -> Iterator[str]:
     """The names of the queues that no process holds and whose makers are dead."""
-    prefix = _path(namespace, "").name
+    prefix = _make_path(namespace, "").name
     for entry in sorted(os.listdir(SHM)):
         parts = _NAME.match(entry.removeprefix(prefix)) if entry.startswith(prefix) else None
         if parts is None or namespace.processes.is_alive(int(parts[1])):
@@ -299,13 +301,13 @@ def remove(namespace: Namespace, name: str) -> None:
     for queue in (f"{name}.done", name):
         with contextlib.suppress(NoSuchQueue):
             broker.delete_queue(queue)
-    _path(namespace, name).unlink(missing_ok=True)
+    _make_path(namespace, name).unlink(missing_ok=True)
 
 
 def _is_unused(namespace: Namespace, name: str) -> bool:
     """Whether the queue's words exist and no process holds them."""
     try:
-        fd = open_file(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = open_file(_make_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:  # gone, or another user's
         return False
     try:

@@ -87,12 +87,12 @@ class FrontEnd:
             self._wait,
             self._wait_filtered,
             self._confirm,
-            self._output_pending,
+            self._schedule_output,
             self._wake_earlier,
             self._side_threads,
             settings.limits,
         )
-        self._front = _core.Engine(self._control, **_limits_of(settings))
+        self._front = _core.Engine(self._control, **_name_limits(settings))
         self._control.attached = self._front.attached
         self._control.login_failed = lambda: connection_counts.login_failed(row)
 
@@ -149,7 +149,7 @@ class FrontEnd:
         self._settings, self._tls = settings, tls
         self._control.access_list = AccessList(settings.tokens)
         self._control.quotas.limits = settings.limits
-        self._front.set_limits(**_limits_of(settings))
+        self._front.set_limits(**_name_limits(settings))
         for connection in list(self._connections):
             peer: Peer = connection.session.context
             if peer.token is not None and peer.token not in settings.tokens:
@@ -173,7 +173,7 @@ class FrontEnd:
             self._admit(sock, address)
 
     def _admit(self, sock: socket.socket, address: Any) -> None:
-        who, source = _told_of(sock, address)
+        who, source = _describe_client(sock, address)
         limit = self._settings.limits.connections
         if self._connection_counts.total() >= limit:
             sock.close()
@@ -189,12 +189,12 @@ class FrontEnd:
         peer = Peer(who, source)
         log.debug("%s: connected", peer)
         session = self._front.session(peer)
-        peer.connection = self._connection_for(sock, session)
+        peer.connection = self._make_connection(sock, session)
         peer.connection.left = self._control.left
         self._connections.add(peer.connection)
         self._connection_counts.write(self._row, len(self._connections))
 
-    def _connection_for(self, sock: socket.socket, session: _core.Session) -> Connection:
+    def _make_connection(self, sock: socket.socket, session: _core.Session) -> Connection:
         if self._tls is None:
             return PlainConnection(self._loop, sock, session, self._on_closed)
         limit = self._settings.limits.handshake
@@ -230,7 +230,7 @@ class FrontEnd:
 
     # ---- called by the engine ----
 
-    def _output_pending(self, session: _core.Session) -> None:
+    def _schedule_output(self, session: _core.Session) -> None:
         """Have the session's output sent, once the engine has returned."""
         if not self._with_output:
             self._loop.call_soon(self._send_all)
@@ -358,7 +358,7 @@ class FrontEnd:
             self._end()
 
 
-def _limits_of(settings: Settings) -> dict[str, Any]:
+def _name_limits(settings: Settings) -> dict[str, Any]:
     """The limits as the engine names them."""
     limits = settings.limits
     return {
@@ -379,7 +379,7 @@ def _set_tcp_options(sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def _told_of(sock: socket.socket, address: Any) -> tuple[str, str]:
+def _describe_client(sock: socket.socket, address: Any) -> tuple[str, str]:
     """What is said of the client, and what its failed logins are counted for."""
     if sock.family != socket.AF_UNIX:
         return f"{address[0]}:{address[1]}", source_of(address[0])

@@ -87,7 +87,7 @@ class Keeper:
         """Do what is due in every queue, once."""
         self._alive()
         if time.monotonic() >= self._look_around_at:
-            self._look_around()
+            self._check_all()
         for name, tended in list(self._queues.items()):
             self._alive()
             if self._held.get(name, 0.0) > time.monotonic():
@@ -114,7 +114,7 @@ class Keeper:
             log.warning("queue %s is skipped for now: %s", name, error)
         self._held[name] = time.monotonic() + PASSED_OVER
 
-    def _look_around(self) -> None:
+    def _check_all(self) -> None:
         self._look_around_at = time.monotonic() + LOOK_AROUND
         for name in self._namespace.queue_names():
             self._alive()

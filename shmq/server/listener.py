@@ -38,22 +38,22 @@ PATIENCE: Final = 3.0
 def refuse(settings: Settings, inherited: socket.socket | None = None) -> None:
     """Raise what `listen` would, without listening."""
     if inherited is not None:
-        _refuse_inherited(settings, inherited)
+        _reject_inherited(settings, inherited)
         return
     if settings.bind.startswith(UNIX):
-        _refuse_path(settings)
-        _refuse_taken(_path_of(settings))
+        _reject_path(settings)
+        _reject_taken(_get_path(settings))
     else:
-        _admitted(settings)
+        _resolve_admitted(settings)
 
 
 def check(settings: Settings) -> None:
     """Raise what `refuse` would if nobody listened yet."""
     if settings.bind.startswith(UNIX):
-        _refuse_path(settings)
+        _reject_path(settings)
     else:
-        _, address = _resolved(settings)
-        _refuse_exposure(settings, address[0])
+        _, address = _resolve(settings)
+        _reject_exposure(settings, address[0])
 
 
 def listen(settings: Settings, inherited: socket.socket | None = None) -> list[socket.socket]:
@@ -65,16 +65,16 @@ def listen(settings: Settings, inherited: socket.socket | None = None) -> list[s
     :class:`~shmq.ShmqError` if listening fails.
     """
     if inherited is None and not settings.bind.startswith(UNIX):
-        return _listening(settings, *_admitted(settings))
+        return _open_sockets(settings, *_resolve_admitted(settings))
     refuse(settings, inherited)
     if inherited is None:
-        inherited = _bound_to_path(_path_of(settings))
+        inherited = _bound_to_path(_get_path(settings))
     inherited.setblocking(False)
     reserve_standard()
     return [inherited, *(inherited.dup() for _ in range(settings.workers - 1))]
 
 
-def _listening(
+def _open_sockets(
     settings: Settings, family: socket.AddressFamily, address: Any
 ) -> list[socket.socket]:
     opened: list[socket.socket] = []
@@ -86,7 +86,7 @@ def _listening(
     except OSError as error:
         for each in opened:
             each.close()
-        raise _cannot_listen(address, error) from error
+        raise _make_listen_error(address, error) from error
     return opened
 
 
@@ -102,16 +102,16 @@ def url_of(listening: socket.socket, *, tls: bool) -> str:
 def remove(settings: Settings) -> None:
     """Remove the file of the Unix socket that `listen` has made, if it made one."""
     if settings.bind.startswith(UNIX):
-        _path_of(settings).unlink(missing_ok=True)
+        _get_path(settings).unlink(missing_ok=True)
 
 
-def _path_of(settings: Settings) -> Path:
+def _get_path(settings: Settings) -> Path:
     return Path(settings.bind.removeprefix(UNIX))
 
 
-def _refuse_path(settings: Settings) -> None:
+def _reject_path(settings: Settings) -> None:
     """Refuse a path that cannot be a socket's."""
-    path = _path_of(settings)
+    path = _get_path(settings)
     if not path.is_absolute() or len(os.fsencode(path)) > _LONGEST:
         raise InvalidOption(
             f"bind={settings.bind!r} must be unix: and an absolute path of at most {_LONGEST} bytes"
@@ -125,20 +125,20 @@ def _refuse_path(settings: Settings) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _cannot_listen(str(path), error) from error
+        raise _make_listen_error(str(path), error) from error
     if not stat.S_ISSOCK(there):
         raise InvalidOption(
             f"bind={settings.bind!r}: there is a file that is not a socket; move it"
         )
 
 
-def _refuse_taken(path: Path) -> None:
+def _reject_taken(path: Path) -> None:
     """Refuse a path at which a server listens."""
     reserve_standard()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         if probe.connect_ex(str(path)) in (0, errno.EAGAIN):
             taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-            raise _cannot_listen(str(path), taken)
+            raise _make_listen_error(str(path), taken)
 
 
 def _bound_to_path(path: Path) -> socket.socket:
@@ -152,29 +152,29 @@ def _bound_to_path(path: Path) -> socket.socket:
         made.listen(BACKLOG)
     except OSError as error:
         made.close()
-        raise _cannot_listen(str(path), error) from error
+        raise _make_listen_error(str(path), error) from error
     return made
 
 
-def _refuse_inherited(settings: Settings, inherited: socket.socket) -> None:
+def _reject_inherited(settings: Settings, inherited: socket.socket) -> None:
     """Refuse what the service manager passed if it is not what a server listens on."""
     listens = inherited.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     if inherited.type != socket.SOCK_STREAM or not listens:
         raise InvalidOption("the inherited socket does not listen: the unit needs ListenStream=")
     if inherited.family != socket.AF_UNIX:
-        _refuse_exposure(settings, inherited.getsockname()[0])
+        _reject_exposure(settings, inherited.getsockname()[0])
 
 
-def _admitted(settings: Settings) -> tuple[socket.AddressFamily, Any]:
+def _resolve_admitted(settings: Settings) -> tuple[socket.AddressFamily, Any]:
     """The address to bind, looked up once: what is checked is what is bound."""
-    family, address = _resolved(settings)
-    _refuse_exposure(settings, address[0])
+    family, address = _resolve(settings)
+    _reject_exposure(settings, address[0])
     if address[1]:
-        _refuse_shared(family, address)
+        _reject_shared(family, address)
     return family, address
 
 
-def _resolved(settings: Settings) -> tuple[socket.AddressFamily, Any]:
+def _resolve(settings: Settings) -> tuple[socket.AddressFamily, Any]:
     try:
         found = socket.getaddrinfo(
             settings.bind,
@@ -191,7 +191,7 @@ def _resolved(settings: Settings) -> tuple[socket.AddressFamily, Any]:
     return family, address
 
 
-def _refuse_exposure(settings: Settings, host: str) -> None:
+def _reject_exposure(settings: Settings, host: str) -> None:
     """Refuse to listen beyond this host without tokens and TLS, unless ``insecure`` is set."""
     if settings.insecure or ipaddress.ip_address(host.partition("%")[0]).is_loopback:
         return
@@ -206,7 +206,7 @@ def _refuse_exposure(settings: Settings, host: str) -> None:
         )
 
 
-def _refuse_shared(family: socket.AddressFamily, address: Any) -> None:
+def _reject_shared(family: socket.AddressFamily, address: Any) -> None:
     """Refuse a port that another server listens on.
 
     A socket with SO_REUSEPORT would share the port with that server, and half of the clients
@@ -220,7 +220,7 @@ def _refuse_shared(family: socket.AddressFamily, address: Any) -> None:
             return
         except OSError as error:
             if error.errno != errno.EADDRINUSE or time.monotonic() > until:
-                raise _cannot_listen(address, error) from error
+                raise _make_listen_error(address, error) from error
             time.sleep(0.05)
 
 
@@ -240,7 +240,7 @@ def _bound(family: socket.AddressFamily, address: Any, *, shared: bool) -> socke
     return made
 
 
-def _cannot_listen(address: str | tuple[Any, ...], error: OSError) -> ShmqError:
+def _make_listen_error(address: str | tuple[Any, ...], error: OSError) -> ShmqError:
     taken = error.errno == errno.EADDRINUSE
     unix = isinstance(address, str)
     hint = f": stop what listens there, or take another {'path' if unix else 'port'}"

@@ -56,7 +56,7 @@ def main(
     handle_sigterm(lambda: early.append(True))
     show_on_stderr("shmq", level)
     try:
-        persistence = _recovered(namespace, data_dir, pipe, early)
+        persistence = _recover(namespace, data_dir, pipe, early)
     except ShmqError as error:
         pipe.send(str(error))
         raise SystemExit(1) from None
@@ -73,7 +73,7 @@ def main(
         raise SystemExit(1) from None
 
 
-def _recovered(
+def _recover(
     namespace: str, data_dir: Path | None, pipe: Connection, early: list[bool]
 ) -> Persistence | None:
     """The writer, once no other process is the writer; None: stopped before. Raises ShmqError.
@@ -90,13 +90,13 @@ def _recovered(
             if where is None or (data_dir is not None and data_dir.resolve() != where.resolve()):
                 raise
             _say(pipe, _RECOVERED)
-            if not _waited_for(namespace, other, early):
+            if not _wait_for(namespace, other, early):
                 return None
         else:
             return persistence
 
 
-def _waited_for(namespace: str, other: AlreadyWritten, early: list[bool]) -> bool:
+def _wait_for(namespace: str, other: AlreadyWritten, early: list[bool]) -> bool:
     """Wait until that process is not the writer any more; false: this one was stopped before."""
     who = f"process {other.pid}" if other.pid else "a process of another container"
     log.warning(

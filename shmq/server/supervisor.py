@@ -146,7 +146,7 @@ class Supervisor:
         try:
             with caught(self._on_signal):
                 self._open()
-                while self._step():
+                while self._do_step():
                     self._sleep()
         finally:
             for child in self._children:
@@ -224,7 +224,7 @@ class Supervisor:
         )
         self._children += [*self._fronts, keeper, *self._beside]
 
-    def _step(self) -> bool:
+    def _do_step(self) -> bool:
         """Do what is due; return whether to go on."""
         for front in self._fronts:
             front.receive()
@@ -233,7 +233,7 @@ class Supervisor:
             if not self._draining:
                 child.look(self.settings.limits.silence)
         if self._persistence is not None:
-            self._attend_persistence(self._persistence)
+            self._watch_persistence(self._persistence)
         self._report()
         if self._reload_requested and not self._stopped:
             self._reload_requested = False
@@ -247,7 +247,7 @@ class Supervisor:
             self._kill_late()
         return not self._draining or any(child.process is not None for child in self._children)
 
-    def _attend_persistence(self, persistence: PersistenceProcess) -> None:
+    def _watch_persistence(self, persistence: PersistenceProcess) -> None:
         """Start the front ends after the recovery, and end the writer after the front ends."""
         persistence.receive()
         refusal, persistence.refusal = persistence.refusal, None
@@ -259,17 +259,17 @@ class Supervisor:
         if persistence.recovered and not self._fronts and not self._stopped:
             self._start_accepting()
             self._wakeup.give()
-        if self._draining and all(child.process is None for child in self._others()):
+        if self._draining and all(child.process is None for child in self._list_others()):
             self._drain_until = None  # the writer may take its time: unwritten data would be lost
             persistence.drain()
 
-    def _others(self) -> list[ChildProcess]:
+    def _list_others(self) -> list[ChildProcess]:
         return [child for child in self._children if child is not self._persistence]
 
     def _kill_late(self) -> None:
         """Kill the processes that did not end in time, except the persistence process."""
         self._drain_until = None
-        late = [child for child in self._others() if child.process is not None]
+        late = [child for child in self._list_others() if child.process is not None]
         if late:
             self._refusal = self._refusal or ShmqError(
                 f"not ended within drain={self.settings.limits.drain} s, and killed: "
@@ -337,7 +337,7 @@ class Supervisor:
         log.info("shutting down: waiting for open connections")
         for each in self._sockets:
             each.close()
-        for child in self._others():
+        for child in self._list_others():
             child.drain()
         if self._persistence is not None and self._persistence.process is None:
             self._persistence.drain()

@@ -48,25 +48,25 @@ class Manager:
 
     def ready(self, status: str) -> None:
         """Report that the service is up, or has reloaded its settings."""
-        self._tell("READY=1", f"STATUS={status}")
+        self._notify("READY=1", f"STATUS={status}")
 
     def starting(self, status: str) -> None:
         """Report what the service does before it is up."""
-        self._tell(f"STATUS={status}")
+        self._notify(f"STATUS={status}")
 
     def reloading(self) -> None:
         """Report that the settings are being reloaded."""
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
         """Report that the service ends."""
-        self._tell("STOPPING=1", "STATUS=draining")
+        self._notify("STOPPING=1", "STATUS=draining")
 
     def alive(self) -> None:
         """Send a sign of life."""
-        self._tell("WATCHDOG=1")
+        self._notify("WATCHDOG=1")
 
-    def _tell(self, *lines: str) -> None:
+    def _notify(self, *lines: str) -> None:
         """Send one datagram. A manager that does not receive it is not a reason to fail."""
         if not self._address:
             return

@@ -69,11 +69,11 @@ def main(
         warnings.simplefilter("ignore", DurabilityWarning)
     audited = to_file(settings.audit_log)
     reserve_standard()
-    with audited, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with audited, asyncio.Runner(loop_factory=_choose_loop_factory()) as runner:
         runner.run(_serve(who, settings, listening, connection_counts, row, heartbeat, pipe))
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def _choose_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         import uvloop  # noqa: PLC0415 - optional
     except ImportError:

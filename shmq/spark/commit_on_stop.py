@@ -35,7 +35,7 @@ def settle(given: Mapping[str, str], offset: str) -> int:
     if isinstance(found, dict) and "streams" in found:
         _commit_to_group(given, StreamOffset.of_json(found))
         return 0
-    return _acknowledge(given, Offset.of_json(found))
+    return _ack(given, Offset.of_json(found))
 
 
 def _commit_to_group(given: Mapping[str, str], done: StreamOffset) -> None:
@@ -46,7 +46,7 @@ def _commit_to_group(given: Mapping[str, str], done: StreamOffset) -> None:
         cursor.done(done)
 
 
-def _acknowledge(given: Mapping[str, str], done: Offset) -> int:
+def _ack(given: Mapping[str, str], done: Offset) -> int:
     chosen = QUEUE.parse(given, STREAM)
     chosen["failOnDataLoss"] = False
     with contextlib.closing(Leases(*QUEUE.source(chosen), chosen)) as leases:

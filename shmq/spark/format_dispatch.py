@@ -37,8 +37,8 @@ def find_kind(given: Mapping[str, str]) -> Kind[Any] | None:
     try:
         named = _choose(given, _NAMES)
     except InvalidOption:  # the kind raises it again, with the options that it allows
-        return _kind_of_options(given)
-    return _existing_kind(given, named) or _kind_of_options(given)
+        return _find_kind_of_options(given)
+    return _find_existing_kind(given, named) or _find_kind_of_options(given)
 
 
 def default_kind(given: Mapping[str, str], *, for_query: bool) -> Kind[Any]:
@@ -74,17 +74,17 @@ def check(given: Mapping[str, str], use: Use) -> None:
     raise wrong[0]
 
 
-def _existing_kind(given: Mapping[str, str], named: Mapping[str, Any]) -> Kind[Any] | None:
+def _find_existing_kind(given: Mapping[str, str], named: Mapping[str, Any]) -> Kind[Any] | None:
     """The kind of the queues or streams that have the names; None if there are none."""
     if all(value is None for value in named.values()):
         return None
     with Address.of(_choose(given, address.OPTIONS)).connect() as broker:
         queues, streams = (_select_names(named, there) for there in _list_both(broker))
-    _refuse_both(queues, streams)
+    _reject_both(queues, streams)
     return STREAM_KIND if streams else QUEUE if queues else None
 
 
-def _kind_of_options(given: Mapping[str, str]) -> Kind[Any] | None:
+def _find_kind_of_options(given: Mapping[str, str]) -> Kind[Any] | None:
     """The only kind that has all of the options; None if both have them."""
     if _has_options_of(STREAM_KIND, QUEUE, given):
         return STREAM_KIND
@@ -125,7 +125,7 @@ def _select_names(named: Mapping[str, Any], there: Iterable[str]) -> list[str]:
     return sorted(wanted.intersection(there))
 
 
-def _refuse_both(queues: list[str], streams: list[str]) -> None:
+def _reject_both(queues: list[str], streams: list[str]) -> None:
     both = sorted(set(queues).intersection(streams))
     if both:
         raise InvalidOption(f"there are a queue and a stream of the name {both[0]!r}: {_HOW}")

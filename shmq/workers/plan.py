@@ -31,7 +31,7 @@ def load(name: str) -> Any:
         raise InvalidOption(
             f"handler {name!r} is not of the form module:function, such as app.orders:handle"
         )
-    module = _imported(name, module_name)
+    module = _import(name, module_name)
     try:
         found = functools.reduce(getattr, path.split("."), module)
     except AttributeError as error:
@@ -66,21 +66,21 @@ def name_of(handler: Any) -> str:
     return name
 
 
-def _imported(name: str, module_name: str) -> Any:
+def _import(name: str, module_name: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise _no_import(name, module_name, error) from error
+            raise _make_import_error(name, module_name, error) from error
         raise InvalidOption(
             f"handler {name!r}: module {error.name!r} does not exist here or on the Python path: "
             f"start where it is, or set PYTHONPATH"
         ) from error
     except (Exception, SystemExit) as error:
-        raise _no_import(name, module_name, error) from error
+        raise _make_import_error(name, module_name, error) from error
 
 
-def _no_import(name: str, module_name: str, error: BaseException) -> InvalidOption:
+def _make_import_error(name: str, module_name: str, error: BaseException) -> InvalidOption:
     last = traceback.extract_tb(error.__traceback__)[-1]
     return InvalidOption(
         f"handler {name!r}: module {module_name!r} cannot be imported: "

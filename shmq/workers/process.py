@@ -86,7 +86,7 @@ class WorkerLoop:
         """Work until one of the reasons to end; see `Ending`."""
         with self._keeper:
             try:
-                ending = self._wait_for_turn() or self._work()
+                ending = self._wait_for_turn() or self._run_until_end()
             except QueueDeleted as error:
                 log.error("%s ends: %s", self._who, error)
                 return Ending.NO_QUEUE
@@ -110,7 +110,7 @@ class WorkerLoop:
         log.info("%s is the active worker of queue %r", self._who, self._queue.name)
         return None
 
-    def _work(self) -> Ending:
+    def _run_until_end(self) -> Ending:
         self._idle_since = time.monotonic()
         while True:
             # Prefetched messages are returned, uncounted, when the block is left.
@@ -120,25 +120,25 @@ class WorkerLoop:
                 return ending
 
     def _take(self, messages: Consumer) -> Ending | None:
-        ending = self._reason_to_end()
+        ending = self._find_reason_to_end()
         while ending is None:
             message = next(messages, None)
             if message is None:
-                return self._reason_to_end() or self._idle()
+                return self._find_reason_to_end() or self._check_idle()
             self._handle(message)
             if self._plan.mode == "keyed":
                 messages.flush()  # frees the group before the next message is handled
             self._handled += 1
             self._idle_since = time.monotonic()
-            ending = self._reason_to_end()
+            ending = self._find_reason_to_end()
         return ending
 
-    def _reason_to_end(self) -> Ending | None:
+    def _find_reason_to_end(self) -> Ending | None:
         if self._draining:
             return Ending.DRAINED
         return Ending.RECYCLED if self._handled == self._plan.max_messages else None
 
-    def _idle(self) -> Ending | None:
+    def _check_idle(self) -> Ending | None:
         patience = self._plan.idle_timeout
         over = patience is not None and time.monotonic() - self._idle_since >= patience
         return Ending.IDLE if over else None
@@ -147,9 +147,9 @@ class WorkerLoop:
 
     def _handle(self, message: Message) -> None:
         self._keeper.keep(message)
-        outcome = self._outcome(message)
+        outcome = self._call_handler(message)
         if outcome is not None and self._plan.mode == "fifo":
-            outcome = self._after_a_pause(message, outcome)
+            outcome = self._pause_before(message, outcome)
         self._keeper.rest()
         if message.settled:  # by the handler itself
             return
@@ -158,7 +158,7 @@ class WorkerLoop:
         except (LeaseExpired, ConnectionLost) as error:
             log.warning("%s: message %d cannot be settled: %s", self._who, message.sequence, error)
 
-    def _outcome(self, message: Message) -> Reject | Retry | None:
+    def _call_handler(self, message: Message) -> Reject | Retry | None:
         """Run the handler; None: the message was handled."""
         began = time.monotonic()
         named: Outcome = "failed"
@@ -202,7 +202,7 @@ class WorkerLoop:
         finally:
             faulthandler.cancel_dump_traceback_later()
 
-    def _after_a_pause(self, message: Message, outcome: Reject | Retry) -> Reject | Retry:
+    def _pause_before(self, message: Message, outcome: Reject | Retry) -> Reject | Retry:
         """Wait as long as a nack would delay the message, unless draining.
 
         So the messages behind it wait as well, and a nack without a delay keeps its place.
@@ -246,20 +246,20 @@ def main(who: str, plan: Plan, supervisor: int, timings: Timings | None = None) 
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.UNREACHED)
         loop_of_worker = WorkerLoop(
-            who, plan, queue, _awaiting(_traced(queue, handler), stack), timings
+            who, plan, queue, _make_synchronous(_trace_handler(queue, handler), stack), timings
         )
         handle_sigterm(loop_of_worker.drain)
         log.info("%s consumes queue %r", who, plan.queue)
         sys.exit(loop_of_worker.run())
 
 
-def _traced(queue: Queue, handler: Handler) -> Handler:
+def _trace_handler(queue: Queue, handler: Handler) -> Handler:
     """The handler, with a span around each call if the queue is traced."""
     processing: Callable[[Handler], Handler] | None = getattr(queue, "processing", None)
     return handler if processing is None else processing(handler)
 
 
-def _awaiting(handler: Handler, stack: contextlib.ExitStack) -> Handler:
+def _make_synchronous(handler: Handler, stack: contextlib.ExitStack) -> Handler:
     """The handler as a plain function: runs the coroutine of a coroutine function to its end."""
     loop: list[Any] = []
 

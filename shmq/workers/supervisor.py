@@ -78,8 +78,8 @@ class Supervisor:
         try:
             with caught(self._on_signal):
                 for plan in self._plans:
-                    _look_at_queue(plan)
-                while self._step():
+                    _check_queue(plan)
+                while self._do_step():
                     self._sleep()
         finally:
             for child in self._children:
@@ -117,7 +117,7 @@ class Supervisor:
             self._forced_by = number
         self.stop()
 
-    def _step(self) -> bool:
+    def _do_step(self) -> bool:
         """Do what is due; return whether anything is left to wait for."""
         for child in self._children:
             self._restart_ended(child)
@@ -147,11 +147,11 @@ class Supervisor:
     def _stop_if_deleted(self, plan: Plan) -> None:
         """Stop if the queue was deleted, but not if it was created again."""
         try:
-            _look_at_queue(plan)
+            _check_queue(plan)
         except (ConnectionLost, ShuttingDown):  # unknown; its processes try again
             return
         except ShmqError as error:
-            self._refusal = self._refusal or _deleted(plan, error)
+            self._refusal = self._refusal or _describe_deleted(plan, error)
             self._stopped = True
 
     def _drain(self) -> None:
@@ -175,13 +175,13 @@ class Supervisor:
         self._wakeup.clear()
 
 
-def _look_at_queue(plan: Plan) -> None:
+def _check_queue(plan: Plan) -> None:
     """Attach to the queue once. Raises what an attach raises."""
     with plan.reach() as broker:
         broker.queue(plan.queue)
 
 
-def _deleted(plan: Plan, error: ShmqError) -> ShmqError:
+def _describe_deleted(plan: Plan, error: ShmqError) -> ShmqError:
     if isinstance(error, LookupError):
         return QueueDeleted(f"queue {plan.queue!r} was deleted: its workers have ended")
     return error

@@ -123,20 +123,20 @@ def describe(error: BaseException) -> str:
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return ""
     if isinstance(error, click.UsageError):
-        return one_line(error.format_message()) + _hint(error) + _where_help_is(error)
+        return one_line(error.format_message()) + _make_hint(error) + _refer_to_help(error)
     if isinstance(error, click.ClickException):
         return one_line(error.format_message())
     if isinstance(error, shmq.ShmqError):
         return one_line(str(error))
     if isinstance(error, OSError | UnicodeDecodeError | MemoryError):
-        return one_line(_of_the_system(error))
+        return one_line(_describe_system_error(error))
     return one_line(
         f"internal error: {type(error).__name__}: {error}; "
         f"run it again with SHMQ_TRACEBACK=1 to see where"
     )
 
 
-def _hint(error: click.UsageError) -> str:
+def _make_hint(error: click.UsageError) -> str:
     """What to write instead of a flag or a name in the wrong place."""
     command = error.ctx.command if error.ctx is not None else None
     if isinstance(error, click.NoSuchOption) and error.option_name in {"-n", "--namespace"}:
@@ -149,11 +149,11 @@ def _hint(error: click.UsageError) -> str:
     return ""
 
 
-def _where_help_is(error: click.UsageError) -> str:
+def _refer_to_help(error: click.UsageError) -> str:
     return f" (see: {error.ctx.command_path if error.ctx is not None else 'shmq'} --help)"
 
 
-def _of_the_system(error: OSError | UnicodeDecodeError | MemoryError) -> str:
+def _describe_system_error(error: OSError | UnicodeDecodeError | MemoryError) -> str:
     if isinstance(error, MemoryError):
         return "this needs more memory than the process may have"
     if isinstance(error, UnicodeDecodeError):

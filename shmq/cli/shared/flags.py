@@ -153,7 +153,7 @@ def option_flags(table: type[Options]) -> Callable[[F], F]:
 
     def decorate(command: F) -> F:
         for field in reversed(dataclasses.fields(table)):
-            command = _flag(field.name, field.metadata["option"], field.default)(command)
+            command = _make_flag(field.name, field.metadata["option"], field.default)(command)
         return command
 
     return decorate
@@ -168,12 +168,12 @@ def given_options(flags: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
+def _make_flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
     text = row.text.replace("`", "") + (f"; none: {row.none}" if row.none else "")
     if row.kind == "flag":
         flag = "--" + (row.flag or name.replace("_", "-"))
         return click.option(flag, name, is_flag=True, default=None, help=f"{text}.")
-    shown = _default_in_words(row, default).replace("`", "")
+    shown = _describe_default(row, default).replace("`", "")
     kind: Any = click.Choice(row.choices)
     metavar = None
     if row.kind in _READ:
@@ -189,7 +189,7 @@ def _flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
     )
 
 
-def _default_in_words(row: Option, default: Any) -> str:
+def _describe_default(row: Option, default: Any) -> str:
     """The default as one types it, or what it follows."""
     if row.follows or default is None:
         return str(row.follows or "none")

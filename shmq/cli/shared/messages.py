@@ -143,14 +143,14 @@ class BatchPut:
 
     def put_one(self, text: bytes) -> None:
         """Put the one message of ``text``."""
-        body = self._body(text, "the message")
+        body = self._decode_body(text, "the message")
         waits = self._patience > 0
         limit = self._patience if 0 < self._patience < float("inf") else None
         with _refusing(), self._stop.interruptible():
             try:
                 put = self._queue.put(body, waits, limit, **self._properties)
             except shmq.Full as error:
-                raise shmq.Full(self._full()) from error
+                raise shmq.Full(self._describe_full()) from error
         self.single = put
         self.count += not put.duplicate
 
@@ -165,7 +165,7 @@ class BatchPut:
         for text in texts:
             self._seen += 1
             try:
-                bodies.append(self._body(text, place(self._seen)))
+                bodies.append(self._decode_body(text, place(self._seen)))
             except (click.ClickException, shmq.MessageTooLarge) as error:
                 refusal = error
                 break
@@ -177,18 +177,20 @@ class BatchPut:
         since, rest = time.monotonic(), bodies
         while rest:
             left = self._patience - (time.monotonic() - since)
-            with _refusing(), self._waiting_for_disk():
-                taken = self._queue.put_many(rest, left > 0, self._slice(left), **self._properties)
+            with _refusing(), self._allow_interrupts():
+                taken = self._queue.put_many(
+                    rest, left > 0, self._limit_wait(left), **self._properties
+                )
             self.count += taken
             rest = rest[taken:]
             if taken:
                 since = time.monotonic()
             elif left <= 0:
-                raise shmq.Full(self._full())
+                raise shmq.Full(self._describe_full())
             if self._stop.signal:
                 raise KeyboardInterrupt
 
-    def _slice(self, left: float) -> float | None:
+    def _limit_wait(self, left: float) -> float | None:
         """The timeout of one put_many; a wait for the disk is not cut in slices."""
         if left <= 0:
             return None
@@ -196,16 +198,16 @@ class BatchPut:
             return left if left < float("inf") else None
         return min(left, SLICE)
 
-    def _waiting_for_disk(self) -> contextlib.AbstractContextManager[object]:
+    def _allow_interrupts(self) -> contextlib.AbstractContextManager[object]:
         return self._stop.interruptible() if self._confirms else contextlib.nullcontext()
 
-    def _full(self) -> str:
+    def _describe_full(self) -> str:
         return (
             f"queue {self.queue!r} is full: consume from it, wait with --block or a longer "
             f"--timeout, or make it with a larger --capacity or --arena-bytes"
         )
 
-    def _body(self, text: bytes, place: str) -> Any:
+    def _decode_body(self, text: bytes, place: str) -> Any:
         """The body of ``text``. Raises an error that names its ``place``."""
         if len(text) > self._longest:
             raise shmq.MessageTooLarge(
@@ -264,7 +266,7 @@ class InputLines:
         #: The name of the file for errors.
         self.name = name
         #: The size of the file in bytes, if it has one.
-        self.size = _size(file)
+        self.size = _get_size(file)
         #: Whether the lines are typed on a terminal.
         self.typed = file.isatty()
         #: How many bytes have been read.
@@ -276,9 +278,9 @@ class InputLines:
         Memory is bounded by that: by ``longest`` bytes and a chunk.
         """
         with self._file:
-            yield from self._batches()
+            yield from self._read_batches()
 
-    def _batches(self) -> Iterator[list[bytes]]:
+    def _read_batches(self) -> Iterator[list[bytes]]:
         begun: list[bytes] = []
         held, number = 0, 1
         while chunk := self._read():
@@ -330,6 +332,6 @@ def _make_unreadable_error(name: str, error: OSError) -> click.ClickException:
     )
 
 
-def _size(file: io.RawIOBase) -> int | None:
+def _get_size(file: io.RawIOBase) -> int | None:
     status = os.fstat(file.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None

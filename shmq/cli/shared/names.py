@@ -33,7 +33,7 @@ _BRIEFLY: Final = 1.0
 # -- completion ------------------------------------------------------------------------
 
 
-def _completing(list_names: Callable[[shmq.Broker, click.Context], Iterable[str]]) -> Complete:
+def _make_completion(list_names: Callable[[shmq.Broker, click.Context], Iterable[str]]) -> Complete:
     """A completion from names: those with the typed beginning; none if the broker fails."""
 
     def complete(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
@@ -57,14 +57,16 @@ def _group_names(broker: shmq.Broker, context: click.Context) -> list[str]:
         return [group.name for group in opened.groups()]
 
 
-complete_queues = _completing(lambda broker, _: broker.queue_names())
-complete_streams = _completing(lambda broker, _: [one.name for one in broker.list_streams()])
-complete_exchanges = _completing(lambda broker, _: [one.name for one in broker.list_exchanges()])
-complete_names = _completing(
+complete_queues = _make_completion(lambda broker, _: broker.queue_names())
+complete_streams = _make_completion(lambda broker, _: [one.name for one in broker.list_streams()])
+complete_exchanges = _make_completion(
+    lambda broker, _: [one.name for one in broker.list_exchanges()]
+)
+complete_names = _make_completion(
     lambda broker, _: [one.name for kind in KINDS for one in found_of(broker, kind, ())]
 )
-_complete_tables = _completing(lambda broker, _: broker.list_tables())
-_complete_groups = _completing(_group_names)
+_complete_tables = _make_completion(lambda broker, _: broker.list_tables())
+_complete_groups = _make_completion(_group_names)
 
 
 # -- names on the command line ---------------------------------------------------------

@@ -104,7 +104,7 @@ class Progress:
             now = time.monotonic()
             if self._picture is not None and now >= self._due:
                 self._due = now + self._picture.pause
-                self._picture.draw(self._line(now), self._pace.done, self._total)
+                self._picture.draw(self._format_line(now), self._pace.done, self._total)
 
     def close(self) -> None:
         """Remove what is drawn, and draw nothing from now on."""
@@ -113,23 +113,23 @@ class Progress:
                 self._picture.close()
             self._picture = None
 
-    def _line(self, now: float) -> str:
+    def _format_line(self, now: float) -> str:
         """``backup: 1.2 GiB of 4.0 GiB, 30 %, 200.0 MiB/s, 14 s left``."""
         done, total = self._pace.done, self._total
-        parts = [*([self._text] if self._text else []), *self._numbers(now)]
+        parts = [*([self._text] if self._text else []), *self._format_numbers(now)]
         if total is not None:
             parts.append(f"{min(done / total, 1):.0%}".replace("%", " %"))
             known = done >= total * _FORESEEN
             left = self._pace.left(now, total) if known else None
-            parts += [] if left is None else [f"{_time(left)} left"]
+            parts += [] if left is None else [f"{_format_time(left)} left"]
         return f"{self._what}: {', '.join(parts)}"
 
-    def _numbers(self, now: float) -> Iterator[str]:
+    def _format_numbers(self, now: float) -> Iterator[str]:
         done, total = self._pace.done, self._total
         if not self._unit:
             return
         if not done and total is None:
-            yield f"{_time(now - self._began)} so far"
+            yield f"{_format_time(now - self._began)} so far"
             return
         of = "" if total is None else f" of {self._format(total)}"
         yield f"{self._format(done)}{of}" + ("" if self._unit == "bytes" else f" {self._unit}")
@@ -187,7 +187,7 @@ def _draw(shown: Progress, over: threading.Event, asked: Asked | None) -> None:
         shown.tick()
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 60 else age(seconds)
 
 
@@ -228,7 +228,7 @@ class _Bar:
 
     def draw(self, line: str, done: float, total: float | None) -> None:
         if self._bar is None:
-            self._bar = self._started(line)
+            self._bar = self._start(line)
         self._bar.update(0, description=line, completed=done, total=total, refresh=True)
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class _Bar:
                 handler.setStream(self._console.file)
             self._bar.stop()
 
-    def _started(self, line: str) -> Any:
+    def _start(self, line: str) -> Any:
         from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - on a terminal alone
         from rich.progress import Progress as Bar  # noqa: PLC0415
 

@@ -106,14 +106,14 @@ def as_dict(message: Readable) -> dict[str, Any]:
         "delivery_count": message.delivery_count,
         "codec": message.codec,
         "headers": plain(message.headers),
-        "properties": plain(_other_properties(message)),
+        "properties": plain(_collect_other_properties(message)),
         "dead": dataclasses.asdict(message.dead) if message.dead is not None else None,
         "body": body,
         "encoding": encoding,
     }
 
 
-def _other_properties(message: Readable) -> dict[str, Any]:
+def _collect_other_properties(message: Readable) -> dict[str, Any]:
     shown = ("pri", "group", "headers", "codec", "dead")
     return {key: value for key, value in message.properties.items() if key not in shown}
 
@@ -130,7 +130,7 @@ def body_of(message: WithBody) -> tuple[Any, str]:
             return out, "json"
         except (ValueError, RecursionError):
             body = raw(message)
-    return _base64(body), "base64"
+    return _encode_base64(body), "base64"
 
 
 def _decode_value(message: WithBody) -> Any:
@@ -148,21 +148,21 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        return {"base64": _base64(bytes(value))}
+        return {"base64": _encode_base64(bytes(value))}
     if isinstance(value, Mapping):
-        return {_key(key): plain(item) for key, item in value.items()}
+        return {_format_key(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return str(value)
 
 
-def _key(key: Any) -> str:
+def _format_key(key: Any) -> str:
     if isinstance(key, bytes):
         return key.decode(errors="backslashreplace")
     return key if isinstance(key, str) else dumps(plain(key))
 
 
-def _base64(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 

@@ -15,10 +15,10 @@ def sparkline(values: Sequence[float], width: int) -> str:
     """
     last = values[-width:] if width > 0 else ()
     most = max(last, default=0)
-    return "".join(_bar(value, most) for value in last).rjust(max(width, 0))
+    return "".join(_choose_bar(value, most) for value in last).rjust(max(width, 0))
 
 
-def _bar(value: float, most: float) -> str:
+def _choose_bar(value: float, most: float) -> str:
     if value <= 0:
         return _BARS[0]
     return _BARS[max(round(value / most * (len(_BARS) - 1)), 1)]

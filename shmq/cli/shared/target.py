@@ -116,7 +116,7 @@ def rewriting_contexts() -> Iterator[Contexts]:
         take_file_lock(lambda: _try_lock(folder), f"{file.parent}", lambda: locker_of(folder))
         contexts = read_contexts()
         yield contexts
-        _replace(file, json.dumps(_encoded(contexts), indent=2) + "\n")
+        _replace(file, json.dumps(_encode(contexts), indent=2) + "\n")
         os.fsync(folder)
     finally:
         os.close(folder)
@@ -169,7 +169,7 @@ def _check_folder(folder: Path) -> None:
         )
 
 
-def _encoded(contexts: Contexts) -> dict[str, Any]:
+def _encode(contexts: Contexts) -> dict[str, Any]:
     known = {name: one.as_dict() for name, one in sorted(contexts.known.items())}
     return {"version": _VERSION, "current": contexts.current, "contexts": known}
 

@@ -295,12 +295,12 @@ class _GroupSamples:
         began = time.thread_time()
         found = None
         with contextlib.suppress(ShmqError, OSError):
-            found = _largest_group(waiting[name])
+            found = _find_largest_group(waiting[name])
         self._known[name] = (now, found)
         self._next = now + (time.thread_time() - began) / _SAMPLE_SHARE
 
 
-def _largest_group(queue: Queue) -> GroupShare | None:
+def _find_largest_group(queue: Queue) -> GroupShare | None:
     groups = [message.group for message in queue.peek(SAMPLE)]
     named = collections.Counter(group for group in groups if group is not None)
     if len(groups) < _SMALLEST_SAMPLE or not named:
@@ -345,9 +345,9 @@ class Observer:
             durability.bring_back_all(Namespace.of(self._broker.namespace))
             self._brought_back = True
         with durability.no_starts() if self._local else contextlib.nullcontext():
-            queues = self._ask("queue", kinds, self._look_at_queues)
-            streams = self._ask("stream", kinds, self._look_at_streams)
-            exchanges = self._ask("exchange", kinds, self._look_at_exchanges)
+            queues = self._ask("queue", kinds, self._read_queues)
+            streams = self._ask("stream", kinds, self._read_streams)
+            exchanges = self._ask("exchange", kinds, self._read_exchanges)
         return Observation(
             namespace=self._broker.namespace,
             at=at,
@@ -355,7 +355,7 @@ class Observer:
             queues=tuple(queues),
             streams=tuple(streams),
             exchanges=tuple(exchanges),
-            host=self._host() if self._local else None,
+            host=self._read_host() if self._local else None,
         )
 
     def _ask(self, kind: str, kinds: Sequence[str], look: Callable[[], list[_T]]) -> list[_T]:
@@ -370,7 +370,7 @@ class Observer:
 
     # ---- queues ----
 
-    def _look_at_queues(self) -> list[QueueActivity]:
+    def _read_queues(self) -> list[QueueActivity]:
         names = self._broker.queue_names()
         self._queues.keep_only(names)
         for gone in self._options.keys() - set(names):
@@ -378,7 +378,7 @@ class Observer:
         found: list[QueueActivity] = []
         for name in names:
             try:
-                self._queues.use(name, lambda queue: found.append(self._of_queue(queue)))
+                self._queues.use(name, lambda queue: found.append(self._read_queue(queue)))
             except _GONE:
                 continue
             except (ShmqError, OSError) as error:
@@ -386,9 +386,9 @@ class Observer:
         self._samples.sample()
         return found
 
-    def _of_queue(self, queue: Queue) -> QueueActivity:
+    def _read_queue(self, queue: Queue) -> QueueActivity:
         if not self._local:
-            return _of_remote(queue)
+            return _read_remote_queue(queue)
         stats, identity, own = queue.stats(), queue.identity, os.getpid()
         known = self._options.get(queue.name)
         if known is None or known[0] != identity:
@@ -404,7 +404,7 @@ class Observer:
 
     # ---- streams and exchanges ----
 
-    def _look_at_streams(self) -> list[StreamActivity]:
+    def _read_streams(self) -> list[StreamActivity]:
         found: list[StreamActivity] = []
         summaries = self._broker.list_streams()
         self._streams.keep_only([one.name for one in summaries])
@@ -423,15 +423,15 @@ class Observer:
             found.append(StreamActivity(name=one.name, problem=problem))
         return found
 
-    def _look_at_exchanges(self) -> list[ExchangeActivity]:
+    def _read_exchanges(self) -> list[ExchangeActivity]:
         try:
-            return [_of_exchange(one) for one in self._broker.list_exchanges()]
+            return [_read_exchange(one) for one in self._broker.list_exchanges()]
         except SegmentError as error:  # all of them are in one table
             return [ExchangeActivity(name="*", problem=_describe(error))]
 
     # ---- the host ----
 
-    def _host(self) -> HostActivity:
+    def _read_host(self) -> HostActivity:
         namespace = Namespace.of(self._broker.namespace)
         try:
             space = os.statvfs(SHM)
@@ -440,14 +440,14 @@ class Observer:
         return HostActivity(
             shm_total=space.f_blocks * space.f_frsize,
             shm_free=space.f_bavail * space.f_frsize,
-            shm_used_by_namespace=self._used_by(namespace.name),
+            shm_used_by_namespace=self._count_used_bytes(namespace.name),
             writer_pid=namespace.roles.writer_pid,
         )
 
-    def _used_by(self, namespace: str) -> int:
+    def _count_used_bytes(self, namespace: str) -> int:
         """The bytes of the namespace, which are counted every ten seconds."""
         if time.monotonic() >= self._used_until:
-            self._used = _used_by(namespace)
+            self._used = _count_used_bytes(namespace)
             self._used_until = time.monotonic() + _USED_FOR
         return self._used
 
@@ -469,7 +469,7 @@ class Observer:
         self.close()
 
 
-def _of_remote(queue: Queue) -> QueueActivity:
+def _read_remote_queue(queue: Queue) -> QueueActivity:
     """The same of a server's queue, by one request."""
     with late_imports:
         from shmq.client.remote.queue import RemoteQueue  # noqa: PLC0415 - with a server alone
@@ -496,13 +496,13 @@ def stream_activity(stream: Stream, groups: bool = False) -> StreamActivity:
         oldest_age=max(0.0, time.time() - min(oldest)) if oldest else 0.0,
         rate_in=sum(one.rate for one in rates),
         bytes=sum(one.bytes for one in offsets),
-        groups=tuple(_groups_of(stream)) if groups else (),
+        groups=tuple(_list_groups(stream)) if groups else (),
         hot=tuple(one.partition for one in rates if one.hot),
         durability=stream.options.durability,
     )
 
 
-def _groups_of(stream: Stream) -> list[GroupActivity]:
+def _list_groups(stream: Stream) -> list[GroupActivity]:
     try:
         summaries = stream.groups()
     except Unsupported:
@@ -524,13 +524,13 @@ def _groups_of(stream: Stream) -> list[GroupActivity]:
     return found
 
 
-def _of_exchange(one: ExchangeSummary) -> ExchangeActivity:
+def _read_exchange(one: ExchangeSummary) -> ExchangeActivity:
     return ExchangeActivity(
         name=one.name, kind=one.kind, bindings=one.bindings, alternate=one.alternate
     )
 
 
-def _used_by(namespace: str) -> int:
+def _count_used_bytes(namespace: str) -> int:
     """The bytes of the namespace's files in /dev/shm."""
     used, mine = 0, f"shmq@{namespace}"
     with os.scandir(SHM) as files:

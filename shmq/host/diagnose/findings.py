@@ -83,28 +83,28 @@ def find(observation: Observation, previous: Observation | None = None) -> list[
     lesser one.
     """
     before = {one.name: one for one in previous.queues} if previous is not None else {}
-    letters = _letter_queues(observation)
+    letters = _find_dead_letter_queues(observation)
     found: list[Finding] = []
     for queue in observation.queues:
-        found += _of_queue(queue, _same(queue, before.get(queue.name)), letters)
+        found += _check_queue(queue, _match_before(queue, before.get(queue.name)), letters)
     for stream in observation.streams:
-        found += _of_stream(stream)
+        found += _check_stream(stream)
     for exchange in observation.exchanges:
         if exchange.problem is not None:
-            found.append(_broken("exchange", exchange.name, exchange.problem))
+            found.append(_make_broken("exchange", exchange.name, exchange.problem))
     if observation.host is not None:
-        found += _of_host(observation.host)
+        found += _check_host(observation.host)
     found.sort(key=lambda one: (SEVERITIES.index(one.severity), one.kind, one.subject))
-    return [_in_words(one) for one in found]
+    return [_show_subject(one) for one in found]
 
 
-def _in_words(found: Finding) -> Finding:
+def _show_subject(found: Finding) -> Finding:
     """The finding with the name of its subject as it is shown."""
     text = found.text.replace(repr(found.subject), repr(shown_name(found.subject)))
     return found if text == found.text else dataclasses.replace(found, text=text)
 
 
-def _letter_queues(observation: Observation) -> dict[str, str]:
+def _find_dead_letter_queues(observation: Observation) -> dict[str, str]:
     """The dead-letter queues, each with the name of a queue whose dead letters it takes."""
     return {
         one.options.dead_letter: one.name
@@ -113,12 +113,12 @@ def _letter_queues(observation: Observation) -> dict[str, str]:
     }
 
 
-def _same(queue: QueueActivity, before: QueueActivity | None) -> QueueStats | None:
+def _match_before(queue: QueueActivity, before: QueueActivity | None) -> QueueStats | None:
     """The numbers of the same queue before; None if there are none, or it was recreated."""
     return before.stats if before is not None and before.identity == queue.identity else None
 
 
-def _broken(kind: str, name: str, problem: str) -> Finding:
+def _make_broken(kind: str, name: str, problem: str) -> Finding:
     return Finding(
         severity="critical",
         kind=kind,
@@ -131,26 +131,26 @@ def _broken(kind: str, name: str, problem: str) -> Finding:
 # ---- queues ----
 
 
-def _of_queue(
+def _check_queue(
     queue: QueueActivity, before: QueueStats | None, letters: dict[str, str]
 ) -> Iterator[Finding]:
     stats = queue.stats
     if queue.problem is not None or stats is None:
-        yield _broken("queue", queue.name, queue.problem or "it has no numbers")
+        yield _make_broken("queue", queue.name, queue.problem or "it has no numbers")
         return
     rows: list[tuple[Severity, str, str] | None] = [
-        _unwritten(queue),
-        _behind(stats),
-        _full(queue, stats),
-        _puts_wait(stats),
-        _recovered(stats, before),
-        _only_delayed(stats),
-        _one_group(queue, stats),
+        _find_unwritten(queue),
+        _find_journal_lag(stats),
+        _find_full(queue, stats),
+        _find_waiting_puts(stats),
+        _find_recovery(stats, before),
+        _find_only_delayed(stats),
+        _find_dominant_group(queue, stats),
     ]
     if queue.name in letters:
-        rows.append(_dead_letters(stats, letters[queue.name], before))
+        rows.append(_find_dead_letters(stats, letters[queue.name], before))
     elif not is_reply_name(queue.name) and staging_target(queue.name) is None:
-        rows.append(_no_consumer(queue, stats, before))
+        rows.append(_find_no_consumer(queue, stats, before))
     for one in rows:
         if one is not None:
             severity, code, text = one
@@ -160,34 +160,35 @@ def _of_queue(
 _Told = tuple[Severity, str, str] | None
 
 
-def _unwritten(queue: QueueActivity) -> _Told:
+def _find_unwritten(queue: QueueActivity) -> _Told:
     problem = queue.journal_problem
     return None if problem is None else ("critical", "not-written", f"{queue.name!r}: {problem}")
 
 
-def _behind(stats: QueueStats) -> _Told:
+def _find_journal_lag(stats: QueueStats) -> _Told:
     lag, rate = stats.journal_lag, stats.rate_in
     seconds = lag / rate if rate > 0 else 0.0
     late = lag >= BEHIND_MESSAGES or (lag >= BEHIND_AT_LEAST and seconds >= BEHIND_SECONDS)
     if stats.durability == "memory" or not stats.journal_writer or not late:
         return None
     time = f"{seconds:.1f} s, " if seconds else ""
-    text = f"the writer is behind by {time}{_messages(lag)} of {stats.name!r} that are not on disk"
+    held = _format_messages(lag)
+    text = f"the writer is behind by {time}{held} of {stats.name!r} that are not on disk"
     return "warning", "writer-behind", text
 
 
-def _full(queue: QueueActivity, stats: QueueStats) -> _Told:
+def _find_full(queue: QueueActivity, stats: QueueStats) -> _Told:
     held = stats.depth + stats.delayed + stats.in_flight + stats.dying + stats.journal_waiting
     slots = held / stats.capacity if stats.capacity else 0.0
     room = stats.arena_used / stats.arena_bytes if stats.arena_bytes else 0.0
     if slots >= 1:
         drops = queue.options is not None and queue.options.overflow not in {"reject", "block"}
         what = "each put drops another message" if drops else "it takes no more"
-        text = f"{stats.name!r} is full: it holds {_messages(held)}, and {what}"
+        text = f"{stats.name!r} is full: it holds {_format_messages(held)}, and {what}"
         return "warning" if drops else "critical", "full", text
     if max(slots, room) < NEARLY_FULL:
         return None
-    of = f"{_messages(held)} of {stats.capacity:,}"
+    of = f"{_format_messages(held)} of {stats.capacity:,}"
     if room > slots:
         of = f"{stats.arena_used:,} of {stats.arena_bytes:,} bytes for bodies"
     return (
@@ -197,7 +198,7 @@ def _full(queue: QueueActivity, stats: QueueStats) -> _Told:
     )
 
 
-def _puts_wait(stats: QueueStats) -> _Told:
+def _find_waiting_puts(stats: QueueStats) -> _Told:
     count = stats.waiting_put
     if not count:
         return None
@@ -205,7 +206,7 @@ def _puts_wait(stats: QueueStats) -> _Told:
     return "warning", "puts-wait", f"{waits} for room in {stats.name!r}"
 
 
-def _recovered(stats: QueueStats, before: QueueStats | None) -> _Told:
+def _find_recovery(stats: QueueStats, before: QueueStats | None) -> _Told:
     if not stats.recoveries:
         return None
     times = "once" if stats.recoveries == 1 else f"{stats.recoveries:,} times"
@@ -214,7 +215,7 @@ def _recovered(stats: QueueStats, before: QueueStats | None) -> _Told:
     return "warning" if rises else "notice", "recovered", text
 
 
-def _only_delayed(stats: QueueStats) -> _Told:
+def _find_only_delayed(stats: QueueStats) -> _Told:
     if stats.depth or not stats.waiting_get or not stats.delayed:
         return None
     text = (
@@ -224,20 +225,20 @@ def _only_delayed(stats: QueueStats) -> _Told:
     return "notice", "only-delayed", text
 
 
-def _one_group(queue: QueueActivity, stats: QueueStats) -> _Told:
+def _find_dominant_group(queue: QueueActivity, stats: QueueStats) -> _Told:
     """The group is not named: a finding is shown to those who may not look at messages, too."""
     share = queue.largest_group
     if share is None or not stats.depth or share.messages < ONE_GROUP * share.of:
         return None
     part = share.messages / share.of
     text = (
-        f"one group holds {part:.0%} of the next {_messages(share.of)} of {stats.name!r}: a "
+        f"one group holds {part:.0%} of the next {_format_messages(share.of)} of {stats.name!r}: a "
         f"group's messages are done one after another; shmq peek shows it"
     )
     return "notice", "one-group", text
 
 
-def _dead_letters(stats: QueueStats, source: str, before: QueueStats | None) -> _Told:
+def _find_dead_letters(stats: QueueStats, source: str, before: QueueStats | None) -> _Told:
     count = stats.depth + stats.delayed + stats.in_flight
     if not count:
         return None
@@ -248,7 +249,7 @@ def _dead_letters(stats: QueueStats, source: str, before: QueueStats | None) -> 
     return "warning" if rises else "notice", "dead-letters", text
 
 
-def _no_consumer(queue: QueueActivity, stats: QueueStats, before: QueueStats | None) -> _Told:
+def _find_no_consumer(queue: QueueActivity, stats: QueueStats, before: QueueStats | None) -> _Told:
     """No process waits, holds a message or has settled one lately."""
     active = stats.waiting_get or stats.in_flight or stats.rate_out > 0
     settled = before is not None and stats.acked + stats.nacked > before.acked + before.nacked
@@ -262,7 +263,7 @@ def _no_consumer(queue: QueueActivity, stats: QueueStats, before: QueueStats | N
     return "warning", "no-consumer", text
 
 
-def _messages(count: int) -> str:
+def _format_messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count:,} messages"
 
 
@@ -273,12 +274,12 @@ def _wait(count: int) -> str:
 # ---- streams, and the host ----
 
 
-def _of_stream(stream: StreamActivity) -> Iterator[Finding]:
+def _check_stream(stream: StreamActivity) -> Iterator[Finding]:
     if stream.problem is not None:
-        yield _broken("stream", stream.name, stream.problem)
+        yield _make_broken("stream", stream.name, stream.problem)
         return
     for group in stream.groups:
-        if (found := _of_group(stream, group)) is not None:
+        if (found := _check_group(stream, group)) is not None:
             yield found
     if stream.hot:
         numbers = ", ".join(map(str, stream.hot))
@@ -293,7 +294,7 @@ def _of_stream(stream: StreamActivity) -> Iterator[Finding]:
         )
 
 
-def _of_group(stream: StreamActivity, group: GroupActivity) -> Finding | None:
+def _check_group(stream: StreamActivity, group: GroupActivity) -> Finding | None:
     lag = f"{group.total:,} record" + ("" if group.total == 1 else "s")
     severity: Severity = "warning"
     if group.problem is not None:
@@ -318,7 +319,7 @@ def _of_group(stream: StreamActivity, group: GroupActivity) -> Finding | None:
     )
 
 
-def _of_host(host: HostActivity) -> Iterator[Finding]:
+def _check_host(host: HostActivity) -> Iterator[Finding]:
     used = 1 - host.shm_free / host.shm_total if host.shm_total else 0.0
     if used >= SHM_WARNING:
         yield Finding(

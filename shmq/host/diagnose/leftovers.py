@@ -96,18 +96,22 @@ def sweep(namespace: str, fix: bool, seconds: float = 30.0) -> list[Finding]:
     """
     registry = Namespace.of(namespace)
     before = (SHM / f"shmq@{namespace}").exists()
-    found = _bounded(functools.partial(_files, namespace, fix), seconds, namespace, namespace)
+    found = _run_bounded(
+        functools.partial(_find_files, namespace, fix), seconds, namespace, namespace
+    )
     for name in registry.queue_names():
-        found += _bounded(functools.partial(_queue, namespace, name, fix), seconds, namespace, name)
-    for name in registry.stream_names():
-        found += _bounded(
-            functools.partial(_stream_findings, registry, name, fix), seconds, namespace, name
+        found += _run_bounded(
+            functools.partial(_queue, namespace, name, fix), seconds, namespace, name
         )
-    last = functools.partial(_file, namespace, fix, before)
-    return found + _bounded(last, seconds, namespace, namespace)
+    for name in registry.stream_names():
+        found += _run_bounded(
+            functools.partial(_find_stream, registry, name, fix), seconds, namespace, name
+        )
+    last = functools.partial(_find_own_file, namespace, fix, before)
+    return found + _run_bounded(last, seconds, namespace, namespace)
 
 
-def _bounded(
+def _run_bounded(
     work: functools.partial[list[dict[str, Any]]], seconds: float, namespace: str, name: str
 ) -> list[Finding]:
     """What ``work`` finds, in a separate process: memory may be damaged, a lock stuck."""
@@ -130,22 +134,22 @@ def _make_finding(
 # ---- files, under the registry lock ----
 
 
-def _files(namespace: str, fix: bool) -> list[dict[str, Any]]:
+def _find_files(namespace: str, fix: bool) -> list[dict[str, Any]]:
     registry = Namespace.of(namespace)
     try:
         with registry.locked():
             return [
-                *_anonymous(registry, fix),
-                *_unfinished(registry, fix),
-                *_semaphores(registry, fix),
-                *_transactions(registry, fix),
-                *_tables(registry, fix),
+                *_find_anonymous(registry, fix),
+                *_find_unfinished(registry, fix),
+                *_find_semaphores(registry, fix),
+                *_find_transactions(registry, fix),
+                *_find_tables(registry, fix),
             ]
     except ForeignSegment as error:
         return [_make_finding(namespace, "file", namespace, str(error))]
 
 
-def _transactions(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+def _find_transactions(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     for process in owners(registry):
         if not registry.processes.is_alive(process):
             what = "its process died while it committed a transaction"
@@ -155,7 +159,7 @@ def _transactions(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
             )
 
 
-def _tables(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+def _find_tables(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     """Files of tables that were half made or half deleted."""
     for directory in (registry.tables_path, disk_directory(registry)):
         for path in list(table_leftovers(directory)):
@@ -165,7 +169,7 @@ def _tables(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
             yield _make_finding(registry.name, "table", path.name, what, fix)
 
 
-def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+def _find_anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     """Queues of :mod:`shmq.mp` that killed processes have left."""
     with late_imports:
         from shmq.mp import store  # noqa: PLC0415 - it loads multiprocessing
@@ -180,18 +184,18 @@ def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
             yield _make_finding(
                 registry.name, "file", entry, "shmq does not create files of that name"
             )
-        elif _owner_of(entry) not in {None, os.geteuid()}:
+        elif _get_owner(entry) not in {None, os.geteuid()}:
             yield _make_finding(registry.name, "file", entry, "it belongs to another user")
 
 
-def _owner_of(entry: str) -> int | None:
+def _get_owner(entry: str) -> int | None:
     """The user id of the file's owner; None if it is gone."""
     with contextlib.suppress(FileNotFoundError):
         return (SHM / entry).lstat().st_uid
     return None
 
 
-def _unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+def _find_unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     """Segments that are half created or half deleted, although no process works on them."""
     for name in registry.queue_names():
         with contextlib.suppress(ShmqError):
@@ -203,14 +207,14 @@ def _unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
                 yield _make_finding(
                     registry.name, "segment", name, f"{half} by a process that died", fix
                 )
-    for name, half in _half_made_streams(registry, fix):
+    for name, half in _find_half_made_streams(registry, fix):
         yield _make_finding(registry.name, "stream", name, f"{half} by a process that died", fix)
 
 
-def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+def _find_semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     """Semaphores without a queue, wakeup semaphores without a process."""
     stem = f"sem.shmq@{registry.name}@"
-    known = _known_semaphores(registry)
+    known = _list_known_semaphores(registry)
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
         rest = entry.removeprefix(stem)
         process = wakeup_owner(registry.name, entry)
@@ -227,7 +231,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
                 registry.name, "file", entry, "shmq does not create files of that name"
             )
             continue
-        owner = _owner_of(entry)
+        owner = _get_owner(entry)
         if owner == os.geteuid():
             if fix:
                 (SHM / entry).unlink(missing_ok=True)
@@ -236,7 +240,7 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
             yield _make_finding(registry.name, "file", entry, "it belongs to another user")
 
 
-def _known_semaphores(registry: Namespace) -> set[str] | None:
+def _list_known_semaphores(registry: Namespace) -> set[str] | None:
     """The files of all queues' semaphores; None if a queue cannot be read."""
     known: set[str] = set()
     for name in registry.queue_names():
@@ -246,12 +250,12 @@ def _known_semaphores(registry: Namespace) -> set[str] | None:
             continue
         except ShmqError:
             return None
-        queue_id = segment.queue_id if segment is not None else _unfinished_id(registry, name)
+        queue_id = segment.queue_id if segment is not None else _read_unfinished_id(registry, name)
         known.update(f"sem.{path[1:]}" for path in semaphore_names(registry.name, queue_id))
     return known
 
 
-def _unfinished_id(registry: Namespace, name: str) -> int:
+def _read_unfinished_id(registry: Namespace, name: str) -> int:
     fd = open_file(registry.path_of(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         return _core.unfinished_id(fd)
@@ -259,7 +263,7 @@ def _unfinished_id(registry: Namespace, name: str) -> int:
         os.close(fd)
 
 
-def _file(namespace: str, fix: bool, before: bool) -> list[dict[str, Any]]:
+def _find_own_file(namespace: str, fix: bool, before: bool) -> list[dict[str, Any]]:
     """The namespace's own file. One that did not exist ``before`` was created by this check."""
     registry = Namespace.of(namespace)
     with contextlib.suppress(ForeignSegment):
@@ -288,19 +292,19 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
             what = "it has ended: its owner, or its last consumer, is gone"
             return [_make_finding(namespace, "temporary", name, what, fixed)]
         with LocalQueue(registry, name, segment) as queue:
-            found = [*_dead(registry, queue), *_copies(registry, queue)]
+            found = [*_find_dead(registry, queue), *_find_copies(registry, queue)]
             if found and fix:
                 queue.tend()
-                left = [*_dead(registry, queue), *_copies(registry, queue)]
+                left = [*_find_dead(registry, queue), *_find_copies(registry, queue)]
                 found = [{**one, "fixed": one not in left} for one in found]
-            return [*found, *_disk(registry.name, queue)]
+            return [*found, *_find_disk(registry.name, queue)]
     except (NoSuchQueue, QueueDeleted):
         return []
     except (ShmqError, OSError) as error:
         return [_make_finding(namespace, "queue", name, str(error))]
 
 
-def _disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
+def _find_disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
     # Not its stats: those would return the leases of dead processes, which only --fix may.
     numbers = queue.inspection.journal_numbers()
     problem = why_unkept(
@@ -313,7 +317,7 @@ def _disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
         yield _make_finding(namespace, "disk", queue.name, problem)
 
 
-def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
+def _find_dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
     for _, number, pid, process, leases, _ in queue.attached():
         if not registry.processes.is_alive(number):
             who = f"process {pid} ({process.decode('utf-8', 'replace')}) is dead"
@@ -321,7 +325,7 @@ def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
             yield _make_finding(registry.name, "attachment", queue.name, who + held)
 
 
-def _copies(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
+def _find_copies(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
     for _, _, sequence, _ in queue.transfer.orphans():
         what = f"the process that moved message {sequence} here died before it finished"
         yield _make_finding(registry.name, "copy", queue.name, what)
@@ -330,7 +334,7 @@ def _copies(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
 # ---- within a stream ----
 
 
-def _half_made_streams(registry: Namespace, fix: bool) -> Iterator[tuple[str, str]]:
+def _find_half_made_streams(registry: Namespace, fix: bool) -> Iterator[tuple[str, str]]:
     """Half created and half deleted streams, each with what is wrong; removed if ``fix``.
 
     Needs the registry lock.
@@ -344,21 +348,23 @@ def _half_made_streams(registry: Namespace, fix: bool) -> Iterator[tuple[str, st
                 yield name, "half made" if control is None else "half deleted"
 
 
-def _stream_findings(registry: Namespace, name: str, fix: bool) -> list[dict[str, Any]]:
+def _find_stream(registry: Namespace, name: str, fix: bool) -> list[dict[str, Any]]:
     """Leftovers of dead processes in a stream, removed if ``fix``, and what is unusable."""
     try:
         control = streams.look_at(registry, name)
         if control is None or control.deleted:
             return []
         with attach(registry, name) as stream:
-            return [*_dead_holds(registry, stream, fix), *_stream_disk(registry, stream)]
+            return [*_find_dead_holds(registry, stream, fix), *_find_stream_disk(registry, stream)]
     except (NoSuchStream, StreamDeleted):
         return []
     except (ShmqError, OSError) as error:
         return [_make_finding(registry.name, "stream", name, str(error))]
 
 
-def _dead_holds(registry: Namespace, stream: LocalStream, fix: bool) -> Iterator[dict[str, Any]]:
+def _find_dead_holds(
+    registry: Namespace, stream: LocalStream, fix: bool
+) -> Iterator[dict[str, Any]]:
     for log in stream.logs:
         for number, owner, _, _ in log.holders():
             if owner and not registry.processes.is_alive(owner):
@@ -368,7 +374,7 @@ def _dead_holds(registry: Namespace, stream: LocalStream, fix: bool) -> Iterator
                 yield _make_finding(registry.name, "hold", stream.name, what, fix)
 
 
-def _stream_disk(registry: Namespace, stream: LocalStream) -> Iterator[dict[str, Any]]:
+def _find_stream_disk(registry: Namespace, stream: LocalStream) -> Iterator[dict[str, Any]]:
     kept = all(log.writer and registry.processes.is_alive(log.writer) for log in stream.logs)
     problem = why_unkept(stream.options.durability, None, kept)
     if problem is not None:

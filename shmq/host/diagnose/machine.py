@@ -32,40 +32,40 @@ class Condition:
 
 def conditions() -> list[Condition]:
     """Versions, the space in /dev/shm, and the limits that matter for queues."""
-    return [*_versions(), *_room(), *_limits()]
+    return [*_check_versions(), *_check_room(), *_check_limits()]
 
 
-def _versions() -> Iterator[Condition]:
-    yield Condition(name="python", value=platform.python_version(), problem=_without_gil())
+def _check_versions() -> Iterator[Condition]:
+    yield Condition(name="python", value=platform.python_version(), problem=_check_gil())
     yield Condition(name="kernel", value=f"{platform.system()} {platform.release()}")
     library, version = platform.libc_ver()
     yield Condition(
-        name="libc", value=f"{library} {version}".strip(), problem=_old_libc(library, version)
+        name="libc", value=f"{library} {version}".strip(), problem=_check_libc(library, version)
     )
     yield Condition(name="machine", value=platform.machine())
     yield Condition(name="processors", value=len(os.sched_getaffinity(0)))
 
 
-def _without_gil() -> str | None:
+def _check_gil() -> str | None:
     enabled = getattr(sys, "_is_gil_enabled", lambda: True)
     return None if enabled() else "threads that share a handle need the GIL: run with it"
 
 
-def _old_libc(library: str, version: str) -> str | None:
+def _check_libc(library: str, version: str) -> str | None:
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if library != "glibc" or numbers >= _GLIBC:
         return None
     return f"glibc {_GLIBC[0]}.{_GLIBC[1]} or newer is needed"
 
 
-def _room() -> Iterator[Condition]:
+def _check_room() -> Iterator[Condition]:
     try:
         space = os.statvfs(SHM)
     except OSError as error:
         problem = f"shared memory is missing: {error.strerror}; mount a tmpfs on {SHM}"
         yield Condition(name=f"{SHM}", value="none", problem=problem)
         return
-    kind = _type_of_file_system()
+    kind = _find_file_system_type()
     other = None if kind == "tmpfs" else f"{SHM} is not tmpfs: queues are slow there, or fail"
     yield Condition(name=f"{SHM} file system", value=kind, problem=other)
     yield Condition(name=f"{SHM} bytes", value=space.f_blocks * space.f_frsize)
@@ -79,7 +79,7 @@ def _room() -> Iterator[Condition]:
     yield Condition(name=f"{SHM} files free", value=space.f_favail, problem=none if lacks else None)
 
 
-def _type_of_file_system() -> str:
+def _find_file_system_type() -> str:
     """The type of the file system on /dev/shm; the last mount covers the others."""
     mounts = [
         part.fstype for part in psutil.disk_partitions(all=True) if part.mountpoint == str(SHM)
@@ -87,7 +87,7 @@ def _type_of_file_system() -> str:
     return mounts[-1] if mounts else "unknown"
 
 
-def _limits() -> Iterator[Condition]:
+def _check_limits() -> Iterator[Condition]:
     """The limits of a process: getrlimit(2)."""
     for name, number, meaning in (
         ("open files", resource.RLIMIT_NOFILE, "one for each handle of a queue"),

@@ -48,7 +48,7 @@ def run_in_child(work: Callable[[], Any], seconds: float) -> Any:
         if said is None:
             raise ProbeTimeout(f"it did not end within {seconds:g} s")
         code, ended = _reap(child), True
-        return _result_of(said, code)
+        return _load_result(said, code)
     finally:
         os.close(reader)
         if not ended:
@@ -85,7 +85,7 @@ def _reap(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _result_of(said: bytes, code: int) -> Any:
+def _load_result(said: bytes, code: int) -> Any:
     if code < 0:
         raise Crashed(f"the process that read it was killed by {signal.Signals(-code).name}")
     reply = json.loads(said)

@@ -48,7 +48,7 @@ def examine(namespace: str, name: str, seconds: float = 30.0) -> SegmentReport:
     including the wait for the lock.
     """
     try:
-        state, problems = run_in_child(functools.partial(_examine, namespace, name), seconds)
+        state, problems = run_in_child(functools.partial(_check, namespace, name), seconds)
     except ProbeTimeout:
         state, problems = (
             "stuck",
@@ -64,18 +64,18 @@ def examine(namespace: str, name: str, seconds: float = 30.0) -> SegmentReport:
     return SegmentReport(name=name, state=state, problems=problems)
 
 
-def _examine(namespace: str, name: str) -> tuple[str, list[str]]:
+def _check(namespace: str, name: str) -> tuple[str, list[str]]:
     registry = Namespace.of(namespace)
     try:
         check_name(name)
         segment = registry.look_at(name)
         if segment is None or segment.deleted:
-            segment = _once_more(registry, name)
+            segment = _reopen(registry, name)
         if segment is None:
             return "unfinished", [
                 "a process died while it made or deleted the queue: `shmq doctor --fix` removes it"
             ]
-        problems = _of_semaphores(namespace, segment.queue_id)
+        problems = _check_semaphores(namespace, segment.queue_id)
         with LocalQueue(registry, name, segment) as queue:
             problems += queue.violations()
     except (ShmqError, OSError) as error:
@@ -95,14 +95,14 @@ def _state_of(error: Exception) -> str:
     return next((state for kind, state in states if isinstance(error, kind)), "damaged")
 
 
-def _once_more(registry: Namespace, name: str) -> _core.Segment | None:
+def _reopen(registry: Namespace, name: str) -> _core.Segment | None:
     """The segment, once no process is creating or deleting it any more."""
     with registry.locked():
         segment = registry.look_at(name)
     return None if segment is None or segment.deleted else segment
 
 
-def _of_semaphores(namespace: str, queue_id: int) -> list[str]:
+def _check_semaphores(namespace: str, queue_id: int) -> list[str]:
     """Problems of the semaphores' files; a missing one is found by attaching."""
     problems = []
     for name in semaphore_names(namespace, queue_id):
@@ -137,17 +137,17 @@ class Segment:
 
 def segments(namespace: str) -> list[Segment]:
     """The files of the segments of a namespace, by name."""
-    found = (_segment(namespace, name) for name in Namespace.of(namespace).queue_names())
+    found = (_open_segment(namespace, name) for name in Namespace.of(namespace).queue_names())
     return [segment for segment in found if segment is not None]
 
 
-def _segment(namespace: str, name: str) -> Segment | None:
+def _open_segment(namespace: str, name: str) -> Segment | None:
     path = Namespace.of(namespace).path_of(name)
     try:
         status = path.lstat()
     except FileNotFoundError:
         return None
-    version = _layout_of(os.fspath(path)) if stat.S_ISREG(status.st_mode) else None
+    version = _read_layout(os.fspath(path)) if stat.S_ISREG(status.st_mode) else None
     return Segment(
         namespace=namespace,
         queue=name,
@@ -160,7 +160,7 @@ def _segment(namespace: str, name: str) -> Segment | None:
     )
 
 
-def _layout_of(path: str) -> int | None:
+def _read_layout(path: str) -> int | None:
     try:
         fd = open_file(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

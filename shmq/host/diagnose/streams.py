@@ -74,12 +74,14 @@ def stream_problems(disk: Disk, name: str, identity: int) -> list[str]:
         *(
             problem
             for partition in range(count)
-            for problem in _partition(disk.under(partition_directory(name, identity, partition)))
+            for problem in _check_partition(
+                disk.under(partition_directory(name, identity, partition))
+            )
         ),
     ]
 
 
-def _partition(disk: Disk) -> Iterator[str]:
+def _check_partition(disk: Disk) -> Iterator[str]:
     for base, following in itertools.pairwise([*bases(disk.names()), EVERYTHING]):
         segment = disk.path(segment_file(base))
         try:

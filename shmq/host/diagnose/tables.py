@@ -35,12 +35,12 @@ def examine_tables(namespace: str) -> Iterator[SegmentReport]:
         return
     for table in found:
         try:
-            yield _examined(table)
+            yield _check(table)
         except TableDeleted:
             continue  # meanwhile
 
 
-def _examined(table: TableFile) -> SegmentReport:
+def _check(table: TableFile) -> SegmentReport:
     name = f"{TABLES}/{table.name}"
     try:
         problems = problems_of(table)

@@ -64,7 +64,7 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
         directory = Path(named).absolute()
         return directory if _is_of(directory, namespace) else directory / namespace
     record = read_record(namespace)
-    return _followed(state_directory() / namespace if record is None else record.data_dir)
+    return _follow_moves(state_directory() / namespace if record is None else record.data_dir)
 
 
 def is_named(given: str | os.PathLike[str] | None = None) -> bool:
@@ -72,12 +72,12 @@ def is_named(given: str | os.PathLike[str] | None = None) -> bool:
     return given is not None or bool(os.environ.get("SHMQ_DATA_DIR"))
 
 
-def _followed(directory: Path) -> Path:
+def _follow_moves(directory: Path) -> Path:
     """Where the files are: in the directory, or where moves from it, or to it, have left them."""
     for _ in range(_MOVES):
         history = read_history(Disk(directory))
         former = history.moving_from
-        if former is not None and not is_moved(former, directory) and _holds_data(former):
+        if former is not None and not is_moved(former, directory) and _has_data(former):
             directory = former
         elif history.moved_to is not None:
             directory = history.moved_to
@@ -86,7 +86,7 @@ def _followed(directory: Path) -> Path:
     return directory
 
 
-def _holds_data(directory: Path) -> bool:
+def _has_data(directory: Path) -> bool:
     try:
         return holds_data(directory)
     except OSError:
@@ -116,7 +116,7 @@ def directory_of(namespace: Namespace) -> Path:
     """
     if not is_named():
         own = namespace.roles.data_dir
-        return chosen_directory(namespace.name) if own is None else _followed(own)
+        return chosen_directory(namespace.name) if own is None else _follow_moves(own)
     chosen = chosen_directory(namespace.name)
     own = other_directory(namespace, chosen)
     if own is not None:
@@ -142,7 +142,7 @@ def other_directory(namespace: Namespace, directory: Path) -> Path | None:
     if own is None:
         record = read_record(namespace.name)
         own = record.data_dir if record is not None else directory
-    own = _followed(own)
+    own = _follow_moves(own)
     if is_same_directory(own, directory):
         return None
     try:
@@ -168,7 +168,7 @@ def refuse_missing(namespace: Namespace, directory: Path) -> None:
         and is_same_directory(record.data_dir, directory)
         and namespace.processes.memory not in record.memories
         and read_history(Disk(directory)) == History()
-        and not _holds_data(directory)
+        and not _has_data(directory)
     ):
         raise ShmqError(
             f"{directory}, where namespace {namespace.name!r} keeps its durable data, is missing "

@@ -76,7 +76,7 @@ def look_at(namespace: Namespace, stream_id: int, name: str) -> _group.GroupStat
 
     Raises SegmentError.
     """
-    path = _path(namespace, stream_id, name)
+    path = _make_path(namespace, stream_id, name)
     try:
         fd = open_file(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def _make(
     namespace: Namespace, stream_id: int, name: str, options: dict[str, Any]
 ) -> _group.GroupState:
     """Create the group, replacing one whose creator died. Needs the registry lock."""
-    path = _path(namespace, stream_id, name)
+    path = _make_path(namespace, stream_id, name)
     path.unlink(missing_ok=True)
     namespace.note(path, there=True)
     options = {
@@ -146,7 +146,7 @@ def remove(namespace: Namespace, stream_id: int, name: str) -> bool:
 
     Its members get :class:`~shmq.StreamDeleted` from then on.
     """
-    path = _path(namespace, stream_id, name)
+    path = _make_path(namespace, stream_id, name)
     with namespace.locked():
         with contextlib.suppress(SegmentError, StreamDeleted):
             group_state = look_at(namespace, stream_id, name)
@@ -187,9 +187,9 @@ def sweep(namespace: Namespace, stream_ids: Container[int]) -> None:
                 log.warning("group %s of a deleted stream cannot be removed: %s", entry, error)
 
 
-def _prefix(namespace: Namespace, stream_id: int) -> str:
+def _make_prefix(namespace: Namespace, stream_id: int) -> str:
     return f"group.shmq@{namespace.name}@{stream_id:016x}@"
 
 
-def _path(namespace: Namespace, stream_id: int, name: str) -> Path:
-    return SHM / f"{_prefix(namespace, stream_id)}{check_name(name, 'group')}"
+def _make_path(namespace: Namespace, stream_id: int, name: str) -> Path:
+    return SHM / f"{_make_prefix(namespace, stream_id)}{check_name(name, 'group')}"

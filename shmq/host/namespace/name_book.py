@@ -116,7 +116,7 @@ class NameBook:
         ``busy`` returns whether another process may be creating or removing something.
         """
         self._poll(busy)
-        return _beginning(self._names_of(kind), begin)
+        return _select_prefix(self._list_names(kind), begin)
 
     def noted(self, kind: str, begin: str) -> list[str]:
         """The names that the book has, as by :meth:`names`; some may have lost their files.
@@ -128,7 +128,7 @@ class NameBook:
         except _Damaged:
             self._forget()
             self._read_directory()
-        return _beginning(self._names_of(kind), begin)
+        return _select_prefix(self._list_names(kind), begin)
 
     def has_any(self, kinds: Iterable[str], busy: Callable[[], bool]) -> bool:
         """Whether there is anything of these kinds. A name counts only if its file exists."""
@@ -137,11 +137,11 @@ class NameBook:
                 stem = self._stems[KINDS.index(kind)]
                 if not os.path.lexists(SHM / (stem + names[0])):
                     self._compare(busy)
-                if self._names_of(kind):
+                if self._list_names(kind):
                     return True
         return False
 
-    def _names_of(self, kind: str) -> list[str]:
+    def _list_names(self, kind: str) -> list[str]:
         return self._names[self._stems[KINDS.index(kind)]]
 
     def _poll(self, busy: Callable[[], bool]) -> None:
@@ -274,7 +274,7 @@ class NameBook:
         split = self._split(file)
         assert split is not None
         try:
-            if not self._ready(make=there):
+            if not self._prepare(make=there):
                 return
             stem, name = split
             if _has(self._names[stem], name) != there:
@@ -286,7 +286,7 @@ class NameBook:
                 raise
             self._doubts.add(file)
 
-    def _ready(self, *, make: bool) -> bool:
+    def _prepare(self, *, make: bool) -> bool:
         """Correct the book, and create it if ``make``; return whether there is one."""
         try:
             self._catch_up()
@@ -342,7 +342,7 @@ class NameBook:
         self._changes = log.count(b"\n")
 
 
-def _beginning(names: list[str], begin: str) -> list[str]:
+def _select_prefix(names: list[str], begin: str) -> list[str]:
     """A copy of the sorted names that begin with ``begin``."""
     if not begin:
         return names.copy()

@@ -344,9 +344,9 @@ class Namespace:
         return True
 
 
-def _after_fork() -> None:
+def _reset_after_fork() -> None:
     for namespace in _known.values():
         namespace.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_reset_after_fork)

@@ -135,7 +135,7 @@ class Processes:
         first, _ = self._place()
         number = int.from_bytes(self.read(8, 0), "little") or first
         self.write((number + 1).to_bytes(8, "little"), 0)
-        self._fcntl(fcntl.F_SETLK, fcntl.F_WRLCK, number)
+        self._call_fcntl(fcntl.F_SETLK, fcntl.F_WRLCK, number)
         self._number = number
         self.own.enter(number, first, self._fd)
 
@@ -180,7 +180,7 @@ class Processes:
     def lock_byte(self, byte: int) -> bool:
         """Lock the byte; return false if another process has it."""
         try:
-            self._fcntl(fcntl.F_SETLK, fcntl.F_WRLCK, byte)
+            self._call_fcntl(fcntl.F_SETLK, fcntl.F_WRLCK, byte)
         except OSError as error:
             if error.errno in {errno.EACCES, errno.EAGAIN}:
                 return False
@@ -193,14 +193,14 @@ class Processes:
         with self.section():
             if byte in self.locked_bytes:
                 self.locked_bytes.discard(byte)
-                self._fcntl(fcntl.F_SETLK, fcntl.F_UNLCK, byte)
+                self._call_fcntl(fcntl.F_SETLK, fcntl.F_UNLCK, byte)
 
     def locker_of(self, start: int, length: int = 1) -> int | None:
         """The PID of another process that has a lock on these bytes, or 0; None: none has."""
-        kind, pid = self._fcntl(fcntl.F_GETLK, fcntl.F_WRLCK, start, length)
+        kind, pid = self._call_fcntl(fcntl.F_GETLK, fcntl.F_WRLCK, start, length)
         return None if kind == fcntl.F_UNLCK else max(0, pid)
 
-    def _fcntl(self, command: int, kind: int, start: int, length: int = 1) -> tuple[int, int]:
+    def _call_fcntl(self, command: int, kind: int, start: int, length: int = 1) -> tuple[int, int]:
         """fcntl(2) on bytes of the namespace's file; returns l_type and l_pid."""
         request = FLOCK.pack(kind, os.SEEK_SET, start, length, 0)
         kind, _, _, _, pid = FLOCK.unpack(fcntl.fcntl(self._fd, command, request))
@@ -270,7 +270,7 @@ class Processes:
         """
         is_used = self.locker_of(1, 0) is not None
         if self._forget_names() and not is_used:
-            for path in _unhandled_transactions(self.namespace):
+            for path in _list_unhandled_transactions(self.namespace):
                 path.unlink(missing_ok=True)
             self.path.unlink(missing_ok=True)
 
@@ -281,14 +281,14 @@ class Processes:
         one does; but while there are queues the time namespace of their deadlines stays. Raises
         ForeignSegment, NoSpace.
         """
-        here = _time_namespace()
+        here = _get_time_namespace()
         first, there = self._place()
         if first and there == here:
             return
         if first:
             alive = self.locker_of(1, 0) is not None
             if alive or not self.is_empty():
-                raise ForeignSegment(self._elsewhere(there, here, alive=alive))
+                raise ForeignSegment(self._describe_elsewhere(there, here, alive=alive))
         # A new file starts where no older one has been: at the time, in ns.
         self.write(_PLACE.pack(first or time.time_ns(), here), _PLACE_AT)
 
@@ -298,7 +298,7 @@ class Processes:
         first, there = _PLACE.unpack(raw.ljust(_PLACE.size, b"\0"))
         return first, there
 
-    def _elsewhere(self, there: int, here: int, *, alive: bool) -> str:
+    def _describe_elsewhere(self, there: int, here: int, *, alive: bool) -> str:
         what = "is used by processes of" if alive else "has the deadlines of"
         last = "" if alive else f", or remove {SHM}/*shmq@{self.namespace}* (its messages are lost)"
         return (
@@ -454,7 +454,7 @@ class Processes:
             os.close(fd)
 
 
-def _time_namespace() -> int:
+def _get_time_namespace() -> int:
     """The inode number of this process's time namespace; 0 where /proc is not mounted."""
     try:
         return os.stat("/proc/self/ns/time").st_ino
@@ -462,7 +462,7 @@ def _time_namespace() -> int:
         return 0
 
 
-def _unhandled_transactions(namespace: str) -> list[Path]:
+def _list_unhandled_transactions(namespace: str) -> list[Path]:
     """Second names of transactions' files that no writer has handled."""
     prefix = f"txn.shmq@{namespace}@"
     entries = (entry for entry in listed() if entry.startswith(prefix))

@@ -53,7 +53,7 @@ def partition_path(namespace: Namespace, name: str, partition: int) -> Path:
     return SHM / f"log.shmq@{namespace.name}@{name}@{partition}"
 
 
-def _partition_paths(namespace: Namespace, name: str) -> list[Path]:
+def _list_partition_paths(namespace: Namespace, name: str) -> list[Path]:
     """The existing segments of partitions, whatever their state, the last one first.
 
     They are created in order, and removed in reverse order: so any behind those that the
@@ -89,7 +89,7 @@ def open_stream(namespace: Namespace, name: str) -> Opened:
         opened = _open_if_whole(namespace, name)
         if opened is not None:
             return opened
-        _erase(namespace, look_at(namespace, name))
+        _remove_files(namespace, look_at(namespace, name))
         _clear(namespace, name)
     raise NoSuchStream.of(name, f"in namespace {namespace.name!r}")
 
@@ -262,11 +262,11 @@ def remove_stream(namespace: Namespace, name: str) -> None:
             raise
         except SegmentError:
             pass  # it is removed as it is
-        _erase(namespace, control)
+        _remove_files(namespace, control)
         _clear(namespace, name)
 
 
-def _erase(namespace: Namespace, control: _stream.Control | None) -> None:
+def _remove_files(namespace: Namespace, control: _stream.Control | None) -> None:
     """Remove the files of a deleted stream, durably. Needs the registry lock.
 
     Raises ShmqError on failure; then the caller must not remove the segments.
@@ -286,7 +286,7 @@ def _erase(namespace: Namespace, control: _stream.Control | None) -> None:
 def _clear(namespace: Namespace, name: str) -> None:
     """Remove the segments of a stream; the control segment last."""
     control = control_path(namespace, name)
-    for path in (*_partition_paths(namespace, name), control):
+    for path in (*_list_partition_paths(namespace, name), control):
         try:
             fd = _open_own(path)
         except FileNotFoundError:

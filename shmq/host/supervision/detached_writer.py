@@ -49,8 +49,8 @@ def launch(namespace: str, directory: Path, timeout: float) -> None:
     writer's error, and TimeoutError.
     """
     command = [
-        *_interpreter(), "-m", "shmq", "-n", namespace, "persist", "--data-dir", str(directory),
-        "--idle", f"{chosen_idle():g}s", "--detach",
+        *_find_interpreter(), "-m", "shmq", "-n", namespace, "persist", "--data-dir",
+        str(directory), "--idle", f"{chosen_idle():g}s", "--detach",
     ]  # fmt: skip
     try:
         Disk(directory).make()  # fails early, before a process is started
@@ -63,7 +63,7 @@ def launch(namespace: str, directory: Path, timeout: float) -> None:
         done = subprocess.run(
             command,
             cwd="/",
-            env=_environment(),
+            env=_make_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -81,14 +81,14 @@ def launch(namespace: str, directory: Path, timeout: float) -> None:
         raise ShmqError(said)
 
 
-def _interpreter() -> list[str]:
+def _find_interpreter() -> list[str]:
     """The command of the interpreter. Raises ShmqError in a program that embeds Python."""
     if getattr(sys, "frozen", False) or not _PYTHON.match(Path(sys.executable or "none").name):
         raise ShmqError(f"this program ({sys.executable!r}) is not a Python that could run it")
     return [sys.executable, "-P"]  # imports nothing from the current directory
 
 
-def _environment() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     """This process's environment, with the package's path if Python would not find it."""
     known = [*site.getsitepackages(), site.getusersitepackages()]
     if _ROOT in known:
@@ -133,7 +133,7 @@ def detach(log: Path) -> Parent:
     if os.fork():
         os.close(writing)
         os.close(file)
-        _await(reading, log)
+        _wait_for_child(reading, log)
     os.close(reading)
     os.setsid()
     nothing = open_file(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -160,7 +160,7 @@ def _open_log(log: Path) -> int:
     return file
 
 
-def _await(pipe: int, log: Path) -> None:
+def _wait_for_child(pipe: int, log: Path) -> None:
     """In the parent: wait for the child, then raise SystemExit or ShmqError."""
     said = b""
     while more := os.read(pipe, _MOST):

@@ -34,10 +34,10 @@ class SharedNumbers:
         self.numbers = memoryview(mmap.mmap(self._fd, count * _WORD)).cast("Q")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attached, (type(self), len(self.numbers), reduction.DupFd(self._fd))
+        return _attach, (type(self), len(self.numbers), reduction.DupFd(self._fd))
 
 
-def _attached(kind: type[SharedNumbers], count: int, fd: Any) -> SharedNumbers:
+def _attach(kind: type[SharedNumbers], count: int, fd: Any) -> SharedNumbers:
     return kind(count, fd.detach())
 
 

@@ -66,7 +66,7 @@ class _JournalFormatter(logging.Formatter):
         return "\n".join(f"<{priority}>{line}" for line in self._form.format(record).split("\n"))
 
 
-def _goes_to_journal() -> bool:
+def _is_journal() -> bool:
     """Whether stderr is the journal: systemd.exec(5), ``JOURNAL_STREAM``."""
     try:
         status = os.fstat(_STDERR)
@@ -75,8 +75,8 @@ def _goes_to_journal() -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
-def _formatter() -> logging.Formatter:
-    journal = _goes_to_journal()
+def _make_formatter() -> logging.Formatter:
+    journal = _is_journal()
     text = logging.Formatter("%(message)s" if journal else _FORM)
     form = JsonFormatter() if default_log_format() == "json" else text
     return _JournalFormatter(form) if journal else form
@@ -91,7 +91,7 @@ def show_on_stderr(name: str, level: int = logging.INFO) -> None:
     if logging.getLogger().handlers or logger.handlers:
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(_formatter())
+    handler.setFormatter(_make_formatter())
     logger.addHandler(handler)
     logger.propagate = False
     if logger.level == logging.NOTSET:

@@ -38,7 +38,7 @@ def encode_body(body: Any, codec: str | None) -> tuple[Any, int]:
     if codec is None:
         return _encode_by_type(body)
     if codec not in CODECS:
-        return _contiguous(body, _check_text("codec", codec)), OTHER
+        return _make_contiguous(body, _check_text("codec", codec)), OTHER
     encode: Callable[[Any], Any] = _ENCODERS.get(codec, _to_msgpack)
     return encode(body), CODECS.index(codec)
 
@@ -52,19 +52,19 @@ def _encode_by_type(body: Any) -> tuple[Any, int]:
         view = memoryview(body)
     except TypeError:
         return _to_msgpack(body), _MSGPACK
-    return _flat(view), _BYTES
+    return _flatten(view), _BYTES
 
 
-def _contiguous(body: Any, codec: str) -> Any:
+def _make_contiguous(body: Any, codec: str) -> Any:
     try:
-        return _flat(memoryview(body))
+        return _flatten(memoryview(body))
     except TypeError:
         raise TypeError(
             f"codec {codec!r} takes bytes or another buffer, not {type(body).__name__}"
         ) from None
 
 
-def _flat(view: memoryview) -> Any:
+def _flatten(view: memoryview) -> Any:
     return view if view.c_contiguous else view.tobytes()
 
 
@@ -80,7 +80,7 @@ def _to_packed(body: Any) -> bytes:
 
 
 def _to_bytes(body: Any) -> Any:
-    return _contiguous(body, "bytes")
+    return _make_contiguous(body, "bytes")
 
 
 def _to_text(body: Any) -> bytes:
@@ -98,29 +98,29 @@ def _to_json(body: Any) -> bytes:
 
 def _to_msgpack(body: Any) -> bytes:
     try:
-        packed: bytes = msgpack.packb(body, default=_refuse)
+        packed: bytes = msgpack.packb(body, default=_reject)
     except (OverflowError, ValueError) as error:
-        culprit = _wide_int(body)
+        culprit = _find_wide_int(body)
         what = f"the int {culprit}" if culprit is not None else f"this {type(body).__name__}"
         raise TypeError(f"msgpack cannot hold {what}: {error}") from None
     return packed
 
 
-def _refuse(value: object) -> Any:
+def _reject(value: object) -> Any:
     raise TypeError(
         f"msgpack cannot hold {value!r:.80} of type {type(value).__name__}: "
         f"put bytes, a str, or maps and lists of plain values"
     )
 
 
-def _wide_int(value: object, depth: int = 0) -> int | None:
+def _find_wide_int(value: object, depth: int = 0) -> int | None:
     """The first int in ``value`` that has more than 64 bits."""
     if isinstance(value, int):
         return None if value in _INT64 else value
     if depth > 100 or not isinstance(value, dict | list | tuple):
         return None
     parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
-    found = (_wide_int(part, depth + 1) for part in parts)
+    found = (_find_wide_int(part, depth + 1) for part in parts)
     return next((part for part in found if part is not None), None)
 
 

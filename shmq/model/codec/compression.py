@@ -23,7 +23,9 @@ def compressor(name: str) -> Callable[[bytes], bytes]:
     """
     check_one_of("compression", name, COMPRESSIONS)
     compress: Callable[[bytes], bytes]
-    compress = _lz4().compress if name == "lz4" else _zstandard().ZstdCompressor().compress
+    compress = (
+        _load_lz4().compress if name == "lz4" else _load_zstandard().ZstdCompressor().compress
+    )
     return compress
 
 
@@ -39,7 +41,7 @@ def expand(name: str, packed: bytes, size: int) -> bytes:
 
 
 def _expand_lz4(packed: bytes, size: int) -> bytes:
-    lz4 = _lz4()
+    lz4 = _load_lz4()
     try:
         reader = lz4.LZ4FrameDecompressor()
         found: bytes = reader.decompress(packed, max_length=size)
@@ -51,7 +53,7 @@ def _expand_lz4(packed: bytes, size: int) -> bytes:
 
 
 def _expand_zstd(packed: bytes, size: int) -> bytes:
-    zstd = _zstandard()
+    zstd = _load_zstandard()
     try:
         said = zstd.frame_content_size(packed)
         if said in (size, -1):  # -1: it does not say
@@ -65,25 +67,25 @@ def _expand_zstd(packed: bytes, size: int) -> bytes:
     raise ShmqError(f"the Zstandard frame is not one of {size} bytes")
 
 
-def _lz4() -> Any:
+def _load_lz4() -> Any:
     try:
         with late_imports:
             import lz4.frame  # noqa: PLC0415 - of the extra "compression"
     except ImportError as error:
-        raise _not_installed("lz4", "lz4") from error
+        raise _make_not_installed("lz4", "lz4") from error
     return lz4.frame
 
 
-def _zstandard() -> Any:
+def _load_zstandard() -> Any:
     try:
         with late_imports:
             import zstandard  # noqa: PLC0415 - of the extra "compression"
     except ImportError as error:
-        raise _not_installed("zstd", "zstandard") from error
+        raise _make_not_installed("zstd", "zstandard") from error
     return zstandard
 
 
-def _not_installed(name: str, library: str) -> Unsupported:
+def _make_not_installed(name: str, library: str) -> Unsupported:
     return Unsupported(
         f"compression {name!r} takes {library}, which is not installed: "
         f"pip install 'shmq[compression]'"

@@ -34,11 +34,11 @@ def encode_json(value: Any) -> bytes:
     return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _refuse_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     try:
         return int(digits)
     except ValueError:
@@ -47,14 +47,14 @@ def _integer(digits: str) -> int:
         ) from None
 
 
-def _finite(digits: str) -> float:
+def _parse_finite(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
         raise ValueError(f"the number {digits[:_MOST_SHOWN]} is out of the range of a float")
     return number
 
 
-_PLAIN: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+_PLAIN: Final = json.JSONDecoder(parse_constant=_reject_constant)
 _RANGED: Final = json.JSONDecoder(
-    parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer
+    parse_constant=_reject_constant, parse_float=_parse_finite, parse_int=_parse_integer
 )

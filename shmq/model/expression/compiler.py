@@ -26,7 +26,7 @@ _NIL, _BOOL, _INT, _REAL, _TEXT = (
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(text: str, most: int | None) -> _core.Filter:
+def _compile(text: str, most: int | None) -> _core.Filter:
     return _core.Filter(program_of(parse(text, most=most)))
 
 
@@ -41,7 +41,7 @@ def compile_filter(text: str, most: int | None = None) -> _core.Filter:
     size = len(text.encode())
     if size > LONGEST:
         raise InvalidOption(f"where has {size} bytes: it may have {LONGEST} at most")
-    return _compiled(text, most)
+    return _compile(text, most)
 
 
 def program_of(node: Node) -> bytes:
@@ -67,10 +67,12 @@ def _test(node: Comparison) -> bytes:
         (key,) = field.path
         name = struct.pack("!H", len(key.encode())) + key.encode()
     head = _TEST + bytes([_core.FILTER_FIELDS[field.name]])
-    return head + name + bytes([_core.FILTER_RELATIONS[node.relation]]) + _constant(node.value)
+    return (
+        head + name + bytes([_core.FILTER_RELATIONS[node.relation]]) + _encode_constant(node.value)
+    )
 
 
-def _constant(value: str | float | bool | None) -> bytes:
+def _encode_constant(value: str | float | bool | None) -> bytes:
     if value is None:
         return bytes([_NIL])
     if isinstance(value, bool):

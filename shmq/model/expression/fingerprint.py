@@ -45,20 +45,20 @@ def shape_of(codec: str, body: bytes) -> str:
     ``64-255 B 89504e47``. Raises nothing: every body has a shape.
     """
     if codec not in _STRUCTURED:
-        return _of_bytes(body)
+        return _describe_bytes(body)
     try:
         value = decode_body(body, codec_number(codec), codec)
     except (ShmqError, ValueError, TypeError, RecursionError):
-        return f"not {codec}, {_of_bytes(body)}"
-    shape = _of_value(value, _DEPTH)
+        return f"not {codec}, {_describe_bytes(body)}"
+    shape = _describe_value(value, _DEPTH)
     if len(shape) <= LONGEST:
         return shape
     digest = hashlib.sha256(shape.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{shape[: LONGEST - 9]}…{digest}"
 
 
-def _of_bytes(body: bytes) -> str:
-    size = _size_class(len(body))
+def _describe_bytes(body: bytes) -> str:
+    size = _classify_size(len(body))
     if not body:
         return size
     leading = body[:_LEADING]
@@ -67,7 +67,7 @@ def _of_bytes(body: bytes) -> str:
     return f"{size} {leading.hex()}"
 
 
-def _size_class(size: int) -> str:
+def _classify_size(size: int) -> str:
     """The powers of four that a size lies between, in bytes: ``64-255 B``, ``4-16 KiB``."""
     if size < 4:
         return f"{size} B"
@@ -79,14 +79,14 @@ def _size_class(size: int) -> str:
     return f"{least}-{4 * least} {_UNITS[unit - 1]}"
 
 
-def _of_value(value: Any, depth: int) -> str:
+def _describe_value(value: Any, depth: int) -> str:
     match value:
         case None:
             return "null"
         case dict():
-            return _of_map(value, depth)
+            return _describe_map(value, depth)
         case list():
-            inside = _union(value, depth - 1) if depth else "…"
+            inside = _join_types(value, depth - 1) if depth else "…"
             return f"[{inside}]"
         case msgpack.Timestamp():
             return "timestamp"
@@ -95,22 +95,24 @@ def _of_value(value: Any, depth: int) -> str:
     return type(value).__name__
 
 
-def _of_map(value: dict[Any, Any], depth: int) -> str:
+def _describe_map(value: dict[Any, Any], depth: int) -> str:
     """The keys with their types; for a map whose keys are data, only the values' types."""
     if not value:
         return "{}"
     if not depth:
         return "{…}"
     if len(value) > _KEYS or not all(isinstance(key, str) for key in value):
-        return f"{{*: {_union(value.values(), depth - 1)}}}"
-    pairs = (f"{_of_key(key)}: {_of_value(value[key], depth - 1)}" for key in sorted(value))
+        return f"{{*: {_join_types(value.values(), depth - 1)}}}"
+    pairs = (
+        f"{_describe_key(key)}: {_describe_value(value[key], depth - 1)}" for key in sorted(value)
+    )
     return f"{{{', '.join(pairs)}}}"
 
 
-def _of_key(key: str) -> str:
+def _describe_key(key: str) -> str:
     return key if _PLAIN_KEY.fullmatch(key) else json.dumps(key)
 
 
-def _union(values: Iterable[Any], depth: int) -> str:
+def _join_types(values: Iterable[Any], depth: int) -> str:
     """The types that occur among the first of the values."""
-    return "|".join(sorted({_of_value(value, depth) for value in islice(values, _ITEMS)}))
+    return "|".join(sorted({_describe_value(value, depth) for value in islice(values, _ITEMS)}))

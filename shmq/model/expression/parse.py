@@ -278,87 +278,87 @@ class _Parser:
         self._deep = 0
 
     def parse(self) -> Node:
-        node = self._either()
+        node = self._parse_or()
         if self._token.kind != "end":
             raise self._make_error("'and' or 'or'")
         return node
 
     # ---- the language ----
 
-    def _either(self) -> Node:
-        return self._join("or", self._both)
+    def _parse_or(self) -> Node:
+        return self._join("or", self._parse_and)
 
-    def _both(self) -> Node:
-        return self._join("and", self._one)
+    def _parse_and(self) -> Node:
+        return self._join("and", self._parse_one)
 
     def _join(self, word: Literal["and", "or"], part: Callable[[], Node]) -> Node:
         nodes = [part()]
-        while self._takes(word):
+        while self._accept(word):
             nodes.append(part())
         return nodes[0] if len(nodes) == 1 else Joined(word, tuple(nodes))
 
-    def _one(self) -> Node:
+    def _parse_one(self) -> Node:
         if self._deep == _DEEPEST:
             raise self._reject(f"more than {_DEEPEST} parentheses and 'not' in each other")
         self._deep += 1
         try:
-            if self._takes("not"):
-                return Not(self._one())
-            if self._takes("("):
-                node = self._either()
+            if self._accept("not"):
+                return Not(self._parse_one())
+            if self._accept("("):
+                node = self._parse_or()
                 self._expect(")")
                 return node
-            return self._comparison()
+            return self._parse_comparison()
         finally:
             self._deep -= 1
 
-    def _comparison(self) -> Node:
-        field = self._field()
-        if self._takes("not"):
-            return Not(self._among(field, "'in' or 'like'"))
+    def _parse_comparison(self) -> Node:
+        field = self._parse_field()
+        if self._accept("not"):
+            return Not(self._parse_in(field, "'in' or 'like'"))
         if self._token.word in ("=", "!="):
             negated = self._advance().word == "!="
-            equal = Comparison(field, "=", self._value(field.kind, null=True))
+            equal = Comparison(field, "=", self._parse_value(field.kind, null=True))
             return Not(equal) if negated else equal
         relation: Any = self._token.word
         if relation in _ORDER:
             if field.kind == "text":
                 raise self._reject("a text has no order here: use =, !=, in or like")
             self._advance()
-            return Comparison(field, relation, self._value(field.kind))
-        return self._among(field, "=, !=, <, <=, >, >=, 'in' or 'like'")
+            return Comparison(field, relation, self._parse_value(field.kind))
+        return self._parse_in(field, "=, !=, <, <=, >, >=, 'in' or 'like'")
 
-    def _among(self, field: Field, expected: str) -> Node:
-        if self._takes("in"):
+    def _parse_in(self, field: Field, expected: str) -> Node:
+        if self._accept("in"):
             self._expect("(")
-            nodes = [Comparison(field, "=", self._value(field.kind, null=True))]
-            while self._takes(","):
-                nodes.append(Comparison(field, "=", self._value(field.kind, null=True)))
+            nodes = [Comparison(field, "=", self._parse_value(field.kind, null=True))]
+            while self._accept(","):
+                nodes.append(Comparison(field, "=", self._parse_value(field.kind, null=True)))
             self._expect(")")
             return nodes[0] if len(nodes) == 1 else Joined("or", tuple(nodes))
-        if self._takes("like"):
+        if self._accept("like"):
             if field.kind not in ("text", "any"):
                 raise self._reject(f"'like' is for texts, and this is {_FORMS[field.kind]}")
-            return Comparison(field, "like", self._value("text"))
+            return Comparison(field, "like", self._parse_value("text"))
         raise self._make_error(expected)
 
-    def _field(self) -> Field:
+    def _parse_field(self) -> Field:
         token = self._token
         if token.kind != "word" or token.word in _WORDS:
             raise self._make_error("a field")
         name = self._advance().text
         if name == "header":
-            (key,) = self._path(most=1)
+            (key,) = self._parse_path(most=1)
             return Field(name, "any", lambda letter: letter.headers.get(key), (key,))
         if name == "body":
-            path = self._path(most=20)
+            path = self._parse_path(most=20)
             return Field(name, "any", lambda letter: letter.part(path), path)
         if name not in self._fields:
             known = [*self._fields, "header.NAME", "body.KEY"]
             raise self._reject(f"field {name!r} does not exist: {suggest(name, known)}", token)
         return self._fields[name]
 
-    def _path(self, most: int) -> tuple[str, ...]:
+    def _parse_path(self, most: int) -> tuple[str, ...]:
         path: list[str] = []
         while self._token.word == "." or not path:
             self._expect(".")
@@ -368,14 +368,14 @@ class _Parser:
                 )
             if len(path) == most:
                 raise self._reject(f"a path of more than {most} names: quote one with dots in it")
-            path.append(_unquoted(self._advance()))
+            path.append(_unquote(self._advance()))
         return tuple(path)
 
-    def _value(self, kind: Kind, *, null: bool = False) -> Any:
+    def _parse_value(self, kind: Kind, *, null: bool = False) -> Any:
         token = self._token
         self._terms += 1
         if self._most is not None and self._terms > self._most:
-            raise self._too_many()
+            raise self._make_too_many()
         if null and token.word == "null":
             self._advance()
             return None
@@ -385,7 +385,7 @@ class _Parser:
         self._advance()
         return value
 
-    def _too_many(self) -> InvalidOption:
+    def _make_too_many(self) -> InvalidOption:
         return InvalidOption(
             f"where has more than {self._most} comparisons, each value of an 'in' list being one: "
             f"a server takes {self._most} at most"
@@ -398,7 +398,7 @@ class _Parser:
         at, end = 0, len(text.rstrip())
         while at < end:
             if self._most is not None and len(tokens) > self._most * _TOKENS_OF_ONE:
-                raise self._too_many()
+                raise self._make_too_many()
             found = _TOKEN.match(text, at)
             if found is None:
                 place = at + len(text[at:]) - len(text[at:].lstrip())
@@ -418,7 +418,7 @@ class _Parser:
         self._next += 1
         return token
 
-    def _takes(self, text: str) -> bool:
+    def _accept(self, text: str) -> bool:
         """Consume the next token if it is this word; a quoted text is none."""
         if self._token.word == text:
             self._next += 1
@@ -426,7 +426,7 @@ class _Parser:
         return False
 
     def _expect(self, text: str) -> None:
-        if not self._takes(text):
+        if not self._accept(text):
             raise self._make_error(repr(text))
 
     def _make_error(self, expected: str) -> InvalidOption:
@@ -439,12 +439,12 @@ class _Parser:
 # ---- values ----
 
 
-def _unquoted(token: _Token) -> str:
+def _unquote(token: _Token) -> str:
     return token.text[1:-1].replace("''", "'") if token.kind == "text" else token.text
 
 
 def _text(token: _Token) -> str | None:
-    return _unquoted(token) if token.kind == "text" else None
+    return _unquote(token) if token.kind == "text" else None
 
 
 def _number(token: _Token) -> int | float | None:
@@ -460,15 +460,15 @@ def _measure(kind: str, token: _Token) -> float | None:
     return -found if found is not None and token.text.startswith("-") else found
 
 
-def _moment(token: _Token) -> float | None:
+def _parse_moment(token: _Token) -> float | None:
     """Seconds since 1970; without a zone it is UTC."""
     if token.kind != "text":
         return None
-    found = moment_of(_unquoted(token))
+    found = moment_of(_unquote(token))
     return None if found is None else found.timestamp()
 
 
-def _anything(token: _Token) -> Any:
+def _parse_constant(token: _Token) -> Any:
     if token.kind == "word":
         return {"true": True, "false": False}.get(token.word)
     return _text(token) if token.kind == "text" else _number(token)
@@ -479,8 +479,8 @@ _VALUES: Final[dict[Kind, Callable[[_Token], Any]]] = {
     "number": _number,
     "seconds": functools.partial(_measure, "seconds"),
     "bytes": functools.partial(_measure, "bytes"),
-    "moment": _moment,
-    "any": _anything,
+    "moment": _parse_moment,
+    "any": _parse_constant,
 }
 
 
@@ -489,35 +489,37 @@ _VALUES: Final[dict[Kind, Callable[[_Token], Any]]] = {
 
 def _test_of(node: Node) -> Test:
     if isinstance(node, Not):
-        return _not(_test_of(node.part))
+        return _negate(_test_of(node.part))
     if isinstance(node, Joined):
         join = any if node.word == "or" else all
         tests = [_test_of(part) for part in node.parts]
         return lambda letter: join(test(letter) for test in tests)
     read, value = node.field.read, node.value
     if node.relation == "=":
-        return _equals(read, value)
+        return _make_equals(read, value)
     if node.relation == "like":
         assert isinstance(value, str)
-        return _like(read, value)
-    return _ordered(read, _ORDER[node.relation], value)
+        return _make_like(read, value)
+    return _make_ordered(read, _ORDER[node.relation], value)
 
 
-def _not(test: Test) -> Test:
+def _negate(test: Test) -> Test:
     return lambda letter: not test(letter)
 
 
-def _equals(read: Callable[[Any], Any], value: Any) -> Test:
+def _make_equals(read: Callable[[Any], Any], value: Any) -> Test:
     if value is None:
         return lambda letter: read(letter) is None
-    return lambda letter: _alike(found := read(letter), value) and bool(found == value)
+    return lambda letter: _is_comparable(found := read(letter), value) and bool(found == value)
 
 
-def _ordered(read: Callable[[Any], Any], compare: Callable[[Any, Any], bool], value: Any) -> Test:
-    return lambda letter: _alike(found := read(letter), value) and compare(found, value)
+def _make_ordered(
+    read: Callable[[Any], Any], compare: Callable[[Any, Any], bool], value: Any
+) -> Test:
+    return lambda letter: _is_comparable(found := read(letter), value) and compare(found, value)
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _is_comparable(one: Any, other: Any) -> bool:
     """Whether two values can be compared: true is not 1, and a text is not a number."""
     if isinstance(one, bool) or isinstance(other, bool):
         return isinstance(one, bool) and isinstance(other, bool)
@@ -526,7 +528,7 @@ def _alike(one: Any, other: Any) -> bool:
     return isinstance(one, str) and isinstance(other, str)
 
 
-def _like(read: Callable[[Any], Any], pattern: str) -> Test:
+def _make_like(read: Callable[[Any], Any], pattern: str) -> Test:
     """``%`` stands for any text; every other character stands for itself."""
     first, *rest = pattern.split("%")
 

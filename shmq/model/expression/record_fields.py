@@ -23,7 +23,7 @@ class _Entry(Asked):
         return bytes(self.what.value)
 
 
-def _key(entry: _Entry) -> Any:
+def _read_key(entry: _Entry) -> Any:
     """Its key as text; a key that is not UTF-8 stays bytes, and matches no text."""
     key = entry.what.key
     try:
@@ -35,7 +35,7 @@ def _key(entry: _Entry) -> Any:
 _FIELDS: Final[Fields] = {
     field.name: field
     for field in (
-        Field("key", "text", _key),
+        Field("key", "text", _read_key),
         Field("codec", "text", lambda entry: entry.what.codec),
         Field("shape", "text", lambda entry: entry.shape),
         Field("partition", "number", lambda entry: entry.what.partition),

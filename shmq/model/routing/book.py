@@ -82,27 +82,27 @@ class Book:
     def route(self, name: str, key: str, headers: Mapping[str, Any]) -> Route:
         """See :meth:`Table.route`. Raises SegmentError, too."""
         with self._lock:
-            return self._current().route(name, key, headers)
+            return self._read_current().route(name, key, headers)
 
     @contextlib.contextmanager
     def table(self) -> Iterator[Table]:
         """The current table, for reading. Raises SegmentError."""
         with self._lock:
-            yield self._current()
+            yield self._read_current()
 
     def look(self) -> int:
         """Update the table, and return `changes`. Raises SegmentError."""
         with self._lock:
-            self._current()
+            self._read_current()
             return self.changes
 
     def operations(self) -> list[Operation] | None:
         """The operations that make the current table; None: no file. Raises SegmentError."""
         with self._lock:
-            table = self._current()
+            table = self._read_current()
             return None if self._file is None else list(table.operations())
 
-    def _current(self) -> Table:
+    def _read_current(self) -> Table:
         file = self._file
         if file is None or file.replaced or file.end != file.read_to:
             self._catch_up()
@@ -143,7 +143,7 @@ class Book:
         Raises what ``check`` raises, NoSpace and SegmentError; then nothing has changed.
         """
         with self._namespace.locked(), self._lock:
-            table = self._current()
+            table = self._read_current()
             if not check(table):
                 return False
             if self._file is None or self._file.replaced:
@@ -171,7 +171,7 @@ class Book:
         with contextlib.suppress(ShmqError, OSError):
             if self._path.exists():
                 with self._namespace.locked(), self._lock:
-                    self._current()
+                    self._read_current()
                     self._shorten()
 
     def _shorten(self) -> None:
@@ -265,7 +265,7 @@ class _File:
         data = os.pread(self._fd, end - self.read_to, self.read_to)
         at = 0
         while at < len(data):
-            operation, after = _operation_at(self._path, data, at, self.read_to, table)
+            operation, after = _read_operation(self._path, data, at, self.read_to, table)
             table.apply(operation)
             self.operations += 1
             at = after
@@ -308,7 +308,7 @@ def _record(operation: Operation) -> bytes:
     return _RECORD.pack(len(packed), _core.crc32c(packed)) + packed
 
 
-def _operation_at(
+def _read_operation(
     path: Path, data: bytes, at: int, base: int, table: Table
 ) -> tuple[Operation, int]:
     """The operation at ``at``, checked, and the position of the next one."""
@@ -358,9 +358,9 @@ def _write_at(fd: int, data: bytes, where: int) -> None:
         left, where = left[written:], where + written
 
 
-def _after_fork() -> None:
+def _reset_after_fork() -> None:
     for book in _books.values():
         book.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_reset_after_fork)

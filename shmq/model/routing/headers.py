@@ -46,7 +46,7 @@ def check_headers(headers: Mapping[str, Any] | None, match: str) -> Wanted:
             raise InvalidOption(f"headers: {name!r} is a NaN, which equals nothing")
     if not headers and match == "any":
         raise InvalidOption("match='any' of no headers matches nothing: name some headers")
-    found = (_header(name, value) for name, value in (headers or {}).items())
+    found = (_make_header(name, value) for name, value in (headers or {}).items())
     return tuple(sorted(found, key=lambda header: header[0])), match
 
 
@@ -58,12 +58,12 @@ class Headers:
 
     def add(self, wanted: Wanted, target: Target) -> None:
         """Add a binding: messages with the headers go to the target."""
-        for place in _places(wanted):
+        for place in _choose_places(wanted):
             self._filed.setdefault(place, {})[wanted, target] = None
 
     def remove(self, wanted: Wanted, target: Target) -> None:
         """Undo `add`."""
-        for place in _places(wanted):
+        for place in _choose_places(wanted):
             filed = self._filed.get(place, {})
             filed.pop((wanted, target), None)
             if not filed:
@@ -71,7 +71,7 @@ class Headers:
 
     def match(self, headers: Mapping[str, Any]) -> set[Target]:
         """The targets of a message with the headers."""
-        has = set(_filings(headers))
+        has = set(_iterate_filings(headers))
         return {
             target
             for place in (None, *has)
@@ -80,18 +80,18 @@ class Headers:
         }
 
 
-def _places(wanted: Wanted) -> tuple[Header | None, ...]:
+def _choose_places(wanted: Wanted) -> tuple[Header | None, ...]:
     """The headers under which a binding is indexed; None: it has none, and matches all."""
     items, match = wanted
     return items if match == "any" else (items[:1] or (None,))
 
 
-def _filings(headers: Mapping[str, Any]) -> Iterator[Header]:
+def _iterate_filings(headers: Mapping[str, Any]) -> Iterator[Header]:
     for name, value in headers.items():
-        yield _header(name, None)
+        yield _make_header(name, None)
         if isinstance(value, _SCALARS):
-            yield _header(name, value)
+            yield _make_header(name, value)
 
 
-def _header(name: str, value: Any) -> Header:
+def _make_header(name: str, value: Any) -> Header:
     return name, value, isinstance(value, bool)

@@ -116,7 +116,7 @@ class Table:
 
     def _bind(self, name: str, *binding: Any) -> None:
         exchange = self._exchanges.get(name)
-        key, target = _key_and_target(*binding)
+        key, target = _make_key_and_target(*binding)
         if exchange is None or (key, target) in exchange.bindings:
             return
         exchange.add(key, target)
@@ -125,7 +125,7 @@ class Table:
 
     def _unbind(self, name: str, *binding: Any) -> None:
         exchange = self._exchanges.get(name)
-        key, target = _key_and_target(*binding)
+        key, target = _make_key_and_target(*binding)
         if exchange is not None and (key, target) in exchange.bindings:
             self._drop(exchange, key, target)
 
@@ -171,7 +171,7 @@ class Table:
 
     def is_bound(self, name: str, binding: Operation) -> bool:
         """Whether the exchange has the binding. Raises NoSuchExchange."""
-        return _key_and_target(*binding) in self._get(name).bindings
+        return _make_key_and_target(*binding) in self._get(name).bindings
 
     def leads_to(self, kind: str, name: str) -> bool:
         """Whether anything is bound to that target."""
@@ -180,7 +180,7 @@ class Table:
     def bindings(self, name: str) -> list[api.Binding]:
         """The exchange's bindings, sorted by target and key. Raises NoSuchExchange."""
         return sorted(
-            (_binding(key, target) for key, target in self._get(name).bindings),
+            (_make_binding(key, target) for key, target in self._get(name).bindings),
             key=lambda each: (each.kind, each.target, each.key, repr(each.headers), each.match),
         )
 
@@ -285,7 +285,7 @@ def operation_of(found: Any, table: Table) -> Operation:
         return ["forget", given[0], check_name(given[1], given[0])]
     if what in {"bind", "unbind"} and len(given) == 5:
         name, kind, target, key, wanted = given
-        headers, match = ({}, "all") if wanted is None else (_plain(wanted[0]), wanted[1])
+        headers, match = ({}, "all") if wanted is None else (_make_plain(wanted[0]), wanted[1])
         exchange_kind = table.summary(name).kind
         return [what, name, *check_binding(exchange_kind, target, key, kind, headers, match)]
     raise ValueError(f"unknown operation {found!r:.100}")
@@ -296,18 +296,18 @@ def _pack(wanted: Wanted) -> list[Any]:
     return [[list(item) for item in items], match]
 
 
-def _key_and_target(kind: str, target: str, key: str, wanted: Any) -> tuple[_Key, Target]:
+def _make_key_and_target(kind: str, target: str, key: str, wanted: Any) -> tuple[_Key, Target]:
     if wanted is None:
         return key, (kind, target)
     return (tuple(tuple(item) for item in wanted[0]), wanted[1]), (kind, target)
 
 
-def _binding(key: _Key, target: Target) -> api.Binding:
+def _make_binding(key: _Key, target: Target) -> api.Binding:
     kind, name = cast("api.TargetKind", target[0]), target[1]
     if isinstance(key, str):
         return api.Binding(name, kind, key)
-    return api.Binding(name, kind, "", _plain(key[0]), cast("api.Match", key[1]))
+    return api.Binding(name, kind, "", _make_plain(key[0]), cast("api.Match", key[1]))
 
 
-def _plain(headers: Any) -> dict[str, Any]:
+def _make_plain(headers: Any) -> dict[str, Any]:
     return {name: value for name, value, _ in headers}

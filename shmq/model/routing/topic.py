@@ -102,7 +102,7 @@ class Topics:
         Follows all nodes that the words so far can reach at the same time, each once: the cost is
         bounded by words times nodes, however many ``#`` there are.
         """
-        places = set(_without_a_word(self._root))
+        places = set(_skip_word(self._root))
         for word in words_of(key):
             ahead: set[_Node] = set()
             for node in places:
@@ -111,12 +111,12 @@ class Topics:
                 for next_word in (word, _ONE):
                     found = node.words.get(next_word)
                     if found is not None and next_word != _ANY:
-                        ahead.update(_without_a_word(found))
+                        ahead.update(_skip_word(found))
             places = ahead
         return {target for node in places for target in node.targets}
 
 
-def _without_a_word(node: _Node | None) -> Iterator[_Node]:
+def _skip_word(node: _Node | None) -> Iterator[_Node]:
     """The node, and the nodes behind it that a ``#`` for no words reaches."""
     while node is not None:
         yield node

@@ -26,7 +26,7 @@ def document(
         made["servers"] = {"shmq": {"host": host, "protocol": parts.scheme}}
     made |= {"channels": {}, "operations": {}, "components": {"messages": {}}}
     for kind, name, schema in channels:
-        key = f"{kind}_{_key(name)}"
+        key = f"{kind}_{_make_key(name)}"
         message: dict[str, Any] = {"name": name}
         if schema is not None:
             message["payload"] = {
@@ -47,6 +47,6 @@ def document(
     return made
 
 
-def _key(name: str) -> str:
+def _make_key(name: str) -> str:
     """The name as a key of AsyncAPI: letters, digits, dots, dashes and underscores."""
     return re.sub(r"[^A-Za-z0-9.\-_]", lambda found: f"_{ord(found[0]):x}_", name)

@@ -112,7 +112,7 @@ class Schemas:
 
     def rows(self) -> Rows:
         """All schemas, as they are stored in files. Raises SegmentError."""
-        return _rows_of(self._read())
+        return _make_rows(self._read())
 
     def restore(self, table: _Table) -> None:
         """Create the file with these, if there is none. Needs the registry lock. Raises NoSpace."""
@@ -129,12 +129,12 @@ class Schemas:
             raise as_foreign(error, self._path) from error
         try:
             refuse_foreign(fd, self._path)
-            return _parse(self._path, _whole_of(self._path, fd))
+            return _parse(self._path, _read_whole(self._path, fd))
         finally:
             os.close(fd)
 
     def _write(self, table: _Table) -> None:
-        packed = msgpack.packb(_rows_of(table))
+        packed = msgpack.packb(_make_rows(table))
         raw = _HEAD.pack(_MAGIC, _VERSION, len(packed), _core.crc32c(packed)) + packed
         if len(raw) > _LONGEST:
             raise InvalidOption(f"the namespace's schemas would have {len(raw)} bytes: too many")
@@ -169,7 +169,7 @@ def check_versions(
             )
 
 
-def _whole_of(path: Path, fd: int) -> bytes:
+def _read_whole(path: Path, fd: int) -> bytes:
     """The file's bytes, whose number must match its header. Raises SegmentError."""
     head = os.pread(fd, _HEAD.size, 0)
     size = _check_head(path, head)
@@ -218,7 +218,7 @@ def _parse(path: Path, raw: bytes) -> _Table:
         raise _make_damaged_error(path, f"it makes no sense: {error}") from error
 
 
-def _rows_of(table: _Table) -> Rows:
+def _make_rows(table: _Table) -> Rows:
     return {
         name: [[each.version, each.schema, each.compatibility, each.at] for each in versions]
         for name, versions in table.items()
@@ -228,10 +228,10 @@ def _rows_of(table: _Table) -> Rows:
 
 def versions_of(found: Rows) -> _Table:
     """The schemas in the rows of a file. Raises TypeError, or another error, if they are wrong."""
-    return {name: [_version_of(name, *row) for row in rows] for name, rows in found.items()}
+    return {name: [_make_version(name, *row) for row in rows] for name, rows in found.items()}
 
 
-def _version_of(name: str, version: int, schema: Any, rule: str, at: float) -> api.SchemaVersion:
+def _make_version(name: str, version: int, schema: Any, rule: str, at: float) -> api.SchemaVersion:
     if not isinstance(version, int) or not isinstance(schema, dict) or not isinstance(rule, str):
         raise TypeError(f"a version of {name!r} is none")
     return api.SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)

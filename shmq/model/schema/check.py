@@ -30,7 +30,7 @@ def as_json_schema(schema: Any) -> dict[str, Any]:
     if isinstance(schema, Mapping):
         found = dict(schema)
     elif isinstance(schema, type):
-        found = _of_type(schema)
+        found = _generate_schema(schema)
     else:
         raise TypeError(
             f"schema={schema!r:.60} must be a JSON Schema, as a map, or a type such as a "
@@ -39,12 +39,12 @@ def as_json_schema(schema: Any) -> dict[str, Any]:
     return check_schema(found)
 
 
-def _of_type(kind: type) -> dict[str, Any]:
+def _generate_schema(kind: type) -> dict[str, Any]:
     try:
         with late_imports:
             import msgspec  # noqa: PLC0415 - of the extra "schemas"
     except ImportError as error:
-        raise _not_installed("msgspec") from error
+        raise _make_not_installed("msgspec") from error
     try:
         return msgspec.json.schema(kind)
     except TypeError as error:
@@ -53,11 +53,11 @@ def _of_type(kind: type) -> dict[str, Any]:
 
 def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema if it is a JSON Schema. Raises what `as_json_schema` raises."""
-    jsonschema = _jsonschema()
+    jsonschema = _load_jsonschema()
     try:
         packed = json.dumps(schema, allow_nan=False)
         plain: dict[str, Any] = json.loads(packed)
-        jsonschema.validators.validator_for(plain, _draft()).check_schema(plain)
+        jsonschema.validators.validator_for(plain, _load_draft()).check_schema(plain)
         _check_references(plain, plain)
         check_cycles(plain)
         msgpack.packb(plain)  # as it is stored: a number has at most 64 bits
@@ -88,10 +88,12 @@ def _check_references(schema: Any, root: Any) -> None:
 
 def checker(name: str, version: int, schema: Mapping[str, Any]) -> Check:
     """A function that checks bodies against this version of the schema of ``name``."""
-    jsonschema = _jsonschema()
+    jsonschema = _load_jsonschema()
     # References only lead into the schema itself: nothing is fetched.
-    registry = _no_registry()
-    validator = jsonschema.validators.validator_for(schema, _draft())(schema, registry=registry)
+    registry = _make_empty_registry()
+    validator = jsonschema.validators.validator_for(schema, _load_draft())(
+        schema, registry=registry
+    )
     return functools.partial(_check, validator, name, version)
 
 
@@ -106,7 +108,7 @@ def _check(validator: Any, name: str, version: int, body: Any) -> None:
         ) from None
     if not errors:
         return
-    field, what = _field_of(errors[0])
+    field, what = _find_field(errors[0])
     place = f"field {field!r}" if field else "the body"
     raise SchemaError(
         f"a body for {name!r} is not as version {version} of its schema says: {place}: {what}",
@@ -115,7 +117,7 @@ def _check(validator: Any, name: str, version: int, body: Any) -> None:
     )
 
 
-def _field_of(error: Any) -> tuple[str, str]:
+def _find_field(error: Any) -> tuple[str, str]:
     """The field of an error, and what is wrong; also names a missing or a forbidden field."""
     steps = list(error.absolute_path)
     if error.validator == "required":
@@ -135,25 +137,25 @@ def _format_path(steps: list[Any]) -> str:
     return text
 
 
-def _jsonschema() -> Any:
+def _load_jsonschema() -> Any:
     try:
         with late_imports:
             import jsonschema  # noqa: PLC0415 - of the extra "schemas"
     except ImportError as error:
-        raise _not_installed("jsonschema") from error
+        raise _make_not_installed("jsonschema") from error
     return jsonschema
 
 
-def _draft() -> Any:
-    return _jsonschema().Draft202012Validator
+def _load_draft() -> Any:
+    return _load_jsonschema().Draft202012Validator
 
 
-def _no_registry() -> Any:
+def _make_empty_registry() -> Any:
     with late_imports:
         import referencing  # noqa: PLC0415 - of the extra "schemas": jsonschema's own
 
     return referencing.Registry()
 
 
-def _not_installed(what: str) -> ShmqError:
+def _make_not_installed(what: str) -> ShmqError:
     return ShmqError(f"schemas take {what}, which is not installed: pip install 'shmq[schemas]'")

@@ -80,49 +80,51 @@ class _Pair:
 
     def problems(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
         """Every reason why this part of the reader cannot read that of the writer."""
-        reader, writer = _resolved(reader, self._reader), _resolved(writer, self._writer)
+        reader, writer = _resolve(reader, self._reader), _resolve(writer, self._writer)
         if reader is True or reader == {} or writer is False:
             return
         if not isinstance(reader, Mapping) or not isinstance(writer, Mapping):
             if reader is False:
                 yield Problem(at, "nothing is allowed there any more")
             else:
-                yield from self._rules(reader, {}, at)
+                yield from self._compare_rules(reader, {}, at)
             return
         key = (id(reader), id(writer))
         if key in self._under_way:
             return  # a recursive schema: this comparison is already under way
         self._under_way[key] = reader, writer
         try:
-            yield from self._branches(reader, writer, at)
+            yield from self._compare_branches(reader, writer, at)
         finally:
             del self._under_way[key]
 
-    def _branches(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
+    def _compare_branches(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
         """Alternatives: each of the writer's must be readable by one of the reader's."""
         writer = _spread(writer) if "anyOf" in reader or "oneOf" in reader else writer
         for word in ("anyOf", "oneOf"):
             if word in writer:
                 rest = {key: value for key, value in writer.items() if key != word}
                 for branch in writer[word]:
-                    yield from self.problems(reader, _both(rest, branch, self._writer), at)
+                    yield from self.problems(reader, _merge(rest, branch, self._writer), at)
                 return
         for word in ("anyOf", "oneOf"):
             if word in reader:
-                yield from self._one_of(reader, word, writer, at)
+                yield from self._compare_alternatives(reader, word, writer, at)
                 return
         if "allOf" in writer and reader.get("allOf") != writer["allOf"]:
             merged = {key: value for key, value in writer.items() if key != "allOf"}
             for part in writer["allOf"]:
-                merged = _both(merged, part, self._writer)
+                merged = _merge(merged, part, self._writer)
             yield from self.problems(reader, merged, at)
             return
         for part in reader.get("allOf", ()):
             if writer.get("allOf") != reader["allOf"]:
                 yield from self.problems(part, writer, at)
-        yield from self._rules(reader, writer, at)
+        yield from self._compare_rules(reader, writer, at)
 
-    def _one_of(self, reader: Any, word: str, writer: Any, at: str) -> Iterator[Problem]:
+    def _compare_alternatives(
+        self, reader: Any, word: str, writer: Any, at: str
+    ) -> Iterator[Problem]:
         rest = {key: value for key, value in reader.items() if key != word}
         yield from self.problems(rest, writer, at)
         if reader[word] == writer.get(word):
@@ -138,20 +140,24 @@ class _Pair:
 
     # ---- one schema without alternatives ----
 
-    def _rules(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
-        missing = _values(reader, writer) or _types(reader, writer) or _bounds(reader, writer)
+    def _compare_rules(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
+        missing = (
+            _compare_values(reader, writer)
+            or _compare_types(reader, writer)
+            or _compare_bounds(reader, writer)
+        )
         if missing is not None:
             yield Problem(at, missing)
             return
-        if "object" in _types_of(writer):
-            yield from self._object(reader, writer, at)
-        if "array" in _types_of(writer) and "items" in reader:
+        if "object" in _list_types(writer):
+            yield from self._compare_objects(reader, writer, at)
+        if "array" in _list_types(writer) and "items" in reader:
             yield from self.problems(reader["items"], writer.get("items", True), f"{at}[]")
         for word in sorted(reader.keys() - _KNOWN):
             if reader[word] != writer.get(word):
                 yield Problem(at, f"{word!r} is not as it was, and is not compared")
 
-    def _object(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
+    def _compare_objects(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
         written, read = writer.get("properties", {}), reader.get("properties", {})
         always = set(writer.get("required", ()))
         for name in reader.get("required", ()):
@@ -174,7 +180,7 @@ def _join(at: str, name: str) -> str:
     return f"{at}.{name}" if at else name
 
 
-def _resolved(schema: Any, root: Any) -> Any:
+def _resolve(schema: Any, root: Any) -> Any:
     """The schema with its reference, if any, followed. Raises ValueError if that fails."""
     for _ in range(_MOST_REFERENCES):
         if not isinstance(schema, Mapping) or "$ref" not in schema:
@@ -201,9 +207,9 @@ def look_up(reference: Any, root: Any) -> Any:
     return found
 
 
-def _both(one: Any, other: Any, root: Any) -> Any:
+def _merge(one: Any, other: Any, root: Any) -> Any:
     """An approximate schema of what is valid under both."""
-    one, other = _resolved(one, root), _resolved(other, root)
+    one, other = _resolve(one, root), _resolve(other, root)
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
         return other if one is True else one if other is True else False
     merged = {**one, **other}
@@ -212,7 +218,7 @@ def _both(one: Any, other: Any, root: Any) -> Any:
     if "required" in one and "required" in other:
         merged["required"] = [*one["required"], *other["required"]]
     if "type" in one and "type" in other:
-        merged["type"] = sorted(_types_of(one) & _types_of(other))
+        merged["type"] = sorted(_list_types(one) & _list_types(other))
     return merged
 
 
@@ -225,23 +231,23 @@ def _spread(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "anyOf": [{"type": kind} for kind in kinds]}
 
 
-def _types_of(schema: Mapping[str, Any]) -> frozenset[str]:
+def _list_types(schema: Mapping[str, Any]) -> frozenset[str]:
     found = schema.get("type")
     if found is None:
         return _TYPES
     return frozenset([found] if isinstance(found, str) else found)
 
 
-def _types(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
+def _compare_types(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
     if "type" not in reader or "const" in writer or "enum" in writer:
         return None
-    allowed = _types_of(reader)
+    allowed = _list_types(reader)
     if "number" in allowed:
         allowed |= {"integer"}
-    more = _types_of(writer) - allowed
+    more = _list_types(writer) - allowed
     if not more:
         return None
-    permitted = _format_types(_types_of(reader))
+    permitted = _format_types(_list_types(reader))
     return f"it may be of type {_format_types(more)}, and {permitted} is allowed"
 
 
@@ -249,28 +255,28 @@ def _format_types(types: frozenset[str]) -> str:
     return " or ".join(sorted(types)) if types != _TYPES else "any"
 
 
-def _values(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
+def _compare_values(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
     """The problem, if any, with values that the reader or the writer enumerates."""
-    written = _listed_values(writer)
-    allowed = _listed_values(reader)
+    written = _list_values(writer)
+    allowed = _list_values(reader)
     if written is None:
         return None if allowed is None else "not everything that may be written is listed"
     if allowed is None:
-        types = _types_of(reader)
+        types = _list_types(reader)
         wrong = [value for value in written if not _is_of(value, types)]
     else:
-        wrong = [value for value in written if not any(_same(value, each) for each in allowed)]
+        wrong = [value for value in written if not any(_is_same(value, each) for each in allowed)]
     return f"{wrong[0]!r:.60} may be written, and is not allowed" if wrong else None
 
 
-def _listed_values(schema: Mapping[str, Any]) -> list[Any] | None:
+def _list_values(schema: Mapping[str, Any]) -> list[Any] | None:
     if "const" in schema:
         return [schema["const"]]
     found = schema.get("enum")
     return None if found is None else list(found)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
@@ -283,7 +289,7 @@ def _is_of(value: Any, types: frozenset[str]) -> bool:
     return kinds.get(type(value)) in types
 
 
-def _bounds(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
+def _compare_bounds(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
     if "enum" in writer or "const" in writer:
         return None
     for words, beyond in ((_LEAST, min), (_MOST, max)):

@@ -17,19 +17,19 @@ _MAPS: Final = ("dependentSchemas",)
 def check_cycles(root: Any) -> None:
     """Raise SchemaError if a schema applies itself again to the same value."""
     settled: set[int] = set()
-    for part, at in _parts(root, ""):
+    for part, at in _iterate_parts(root, ""):
         _follow(part, at, root, [], settled)
 
 
-def _parts(schema: Any, at: str) -> Iterator[tuple[Any, str]]:
+def _iterate_parts(schema: Any, at: str) -> Iterator[tuple[Any, str]]:
     """Every part of the schema that may be a schema, and its place."""
     if isinstance(schema, Mapping):
         yield schema, at
         for name, part in schema.items():
-            yield from _parts(part, f"{at}.{name}" if at else str(name))
+            yield from _iterate_parts(part, f"{at}.{name}" if at else str(name))
     elif isinstance(schema, list):
         for i, part in enumerate(schema):
-            yield from _parts(part, f"{at}[{i}]")
+            yield from _iterate_parts(part, f"{at}[{i}]")
 
 
 def _follow(schema: Any, at: str, root: Any, path: list[int], settled: set[int]) -> None:

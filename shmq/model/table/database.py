@@ -204,7 +204,7 @@ class Database:
     def using(self) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone, and SQLite's errors as those of shmq."""
         with _without_forks(self.durability, self.name):
-            self._refuse_reentry()
+            self._reject_reentry()
             self._user = threading.get_ident()
             try:
                 yield self._ready()
@@ -213,7 +213,7 @@ class Database:
             finally:
                 self._leave()
 
-    def _refuse_reentry(self) -> None:
+    def _reject_reentry(self) -> None:
         if self._user == threading.get_ident():
             raise ShmqError(
                 f"table {self.name!r} is in use by this very thread: a signal handler or a "
@@ -241,7 +241,7 @@ class Database:
                 os.getpid(),
             )
         try:
-            self._refuse_reentry()
+            self._reject_reentry()
             with self._locked(), self.using() as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
@@ -266,7 +266,7 @@ class Database:
             try:
                 self._lock_file = open_file(f"{self.path}{LOCK}", flags, 0o600)
             except OSError as error:
-                raise self._no_file(error) from error
+                raise self._make_no_file(error) from error
         take_file_lock(self._try_lock, f"table {self.name!r}", lambda: locker_of(self._lock_file))
 
     def _try_lock(self) -> bool:
@@ -302,14 +302,14 @@ class Database:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Check what the file is, and set what is kept by the connection alone."""
         incompatible = _ERRORS[self.durability][2]
-        if _pragma(connection, "application_id") != APPLICATION_ID:
+        if _read_pragma(connection, "application_id") != APPLICATION_ID:
             raise self._make_damaged_error("it is not a table of shmq")
-        if (version := _pragma(connection, "user_version")) != VERSION:
+        if (version := _read_pragma(connection, "user_version")) != VERSION:
             raise incompatible(
                 f"{self.path} is of version {version}, and this shmq reads version {VERSION}: use "
                 f"the shmq that wrote it, or delete table {self.name!r}"
             )
-        if _pragma(connection, "journal_mode") != "wal":
+        if _read_pragma(connection, "journal_mode") != "wal":
             raise self._make_damaged_error("its journal mode is not WAL")
         for pragma in (
             f"synchronous = {'FULL' if self.durability == 'disk' else 'OFF'}",
@@ -324,7 +324,7 @@ class Database:
         found = connection.execute("SELECT value FROM option WHERE name = 'max_bytes'").fetchall()
         self.max_bytes = found[0][0] if found and isinstance(found[0][0], int) else None
         if self.max_bytes is not None:
-            pages = max(1, self.max_bytes // int(_pragma(connection, "page_size")))
+            pages = max(1, self.max_bytes // int(_read_pragma(connection, "page_size")))
             connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
 
     def _leave(self) -> None:
@@ -389,19 +389,19 @@ class Database:
         elif code in _DAMAGED:
             cause = self._make_damaged_error(str(error))
         elif code == sqlite3.SQLITE_FULL or (code in _IO and self._get_free_bytes() < _LITTLE):
-            cause = self._no_space()
-        elif code == sqlite3.SQLITE_CANTOPEN and _lacks_descriptors():
+            cause = self._make_no_space()
+        elif code == sqlite3.SQLITE_CANTOPEN and _is_out_of_descriptors():
             return no_descriptor(OSError(errno.EMFILE, "", str(self.path)))
         return cause
 
-    def _no_file(self, error: OSError) -> Exception:
+    def _make_no_file(self, error: OSError) -> Exception:
         if not self.path.exists():
             return TableDeleted(f"table {self.name!r} was deleted")
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            return self._no_space()
+            return self._make_no_space()
         return no_descriptor(error)
 
-    def _no_space(self) -> NoSpace:
+    def _make_no_space(self) -> NoSpace:
         left = self._get_free_bytes()
         if self.max_bytes is not None and left >= _LITTLE:
             return NoSpace(
@@ -435,7 +435,7 @@ class Database:
         return self._make_damaged_error("a row has values of a wrong type")
 
 
-def _lacks_descriptors() -> bool:
+def _is_out_of_descriptors() -> bool:
     try:
         os.close(open_file(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError:
@@ -443,7 +443,7 @@ def _lacks_descriptors() -> bool:
     return False
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> Any:
+def _read_pragma(connection: sqlite3.Connection, name: str) -> Any:
     found = connection.execute(f"PRAGMA {name}").fetchall()
     return found[0][0] if found else None
 
@@ -473,7 +473,7 @@ def _release_lock(durability: TableDurability) -> None:
     _locks[durability].release()
 
 
-def _after_in_child() -> None:
+def _renew_in_child() -> None:
     _renew()
     for database in list(_open):
         database.forked()
@@ -484,4 +484,4 @@ for _durability in _KINDS:
     hold_at_fork(
         functools.partial(_hold_lock, _durability), functools.partial(_release_lock, _durability)
     )
-os.register_at_fork(after_in_child=_after_in_child)
+os.register_at_fork(after_in_child=_renew_in_child)

@@ -65,7 +65,7 @@ class Entries:
         with self._database.reading() as connection:
             now = self._clock()
             for key in keys:
-                row = self._row(connection, key, now)
+                row = self._find_row(connection, key, now)
                 if row is not None:
                     found[key] = row[0]
                     size += len(row[0].raw)
@@ -76,7 +76,7 @@ class Entries:
     def look(self, key: str) -> Stored | None:
         """One key's value."""
         with self._database.using() as connection:
-            row = self._row(connection, key, self._clock())
+            row = self._find_row(connection, key, self._clock())
             return None if row is None else row[0]
 
     def stamp(self) -> tuple[int, int, int]:
@@ -101,7 +101,7 @@ class Entries:
         with self._database.using() as connection:
             return int(connection.execute(_COUNT, {"now": self._clock()}).fetchall()[0][0])
 
-    def _row(
+    def _find_row(
         self, connection: sqlite3.Connection, key: str, now: int
     ) -> tuple[Stored, int | None] | None:
         rows = connection.execute(_FIND, {"key": key.encode(), "now": now}).fetchall()
@@ -121,7 +121,7 @@ class Entries:
 
         def deed(connection: sqlite3.Connection, now: int) -> None:
             for key, stored in entries.items():
-                _set(connection, key, stored, _deadline(ttl, now))
+                _set(connection, key, stored, _compute_deadline(ttl, now))
 
         self._write(deed)
 
@@ -129,9 +129,9 @@ class Entries:
         """Set it if it is not there; return whether it was set."""
 
         def deed(connection: sqlite3.Connection, now: int) -> bool:
-            if self._row(connection, key, now) is not None:
+            if self._find_row(connection, key, now) is not None:
                 return False
-            _set(connection, key, stored, _deadline(ttl, now))
+            _set(connection, key, stored, _compute_deadline(ttl, now))
             return True
 
         return self._write(deed)
@@ -151,7 +151,7 @@ class Entries:
         """Give it another ttl; return whether it is there."""
 
         def deed(connection: sqlite3.Connection, now: int) -> bool:
-            given = {"key": key.encode(), "now": now, "deadline": _deadline(ttl, now)}
+            given = {"key": key.encode(), "now": now, "deadline": _compute_deadline(ttl, now)}
             return connection.execute(_EXPIRE, given).rowcount > 0
 
         return self._write(deed)
@@ -160,19 +160,19 @@ class Entries:
         """Implements `Table.increment`. Raises InvalidOption for values that are not integers."""
 
         def deed(connection: sqlite3.Connection, now: int) -> int | None:
-            row = self._row(connection, key, now)
+            row = self._find_row(connection, key, now)
             before, deadline = (0, None) if row is None else (integer_of(key, row[0]), row[1])
             value = check_sum(key, before + by)
             if not bounds.allow(value + self._sum(connection, bounds.sum_with, now)):
                 return None
-            deadline = deadline if ttl is None else _deadline(ttl, now)
+            deadline = deadline if ttl is None else _compute_deadline(ttl, now)
             _set(connection, key, encoded(value), deadline)
             return value
 
         return self._write(deed)
 
     def _sum(self, connection: sqlite3.Connection, keys: Iterable[str], now: int) -> int:
-        rows = ((key, self._row(connection, key, now)) for key in keys)
+        rows = ((key, self._find_row(connection, key, now)) for key in keys)
         return sum(integer_of(key, row[0]) for key, row in rows if row is not None)
 
     def _write(self, deed: Callable[[sqlite3.Connection, int], _T]) -> _T:
@@ -183,7 +183,7 @@ class Entries:
         try:
             return self._write_once(deed)
         except NoSpace:
-            if not self._sweep_all():
+            if not self._remove_expired():
                 raise
         return self._write_once(deed)
 
@@ -194,7 +194,7 @@ class Entries:
                 _shrink(connection)
             return deed(connection, now)
 
-    def _sweep_all(self) -> int:
+    def _remove_expired(self) -> int:
         """Remove what has expired by now, in small portions; returns how many entries."""
         now, removed = self._clock(), 0
         while True:
@@ -205,7 +205,7 @@ class Entries:
                 return removed
 
 
-def _deadline(ttl: float | None, now: int) -> int | None:
+def _compute_deadline(ttl: float | None, now: int) -> int | None:
     return None if ttl is None else now + round(ttl * 1e9)
 
 

@@ -126,7 +126,7 @@ def make(
         found = _find(namespace, name)
         if found is not None:
             return found
-        directory = _directory(namespace, durability)
+        directory = _make_directory(namespace, durability)
         _clear(directory)
         path = new_path(directory, name)
         try:
@@ -134,13 +134,13 @@ def make(
         except OSError as error:
             raise as_no_file(error, path) from error
         except sqlite3.Error as error:
-            raise _unmade(error, path) from error
+            raise _make_unmade_error(error, path) from error
         finally:
             _drop_if_empty(namespace)
         return TableFile(name, durability, path)
 
 
-def _directory(namespace: Namespace, durability: TableDurability) -> Path:
+def _make_directory(namespace: Namespace, durability: TableDurability) -> Path:
     """The directory, which is made if it does not exist. Raises ShmqError."""
     if durability == "memory":
         try:
@@ -174,7 +174,7 @@ def _make_file(path: Path, name: str, durability: TableDurability, max_bytes: in
         Disk(path.parent).sync_directory()
 
 
-def _unmade(error: sqlite3.Error, path: Path) -> ShmqError:
+def _make_unmade_error(error: sqlite3.Error, path: Path) -> ShmqError:
     space = os.statvfs(path.parent)
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}:
         return NoSpace(

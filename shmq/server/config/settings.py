@@ -153,7 +153,7 @@ _RELOADED: Final = ("limits", "log_level", "tls", "tokens")
 _T = TypeVar("_T")
 
 
-def _usual_workers() -> int:
+def _count_usual_workers() -> int:
     return min(len(os.sched_getaffinity(0)), _USUAL_WORKERS)
 
 
@@ -170,7 +170,7 @@ class Settings:
     #: The port; 0: a free one.
     port: int = DEFAULT_PORT
     #: Worker processes: 1 to 256. By default one for each CPU it may use, up to 4.
-    workers: int = dataclasses.field(default_factory=_usual_workers)
+    workers: int = dataclasses.field(default_factory=_count_usual_workers)
     #: The namespace whose queues are served.
     namespace: str = dataclasses.field(default_factory=default_namespace)
     #: The lowest level that is logged: ``debug``, ``info``, ``warning`` or ``error``.
@@ -255,7 +255,7 @@ class Source:
         if self.path is None:
             return _make(Settings, "", dict(self.over))
         try:
-            values = _values(_parse(self.path), self.path.parent)
+            values = _parse_values(_parse(self.path), self.path.parent)
             _make(Settings, "", values)  # the file must be valid, whatever overrides it
         except (ShmqError, TypeError) as error:
             raise InvalidOption(f"{self.path}: {error}") from error
@@ -269,33 +269,33 @@ def _parse(path: Path) -> dict[str, Any]:
     return found
 
 
-def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _parse_values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     values = dict(table)
     if "limits" in values:
-        values["limits"] = _limits(_table("limits", values["limits"]))
+        values["limits"] = _parse_limits(_require_table("limits", values["limits"]))
     if "tls" in values:
-        files = _table("tls", values["tls"])
-        values["tls"] = _make(Tls, "tls", {k: _path(v, folder) for k, v in files.items()})
+        files = _require_table("tls", values["tls"])
+        values["tls"] = _make(Tls, "tls", {k: _resolve_path(v, folder) for k, v in files.items()})
     if "tokens" in values:
         rows = values["tokens"]
         if not isinstance(rows, list):
             raise TypeError("tokens must be written as [[tokens]], once for each")
         values["tokens"] = tuple(
-            _make(Token, "[tokens]", with_hash(_table("tokens", row))) for row in rows
+            _make(Token, "[tokens]", with_hash(_require_table("tokens", row))) for row in rows
         )
     for key, what in (("data_dir", "directory"), ("audit_log", "file")):
         if values.get(key) == "":
             raise InvalidOption(f"{key}='' is not a {what}: name one, or leave it out")
         if key in values:
-            values[key] = _path(values[key], folder)
+            values[key] = _resolve_path(values[key], folder)
     return values
 
 
-def _limits(table: dict[str, Any]) -> Limits:
+def _parse_limits(table: dict[str, Any]) -> Limits:
     values = dict(table)
     for scope in {"namespace", "token"} & values.keys():
         where = f"limits.{scope}"
-        values[scope] = _make(Quota, where, _table(where, values[scope]))
+        values[scope] = _make(Quota, where, _require_table(where, values[scope]))
     return _make(Limits, "limits", values)
 
 
@@ -316,12 +316,12 @@ def _make(kind: type[_T], where: str, values: dict[str, Any]) -> _T:
     return kind(**values)
 
 
-def _table(where: str, value: Any) -> dict[str, Any]:
+def _require_table(where: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"{where} must be a table, not {value!r}")
     return value
 
 
-def _path(value: Any, folder: Path) -> Any:
+def _resolve_path(value: Any, folder: Path) -> Any:
     """A path relative to the file's folder; a value that is not a string is refused later."""
     return folder / value if isinstance(value, str) else value

@@ -40,7 +40,7 @@ class Tls:
         try:
             self._check_files()
             # OpenSSL would ask for a passphrase at the terminal, which a service does not have.
-            context.load_cert_chain(self.certificate, self.key, password=_no_passphrase)
+            context.load_cert_chain(self.certificate, self.key, password=_reject_passphrase)
         except (OSError, ValueError) as error:
             raise InvalidOption(
                 f"the certificate {self.certificate} with the key {self.key or self.certificate} "
@@ -70,7 +70,7 @@ def _check(path: Path, what: str, secrets: str | None = None) -> None:
     check_file(path.stat(), path, what, secrets=secrets)
 
 
-def _no_passphrase() -> str:
+def _reject_passphrase() -> str:
     raise InvalidOption("the key of the certificate asks for a passphrase: give one without")
 
 

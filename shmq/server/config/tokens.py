@@ -48,10 +48,10 @@ def hash_of(token: str) -> str:
             f"a token of {len(token)} characters can be guessed: use {LEAST_TOKEN} or more that "
             f"are random, such as `shmq token` makes"
         )
-    return _ALGORITHM + _digest(token).hex()
+    return _ALGORITHM + _compute_digest(token).hex()
 
 
-def _digest(token: str) -> bytes:
+def _compute_digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -110,7 +110,7 @@ class Token:
 
     def rights(self, name: str) -> int:
         """The token's rights to the queue or exchange, as the engine's bits."""
-        return self._find(lambda pattern: "/" not in pattern and _matches(name, pattern))
+        return self._find(lambda pattern: "/" not in pattern and _is_match(name, pattern))
 
     def stream_rights(self, stream: str, group: str | None = None) -> int:
         """The token's rights to the stream, or to that group of it.
@@ -121,13 +121,13 @@ class Token:
 
         def fits(pattern: str) -> bool:
             of_stream, slash, of_group = pattern.partition("/")
-            if slash and (group is None or not _matches(group, of_group)):
+            if slash and (group is None or not _is_match(group, of_group)):
                 return False
-            return _matches(stream, of_stream)
+            return _is_match(stream, of_stream)
 
         def fits_a_group(pattern: str) -> bool:
             of_stream, slash, _ = pattern.partition("/")
-            return bool(slash) and _matches(stream, of_stream)
+            return bool(slash) and _is_match(stream, of_stream)
 
         found = self._find(fits)
         if group is None and (of_groups := self._find(fits_a_group)):
@@ -147,7 +147,7 @@ class Token:
         return found
 
 
-def _matches(name: str, pattern: str) -> bool:
+def _is_match(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern)
 
 
@@ -168,7 +168,7 @@ class AccessList:
 
     def find(self, shown: str) -> Token | None:
         """The token that was shown, or None. Takes the same time for every token."""
-        digest = _digest(shown)
+        digest = _compute_digest(shown)
         found = None
         for known, token in self._tokens:
             if hmac.compare_digest(digest, known):

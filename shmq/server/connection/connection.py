@@ -108,7 +108,7 @@ class Connection(abc.ABC):
             return
         if flags & ENDING and not flags & WANTS_WRITE:
             if self._finish_output():
-                self._half_close()
+                self._close_half()
             return
         if flags != self._flags:
             self._change(flags)
@@ -143,7 +143,7 @@ class Connection(abc.ABC):
         self.session.close()
         self.left(self.session)
 
-    def _half_close(self) -> None:
+    def _close_half(self) -> None:
         self._end_session()
         self.stalled_since = None
         self._loop.remove_writer(self._fd)

@@ -76,14 +76,14 @@ class TlsConnection(Connection):
             self._encrypted.write(came)
         else:
             self._encrypted.write_eof()
-        if self._established or self._handshake():
+        if self._established or self._continue_handshake():
             self._decrypt()
-        self._pump()
+        self._send_encrypted()
 
     def _writable(self) -> None:
-        self._pump()
+        self._send_encrypted()
 
-    def _handshake(self) -> bool:
+    def _continue_handshake(self) -> bool:
         """Continue the handshake; return whether it is done."""
         try:
             self._tls.do_handshake()
@@ -129,7 +129,7 @@ class TlsConnection(Connection):
                 self._finished = True
                 self._state = self.session.finish()
 
-    def _pump(self) -> None:
+    def _send_encrypted(self) -> None:
         """Encrypt and send, until nothing is left or the socket is full."""
         while not self._state & GONE:
             all_sent = self._send()

@@ -47,15 +47,15 @@ class Audit:
         self, session: Session, kind: int, name: str, rest: bytes, status: int, payload: Any
     ) -> None:
         hidden = status == Status.NO_QUEUE and not self._list_known(session, name)
-        event, details = self._event_of(kind, rest)
+        event, details = self._find_event(kind, rest)
         if status == Status.FORBIDDEN or (name and hidden):
             self._refuse(session, name, Type(kind), Status(status), event)
             return
         if event is not None:
             done = isinstance(payload, bytes) and status == Status.OK
-            details |= _counts(kind, payload) if done else {}
-            outcome = _outcome(Status(status), details)
-            record(event, name, outcome, actor_of(session), **_client(session), **details)
+            details |= _describe_counts(kind, payload) if done else {}
+            outcome = _describe_outcome(Status(status), details)
+            record(event, name, outcome, actor_of(session), **_describe_client(session), **details)
 
     def refused(self, session: Session, kind: int, name: str, right: int) -> None:
         """Record that the engine has refused a request, for lack of that right."""
@@ -67,7 +67,7 @@ class Audit:
         """Record how many refusals of an ended session were left out."""
         limit = self._limits.pop(session, None)
         if limit is not None and limit.left_out:
-            details = {"left_out": limit.left_out, **_client(session)}
+            details = {"left_out": limit.left_out, **_describe_client(session)}
             record(Event.RIGHT_REFUSED, "", "forbidden", actor_of(session), **details)
 
     def _refuse(
@@ -82,16 +82,16 @@ class Audit:
         more = self._limits.setdefault(session, EventLimit()).take()
         if more is not None:
             operation = kind.name.lower() if event is None else event.value
-            recorded = {"operation": operation, **details, **_client(session), **more}
+            recorded = {"operation": operation, **details, **_describe_client(session), **more}
             record(Event.RIGHT_REFUSED, name, status.name.lower(), actor_of(session), **recorded)
 
-    def _event_of(self, kind: int, rest: bytes) -> tuple[Event | None, Details]:
+    def _find_event(self, kind: int, rest: bytes) -> tuple[Event | None, Details]:
         events = AUDIT.get(Type(kind))
         if events is None or (kind == Type.CREATE and _is_own(rest)):
             return None, {}
         action, details = "", Details()
         with contextlib.suppress(Refusal):
-            action, details = _action_of(kind, rest) if "" not in events else ("", {})
+            action, details = _find_action(kind, rest) if "" not in events else ("", {})
         found = events.get(action)
         return (None if found is None else Event(found)), details
 
@@ -100,7 +100,7 @@ def login_failed(session: Session, reason: str, **details: Value) -> None:
     """Record a failed login."""
     record(
         Event.LOGIN_FAILED, "", "unauthorized", actor_of(session),
-        reason=reason, **_client(session), **details,
+        reason=reason, **_describe_client(session), **details,
     )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def actor_of(session: Session) -> Actor:
     return Actor(who=who, peer=peer.peer, via="tcp")
 
 
-def _client(session: Session) -> Details:
+def _describe_client(session: Session) -> Details:
     """The name that the client gave itself."""
     peer: Peer = session.context
     return {"client": peer.client} if peer.client else {}
@@ -125,7 +125,7 @@ def _is_own(rest: bytes) -> bool:
         return False
 
 
-def _action_of(kind: int, rest: bytes) -> tuple[str, Details]:
+def _find_action(kind: int, rest: bytes) -> tuple[str, Details]:
     """The action of a request whose event depends on it, and what it is about. Raises Refusal."""
     if kind == Type.COMMIT:
         member = MemberRequest.unpack(rest)
@@ -136,7 +136,7 @@ def _action_of(kind: int, rest: bytes) -> tuple[str, Details]:
     return str(asked.get("action")), recorded
 
 
-def _counts(kind: int, payload: bytes) -> Details:
+def _describe_counts(kind: int, payload: bytes) -> Details:
     """What the answer says beside OK."""
     if kind in {Type.PURGE, Type.REDRIVE}:
         return {"messages": _COUNT.unpack(payload)[0]}
@@ -150,7 +150,7 @@ def _counts(kind: int, payload: bytes) -> Details:
             if isinstance(said.get(key), str | int)}  # fmt: skip
 
 
-def _outcome(status: Status, details: Details) -> str:
+def _describe_outcome(status: Status, details: Details) -> str:
     if details.get("refused") is not None:
         return "schema_error"
     return status.name.lower()

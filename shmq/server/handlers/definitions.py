@@ -62,15 +62,16 @@ class ExchangeHandler:
             "delete": self._delete,
             "bind": self._bind,
             "unbind": self._unbind,
-            "bindings": self._bindings,
-            "synced": self._synced,
+            "bindings": self._list_bindings,
+            "synced": self._find_unsynced,
         }
 
     def summaries(self, rights: Rights) -> list[ExchangeSummary]:
         """The exchanges to which the session has any right."""
         found = [each for each in self._broker.list_exchanges() if rights(each.name)]
         return [
-            dataclasses.replace(each, alternate=_visible(each.alternate, rights)) for each in found
+            dataclasses.replace(each, alternate=_filter_visible(each.alternate, rights))
+            for each in found
         ]
 
     def ask(self, rights: Rights, name: str, asked: ExchangeRequest) -> bytes:
@@ -87,25 +88,25 @@ class ExchangeHandler:
     # ---- making and finding ----
 
     def _create(self, rights: Rights, name: str, asked: Asked) -> bytes:
-        _need(rights, name, Right.ADMIN, "administer")
+        _require(rights, name, Right.ADMIN, "administer")
         alternate = asked.get("alternate")
         if isinstance(alternate, str):
-            _need(rights, alternate, Right.PRODUCE, "produce to the alternate")
+            _require(rights, alternate, Right.PRODUCE, "produce to the alternate")
         self._broker.create_exchange(name, asked.get("kind", "direct"), alternate).close()
         return self._poll(rights, name, asked)
 
     def _poll(self, rights: Rights, name: str, _: Asked) -> bytes:
-        exchange = self._attached(name)
-        return Shown(exchange.kind, _visible(exchange.alternate, rights)).pack()
+        exchange = self._attach(name)
+        return Shown(exchange.kind, _filter_visible(exchange.alternate, rights)).pack()
 
     def _delete(self, rights: Rights, name: str, _: Asked) -> bytes:
-        self._attached(name)
-        _need(rights, name, Right.ADMIN, "administer")
+        self._attach(name)
+        _require(rights, name, Right.ADMIN, "administer")
         self._broker.delete_exchange(name)
         self._open.pop(name).close()
         return _NOTHING
 
-    def _attached(self, name: str) -> LocalExchange:
+    def _attach(self, name: str) -> LocalExchange:
         """The exchange of that name as it is now. Raises NoSuchExchange."""
         found = self._broker.exchange(name)
         kept = self._open.get(name)
@@ -119,13 +120,13 @@ class ExchangeHandler:
     # ---- bindings ----
 
     def _bind(self, rights: Rights, name: str, asked: Asked) -> bytes:
-        exchange = self._attached(name)
-        _need(rights, name, Right.ADMIN, "administer")
+        exchange = self._attach(name)
+        _require(rights, name, Right.ADMIN, "administer")
         given: dict[str, Any] = {"target": None, **asked}
         target, kind = given["target"], given.get("kind", "queue")
         if isinstance(target, str) and not rights(target):
             return Changed(False, kind).pack()
-        _need(rights, str(target), Right.PRODUCE, "produce to")
+        _require(rights, str(target), Right.PRODUCE, "produce to")
         try:
             return Changed(exchange.bind(**given)).pack()
         except (NoSuchQueue, NoSuchStream, NoSuchExchange):
@@ -133,13 +134,13 @@ class ExchangeHandler:
             return Changed(False, kind).pack()
 
     def _unbind(self, rights: Rights, name: str, asked: Asked) -> bytes:
-        exchange = self._attached(name)
-        _need(rights, name, Right.ADMIN, "administer")
+        exchange = self._attach(name)
+        _require(rights, name, Right.ADMIN, "administer")
         given: dict[str, Any] = {"target": None, **asked}
         return Changed(exchange.unbind(**given)).pack()
 
-    def _bindings(self, rights: Rights, name: str, _: Asked) -> bytes:
-        found = self._attached(name).bindings()
+    def _list_bindings(self, rights: Rights, name: str, _: Asked) -> bytes:
+        found = self._attach(name).bindings()
         return Bindings([each for each in found if rights(each.target)]).pack()
 
     # ---- publishing ----
@@ -147,13 +148,13 @@ class ExchangeHandler:
     def route(self, rights: Rights, name: str, rest: bytes) -> Routed:
         """Carry out a ROUTE. Raises ShmqError, and TypeError for a value of another type."""
         with self._lock:
-            return self._routed(rights, name, rest)
+            return self._route(rights, name, rest)
 
-    def _routed(self, rights: Rights, name: str, rest: bytes) -> Routed:
+    def _route(self, rights: Rights, name: str, rest: bytes) -> Routed:
         asked = Route.unpack(rest)
         properties = put_arguments(asked.properties)
-        exchange = self._attached(name)
-        _need(rights, name, Right.PRODUCE, "produce to")
+        exchange = self._attach(name)
+        _require(rights, name, Right.PRODUCE, "produce to")
         codec = properties.pop("codec", None) or "bytes"
         letters = Deliveries([(body, codec) for body in asked.bodies], properties)
         outcome = exchange.deliver(
@@ -168,10 +169,10 @@ class ExchangeHandler:
         counts = outcome.reached, outcome.delivered, outcome.duplicates
         return Routed(*counts, refused, unsynced)
 
-    def _synced(self, rights: Rights, name: str, asked: Asked) -> bytes:
+    def _find_unsynced(self, rights: Rights, name: str, asked: Asked) -> bytes:
         """The queues that do not have the published messages on disk yet, with the disk's error."""
-        exchange = self._attached(name)
-        _need(rights, name, Right.PRODUCE, "produce to")
+        exchange = self._attach(name)
+        _require(rights, name, Right.PRODUCE, "produce to")
         left = {}
         for queue_name, sequence in asked["queues"].items():
             with contextlib.suppress(NoSuchQueue, NoSuchStream, IndexError):
@@ -182,12 +183,12 @@ class ExchangeHandler:
         return Unsynced(left).pack()
 
 
-def _need(rights: Rights, name: str, right: int, what: str) -> None:
+def _require(rights: Rights, name: str, right: int, what: str) -> None:
     if not rights(name) & right:
         raise Forbidden(f"the token has no right to {what} {name!r}")
 
 
-def _visible(alternate: str | None, rights: Rights) -> str | None:
+def _filter_visible(alternate: str | None, rights: Rights) -> str | None:
     """The alternate, if the session has any right to it."""
     return alternate if alternate is not None and rights(alternate) else None
 

@@ -94,7 +94,7 @@ def _find(stream: LocalStream, asked: Fetch) -> bytes:
         if left <= 0:
             break
         try:
-            raw, following = _entries(stream, asked, partition, offset, left)
+            raw, following = _read_entries(stream, asked, partition, offset, left)
         except DamagedFile:
             if parts:
                 break
@@ -105,7 +105,7 @@ def _find(stream: LocalStream, asked: Fetch) -> bytes:
     return b"".join(parts)
 
 
-def _entries(
+def _read_entries(
     stream: LocalStream, asked: Fetch, partition: int, offset: int, most: int
 ) -> tuple[bytes, int]:
     """The entries from the offset on, and the offset behind them and those filtered out."""
@@ -167,13 +167,13 @@ async def _keep(
     payload: bytes,
 ) -> None:
     try:
-        await _synced(stream, *behind)
+        await _wait_synced(stream, *behind)
     except ShmqError as error:
         status, payload = refusal_of(error)
     session.keep(ticket, status, payload)
 
 
-async def _synced(stream: LocalStream, partition: int, offset: int) -> None:
+async def _wait_synced(stream: LocalStream, partition: int, offset: int) -> None:
     """Return once the partition is on disk up to the offset, however often that fails before."""
     log = stream.logs[partition]
     pause = _FIRST_PAUSE

@@ -77,13 +77,13 @@ class Members:
         self._open: dict[Session, dict[Key, MemberSession]] = {}
         self.answers: dict[int, Callable[[Session, str, bytes], bytes]] = {
             Type.JOIN: self._join,
-            Type.HEARTBEAT: self._heartbeat,
-            Type.SEATS: self._member_sessions,
+            Type.HEARTBEAT: self._answer_heartbeat,
+            Type.SEATS: self._list_member_sessions,
             Type.COMMIT: self._commit,
             Type.LEAVE: self._leave,
             Type.SHARE_TAKE: self._take,
             Type.SHARE_SETTLE: self._settle,
-            Type.STREAM_GROUPS: self._groups,
+            Type.STREAM_GROUPS: self._list_groups,
         }
 
     def left(self, session: Session) -> None:
@@ -109,38 +109,38 @@ class Members:
     def _join(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         wanted = Join.unpack(asked.rest)
-        stream = self._attached(session, name, asked, RIGHTS[Type.JOIN])
-        with well_formed(), self._room_for(session, stream, asked.group):
-            member_session = self._member_session(session, stream, asked.group, wanted)
+        stream = self._attach(session, name, asked, RIGHTS[Type.JOIN])
+        with well_formed(), self._reserve_room(session, stream, asked.group):
+            member_session = self._make_member_session(session, stream, asked.group, wanted)
         key = stream.identity, asked.group, member_session.id
         self._open.setdefault(session, {})[key] = member_session
         return Joined(member_session.id, member_session.store.state.options).pack()
 
-    def _member_session(
+    def _make_member_session(
         self, session: Session, stream: LocalStream, group: str, wanted: Join
     ) -> MemberSession:
         if not wanted.shared:
             return MemberSession(_store_of(stream.group(group, **wanted.options)), wanted.member)
         dead_letter = wanted.options.get("dead_letter")
         if isinstance(dead_letter, str):
-            self._need(session, dead_letter, Right.PRODUCE)
+            self._require(session, dead_letter, Right.PRODUCE)
         on_damage = {} if wanted.on_damage is None else {"on_damage": wanted.on_damage}
         lender = stream.lender(group, member=wanted.member, **on_damage, **wanted.options)
         return MemberSession(lender.store, wanted.member, lender)
 
-    def _heartbeat(self, session: Session, name: str, rest: bytes) -> bytes:
+    def _answer_heartbeat(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         known = Heartbeat.unpack(asked.rest).change
         member_session = self._find_member(session, name, asked)
         change = member_session.attend()
         if change is None:
-            raise self._fenced(session, name, asked)
+            raise self._forget_fenced(session, name, asked)
         if change == known:
             return GroupChange(change).pack()
         seats = member_session.store.state.seats()
         return GroupChange(change, [(owner, meant, at) for owner, meant, at, *_ in seats]).pack()
 
-    def _member_sessions(self, session: Session, name: str, rest: bytes) -> bytes:
+    def _list_member_sessions(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         seats = Seats.unpack(asked.rest)
         member_session = self._find_member(session, name, asked)
@@ -184,7 +184,7 @@ class Members:
         if member_session.lender is None:
             raise Refusal(Status.BAD_REQUEST, f"group {asked.group!r} is not a share group")
         if member_session.attend() is None:
-            raise self._fenced(session, name, asked)
+            raise self._forget_fenced(session, name, asked)
         move_to_dead_letters(
             member_session.store.state,
             member_session.id,
@@ -218,7 +218,7 @@ class Members:
             raise Refusal(Status.LEASE_EXPIRED, "", pack_numbers(refused))
         return b""
 
-    def _groups(self, session: Session, name: str, rest: bytes) -> bytes:
+    def _list_groups(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = GroupsRequest.unpack(rest)
         with well_formed():
             if asked.group is None:
@@ -230,8 +230,8 @@ class Members:
                 return _NOTHING
             if asked.group_id is not None:
                 _check_same(stream, group, asked.group_id)
-            with self._room_for(session, stream, group):
-                return _view_of(stream.group(group, **asked.options)).pack()
+            with self._reserve_room(session, stream, group):
+                return _make_view(stream.group(group, **asked.options)).pack()
 
     def _list(self, session: Session, name: str, identity: int) -> list[GroupSummary]:
         """The groups that the session may look at."""
@@ -243,26 +243,24 @@ class Members:
 
     def _find_member(self, session: Session, name: str, asked: MemberRequest) -> MemberSession:
         """The member's session. Raises Refusal, NoSuchStream, MemberFenced."""
-        stream = self._attached(session, name, asked, Right.CONSUME)
+        stream = self._attach(session, name, asked, Right.CONSUME)
         key = stream.identity, asked.group, asked.member
         member_session = self._open.get(session, {}).get(key)
         if member_session is None:
             raise _make_fenced_error(asked)
         return member_session
 
-    def _attached(
-        self, session: Session, name: str, asked: MemberRequest, right: int
-    ) -> LocalStream:
+    def _attach(self, session: Session, name: str, asked: MemberRequest, right: int) -> LocalStream:
         return self._streams.attached(session, name, right, asked.identity, asked.group)
 
     def _group(self, session: Session, name: str, asked: MemberRequest) -> Group:
         """The group, if the session may reset its offsets."""
-        stream: Any = self._attached(session, name, asked, Right.ADMIN)
-        with self._room_for(session, stream, asked.group):
+        stream: Any = self._attach(session, name, asked, Right.ADMIN)
+        with self._reserve_room(session, stream, asked.group):
             group: Group = stream.group(asked.group)
         return group
 
-    def _room_for(
+    def _reserve_room(
         self, session: Session, stream: LocalStream, group: str
     ) -> contextlib.AbstractContextManager[None]:
         """Check the quotas for a group that the block creates. Raises Refusal, LockTimeout."""
@@ -273,13 +271,13 @@ class Members:
 
         return self._quotas.room_for(session, wished)
 
-    def _need(self, session: Session, name: str, right: int) -> None:
+    def _require(self, session: Session, name: str, right: int) -> None:
         if not self._streams.rights(session, name) & right:
             raise Refusal(
                 Status.FORBIDDEN, f"dead_letter={name!r}: the token has no right to produce to it"
             )
 
-    def _fenced(self, session: Session, name: str, asked: MemberRequest) -> MemberFenced:
+    def _forget_fenced(self, session: Session, name: str, asked: MemberRequest) -> MemberFenced:
         """Forget a member that was fenced, and return its error."""
         self._forget(session, asked, self._find_member(session, name, asked))
         return _make_fenced_error(asked)
@@ -352,7 +350,7 @@ def _check_same(stream: LocalStream, group: str, known: object) -> None:
         raise NoSuchGroup(f"the group {group!r} was deleted")
 
 
-def _view_of(group: Group) -> GroupView:
+def _make_view(group: Group) -> GroupView:
     group_state = group.store.state
     group.store.look_for_dead()
     group.store.widen()

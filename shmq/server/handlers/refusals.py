@@ -91,7 +91,7 @@ class Quotas:
                 f"limits.{scope}.bytes={quota.bytes}: {what} needs a bound: give it max_bytes",
             )
         if quota.bytes is not None and wanted.size:
-            taken = self._bytes(token)
+            taken = self._count_bytes(token)
             if taken + wanted.size > quota.bytes:
                 raise Refusal(
                     Status.NO_SPACE,
@@ -104,45 +104,45 @@ class Quotas:
 
     def _count(self, kind: str, token: Token | None) -> int:
         if kind == "queues":
-            return len(self._queues(token))
+            return len(self._list_queues(token))
         if kind == "streams":
-            return len(self._streams(token))
+            return len(self._list_streams(token))
         if kind == "tables":
-            return len(self._tables(token))
+            return len(self._list_tables(token))
         if token is None:
             return len(self._namespace.names_of("group.shmq"))
         return sum(
             bool(token.stream_rights(stream, group) & Right.CONSUME)
             for stream in self._namespace.stream_names()
-            for group in self._groups(stream)
+            for group in self._list_groups(stream)
         )
 
-    def _queues(self, token: Token | None) -> list[str]:
+    def _list_queues(self, token: Token | None) -> list[str]:
         names = self._namespace.queue_names()
         return names if token is None else [name for name in names if _is_of(token, name)]
 
-    def _streams(self, token: Token | None) -> list[str]:
+    def _list_streams(self, token: Token | None) -> list[str]:
         names = self._namespace.stream_names()
         if token is None:
             return names
         return [name for name in names if token.stream_rights(name) & Right.ADMIN]
 
-    def _tables(self, token: Token | None) -> list[TableFile]:
+    def _list_tables(self, token: Token | None) -> list[TableFile]:
         found = tables_of(self._namespace)
         return found if token is None else [each for each in found if _is_of(token, each.name)]
 
-    def _groups(self, stream: str) -> list[str]:
+    def _list_groups(self, stream: str) -> list[str]:
         try:
             control = streams.look_at(self._namespace, stream)
         except (NoSuchStream, SegmentError):
             return []
         return [] if control is None else group_names(self._namespace, control.identity)
 
-    def _bytes(self, token: Token | None) -> int:
+    def _count_bytes(self, token: Token | None) -> int:
         return (
-            sum(map(self._queue_bytes, self._queues(token)))
-            + sum(map(self.stream_bytes, self._streams(token)))
-            + sum(map(_table_bytes, self._tables(token)))
+            sum(map(self._queue_bytes, self._list_queues(token)))
+            + sum(map(self.stream_bytes, self._list_streams(token)))
+            + sum(map(_count_table_bytes, self._list_tables(token)))
         )
 
     def _queue_bytes(self, name: str) -> int:
@@ -168,7 +168,7 @@ def _is_of(token: Token, queue: str) -> bool:
     return bool((token.rights(queue) | token.rights(queue.removesuffix(".dlq"))) & Right.ADMIN)
 
 
-def _table_bytes(table: TableFile) -> int:
+def _count_table_bytes(table: TableFile) -> int:
     """The bytes the table may take; of one without a bound, or that cannot be read, what it takes.
 
     The log beside it is not counted.

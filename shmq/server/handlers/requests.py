@@ -146,7 +146,7 @@ class Control:
         self._limited_log = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._temporary = TemporaryQueues(broker, side_threads)
-        self._audit = Audit(self._knows)
+        self._audit = Audit(self._can_see)
         self._login_failures = LoginFailures()
         self._delayed = 0  # refused logins that wait for their answer
         #: Called for each failed login.
@@ -154,32 +154,32 @@ class Control:
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
             **{
                 of: functools.partial(self._check, of, *row)
-                for of, row in self._operations().items()
+                for of, row in self._build_operations().items()
             },
             Type.ROUTE: self._route,
             **self.streams.answers,
         }
 
-    def _operations(self) -> dict[Type, tuple[Callable[[bytes], Any], _Handler]]:
+    def _build_operations(self) -> dict[Type, tuple[Callable[[bytes], Any], _Handler]]:
         """How the payload of each request about a queue is read, and what carries it out."""
         return {
-            Type.HELLO: (Hello.unpack, self._hello),
+            Type.HELLO: (Hello.unpack, self._greet),
             Type.CREATE: (Create.unpack, self._create),
             Type.DELETE: (check_empty, self._delete),
             Type.PURGE: (check_empty, self._purge),
             Type.LIST: (List.unpack, self._list),
-            Type.STATS: (check_empty, self._stats),
+            Type.STATS: (check_empty, self._read_stats),
             Type.PEEK: (Select.unpack, self._peek),
-            Type.LEASES: (Leases.unpack, self._leases),
+            Type.LEASES: (Leases.unpack, self._list_leases),
             Type.REDRIVE: (Select.unpack, self._redrive),
             Type.STAGE: (Stage.unpack_with_rows, self._stage),
             Type.PUBLISH: (Publish.unpack, self._publish),
-            Type.STAGED: (Staged.unpack, self._staged),
-            Type.SCHEMA: (SchemaRequest.unpack, self._schema),
+            Type.STAGED: (Staged.unpack, self._change_staged),
+            Type.SCHEMA: (SchemaRequest.unpack, self._change_schema),
             Type.EXCHANGE: (ExchangeRequest.unpack, self._exchange),
             Type.EXCHANGES: (Exchanges.unpack, self._list_exchanges),
-            Type.TABLE: (TableRequest.unpack, self._table),
-            Type.NAMED_LEASE: (NamedLease.unpack, self._named_lease),
+            Type.TABLE: (TableRequest.unpack, self._answer_table),
+            Type.NAMED_LEASE: (NamedLease.unpack, self._change_named_lease),
         }
 
     def attach(self, name: str) -> None:
@@ -244,7 +244,7 @@ class Control:
         """Record that the engine has refused a request for lack of that right."""
         self._audit.refused(session, kind, name, right)
 
-    def _knows(self, session: Session, name: str) -> bool:
+    def _can_see(self, session: Session, name: str) -> bool:
         """Whether the session has any right to a queue or a stream of that name."""
         return bool(self.rights(session, name) or self.stream_rights(session, name))
 
@@ -341,7 +341,7 @@ class Control:
                 self._check_exists(name)  # a damaged queue can be deleted, but not opened
             elif kind != Type.CREATE:
                 self._open(name).close()
-            self._need(session, name, right)
+            self._require(session, name, right)
         return carry_out(session, name, asked)
 
     def _check_exists(self, name: str) -> None:
@@ -357,19 +357,19 @@ class Control:
 
     # ---- one request each ----
 
-    def _hello(self, session: Session, _: str, asked: Hello) -> bytes | None:
+    def _greet(self, session: Session, _: str, asked: Hello) -> bytes | None:
         peer: Peer = session.context
         peer.client = asked.client[:100]
         if self.access_list.ask:
             peer.token = self.access_list.find(asked.token or "")
             if peer.token is None:
-                self._refuse_login(session, asked)
+                self._reject_login(session, asked)
                 return None
             self._login_failures.succeeded(peer.source)
             log.debug("%s: authenticated with token %r", peer, peer.token.name)
         return Greeting(f"shmq/{VERSION}", session.engine.max_frame, self._broker.namespace).pack()
 
-    def _refuse_login(self, session: Session, asked: Hello) -> None:
+    def _reject_login(self, session: Session, asked: Hello) -> None:
         """Refuse a token: the later, the more of them the client's source has shown before."""
         peer: Peer = session.context
         self.login_failed()
@@ -398,19 +398,19 @@ class Control:
             wanted = QueueOptions.for_queue(name, given)
         except TypeError as error:
             raise Refusal(Status.BAD_REQUEST, str(error)) from error
-        if not self._may_dead_letter(session, name, wanted.dead_letter):
+        if not self._can_dead_letter(session, name, wanted.dead_letter):
             raise Refusal(
                 Status.FORBIDDEN,
                 f"dead_letter={wanted.dead_letter!r}: the token has no right to administer that",
             )
-        with self.quotas.room_for(session, lambda: self._wished(name, wanted)):
+        with self.quotas.room_for(session, lambda: self._request_quota(name, wanted)):
             if asked.own:
                 self._create_own(session, name, given)
             else:
                 self._create_queue(session, name, given)
         return b""
 
-    def _wished(self, name: str, wanted: QueueOptions) -> QuotaRequest | None:
+    def _request_quota(self, name: str, wanted: QueueOptions) -> QuotaRequest | None:
         """The queues that a CREATE makes; None: the queue exists."""
         if self._broker.has_queue(name):
             return None
@@ -426,7 +426,7 @@ class Control:
         except QueueExists:
             with self._open_for(session, name) as queue:
                 found = queue.options.dead_letter
-            if self._may_see(session, name, found):
+            if self._can_see_dead_letters(session, name, found):
                 raise
             raise Refusal(
                 Status.QUEUE_EXISTS, f"queue {name!r} exists with other options"
@@ -458,25 +458,27 @@ class Control:
 
     def _list(self, session: Session, _: str, asked: List) -> bytes:
         if asked.tables:
-            return List.pack_names(self._tables.names(self._rights_of(session)))
+            return List.pack_names(self._tables.names(self._bind_rights(session)))
         names = [name for name in self._broker.queue_names() if self.rights(session, name)]
         if asked.only_names:
             return List.pack_names(names)
         return QUEUES.pack(filter(None, map(self._broker.summary, names)))
 
-    def _stats(self, session: Session, name: str, _: None) -> bytes:
+    def _read_stats(self, session: Session, name: str, _: None) -> bytes:
         with self._open(name) as queue:
             options, attachments = queue.options, queue.attachments()
             stats, identity, unwritten = queue.stats(), queue.identity, queue.unwritten
             owner = self._temporary.owner_of(session, queue)
-        if not self._may_see(session, name, options.dead_letter):
+        if not self._can_see_dead_letters(session, name, options.dead_letter):
             options = dataclasses.replace(options, dead_letter=None)
         return QueueState(stats, options, attachments, identity, unwritten, owner).pack()
 
     def _redrive(self, session: Session, name: str, asked: Select) -> bytes:
         with self._open_for(session, name) as queue:
             if asked.where is not None:
-                self._need(session, name, Right.CONSUME)  # a filter reveals what messages contain
+                self._require(
+                    session, name, Right.CONSUME
+                )  # a filter reveals what messages contain
             moved = queue.redrive_some(
                 None if asked.limit == FOREVER else asked.limit,
                 asked.where,
@@ -486,14 +488,14 @@ class Control:
 
     def _peek(self, session: Session, name: str, asked: Select) -> list[Message]:
         with self._open_for(session, name) as queue:
-            return _some(queue.peeked(asked.limit, asked.where))
+            return _select_some(queue.peeked(asked.limit, asked.where))
 
-    def _leases(self, session: Session, name: str, asked: Leases) -> bytes:
+    def _list_leases(self, session: Session, name: str, asked: Leases) -> bytes:
         with self._open_for(session, name) as queue:
             found = queue.leases(min(asked.limit, _LEASES), after=asked.after)
         return LeasesState(found, len(found) == _LEASES < asked.limit).pack()
 
-    def _named_lease(self, session: Session, name: str, asked: NamedLease) -> bytes:
+    def _change_named_lease(self, session: Session, name: str, asked: NamedLease) -> bytes:
         with self._open_for(session, name) as queue, well_formed():
             return NamedLeaseHandler(self.quotas.limits).ask(queue, asked).pack()
 
@@ -518,7 +520,7 @@ class Control:
             done = publisher.commit_some(asked.batch, asked.parts, _PUBLISHED)
         return Published(*done).pack()
 
-    def _staged(self, _: Session, name: str, asked: Staged) -> bytes:
+    def _change_staged(self, _: Session, name: str, asked: Staged) -> bytes:
         with self._open(name) as queue, well_formed():
             publisher = queue.staged_publisher(asked.publisher)
             removed = 0
@@ -528,50 +530,50 @@ class Control:
                 publisher.discard()
             return StagedState(publisher.sealed(), removed).pack()
 
-    def _schema(self, session: Session, name: str, asked: SchemaRequest) -> bytes:
+    def _change_schema(self, session: Session, name: str, asked: SchemaRequest) -> bytes:
         if asked.action == "set":
-            self._need(session, name, Right.ADMIN)
+            self._require(session, name, Right.ADMIN)
         with well_formed():
             return schema_answer(self._broker, name, asked).pack()
 
     def _exchange(self, session: Session, name: str, asked: ExchangeRequest) -> bytes:
         with well_formed():
-            return self._exchanging.ask(self._rights_of(session), name, asked)
+            return self._exchanging.ask(self._bind_rights(session), name, asked)
 
     def _list_exchanges(self, session: Session, _: str, __: Exchanges) -> bytes:
-        return EXCHANGES.pack(self._exchanging.summaries(self._rights_of(session)))
+        return EXCHANGES.pack(self._exchanging.summaries(self._bind_rights(session)))
 
-    def _table(self, session: Session, name: str, asked: TableRequest) -> bytes:
+    def _answer_table(self, session: Session, name: str, asked: TableRequest) -> bytes:
         with well_formed():
-            return self._tables.ask(session, self._rights_of(session), name, asked)
+            return self._tables.ask(session, self._bind_rights(session), name, asked)
 
     def _route(self, session: Session, name: str, rest: bytes) -> bytes:
         with well_formed():
-            return self._exchanging.route(self._rights_of(session), name, rest).pack()
+            return self._exchanging.route(self._bind_rights(session), name, rest).pack()
 
     # ---- rights ----
 
-    def _rights_of(self, session: Session) -> Callable[[str], int]:
+    def _bind_rights(self, session: Session) -> Callable[[str], int]:
         return functools.partial(self.rights, session)
 
-    def _need(self, session: Session, name: str, right: Right) -> None:
+    def _require(self, session: Session, name: str, right: Right) -> None:
         if not self.rights(session, name) & right:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to {_ALLOWED[right]} {name!r}")
 
-    def _may_dead_letter(self, session: Session, name: str, dead_letter: str | None) -> bool:
+    def _can_dead_letter(self, session: Session, name: str, dead_letter: str | None) -> bool:
         """Whether the session may use, and so create, that dead-letter queue."""
         if dead_letter is None or dead_letter == own_dead_letters(name):
             return True
         return bool(self.rights(session, dead_letter) & Right.ADMIN)
 
-    def _may_see(self, session: Session, name: str, dead_letter: str | None) -> bool:
+    def _can_see_dead_letters(self, session: Session, name: str, dead_letter: str | None) -> bool:
         """Whether the session may know of the queue's dead-letter queue."""
         if dead_letter is None or dead_letter == own_dead_letters(name):
             return True
         return bool(self.rights(session, dead_letter))
 
 
-def _some(copies: Iterator[Message]) -> list[Message]:
+def _select_some(copies: Iterator[Message]) -> list[Message]:
     """The first messages, at least one, until their bodies reach `_PEEKED`."""
     found: list[Message] = []
     size = 0

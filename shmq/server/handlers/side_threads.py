@@ -70,9 +70,9 @@ class SideThreads:
 
     def _try(self, number: int) -> None:
         if not self._closed and number in self._chores:
-            self.do(self._chores[number][1], lambda future: self._tried(number, future))
+            self.do(self._chores[number][1], lambda future: self._on_tried(number, future))
 
-    def _tried(self, number: int, future: Future[Any]) -> None:
+    def _on_tried(self, number: int, future: Future[Any]) -> None:
         if self._closed or number not in self._chores:
             return
         error = future.exception()

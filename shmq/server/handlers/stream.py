@@ -127,12 +127,12 @@ class Streams:
             Type.STREAM_CREATE: self._create,
             Type.STREAM_DELETE: self._delete,
             Type.STREAM_LIST: self._list,
-            Type.STREAM_INFO: self._info,
+            Type.STREAM_INFO: self._describe,
             Type.APPEND: self._append,
             Type.FETCH: self._fetch,
             Type.HOLD: self._hold,
-            Type.OFFSET_AT: self._offset_at,
-            Type.REPARTITION: self._repartition,
+            Type.OFFSET_AT: self._find_offset,
+            Type.REPARTITION: self._change_partitions,
             **self._members.answers,
         }
 
@@ -236,7 +236,7 @@ class Streams:
         found = (each for each in self._broker.list_streams() if self._rights(session, each.name))
         return STREAMS.pack(found)
 
-    def _info(self, session: Session, name: str, rest: bytes) -> bytes:
+    def _describe(self, session: Session, name: str, rest: bytes) -> bytes:
         check_empty(rest)
         stream = self.attached(session, name, 0)
         return StreamInfo(
@@ -245,20 +245,20 @@ class Streams:
             stream.options,
             stream.partitions,
             stream.offsets(),
-            _disk_error(stream),
+            _find_disk_error(stream),
         ).pack()
 
     def _append(self, session: Session, name: str, rest: bytes) -> bytes | None:
         asked = Append.unpack(rest)
         try:
-            return self._appended(session, name, asked)
+            return self._append_records(session, name, asked)
         except (Refusal, ShmqError) as error:
             if not asked.durable or not session.promised:
                 raise
             session.keep(session.durable_reply(), *refusal_of(error))  # after the waiting ones
             return None
 
-    def _appended(self, session: Session, name: str, asked: Append) -> bytes | None:
+    def _append_records(self, session: Session, name: str, asked: Append) -> bytes | None:
         stream = self.attached(session, name, RIGHTS[Type.APPEND], asked.identity)
         if asked.durable and stream.options.durability != "journal":
             raise Refusal(Status.UNSUPPORTED, f"stream {name!r} keeps no journal")
@@ -303,13 +303,13 @@ class Streams:
         with well_formed(), self._holding.keeping(session, stream, asked.number, places):
             return self._fetching.begin(session, stream, asked.fetch) if asked.fetch else b""
 
-    def _offset_at(self, session: Session, name: str, rest: bytes) -> bytes:
+    def _find_offset(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = OffsetAt.unpack(rest)
         stream = self.attached(session, name, RIGHTS[Type.OFFSET_AT], asked.identity)
         with well_formed():
             return _OFFSET.pack(stream.find(asked.partition, asked.timestamp))
 
-    def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
+    def _change_partitions(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Repartition.unpack(rest)
         stream = self.attached(session, name, RIGHTS[Type.REPARTITION], asked.identity)
         size = asked.partitions * _stream.partition_bytes(stream.options.as_dict())
@@ -319,7 +319,7 @@ class Streams:
         return Repartition.pack_answer(opened)
 
 
-def _disk_error(stream: LocalStream) -> str | None:
+def _find_disk_error(stream: LocalStream) -> str | None:
     """Why the disk of the stream's journal fails; None: it does not."""
     found = next((error for log in stream.logs if (error := log.disk_error)), 0)
     return os.strerror(found) if found else None

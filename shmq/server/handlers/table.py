@@ -49,7 +49,7 @@ class TableHandler:
         self._lock = threading.Lock()
         self._actions: dict[str, tuple[int, Callable[[LocalTable, Asked], dict[str, Any]]]] = {
             "get": (Right.CONSUME, _get),
-            "keys": (Right.CONSUME, _keys),
+            "keys": (Right.CONSUME, _list_keys),
             "count": (Right.CONSUME, lambda table, _: {"count": len(table)}),
             "set": (Right.PRODUCE, _set),
             "add": (Right.PRODUCE, _add),
@@ -72,18 +72,18 @@ class TableHandler:
         if asked.action == "make":
             return self._make(session, rights, name, asked.arguments)
         if asked.action == "look":
-            return _info(self._attached(name))
+            return _describe(self._attach(name))
         if asked.action == "drop":
             return self._drop(rights, name)
         right, carry_out = self._actions[asked.action]
-        table = self._attached(name)
-        _need(rights, name, right)
+        table = self._attach(name)
+        _require(rights, name, right)
         if table.identity != asked.identity:
             raise TableDeleted(f"table {name!r} was deleted, and another one has its name")
         return pack_map(carry_out(table, asked.arguments))
 
     def _make(self, session: Session, rights: Rights, name: str, asked: Asked) -> bytes:
-        _need(rights, name, Right.ADMIN)
+        _require(rights, name, Right.ADMIN)
         durability, max_bytes = asked.get("durability", "memory"), asked.get("max_bytes")
         check_table(durability, max_bytes)
 
@@ -93,16 +93,16 @@ class TableHandler:
 
         with self._quotas.room_for(session, wished):
             self._broker.ensure_table(name, durability, max_bytes=max_bytes).close()
-        return _info(self._attached(name))
+        return _describe(self._attach(name))
 
     def _drop(self, rights: Rights, name: str) -> bytes:
         if name not in self._broker.list_tables():  # a damaged one is deleted, and cannot be opened
             raise NoSuchTable.of(name, "here")
-        _need(rights, name, Right.ADMIN)
+        _require(rights, name, Right.ADMIN)
         self._broker.delete_table(name)
         return pack_map({})
 
-    def _attached(self, name: str) -> LocalTable:
+    def _attach(self, name: str) -> LocalTable:
         """The table that has the name now. Raises NoSuchTable."""
         with self._lock:
             kept = self._open.pop(name, None)
@@ -114,12 +114,12 @@ class TableHandler:
             return table
 
 
-def _need(rights: Rights, name: str, right: int) -> None:
+def _require(rights: Rights, name: str, right: int) -> None:
     if not rights(name) & right:
         raise Forbidden(f"the token has no right to {_WHAT[Right(right)]} table {name!r}")
 
 
-def _info(table: LocalTable) -> bytes:
+def _describe(table: LocalTable) -> bytes:
     return TableInfo(table.identity, table.durability, table.max_bytes).pack()
 
 
@@ -134,7 +134,7 @@ def _get(table: LocalTable, asked: Asked) -> dict[str, Any]:
     return {"found": pack_entries(found), "looked": looked}
 
 
-def _keys(table: LocalTable, asked: Asked) -> dict[str, Any]:
+def _list_keys(table: LocalTable, asked: Asked) -> dict[str, Any]:
     prefix, after = (check_prefix(asked.get(key, ""), key) for key in ("prefix", "after"))
     limit = check_limit(asked.get("limit", 1000))
     found: list[str] = []

@@ -81,7 +81,7 @@ def _number(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def _micros(value: Any) -> int | None:
+def _parse_micros(value: Any) -> int | None:
     """A moment in us since 1970; None for a time without a zone."""
     if not isinstance(value, dt.datetime) or value.tzinfo is None:
         return None
@@ -93,7 +93,7 @@ def _name(value: Any) -> str | None:
 
 
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
-    {"offset": _number, "timestamp": _micros, "topic": _name}
+    {"offset": _number, "timestamp": _parse_micros, "topic": _name}
 )
 _BOUNDS: Final[Mapping[str, Callable[..., Bounds]]] = MappingProxyType(
     {

@@ -41,7 +41,7 @@ def directory_of(path: str | None) -> ReadOnly:
         raise InvalidOption(
             "say which directory: .load(PATH), of a namespace's data directory or of a backup"
         )
-    found = Path(_local(path)).absolute()
+    found = Path(_make_local(path)).absolute()
     if found.is_file():
         hint = f": load {str(found.parent)!r}, and name the queue with the option queue"
         raise InvalidOption(f"path={path!r} is a file, and not a directory of them{hint}")
@@ -79,7 +79,7 @@ def queues_in(
     return names
 
 
-def _local(path: str) -> str:
+def _make_local(path: str) -> str:
     if not _SCHEME.match(path):
         return path
     url = urlsplit(path)
@@ -188,7 +188,7 @@ class Files:
         looked = OpenedFiles()
         try:
             for queue in self.queues:
-                self._look_at(queue, looked)
+                self._read_queue(queue, looked)
             settle_moves([chain for chain, _ in looked.chains.values()])
             for queue, skipped in looked.skipped:
                 log.warning("queue %s: %s", queue, skipped)
@@ -206,7 +206,7 @@ class Files:
             return [
                 Slice(queue, chain.hash_key, tuple(parts), *ends, tuple(chain.gone))
                 for queue, (chain, parts), count in zip(wanted, chains, counts, strict=True)
-                for ends in _ranges(chain, bounds, count)
+                for ends in _split_ranges(chain, bounds, count)
             ]
 
     def open(self, part: Slice) -> QueueFiles:
@@ -232,7 +232,7 @@ class Files:
         chain.discard(part.gone)
         return chain
 
-    def _look_at(self, queue: str, looked: OpenedFiles) -> None:
+    def _read_queue(self, queue: str, looked: OpenedFiles) -> None:
         try:
             chain, parts = open_queue(self.disk, queue, salvage=self.salvage)
         except OSError as error:
@@ -240,12 +240,12 @@ class Files:
         except IncompatibleFile:
             raise
         except FileError as error:
-            looked.skipped.append((queue, self._passed_over(error)))
+            looked.skipped.append((queue, self._skip(error)))
             return
         looked.chains[queue] = (chain, parts)
         looked.skipped += [(queue, skipped) for skipped in chain.skipped]
 
-    def _passed_over(self, error: FileError) -> Skipped:
+    def _skip(self, error: FileError) -> Skipped:
         """The skipped place if nothing of a queue can be read. Raises unless damage is skipped."""
         if isinstance(error, DamagedFile):
             if not self.salvage:
@@ -257,7 +257,7 @@ class Files:
         return Skipped(str(self.disk.directory), 0, 0, str(error))
 
 
-def _ranges(chain: QueueFiles, bounds: Bounds, count: int) -> Sequence[tuple[int, int]]:
+def _split_ranges(chain: QueueFiles, bounds: Bounds, count: int) -> Sequence[tuple[int, int]]:
     if not chain.messages:
         return []
     last = min(bounds.last, chain.last_seq)

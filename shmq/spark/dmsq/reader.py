@@ -26,7 +26,7 @@ class DmsqReader(DataSourceReader):
         self._schema = schema
         self._least: int | None = chosen["minPartitions"]
         self._max_bytes: int = chosen["maxBytesPerBatch"]
-        self._states = _numbers(chosen["states"])
+        self._states = _number_states(chosen["states"])
         self._bounds = Bounds.of(chosen)
         # In a session that does not push filters, Spark refuses a reader that overrides
         # pushFilters; _Push makes the attribute look like the method of the base class.
@@ -77,7 +77,7 @@ class SkippedReader(DataSourceReader):
             yield from [(queue, *skipped) for queue, skipped in looked.skipped]
 
 
-def _numbers(states: Sequence[str]) -> list[int] | None:
+def _number_states(states: Sequence[str]) -> list[int] | None:
     """The states as numbers; None: all states."""
     found = sorted({STATES.index(state) for state in states})
     return None if len(found) == len(FILE_STATES) else found

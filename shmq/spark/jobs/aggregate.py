@@ -72,7 +72,7 @@ class Keys(Names):
         found = super().of(value, folder)
         if not all(name in _PLAIN or _HEADER.fullmatch(name) for name in found):
             raise ValueError(f'some of {", ".join(_PLAIN)} and "header.NAME"')
-        if len({_column(name) for name in found}) < len(found):
+        if len({_name_column(name) for name in found}) < len(found):
             raise ValueError("names of which no two become the same column")
         return found
 
@@ -138,7 +138,7 @@ def build(session: SparkSession, config: AggregateFile, stop_file: str) -> DataS
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy, and an extra
 
     rows = _read(session, config, stop_file)
-    closed = _closed(rows, config.aggregate)
+    closed = _select_closed(rows, config.aggregate)
     names = [column for column in closed.columns if column != _CLOSED]
     none = f.lit(None).cast(closed.schema[_CLOSED].dataType)
     messages = counted(rows).select(*names, none.alias(_CLOSED))
@@ -151,7 +151,7 @@ def _read(session: SparkSession, config: AggregateFile, stop_file: str) -> DataF
 
     source, settings = config.source, config.aggregate
     if source.format == "shmq":
-        found = source.read(session, stop_file, columns=",".join(_needed(settings.by)))
+        found = source.read(session, stop_file, columns=",".join(_list_needed(settings.by)))
         # The time of the batch, which stays the same when it runs again.
         done = f.current_timestamp()
     else:
@@ -159,22 +159,22 @@ def _read(session: SparkSession, config: AggregateFile, stop_file: str) -> DataF
         done = f.col(settings.until) if settings.until else f.lit(None).cast("timestamp")
     return found.select(
         f.col("timestamp").alias("at"),
-        f.window("timestamp", _interval(settings.window)).start.alias("window_start"),
+        f.window("timestamp", _format_interval(settings.window)).start.alias("window_start"),
         f.coalesce(f.octet_length("value"), f.lit(0)).cast("bigint").alias("bytes"),
         ((f.unix_micros(done) - f.unix_micros("timestamp")) / 1e6).alias("latency"),
-        *(_key(name).alias(_column(name)) for name in settings.by),
+        *(_make_key(name).alias(_name_column(name)) for name in settings.by),
     )
 
 
-def _closed(rows: DataFrame, settings: Aggregate) -> DataFrame:
+def _select_closed(rows: DataFrame, settings: Aggregate) -> DataFrame:
     """The windows that are closed, each with its start, its keys and its counts."""
     from pyspark.sql import functions as f  # noqa: PLC0415
 
-    keys = [_column(name) for name in settings.by]
+    keys = [_name_column(name) for name in settings.by]
     waits = f.percentile_approx("latency", [0.5, 0.99], _ACCURACY)
-    window = f.window("at", _interval(settings.window))
+    window = f.window("at", _format_interval(settings.window))
     made = (
-        rows.withWatermark("at", _interval(settings.late))
+        rows.withWatermark("at", _format_interval(settings.late))
         .groupBy(window.alias("window"), *keys)
         .agg(
             f.count("*").alias("messages"),
@@ -281,12 +281,12 @@ def hot(aggregated: DataFrame, factor: float) -> DataFrame:
     return rows.withColumn("times", f.col("rate") / f.col("mean_rate"))
 
 
-def _needed(by: Keys) -> list[str]:
+def _list_needed(by: Keys) -> list[str]:
     keys = ["headers" if _HEADER.fullmatch(name) else _PLAIN[name] for name in by]
     return list(dict.fromkeys(["timestamp", "value", *keys]))
 
 
-def _key(name: str) -> Column:
+def _make_key(name: str) -> Column:
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     header = _HEADER.fullmatch(name)
@@ -296,12 +296,12 @@ def _key(name: str) -> Column:
     return f.get(alike, f.lit(0))["value"].cast("string")
 
 
-def _column(name: str) -> str:
+def _name_column(name: str) -> str:
     """The name of a key's column: ``header.a-b`` becomes ``header_a_b``."""
     return re.sub(r"\W", "_", name)
 
 
-def _interval(seconds: float) -> str:
+def _format_interval(seconds: float) -> str:
     return f"{round(seconds * 1_000_000)} microseconds"
 
 

@@ -121,7 +121,7 @@ def read(path: Path, kind: type[T], place: Mapping[str, str] = NOWHERE) -> T:
     try:
         found = read_toml(path)[0]
         config = _convert(found, kind, path.parent)
-        config = msgspec.structs.replace(config, **dict(_prepared(config, place)))
+        config = msgspec.structs.replace(config, **dict(_prepare(config, place)))
         config.check()
     except InvalidOption as error:
         raise InvalidOption(f"{path}: {error}") from error
@@ -132,10 +132,10 @@ def _convert(found: dict[str, Any], kind: type[T], folder: Path) -> T:
     try:
         return msgspec.convert(found, kind, dec_hook=lambda wanted, value: wanted.of(value, folder))
     except msgspec.ValidationError as error:
-        raise InvalidOption(_explained(str(error), found, kind)) from None
+        raise InvalidOption(_explain(str(error), found, kind)) from None
 
 
-def _prepared(config: Base, place: Mapping[str, str]) -> Iterator[tuple[str, Table]]:
+def _prepare(config: Base, place: Mapping[str, str]) -> Iterator[tuple[str, Table]]:
     for name in config.__struct_fields__:
         table = getattr(config, name)
         if isinstance(table, Table):
@@ -148,7 +148,7 @@ def _prepared(config: Base, place: Mapping[str, str]) -> Iterator[tuple[str, Tab
 # ---- errors ----
 
 
-def _explained(text: str, found: Any, kind: type[Struct]) -> str:
+def _explain(text: str, found: Any, kind: type[Struct]) -> str:
     """Msgspec's message with the table, the value, and what is allowed."""
     parts_of = _WHERE.fullmatch(text)
     assert parts_of is not None
@@ -156,22 +156,23 @@ def _explained(text: str, found: Any, kind: type[Struct]) -> str:
     field: Any = kind
     for part in parts:
         found = found.get(part) if isinstance(found, dict) else None
-        field = _plain(typing.get_type_hints(field)[part])
+        field = _strip_optional(typing.get_type_hints(field)[part])
     if isinstance(field, type) and issubclass(field, Struct):
         table = f" in [{'.'.join(parts)}]" if parts else ""
         if unknown := _UNKNOWN.fullmatch(problem):
-            return f"unknown key {unknown[1]!r}{table}: {_nearest(unknown[1], kind, field, parts)}"
+            nearest = _suggest_nearest(unknown[1], kind, field, parts)
+            return f"unknown key {unknown[1]!r}{table}: {nearest}"
         if missing := _MISSING.fullmatch(problem):
-            about = _meta(field, missing[1]).description
+            about = _get_meta(field, missing[1]).description
             return f"{missing[1]!r} is missing{table}: {about}"
         if not _TYPE.fullmatch(problem):
             return f"{problem}{table}"
     *tables, name = parts
     where = f" in [{'.'.join(tables)}]" if tables else ""
-    return f"{name} = {found!r:.80}{where} must be {_allowed(problem, field)}"
+    return f"{name} = {found!r:.80}{where} must be {_describe_allowed(problem, field)}"
 
 
-def _allowed(problem: str, field: Any) -> str:
+def _describe_allowed(problem: str, field: Any) -> str:
     if typing.get_origin(field) is Literal:
         return f"one of {', '.join(typing.get_args(field))}"
     expected = _TYPE.fullmatch(problem)
@@ -181,32 +182,32 @@ def _allowed(problem: str, field: Any) -> str:
     return f"{_TYPES.get(kind, kind)}{expected[2]}"
 
 
-def _plain(hint: Any) -> Any:
+def _strip_optional(hint: Any) -> Any:
     """The type of a field that may be None."""
     if typing.get_origin(hint) in (typing.Union, UnionType):
         return next(each for each in typing.get_args(hint) if each is not type(None))
     return hint
 
 
-def _nearest(name: str, top: type[Struct], table: type[Struct], parts: list[str]) -> str:
+def _suggest_nearest(name: str, top: type[Struct], table: type[Struct], parts: list[str]) -> str:
     names = list(table.__struct_fields__)
     if hint := suggest(name, names, ""):
         return hint
     if "options" in names:
         return f"options of the format stand in [{'.'.join([*parts, 'options'])}]"
-    for other in _tables_of(top):
-        if name in _plain(typing.get_type_hints(top)[other]).__struct_fields__:
+    for other in _list_tables(top):
+        if name in _strip_optional(typing.get_type_hints(top)[other]).__struct_fields__:
             return f"it stands in [{other}]"
     return f"known are {', '.join(names)}"
 
 
-def _tables_of(kind: type[Struct]) -> list[str]:
+def _list_tables(kind: type[Struct]) -> list[str]:
     """The fields that are tables with keys of their own."""
-    hints = {name: _plain(hint) for name, hint in typing.get_type_hints(kind).items()}
+    hints = {name: _strip_optional(hint) for name, hint in typing.get_type_hints(kind).items()}
     return [name for name, hint in hints.items() if _is_table(hint) and hint is not Options]
 
 
-def _meta(kind: type[Struct], name: str) -> Meta:
+def _get_meta(kind: type[Struct], name: str) -> Meta:
     hint = typing.get_type_hints(kind, include_extras=True)[name]
     return next(each for each in hint.__metadata__ if isinstance(each, Meta) and each.description)
 
@@ -216,25 +217,25 @@ def _meta(kind: type[Struct], name: str) -> Meta:
 
 def template(kind: type[Struct]) -> str:
     """A TOML file: required keys are set, the others are in comments."""
-    return "\n".join(_lines(kind, (), "", {})).strip() + "\n"
+    return "\n".join(_format_lines(kind, (), "", {})).strip() + "\n"
 
 
-def _lines(
+def _format_lines(
     kind: type[Struct], table: tuple[str, ...], off: str, shown: Mapping[str, Any]
 ) -> Iterator[str]:
     """The lines of a table; the keys in ``shown`` are set, ``off`` is before what is not."""
-    hints = {name: _plain(hint) for name, hint in typing.get_type_hints(kind).items()}
+    hints = {name: _strip_optional(hint) for name, hint in typing.get_type_hints(kind).items()}
     fields = {each.name: each for each in msgspec.structs.fields(kind)}
     tables = [name for name in fields if _is_table(hints[name])]
     for name in [each for each in fields if each not in tables]:
-        meta = _meta(kind, name)
+        meta = _get_meta(kind, name)
         yield f"# {meta.description}"
         example = shown.get(name, (meta.extra or {})["example"])
         value = fields[name].default if example is None else example
         dark = off if fields[name].required or name in shown else "# "
         yield f"{dark}{name} = {json.dumps(value)}"
     for name in sorted(tables, key=lambda each: (each == "spark", each != "source")):
-        meta = _meta(kind, name)
+        meta = _get_meta(kind, name)
         extra = meta.extra or {}
         example = shown.get(name, extra["example"]) or {}
         dark = off or ("# " if fields[name].default is None and not extra["shown"] else "")
@@ -242,12 +243,12 @@ def _lines(
         yield f"# {meta.description}"
         if issubclass(hints[name], Struct):
             yield f"{dark}[{'.'.join((*table, name))}]"
-            yield from _lines(hints[name], (*table, name), dark, example)
+            yield from _format_lines(hints[name], (*table, name), dark, example)
         else:
-            yield from _of_options((*table, name), dark if name in shown else "# ", example)
+            yield from _format_options((*table, name), dark if name in shown else "# ", example)
 
 
-def _of_options(table: tuple[str, ...], off: str, example: Mapping[str, Any]) -> Iterator[str]:
+def _format_options(table: tuple[str, ...], off: str, example: Mapping[str, Any]) -> Iterator[str]:
     yield f"{off}[{'.'.join(table)}]"
     for option, value in example.items():
         yield f"{off}{json.dumps(option) if '.' in option else option} = {json.dumps(value)}"

@@ -132,7 +132,7 @@ def failure_of(error: Exception) -> Exception:
         if found is not None and not _CALLED.search(found[2]):
             return _make_exception(found[1].rpartition(".")[2], found[2].strip())
         text = last
-    return ShmqError(f"Spark: {_of_java(text, stack) or type(error).__name__}")
+    return ShmqError(f"Spark: {_describe_java(text, stack) or type(error).__name__}")
 
 
 def end_of_java(error: Exception) -> str | None:
@@ -157,26 +157,26 @@ def end_of_java(error: Exception) -> str | None:
     return f"{java} ended with status {status}: {_AGAIN}, or {_CHECK}"
 
 
-def _of_java(text: str, stack: str) -> str:
+def _describe_java(text: str, stack: str) -> str:
     """What failed, why, and what to do, in one line; empty for an empty text."""
     chain = list(_JAVA.finditer(text))
-    lines = (_plain(line) for line in text.partition(_QUERY)[0].splitlines())
+    lines = (_strip_frames(line) for line in text.partition(_QUERY)[0].splitlines())
     first = "" if chain else next((line for line in lines if line), "")
     chain = chain or list(_JAVA.finditer(stack))
     if not chain:
-        return _advise(first, first, "")
-    name, message = (chain[0][1], _plain(chain[0][2] or "")) if not first else ("", first)
-    root, why = chain[-1][1], _plain(chain[-1][2] or "")
+        return _add_advice(first, first, "")
+    name, message = (chain[0][1], _strip_frames(chain[0][2] or "")) if not first else ("", first)
+    root, why = chain[-1][1], _strip_frames(chain[-1][2] or "")
     short = f"{root.rpartition('.')[2]}: {why}" if why else root.rpartition(".")[2]
     at = chain[-1].string[chain[-1].end() :][:_TOP]
     if why and message.endswith(why):
         message = _CLASS.sub("", message.removesuffix(why).rstrip(" :"))
     if message and message not in short and name != root:
-        return _advise(f"{message.rstrip('.')}: {short}", f"{root}: {why}{at}", _LOG)
-    return _advise(short, f"{root}: {why}{at}", _LOG)
+        return _add_advice(f"{message.rstrip('.')}: {short}", f"{root}: {why}{at}", _LOG)
+    return _add_advice(short, f"{root}: {why}{at}", _LOG)
 
 
-def _advise(message: str, root: str, otherwise: str) -> str:
+def _add_advice(message: str, root: str, otherwise: str) -> str:
     """What failed, with advice if the root cause, or else what failed, is a known one."""
     known = (
         advice for text in (root, message) for pattern, advice in _ADVICE if pattern.search(text)
@@ -185,7 +185,7 @@ def _advise(message: str, root: str, otherwise: str) -> str:
     return f"{message.rstrip('.')}; {advice}" if message and advice else message
 
 
-def _plain(line: str) -> str:
+def _strip_frames(line: str) -> str:
     return _TASK.sub(r"at \1: ", _FRAME.sub("", _FRAME.sub("", line.strip()))).strip()
 
 

@@ -31,18 +31,18 @@ class Folder:
 
     def path(self, name: str) -> str:
         """The path by which Spark reads and writes that name."""
-        return str(self._path(name).toString())
+        return str(self._make_path(name).toString())
 
     def names(self, within: str) -> list[str]:
         """The names in a folder below, in order; none if it does not exist."""
-        path = self._path(within)
+        path = self._make_path(within)
         if not self._system.exists(path):
             return []
         return sorted(each.getPath().getName() for each in self._system.listStatus(path))
 
     def files(self, within: str) -> list[str]:
         """The files below a folder, by names relative to it, without hidden ones."""
-        top = self._system.makeQualified(self._path(within))
+        top = self._system.makeQualified(self._make_path(within))
         start = len(top.toUri().getPath()) + 1
         found = []
         rest = self._system.listFiles(top, True)
@@ -54,11 +54,11 @@ class Folder:
 
     def exists(self, name: str) -> bool:
         """Whether there is a file or a folder of that name."""
-        return bool(self._system.exists(self._path(name)))
+        return bool(self._system.exists(self._make_path(name)))
 
     def read(self, name: str) -> str:
         """The text of a file."""
-        stream = self._system.open(self._path(name))
+        stream = self._system.open(self._make_path(name))
         try:
             return bytes(stream.readAllBytes()).decode()
         finally:
@@ -74,14 +74,14 @@ class Folder:
     def write_json(self, name: str, value: Any) -> None:
         """Make a file of a value, or replace it, at once: readers see the old or the new one."""
         aside = f".{name.replace('/', '.')}.{secrets.token_hex(8)}"
-        stream = self._system.create(self._path(aside), True)
+        stream = self._system.create(self._make_path(aside), True)
         try:
             stream.write(json.dumps(value, allow_nan=False).encode())
         finally:
             stream.close()
-        self._system.mkdirs(self._path(name).getParent())
+        self._system.mkdirs(self._make_path(name).getParent())
         if self._is_local:
-            os.replace(*map(self._local, (aside, name)))  # noqa: PTH105 - names, not paths
+            os.replace(*map(self._make_local, (aside, name)))  # noqa: PTH105 - names, not paths
         else:
             overwrite = self._gateway.new_array(self._fs.Options.Rename, 1)
             overwrite[0] = self._fs.Options.Rename.OVERWRITE
@@ -89,15 +89,15 @@ class Folder:
 
     def move(self, name: str, to: str) -> bool:
         """Rename a folder at once; False if ``to`` exists, or the folder that is to hold it not."""
-        if self.exists(to) or not self._system.exists(self._path(to).getParent()):
+        if self.exists(to) or not self._system.exists(self._make_path(to).getParent()):
             return False
         try:
             if self._is_local:
-                os.rename(*map(self._local, (name, to)))  # noqa: PTH104 - names, not paths
+                os.rename(*map(self._make_local, (name, to)))  # noqa: PTH104 - names, not paths
             else:
                 self._rename(name, to, self._gateway.new_array(self._fs.Options.Rename, 0))
         except Exception:
-            if self.exists(to) or not self._system.exists(self._path(to).getParent()):
+            if self.exists(to) or not self._system.exists(self._make_path(to).getParent()):
                 return False
             raise
         return True
@@ -105,23 +105,23 @@ class Folder:
     def copy(self, name: str, to: str) -> None:
         """Copy a folder with its contents."""
         system, files = self._system, self._fs.FileUtil
-        files.copy(system, self._path(name), system, self._path(to), False, self._conf)
+        files.copy(system, self._make_path(name), system, self._make_path(to), False, self._conf)
 
     def make(self, name: str) -> None:
         """Make a folder, and those above it; it may exist."""
-        self._system.mkdirs(self._path(name))
+        self._system.mkdirs(self._make_path(name))
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with its contents; do nothing if it does not exist."""
-        self._system.delete(self._path(name), True)
+        self._system.delete(self._make_path(name), True)
 
     def _rename(self, name: str, to: str, how: Any) -> None:
         context = self._fs.FileContext.getFileContext(self._root.toUri(), self._conf)
-        context.rename(self._path(name), self._path(to), how)
+        context.rename(self._make_path(name), self._make_path(to), how)
 
-    def _local(self, name: str) -> str:
-        return str(self._path(name).toUri().getPath())
+    def _make_local(self, name: str) -> str:
+        return str(self._make_path(name).toUri().getPath())
 
-    def _path(self, name: str) -> Any:
+    def _make_path(self, name: str) -> Any:
         path = self._fs.Path
         return path(self._root, path(None, None, name)) if name else self._root

@@ -28,13 +28,13 @@ def load(name: str) -> Function:
         module: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise _no_import(name, error) from error
+            raise _make_import_error(name, error) from error
         raise InvalidOption(
             f"function {name!r}: module {error.name!r} does not exist here or on the Python path: "
             f"start where it is, or set PYTHONPATH"
         ) from error
     except (Exception, SystemExit) as error:
-        raise _no_import(name, error) from error
+        raise _make_import_error(name, error) from error
     try:
         found: Function = functools.reduce(getattr, path.split("."), module)
     except AttributeError as error:
@@ -61,7 +61,7 @@ def apply(name: str, rows: DataFrame) -> DataFrame:
     try:
         made = function(rows)
     except Exception as error:
-        last = _last_of_ours(error)
+        last = _find_last_frame(error)
         raise ShmqError(
             f"function {name!r} failed: {type(error).__name__}: {describe_spark_error(error)} "
             f"({last.filename}:{last.lineno})"
@@ -78,14 +78,14 @@ def unchanged(rows: DataFrame) -> DataFrame:
     return rows
 
 
-def _last_of_ours(error: BaseException) -> traceback.FrameSummary:
+def _find_last_frame(error: BaseException) -> traceback.FrameSummary:
     """Where it failed: the innermost frame outside Spark."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [each for each in frames if not _OF_SPARK.intersection(Path(each.filename).parts)]
     return (ours or frames)[-1]
 
 
-def _no_import(name: str, error: BaseException) -> InvalidOption:
+def _make_import_error(name: str, error: BaseException) -> InvalidOption:
     last = traceback.extract_tb(error.__traceback__)[-1]
     return InvalidOption(
         f"function {name!r}: its module cannot be imported: "

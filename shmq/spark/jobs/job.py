@@ -68,13 +68,13 @@ class Progress:
             batch=progress["batchId"],
             rows=self.rows + rows,
             rate=rows / seconds if seconds else 0.0,
-            backlog=_backlog(progress),
+            backlog=_count_backlog(progress),
             seconds=seconds,
             counts=counts,
         )
 
 
-def _backlog(progress: Mapping[str, Any]) -> int | None:
+def _count_backlog(progress: Mapping[str, Any]) -> int | None:
     """The rows that the sources report as unread."""
     known = [
         int(metrics["backlog"])

@@ -214,7 +214,7 @@ class Replay(Base, frozen=True, kw_only=True):
         return self.select.where is not None
 
     def check_sql(self, session: SparkSession) -> None:
-        _selected(session, self)
+        _select(session, self)
 
 
 def run(
@@ -228,7 +228,7 @@ def run(
     rate = config.rate
     size = _UNHURRIED if rate is None else max(1, round(rate * config.every))
     selection = Selection.of(folder, _identify(config))
-    portions = selection.portions(lambda: _selected(session, config), size)
+    portions = selection.portions(lambda: _select(session, config), size)
     put = sinks.of(session, config.sink, "rows")
     done = selection.done
     progress = Progress(backlog=sum(portion.rows for portion in portions[done:]))
@@ -270,7 +270,7 @@ def _identify(config: Replay) -> dict[str, Any]:
     }
 
 
-def _selected(session: SparkSession, config: Replay) -> DataFrame:
+def _select(session: SparkSession, config: Replay) -> DataFrame:
     """The selected rows, in order. Raises InvalidOption for an impossible selection."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - heavy
     from pyspark.sql import functions  # noqa: PLC0415

@@ -65,7 +65,7 @@ def started(job: Job[Any], config: Base) -> SparkSession:
     Raises a one-line :class:`~shmq.ShmqError` if it does not start.
     """
     settings = config.spark
-    _reach(settings.master)
+    _check_master(settings.master)
     try:
         session = make_session(f"shmq {job.name}", master=settings.master, conf=settings.conf)
         own = session.sparkContext.getConf()
@@ -89,7 +89,7 @@ def end(session: SparkSession) -> None:
             raise failure_of(error) from error
 
 
-def _reach(master: str | None) -> None:
+def _check_master(master: str | None) -> None:
     """Check that one of the masters in a ``spark://`` URL accepts a connection.
 
     Raises :class:`~shmq.ConnectionLost` with the last master's reason if none does.
@@ -136,7 +136,7 @@ def run(
             with _watched(wait_file, tell_wait):
                 if isinstance(job, Stream):
                     assert isinstance(config, StreamBase)
-                    _stream(job, config, session, tell, stopping, Path(folder, "stop"))
+                    _run_stream(job, config, session, tell, stopping, Path(folder, "stop"))
                 else:
                     assert isinstance(job, Batch)
                     job.run(session, config, tell, stopping)
@@ -169,7 +169,7 @@ def _watched(file: Path, report: Callable[[str], None]) -> Iterator[None]:
         thread.join()
 
 
-def _stream(
+def _run_stream(
     job: Stream[Any],
     config: StreamBase,
     session: SparkSession,
@@ -181,7 +181,7 @@ def _stream(
     if isinstance(built, SingleBatch):
         tell(built.run(session, config.checkpoint))
         return
-    query = _started(built, job, config)
+    query = _start(built, job, config)
     watch = _Watch(query, tell)
     try:
         while not query.awaitTermination(_GLANCE):  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ def settle_last(session: SparkSession, config: Any) -> None:
         settle(config.source.options, offsets[0])
 
 
-def _started(writer: DataStreamWriter, job: Job[Any], config: StreamBase) -> StreamingQuery:
+def _start(writer: DataStreamWriter, job: Job[Any], config: StreamBase) -> StreamingQuery:
     writer = writer.queryName(job.name).option("checkpointLocation", config.checkpoint)
     seconds = config.trigger.seconds
     if seconds is None:

@@ -42,7 +42,7 @@ def of(session: SparkSession, sink: Sink, name: str, folders: Sequence[str] = ()
         writer: Any = rows.write.format(sink.format).mode(sink.mode).options(**sink.options)
         if sink.partition_by is not None:
             writer = writer.partitionBy(*sink.partition_by)
-        writer = writer.options(**_once(sink.format, f"{query}/{name}", batch))
+        writer = writer.options(**_make_batch_options(sink.format, f"{query}/{name}", batch))
         if sink.format == "shmq" and (wait_file := session.conf.get(WAIT_FILE, None)):
             writer = writer.option("waitFile", wait_file)
         writer.save(*(() if sink.path is None else (str(sink.path),)))
@@ -50,7 +50,7 @@ def of(session: SparkSession, sink: Sink, name: str, folders: Sequence[str] = ()
     return put
 
 
-def _once(form: str, publisher: str, batch: int) -> dict[str, Any]:
+def _make_batch_options(form: str, publisher: str, batch: int) -> dict[str, Any]:
     """The options by which a format knows a batch that it has."""
     if form == "shmq":
         return {"publisher": publisher, "batch": batch}

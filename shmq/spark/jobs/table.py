@@ -100,7 +100,7 @@ class FileTable:
         Raises :class:`~shmq.InvalidOption` if the table has folders by other columns, or files of
         another format.
         """
-        first = self._sweep(query)
+        first = self._remove_staged(query)
         name = f"{BATCH}={batch:012d}-{query}"
         if self._folder.exists(_CURRENT):
             if first:
@@ -108,7 +108,7 @@ class FileTable:
                 self._check_layout(columns)
             if self._has(self.current(), name):
                 return
-        staged = _staged(query)
+        staged = _make_staging(query)
         self._write(rows, staged, columns)
         if not self._folder.exists(_CURRENT):
             self._create(rows, columns)
@@ -130,7 +130,7 @@ class FileTable:
         self._folder.move(staged, ready)
         version = self.current()
         try:
-            for number in self._versions():
+            for number in self._list_versions():
                 if number > version.number:
                     self._copy(ready, f"{Version(number).path}/{name}", f"{staged}.copy")
             moved = self._folder.move(ready, f"{version.path}/{name}")
@@ -142,14 +142,14 @@ class FileTable:
             self._folder.remove(ready)
             return True
         if self.current() == version:
-            raise self._missing(version)
+            raise self._make_missing(version)
         self._take_mark(ready)
         return False
 
     def _create(self, rows: DataFrame, columns: Sequence[str]) -> None:
         """Create the table, with a file without rows that has their columns."""
         session = rows.sparkSession
-        staged = _staged(_MERGED)
+        staged = _make_staging(_MERGED)
         kinds = {field.name: field.dataType.typeName() for field in rows.schema}
         folders = "".join(f"/{each}={_VALUES.get(kinds[each], 'empty')}" for each in columns)
         empty = session.createDataFrame([], rows.drop(*columns).schema)
@@ -186,16 +186,16 @@ class FileTable:
                 f"{self._folder.uri} is not a table of a job, as it has no {_CURRENT}: name the "
                 f"path of the job's sink"
             )
-        self._sweep(_MERGED)
+        self._remove_staged(_MERGED)
         self._repair()
         old = self.current()
-        batches = self._batches(old)
+        batches = self._list_batches(old)
         if len(batches) < 2:
             return 0
         seen = Observation()
-        rows, columns = self._rows(session, old, batches)
+        rows, columns = self._read_rows(session, old, batches)
         rows = rows.observe(seen, f.count(f.lit(1)).alias("rows"))
-        staged = _staged(_MERGED)
+        staged = _make_staging(_MERGED)
         self._write(rows.hint("rebalance", *columns), f"{staged}/{BATCH}={_MERGED}", columns)
         self._publish(staged, old, batches)
         return int(seen.get["rows"])
@@ -205,7 +205,7 @@ class FileTable:
         for found in filter(None, map(_PLACE.fullmatch, batches)):
             merged[found[2]] = max(merged.get(found[2], -1), int(found[1]))
         # Not the number of one that another compaction made, or left before it was current.
-        new = Version(max(self._versions()) + 1, merged)
+        new = Version(max(self._list_versions()) + 1, merged)
         if self.current() != old or not self._folder.move(staged, new.path):
             self._folder.remove(staged)
             raise ShmqError(
@@ -216,11 +216,11 @@ class FileTable:
         self._adopt(old, new)
         self._folder.write_json(_CURRENT, {"path": new.path, "merged": merged})
         self._adopt_all(new)
-        for number in self._versions():
+        for number in self._list_versions():
             if number < old.number:
                 self._folder.remove(Version(number).path)
 
-    def _versions(self) -> list[int]:
+    def _list_versions(self) -> list[int]:
         """The numbers of all versions that there are."""
         found = map(_VERSION.fullmatch, self._folder.names(""))
         return [int(each[1]) for each in found if each is not None]
@@ -240,15 +240,15 @@ class FileTable:
 
     def _adopt_all(self, version: Version) -> None:
         """Copy the batches that only other versions have, as after two compactions at a time."""
-        for number in self._versions():
+        for number in self._list_versions():
             if number != version.number:
                 self._adopt(Version(number), version)
 
     def _adopt(self, old: Version, new: Version) -> None:
         """Copy the batches that only the old one of two versions has."""
-        for name in self._batches(old):
+        for name in self._list_batches(old):
             if _PLACE.fullmatch(name) and not self._has(new, name):
-                self._copy(f"{old.path}/{name}", f"{new.path}/{name}", _staged(_MERGED))
+                self._copy(f"{old.path}/{name}", f"{new.path}/{name}", _make_staging(_MERGED))
 
     def _copy(self, name: str, to: str, staged: str) -> None:
         """Copy a folder of a batch, which is there whole or not at all, by way of ``staged``."""
@@ -259,16 +259,16 @@ class FileTable:
         if not self._folder.move(staged, to):
             self._folder.remove(staged)
 
-    def _batches(self, version: Version) -> list[str]:
+    def _list_batches(self, version: Version) -> list[str]:
         """The folders of the batches of a version."""
         names = self._folder.names(version.path)
         return [name for name in names if name.startswith(f"{BATCH}=") and name != _EMPTY]
 
-    def _rows(
+    def _read_rows(
         self, session: SparkSession, version: Version, batches: Sequence[str]
     ) -> tuple[DataFrame, list[str]]:
         """The rows of the batches, and the columns that make their folders, as text."""
-        columns = self._columns(version, batches[0])
+        columns = self._list_columns(version, batches[0])
         typed = "spark.sql.sources.partitionColumnTypeInference.enabled"
         with setting(session, typed, "false"):
             reader = session.read.format(self._format).options(**self._options)
@@ -287,7 +287,7 @@ class FileTable:
             writer = writer.partitionBy(*columns)
         writer.save(self._folder.path(name))
 
-    def _sweep(self, owner: str) -> bool:
+    def _remove_staged(self, owner: str) -> bool:
         """Once, remove what an earlier process of the owner has staged; whether it was now."""
         if owner in self._opened:
             return False
@@ -301,7 +301,7 @@ class FileTable:
         """Copy what the current version lacks. Raises DamagedFile if it does not exist."""
         version = self.current()
         if not self._folder.exists(version.path):
-            raise self._missing(version)
+            raise self._make_missing(version)
         self._adopt_all(version)
 
     def _check_layout(self, columns: Sequence[str]) -> None:
@@ -310,14 +310,14 @@ class FileTable:
         Readers take what is in folders by several sets of columns for a mistake.
         """
         version = self.current()
-        there = self._columns(version, next(iter(self._batches(version)), _EMPTY))
+        there = self._list_columns(version, next(iter(self._list_batches(version)), _EMPTY))
         if there != [*columns]:
             raise InvalidOption(
                 f"partition_by={[*columns]} does not go with the table {self._folder.uri}, which "
                 f"has folders by {there}: set partition_by to that, or name another path"
             )
 
-    def _columns(self, version: Version, batch: str) -> list[str]:
+    def _list_columns(self, version: Version, batch: str) -> list[str]:
         """The columns that make the folders of a batch.
 
         Raises :class:`~shmq.InvalidOption` if its files are of another format: Spark would make
@@ -331,7 +331,7 @@ class FileTable:
             )
         return [part.partition("=")[0] for part in folders]
 
-    def _missing(self, version: Version) -> DamagedFile:
+    def _make_missing(self, version: Version) -> DamagedFile:
         return DamagedFile(
             self._folder.path(_CURRENT), 0, f"it names {version.path}, which is not there"
         )
@@ -356,6 +356,6 @@ def setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
         session.conf.set(name, before)
 
 
-def _staged(owner: str) -> str:
+def _make_staging(owner: str) -> str:
     """A new folder for what the owner writes: a query, or a compaction."""
     return f"{_STAGING}/{owner}.{secrets.token_hex(8)}"

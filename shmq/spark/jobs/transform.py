@@ -118,10 +118,10 @@ def _make(session: SparkSession, config: TransformFile, found: DataFrame) -> tup
     table = structs.asdict(config.decode)
     if config.bad is None:
         return functions.apply(name, body_columns.good(found, table)), put
-    return _routed(session, config, found, table)
+    return _route(session, config, found, table)
 
 
-def _routed(
+def _route(
     session: SparkSession, config: TransformFile, found: DataFrame, table: dict[str, Any]
 ) -> tuple[DataFrame, Put]:
     """Good and bad rows as one stream, as a query has only one sink, and the put that splits it."""

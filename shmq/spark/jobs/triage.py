@@ -133,10 +133,10 @@ class _Reader:
         """A row for each letter, without its body."""
         shown: collections.Counter[tuple[str, ...]] = collections.Counter()
         for batch in batches:
-            made = [self._row(row, shown) for row in batch.to_pylist()]
+            made = [self._make_row(row, shown) for row in batch.to_pylist()]
             yield pa.RecordBatch.from_pylist(made, schema=self._schema)
 
-    def _row(self, row: Mapping[str, Any], shown: collections.Counter[Any]) -> dict[str, Any]:
+    def _make_row(self, row: Mapping[str, Any], shown: collections.Counter[Any]) -> dict[str, Any]:
         body, codec = row["value"] or b"", row["codec"] or "bytes"
         made = {
             "reason": row["dead_reason"],
@@ -164,10 +164,10 @@ def _sample(row: Mapping[str, Any], codec: str, body: bytes) -> dict[str, Any]:
         }
         for each in row.get("headers") or ()
     ]
-    return {"sequence": row["offset"], "body": _text_of(codec, body), "headers": headers}
+    return {"sequence": row["offset"], "body": _render_body(codec, body), "headers": headers}
 
 
-def _text_of(codec: str, body: bytes) -> str:
+def _render_body(codec: str, body: bytes) -> str:
     """The readable beginning of a body: a value as JSON, text as it is, else escaped bytes."""
     try:
         value = decode_body(body, codec_number(codec), codec)
@@ -205,7 +205,9 @@ def run(
     at = dt.datetime.now(dt.UTC)
     made = kinds(letters, settings.samples, headers="headers" in letters.columns)
     found = made.limit(settings.limit + 1).collect()
-    report = [_reported(number, row, at) for number, row in enumerate(found[: settings.limit], 1)]
+    report = [
+        _make_report(number, row, at) for number, row in enumerate(found[: settings.limit], 1)
+    ]
     count = sum(row["count"] for row in report)
     tell(Progress(rows=count, counts={"kinds": len(report)}))
     show(report, more=len(found) > len(report))
@@ -216,7 +218,7 @@ def run(
         rows.coalesce(1).write.mode("append").parquet(settings.parquet)
 
 
-def _reported(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
+def _make_report(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
     fields: dict[str, Any] = row.asDict(recursive=True)
     fields["first"], fields["last"] = (
         fields[name].astimezone(dt.UTC) for name in ("first", "last")
@@ -227,17 +229,17 @@ def _reported(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
 def _format_where(kind: Mapping[str, Any]) -> str:
     """The expression for the letters of a kind, up to the last one in the report."""
     parts = [f"{name} = {quoted(kind[name])}" for name in _KIND]
-    return " and ".join([*parts, f"at <= {quoted(_iso(kind['last']))}"])
+    return " and ".join([*parts, f"at <= {quoted(_format_iso(kind['last']))}"])
 
 
-def _iso(moment: dt.datetime) -> str:
+def _format_iso(moment: dt.datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> None:
     """Write the file atomically, readable only by its owner: it contains bodies."""
-    content = {"triaged_at": _iso(at), "rows": report}
-    text = json.dumps(content, allow_nan=False, indent=1, default=_iso, ensure_ascii=False)
+    content = {"triaged_at": _format_iso(at), "rows": report}
+    text = json.dumps(content, allow_nan=False, indent=1, default=_format_iso, ensure_ascii=False)
     with completed(path) as aside:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(open_file(aside, flags, 0o600), "w", encoding="utf-8") as file:
@@ -262,23 +264,23 @@ def show(report: Sequence[Mapping[str, Any]], *, more: bool) -> None:
     for name in names:
         made.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=not terminal)
     for row in report:
-        made.add_row(*(Text(_cell(row, name)) for name in names))
+        made.add_row(*(Text(_format_cell(row, name)) for name in names))
     console.print(made)
     if more:
         console.print("and smaller kinds: raise limit in [triage] to see them")
 
 
-def _cell(row: Mapping[str, Any], name: str) -> str:
+def _format_cell(row: Mapping[str, Any], name: str) -> str:
     if name == "sample":
         samples = row["samples"]
-        return _plain(samples[0]["body"])[:60] if samples else ""
+        return _escape_controls(samples[0]["body"])[:60] if samples else ""
     value = row[name]
     if name in ("first", "last"):
         return str(value.strftime("%Y-%m-%d %H:%M:%SZ"))
-    return _plain(str(value))
+    return _escape_controls(str(value))
 
 
-def _plain(text: str) -> str:
+def _escape_controls(text: str) -> str:
     """The text with a terminal's control characters escaped."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text

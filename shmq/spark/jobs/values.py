@@ -156,20 +156,20 @@ class Options(dict[str, str]):
         """The options, as the text that Spark takes."""
         if not isinstance(value, dict):
             raise ValueError("a table of options")
-        return cls({name: _text(name, each) for name, each in _flattened(value).items()})
+        return cls({name: _format_value(name, each) for name, each in _flatten(value).items()})
 
 
-def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten(table: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict):
-            flat |= {f"{key}.{inner}": each for inner, each in _flattened(value).items()}
+            flat |= {f"{key}.{inner}": each for inner, each in _flatten(value).items()}
         else:
             flat[key] = value
     return flat
 
 
-def _text(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):

@@ -159,7 +159,7 @@ class Leases(Handles[shmq.Queue]):
                 if queue.identity != wanted.identity:
                     continue
                 if held is not None:
-                    count += len(held) - self._acknowledge(name, offset, held)
+                    count += len(held) - self._ack(name, offset, held)
                 elif name not in self._claims:
                     count += self._take_over(name, offset.query, offset.epoch, 0).settled
         return count
@@ -201,7 +201,7 @@ class Leases(Handles[shmq.Queue]):
             return None, "which was deleted"
         return LeasedMessages(offset.epoch, queue.identity, taken.run), _GONE
 
-    def _acknowledge(self, name: str, offset: Offset, held: LeasedMessages) -> int:
+    def _ack(self, name: str, offset: Offset, held: LeasedMessages) -> int:
         """Acknowledge held messages; returns how many could not be.
 
         Where receipts are refused, the leases have run out, or the queue was recovered meanwhile:
@@ -219,7 +219,7 @@ class Leases(Handles[shmq.Queue]):
             self._held[name] = held
         if self._prolonging is None:
             self._prolonging = threading.Thread(
-                target=self._prolong, name="shmq-leases", daemon=True
+                target=self._extend_leases, name="shmq-leases", daemon=True
             )
             self._prolonging.start()
         return held
@@ -230,7 +230,7 @@ class Leases(Handles[shmq.Queue]):
             held = self._held.get(name)
             return self._held.pop(name) if held and held.epoch == epoch else None
 
-    def _prolong(self) -> None:
+    def _extend_leases(self) -> None:
         """Extend the leases as long as the process lives, first those of a new query."""
         pause = min(self._seconds, _FIRST) / 3
         while not self._closed.wait(pause):

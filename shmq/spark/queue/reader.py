@@ -67,7 +67,7 @@ class QueueReader(SourceReader, DataSourceReader):
         parts: list[InputPartition] = []
         with self._address.connect() as broker:
             names = self._subscription.find(broker)
-            slots = [_slots(broker, name) for name in names]
+            slots = [_count_slots(broker, name) for name in names]
         for name, size, least in zip(names, slots, self._counts(slots), strict=True):
             parts += (SlotRange(name, *each) for each in parts_of(size, least))
         return parts or [SlotRange("", 0, 0)]
@@ -101,7 +101,7 @@ class QueueReader(SourceReader, DataSourceReader):
         return wanted
 
 
-def _slots(broker: shmq.Broker, name: str) -> int:
+def _count_slots(broker: shmq.Broker, name: str) -> int:
     with broker.queue(name) as queue:
         return queue.bulk().slots()
 
@@ -167,7 +167,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
             self._left = dict(depths)  # now that an earlier driver's leases are back
         if not self._trigger.ready(sum(depths.values()), limit):
             return start
-        waiting, most = self._available(depths), most_rows(limit)
+        waiting, most = self._count_available(depths), most_rows(limit)
         shares, turn = divide(waiting, most, begin.turn)
         size = None if most is None else self._chosen["maxBytesPerTrigger"]
         counts = self._lease(begin.epoch + 1, waiting, shares, size)
@@ -195,7 +195,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         return [
             part
             for (name, each), least in zip(held.items(), counts, strict=True)
-            for part in _parts(name, each, least)
+            for part in _split_parts(name, each, least)
         ]
 
     def commit(self, end: Json) -> None:
@@ -208,7 +208,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         from shmq.spark.shared.arrow import MessageRows, arrow_schema  # noqa: PLC0415 - the driver has no use for Arrow
 
         schema = arrow_schema(self._schema)
-        for run in self._runs(partition):
+        for run in self._read_runs(partition):
             yield MessageRows(run, partition.topic).batch(schema)
 
     def _settle(self, done: Offset) -> None:
@@ -218,7 +218,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
             if self._pending is not None and self._pending.epoch <= done.epoch:
                 self._pending = None
 
-    def _available(self, depths: Mapping[str, int]) -> dict[str, int]:
+    def _count_available(self, depths: Mapping[str, int]) -> dict[str, int]:
         """How many messages of each queue a batch may have."""
         if self._left is None:
             return dict(depths)
@@ -251,7 +251,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         found = {name: self._handles.again(name, batch) for name in batch.queues}
         return {name: held for name, held in found.items() if held is not None}
 
-    def _runs(self, part: QueueInputPartition) -> Iterator[shmq.Columns]:
+    def _read_runs(self, part: QueueInputPartition) -> Iterator[shmq.Columns]:
         """The messages of a part. Raises ShmqError if some are gone, unless loss is allowed."""
         try:
             with self._address.connect() as broker, broker.queue(part.topic) as queue:
@@ -292,7 +292,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         yield from self._read(bulk, slots[4 * middle :], sequences[8 * middle :])
 
 
-def _parts(topic: str, held: LeasedMessages, least: int) -> Iterator[QueueInputPartition]:
+def _split_parts(topic: str, held: LeasedMessages, least: int) -> Iterator[QueueInputPartition]:
     slots, sequences = held.run.slots, held.run.sequences
     for start, end in parts_of(len(held), least):
         part = slots[4 * start : 4 * end], sequences[8 * start : 8 * end]

@@ -53,7 +53,7 @@ class _Part:
         if not batch.num_rows:
             return
         for name, rows in sink_rows.by_queue(batch, sink.columns, sink.topic):
-            publisher = self._publisher(name)
+            publisher = self._get_publisher(name)
             if publisher is None:
                 continue
             try:
@@ -68,7 +68,7 @@ class _Part:
                 ) from None
             self._rows += len(rows)
 
-    def _publisher(self, name: str) -> shmq.StagedPublisher | None:
+    def _get_publisher(self, name: str) -> shmq.StagedPublisher | None:
         if name not in self._publishers:
             publisher = self._broker.queue(name).staged_publisher(self._batch_id.publisher)
             sealed = publisher.sealed()
@@ -144,14 +144,14 @@ def publish(sink: Sink, messages: Iterable[Staged | None], *, forget: bool) -> N
     :class:`~shmq.Full` if there was no room in time.
     """
     with sink.address.connect() as broker:
-        shares = _shares(broker, messages)
+        shares = _split_shares(broker, messages)
         _publish_all(shares, sink.timeout, WaitReport(sink.wait_file), forget=forget)
         if forget:
             for share in shares:
                 share.publisher.discard()
 
 
-def _shares(broker: shmq.Broker, messages: Iterable[Staged | None]) -> list[_QueueBatch]:
+def _split_shares(broker: shmq.Broker, messages: Iterable[Staged | None]) -> list[_QueueBatch]:
     shares: dict[str, _QueueBatch] = {}
     staged = [message for message in messages if message is not None]
     for message in sorted(staged, key=lambda message: message.batch_id.partition):
@@ -203,7 +203,7 @@ def discard(sink: Sink, publisher: str, messages: Iterable[Staged | None]) -> No
     try:
         with sink.address.connect() as broker:
             there = broker.queue_names()
-            names |= {sink.topic} if sink.topic is not None else _targets(there, publisher)
+            names |= {sink.topic} if sink.topic is not None else _find_targets(there, publisher)
             for name in names.intersection(there):
                 with contextlib.suppress(NoSuchQueue, QueueDeleted), broker.queue(name) as queue:
                     queue.staged_publisher(publisher).discard()
@@ -211,7 +211,7 @@ def discard(sink: Sink, publisher: str, messages: Iterable[Staged | None]) -> No
         log.warning("what %s has staged in %s stays there: %s", publisher, sink.address, error)
 
 
-def _targets(there: Iterable[str], publisher: str) -> set[str]:
+def _find_targets(there: Iterable[str], publisher: str) -> set[str]:
     """The queues for which the publisher has staged rows."""
     targets = ((name, staging_target(name)) for name in there)
     return {

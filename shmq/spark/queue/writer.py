@@ -46,7 +46,7 @@ class QueueSink(Sink):
         Raises :class:`~shmq.InvalidOption`, and :class:`~shmq.InvalidName` for an invalid
         queue name.
         """
-        topic = _topic(chosen)
+        topic = _choose_topic(chosen)
         if not chosen["staged"]:
             _check_unstaged(chosen)
         return cls(
@@ -68,7 +68,7 @@ class QueueSink(Sink):
         return staging.stage(self, batch_id(self), batches, self.staging_bytes)
 
 
-def _topic(chosen: Mapping[str, Any]) -> str | None:
+def _choose_topic(chosen: Mapping[str, Any]) -> str | None:
     topic: str | None = chosen["topic"]
     queue: str | None = chosen["queue"]
     if topic is not None and queue is not None and topic != queue:

@@ -99,7 +99,7 @@ class Rows:
 
         Raises :class:`~shmq.ShmqError` for headers that are damaged.
         """
-        made = _arrow.pairs_of(ends, maps, key, self._plain_headers) if len(maps) else None
+        made = _arrow.pairs_of(ends, maps, key, self._make_plain_headers) if len(maps) else None
         if made is None:
             return pa.nulls(self.count, kind)
         pair = kind.value_type
@@ -116,9 +116,9 @@ class Rows:
         """The row, as errors name it."""
         raise NotImplementedError
 
-    def _plain_headers(self, packed: bytes, row: int) -> bytes:
+    def _make_plain_headers(self, packed: bytes, row: int) -> bytes:
         try:
-            return _plain(packed)
+            return _make_plain(packed)
         except Exception as error:  # msgpack's own errors, and unhashable keys
             raise ShmqError(
                 f"the headers of {self.named(row)} are damaged: {error!r:.80}; read it without "
@@ -127,7 +127,7 @@ class Rows:
 
 
 @functools.lru_cache(4096)
-def _plain(packed: bytes) -> bytes:
+def _make_plain(packed: bytes) -> bytes:
     """The map with texts as keys, and texts, bytes and nil as values: anything else as JSON."""
     headers = unpack_properties(packed)
     plain: bytes = msgpack.packb({str(key): _as_bytes(value) for key, value in headers.items()})
@@ -137,20 +137,22 @@ def _plain(packed: bytes) -> bytes:
 def _as_bytes(value: Any) -> str | bytes | None:
     if value is None or isinstance(value, str | bytes):
         return value
-    text = json.dumps(_valid(value), allow_nan=False, ensure_ascii=False, default=_as_json)
+    text = json.dumps(_make_valid(value), allow_nan=False, ensure_ascii=False, default=_as_json)
     return text.encode()
 
 
-def _valid(value: Any) -> Any:
+def _make_valid(value: Any) -> Any:
     """The value with keys and numbers that JSON holds: NaN and infinities become text."""
     if isinstance(value, list):
-        return [_valid(each) for each in value]
+        return [_make_valid(each) for each in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if not isinstance(value, dict):
         return value
     return {
-        _valid(key) if isinstance(key, str | int | float | None) else _as_json(key): _valid(each)
+        _make_valid(key)
+        if isinstance(key, str | int | float | None)
+        else _as_json(key): _make_valid(each)
         for key, each in value.items()
     }
 

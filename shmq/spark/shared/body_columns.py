@@ -131,7 +131,7 @@ class Decoder:
     @property
     def kind(self) -> types.StructType:
         """The type of what it returns: the fields, and what is wrong with the body."""
-        loose = types.StructType([_loose(field) for field in self.schema])
+        loose = types.StructType([_make_nullable(field) for field in self.schema])
         return types.StructType().add("fields", loose).add("problem", types.StringType())
 
     def decode(
@@ -167,7 +167,7 @@ class Decoder:
         return fields, problems
 
 
-def _loose(field: types.StructField) -> types.StructField:
+def _make_nullable(field: types.StructField) -> types.StructField:
     """The field as nullable: it is null for a bad body."""
     return types.StructField(field.name, field.dataType, True, field.metadata)
 

@@ -98,17 +98,17 @@ class SinkColumn:
     kinds: str
 
 
-def _one_of(*allowed: type[DataType]) -> Callable[[DataType], bool]:
+def _make_type_check(*allowed: type[DataType]) -> Callable[[DataType], bool]:
     return lambda kind: isinstance(kind, allowed)
 
 
 _TEXTS: Final = (types.StringType, types.CharType, types.VarcharType)
 _WHOLE: Final = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 
-_is_text: Final = _one_of(*_TEXTS)
-_is_text_or_binary: Final = _one_of(*_TEXTS, types.BinaryType)
-_is_whole: Final = _one_of(*_WHOLE)
-_is_seconds: Final = _one_of(
+_is_text: Final = _make_type_check(*_TEXTS)
+_is_text_or_binary: Final = _make_type_check(*_TEXTS, types.BinaryType)
+_is_whole: Final = _make_type_check(*_WHOLE)
+_is_seconds: Final = _make_type_check(
     *_WHOLE, types.FloatType, types.DoubleType, types.DecimalType, types.DayTimeIntervalType
 )
 

@@ -39,7 +39,7 @@ def converter(kind: types.DataType, nullable: bool = True) -> Convert:
 
     Raises :class:`~shmq.InvalidOption` for a type that bodies do not have.
     """
-    convert = _of(kind)
+    convert = _choose_converter(kind)
 
     def checked(value: Any) -> Any:
         if value is None:
@@ -51,17 +51,17 @@ def converter(kind: types.DataType, nullable: bool = True) -> Convert:
     return checked
 
 
-def _of(kind: types.DataType) -> Convert:
+def _choose_converter(kind: types.DataType) -> Convert:
     if bits := _BITS.get(type(kind)):
-        return _whole(bits)
+        return _make_integer(bits)
     if isinstance(kind, types.DecimalType):
-        return _decimal(kind)
+        return _make_decimal(kind)
     if isinstance(kind, types.ArrayType):
         return _list(converter(kind.elementType, kind.containsNull))
     if isinstance(kind, types.MapType) and isinstance(kind.keyType, types.StringType):
         return _map(converter(kind.valueType, kind.valueContainsNull))
     if isinstance(kind, types.StructType):
-        return _struct(kind)
+        return _make_struct(kind)
     simple = _SIMPLE.get(type(kind))
     if simple is None:
         raise InvalidOption(
@@ -72,47 +72,47 @@ def _of(kind: types.DataType) -> Convert:
     return simple
 
 
-def _refuse(value: Any, wanted: str) -> ValueError:
+def _make_error(value: Any, wanted: str) -> ValueError:
     return ValueError(f"is {value!r:.60}, not {wanted}")
 
 
-def _whole(bits: int) -> Convert:
+def _make_integer(bits: int) -> Convert:
     least, most = -(1 << bits - 1), (1 << bits - 1) - 1
 
     def convert(value: Any) -> int:
         if type(value) is float and value.is_integer():
             value = int(value)
         if type(value) is not int:
-            raise _refuse(value, "a whole number")
+            raise _make_error(value, "a whole number")
         if not least <= value <= most:
-            raise _refuse(value, f"of {bits} bits")
+            raise _make_error(value, f"of {bits} bits")
         return value
 
     return convert
 
 
-def _double(value: Any) -> float:
+def _convert_double(value: Any) -> float:
     if type(value) is float:
         return value
     if type(value) is not int:
-        raise _refuse(value, "a number")
+        raise _make_error(value, "a number")
     try:
         made = float(value)
     except OverflowError:
-        raise _refuse(value, "a number of 64 bits") from None
+        raise _make_error(value, "a number of 64 bits") from None
     return made
 
 
-def _float(value: Any) -> float:
-    made = _double(value)
+def _convert_float(value: Any) -> float:
+    made = _convert_double(value)
     if math.isfinite(made) and abs(made) > _LARGEST_FLOAT:
-        raise _refuse(value, "a number of 32 bits")
+        raise _make_error(value, "a number of 32 bits")
     return made
 
 
-def _text(value: Any) -> str:
+def _convert_text(value: Any) -> str:
     if type(value) is not str:
-        raise _refuse(value, "text")
+        raise _make_error(value, "text")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -120,13 +120,13 @@ def _text(value: Any) -> str:
     return value
 
 
-def _truth(value: Any) -> bool:
+def _convert_boolean(value: Any) -> bool:
     if type(value) is not bool:
-        raise _refuse(value, "true or false")
+        raise _make_error(value, "true or false")
     return value
 
 
-def _binary(value: Any) -> bytes:
+def _convert_binary(value: Any) -> bytes:
     if type(value) is bytes:
         return value
     if type(value) is str:
@@ -134,10 +134,10 @@ def _binary(value: Any) -> bytes:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):
             pass
-    raise _refuse(value, "bytes, nor text in base64")
+    raise _make_error(value, "bytes, nor text in base64")
 
 
-def _timestamp(value: Any) -> dt.datetime:
+def _convert_timestamp(value: Any) -> dt.datetime:
     try:
         if type(value) is str:
             found = dt.datetime.fromisoformat(value)
@@ -146,30 +146,30 @@ def _timestamp(value: Any) -> dt.datetime:
         elif isinstance(value, dt.datetime):
             found = value
         else:
-            raise _refuse(value, "a time")
+            raise _make_error(value, "a time")
         return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
     except (ValueError, OverflowError):
-        raise _refuse(value, "a time, as text of ISO 8601 or seconds since 1970") from None
+        raise _make_error(value, "a time, as text of ISO 8601 or seconds since 1970") from None
 
 
-def _local(value: Any) -> dt.datetime:
+def _convert_local(value: Any) -> dt.datetime:
     try:
-        found = dt.datetime.fromisoformat(_text(value))
+        found = dt.datetime.fromisoformat(_convert_text(value))
     except ValueError:
         found = None
     if found is None or found.tzinfo is not None:
-        raise _refuse(value, "a time without a zone, as text of ISO 8601")
+        raise _make_error(value, "a time without a zone, as text of ISO 8601")
     return found
 
 
-def _date(value: Any) -> dt.date:
+def _convert_date(value: Any) -> dt.date:
     try:
-        return dt.date.fromisoformat(_text(value))
+        return dt.date.fromisoformat(_convert_text(value))
     except ValueError:
-        raise _refuse(value, "a date, as text of ISO 8601") from None
+        raise _make_error(value, "a date, as text of ISO 8601") from None
 
 
-def _decimal(kind: types.DecimalType) -> Convert:
+def _make_decimal(kind: types.DecimalType) -> Convert:
     unit = decimal.Decimal(1).scaleb(-kind.scale)
     context = decimal.Context(
         prec=kind.precision, traps=[decimal.Inexact, decimal.InvalidOperation]
@@ -177,11 +177,11 @@ def _decimal(kind: types.DecimalType) -> Convert:
 
     def convert(value: Any) -> decimal.Decimal:
         if type(value) not in {int, float, str}:
-            raise _refuse(value, "a decimal number")
+            raise _make_error(value, "a decimal number")
         try:
             return decimal.Decimal(str(value)).quantize(unit, context=context)
         except decimal.DecimalException:
-            raise _refuse(value, kind.simpleString()) from None
+            raise _make_error(value, kind.simpleString()) from None
 
     return convert
 
@@ -189,7 +189,7 @@ def _decimal(kind: types.DecimalType) -> Convert:
 def _list(convert: Convert) -> Convert:
     def converted(value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):
-            raise _refuse(value, "a list")
+            raise _make_error(value, "a list")
         return [convert(each) for each in value]
 
     return converted
@@ -198,18 +198,18 @@ def _list(convert: Convert) -> Convert:
 def _map(convert: Convert) -> Convert:
     def converted(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):
-            raise _refuse(value, "a map")
-        return [(_text(key), convert(each)) for key, each in value.items()]
+            raise _make_error(value, "a map")
+        return [(_convert_text(key), convert(each)) for key, each in value.items()]
 
     return converted
 
 
-def _struct(kind: types.StructType) -> Convert:
+def _make_struct(kind: types.StructType) -> Convert:
     fields = [(field.name, converter(field.dataType, field.nullable)) for field in kind.fields]
 
     def converted(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise _refuse(value, "a map")
+            raise _make_error(value, "a map")
         made = {}
         for name, convert in fields:
             try:
@@ -225,12 +225,12 @@ def _struct(kind: types.StructType) -> Convert:
 
 
 _SIMPLE: Final[dict[type[types.DataType], Convert]] = {
-    types.StringType: _text,
-    types.BooleanType: _truth,
-    types.DoubleType: _double,
-    types.FloatType: _float,
-    types.BinaryType: _binary,
-    types.TimestampType: _timestamp,
-    types.TimestampNTZType: _local,
-    types.DateType: _date,
+    types.StringType: _convert_text,
+    types.BooleanType: _convert_boolean,
+    types.DoubleType: _convert_double,
+    types.FloatType: _convert_float,
+    types.BinaryType: _convert_binary,
+    types.TimestampType: _convert_timestamp,
+    types.TimestampNTZType: _convert_local,
+    types.DateType: _convert_date,
 }

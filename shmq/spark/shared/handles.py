@@ -39,7 +39,7 @@ class Handles(Generic[_Handle]):
         """Those that exist. Raises NoSuchQueue or NoSuchStream for a named one that does not."""
         now = time.monotonic()
         if not self._names or now - self._looked >= LOOK:
-            self._names = self._subscription.find(self._connected(), strict=self._strict)
+            self._names = self._subscription.find(self._ensure_connected(), strict=self._strict)
             self._looked = now
         return self._names
 
@@ -55,14 +55,14 @@ class Handles(Generic[_Handle]):
     def _open(self, broker: shmq.Broker, name: str) -> _Handle:
         raise NotImplementedError
 
-    def _connected(self) -> shmq.Broker:
+    def _ensure_connected(self) -> shmq.Broker:
         if self._broker is None:
             self._broker = self._address.connect()
         return self._broker
 
     def _handle(self, name: str) -> _Handle:
         if name not in self._handles:
-            self._handles[name] = self._open(self._connected(), name)
+            self._handles[name] = self._open(self._ensure_connected(), name)
         return self._handles[name]
 
     def _forget(self, name: str) -> None:

@@ -129,7 +129,7 @@ class Kind(Generic[_Sink]):
         chosen = self.parse(given, WRITE)
         if overwrite:
             raise InvalidOption(self.no_overwrite)
-        return self.make_writer(self._sink(chosen, schema))
+        return self.make_writer(self._make_sink(chosen, schema))
 
     def stream_writer(
         self, given: Mapping[str, str], schema: StructType, *, overwrite: bool
@@ -143,13 +143,13 @@ class Kind(Generic[_Sink]):
                 f"the option publisher={chosen['publisher']!r} is for df.write: of a stream, the "
                 f"query is the publisher, so leave it out"
             )
-        return self.make_stream_writer(self._sink(chosen, schema))
+        return self.make_stream_writer(self._make_sink(chosen, schema))
 
     def source(self, chosen: Chosen) -> tuple[Address, Subscription]:
         """Where a read finds its rows."""
         return Address.of(chosen), Subscription.of(chosen, self.name)
 
-    def _sink(self, chosen: Chosen, schema: StructType) -> _Sink:
+    def _make_sink(self, chosen: Chosen, schema: StructType) -> _Sink:
         sink = self.make_sink(chosen, schema)
         sink.check()
         return sink

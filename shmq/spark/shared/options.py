@@ -142,22 +142,22 @@ def pattern(given: str) -> re.Pattern[str]:
 
 def whole(least: int, most: int) -> Reading:
     """A whole number within the bounds."""
-    return _within(least, most, _digits, f"a whole number from {least:,} to {most:,}")
+    return _make_bounded(least, most, _parse_digits, f"a whole number from {least:,} to {most:,}")
 
 
 def size(least: int, most: int) -> Reading:
     """A number of bytes within the bounds."""
     allowed = f"a number of bytes from {least:,} to {most:,}, as 64k, 16m or 1g"
-    return _within(least, most, size_of, allowed)
+    return _make_bounded(least, most, size_of, allowed)
 
 
 def seconds(least: float, most: float) -> Reading:
     """A time within the bounds, in seconds."""
     allowed = f"a time from {least:g} to {most:g} seconds, as 30, 500ms or 10min"
-    return _within(least, most, seconds_of, allowed)
+    return _make_bounded(least, most, seconds_of, allowed)
 
 
-def _within(
+def _make_bounded(
     least: float, most: float, number: Callable[[str], float | None], allowed: str
 ) -> Reading:
     def read(given: str) -> float:
@@ -169,14 +169,14 @@ def _within(
     return read
 
 
-def _digits(given: str) -> int | None:
+def _parse_digits(given: str) -> int | None:
     return int(given) if re.fullmatch(r"\s*\d{1,20}\s*", given, re.ASCII) else None
 
 
 def moment(given: str) -> int:
     """A time in us since 1970, given in ms since 1970, as in Kafka's connector, or ISO 8601."""
     found: int | None = None
-    if (whole := _digits(given)) is not None:
+    if (whole := _parse_digits(given)) is not None:
         found = whole * 1000
     elif (moment := moment_of(given)) is not None:
         found = (moment - _EPOCH) // dt.timedelta(microseconds=1)

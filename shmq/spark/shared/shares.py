@@ -21,10 +21,10 @@ def divide(
     within ``ceil(n / limit)`` batches. The shares are in the order of the rotation.
     """
     total = sum(waiting.values())
-    places = _rotated((place for place, count in waiting.items() if count), turn)
+    places = _rotate((place for place, count in waiting.items() if count), turn)
     if limit is None or total <= limit:
         return {place: waiting[place] for place in places}, None
-    by_backlog = _proportional(waiting, places, limit) if limit >= len(places) else {}
+    by_backlog = _share_proportionally(waiting, places, limit) if limit >= len(places) else {}
     shares = {place: by_backlog.get(place, 0) for place in places}
     remainder = limit - sum(shares.values())
     for place in [each for each in places if shares[each] < waiting[each]][:remainder]:
@@ -43,7 +43,7 @@ def task_counts(sizes: Sequence[int], least: int) -> list[int]:
     return [counts.get(index, 0) for index in range(len(sizes))]
 
 
-def _proportional(
+def _share_proportionally(
     waiting: Mapping[Place, int], places: Sequence[Place], limit: int
 ) -> dict[Place, int]:
     """The limit in proportion to what waits, rounded down, but at least 1 for each place."""
@@ -58,6 +58,6 @@ def _proportional(
         limit -= len(small)
 
 
-def _rotated(places: Iterable[Place], turn: Place | None) -> list[Place]:
+def _rotate(places: Iterable[Place], turn: Place | None) -> list[Place]:
     """The places in order, those after ``turn`` first."""
     return sorted(places, key=lambda place: (turn is not None and not place > turn, place))

@@ -119,10 +119,10 @@ class BatchId:
     @classmethod
     def of_stream(cls, sink: Sink) -> Self:
         """The batch of a streaming task: the publisher is the query, the batch its micro-batch."""
-        context = _context()
-        running = _micro_batch(context)
+        context = _get_context()
+        running = _find_micro_batch(context)
         assert running is not None, "a stream's tasks know their query and their batch"
-        return cls(*running, *_part(sink, context))
+        return cls(*running, *_identify_part(sink, context))
 
     @classmethod
     def of_batch(cls, sink: Sink) -> Self:
@@ -133,13 +133,13 @@ class BatchId:
         own publisher. Raises :class:`~shmq.InvalidOption` for a publisher without a batch
         outside foreachBatch.
         """
-        context = _context()
-        part = _part(sink, context)
+        context = _get_context()
+        part = _identify_part(sink, context)
         if sink.publisher is None:
             return cls(sink.run, 0, *part)
         if sink.batch is not None:
             return cls(sink.publisher, sink.batch, *part)
-        running = _micro_batch(context)
+        running = _find_micro_batch(context)
         if running is None:
             raise InvalidOption(
                 f"the option publisher={sink.publisher!r} needs .option('batch', NUMBER) where it "
@@ -149,19 +149,19 @@ class BatchId:
         return cls(f"{query}/{sink.publisher}", batch, *part)
 
 
-def _context() -> TaskContext:
+def _get_context() -> TaskContext:
     context = TaskContext.get()
     assert context is not None, "a part is written within a task"
     return context
 
 
-def _micro_batch(context: TaskContext) -> tuple[str, int] | None:
+def _find_micro_batch(context: TaskContext) -> tuple[str, int] | None:
     """The query and the number of the micro-batch that a task is of; None: it is of none."""
     query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
     return None if query is None or batch is None else (query, int(batch))
 
 
-def _part(sink: Sink, context: TaskContext) -> tuple[str, int]:
+def _identify_part(sink: Sink, context: TaskContext) -> tuple[str, int]:
     partition = context.partitionId()
     return f"{sink.run}.{partition}.{context.taskAttemptId()}", partition
 

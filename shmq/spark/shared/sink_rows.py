@@ -36,7 +36,7 @@ def by_queue(
     that no message can have.
     """
     for name, part in parts_by_topic(batch, columns, topic):
-        yield name, _rows(part, columns)
+        yield name, _make_rows(part, columns)
 
 
 def parts_by_topic(
@@ -105,21 +105,21 @@ def packed_headers(column: pa.Array) -> pa.Array | None:
     return pa.Array.from_buffers(pa.binary(), len(column), [None, *map(pa.py_buffer, made)])
 
 
-def _rows(batch: pa.RecordBatch, columns: SinkColumns) -> shmq.Rows:
+def _make_rows(batch: pa.RecordBatch, columns: SinkColumns) -> shmq.Rows:
     bodies = bodies_of(batch, columns)
     named = {argument: batch.column(at) for argument, at in columns.arguments}
     default = "text" if is_text(bodies.type) else "bytes"
-    codec = _only_codec(named["codec"], default) if "codec" in named else default
+    codec = _find_only_codec(named["codec"], default) if "codec" in named else default
     if codec is not None:
         named.pop("codec", None)
     given = [(_KEYS[name], name, named[name]) for name in _KEYS if name in named]
     made = _pack(given, len(batch))
     ends, maps = (None, None) if made is None else (made[0], made[1])
     codec = default if codec is None else codec
-    return shmq.Rows(*_bodies(bodies), None if codec == "bytes" else codec, maps, ends)
+    return shmq.Rows(*_read_bodies(bodies), None if codec == "bytes" else codec, maps, ends)
 
 
-def _bodies(column: pa.Array) -> tuple[memoryview, memoryview]:
+def _read_bodies(column: pa.Array) -> tuple[memoryview, memoryview]:
     """The bytes of all bodies, and the offset of each."""
     _, ends, data, first = buffers_of(column)
     if not len(column):
@@ -128,7 +128,7 @@ def _bodies(column: pa.Array) -> tuple[memoryview, memoryview]:
     return memoryview(data or b""), offsets.cast("i")
 
 
-def _only_codec(column: pa.Array, default: str) -> str | None:
+def _find_only_codec(column: pa.Array, default: str) -> str | None:
     """The codec of every row; None: they differ, or it has no number."""
     names = pc.unique(column.fill_null(default)).to_pylist() or [default]
     return names[0] if len(names) == 1 and codec_number(names[0]) != OTHER else None
@@ -151,20 +151,20 @@ def _pack(
 def _map_column(name: str, column: pa.Array) -> tuple[str, Any]:
     """The kind of a column, and its buffers."""
     if name == "headers":
-        return "pairs", _pairs(column)
+        return "pairs", _read_pairs(column)
     if name == "priority":
-        return "int", _numbers(column.cast(pa.int64()))
+        return "int", _read_numbers(column.cast(pa.int64()))
     if name in {"delay", "ttl"}:
-        return "int", _numbers(_millis(name, column))
+        return "int", _read_numbers(_read_millis(name, column))
     return "text", buffers_of(column)
 
 
-def _numbers(column: pa.Array) -> tuple[Any, Any, int]:
+def _read_numbers(column: pa.Array) -> tuple[Any, Any, int]:
     there, data = column.buffers()
     return there, data, column.offset
 
 
-def _millis(name: str, column: pa.Array) -> pa.Array:
+def _read_millis(name: str, column: pa.Array) -> pa.Array:
     """Seconds or intervals in whole ms, rounded up. Raises :class:`~shmq.InvalidOption`."""
     if pa.types.is_duration(column.type):
         column = pc.divide(column.cast(pa.duration("us")).cast(pa.int64()).cast(pa.float64()), 1e6)
@@ -175,17 +175,17 @@ def _millis(name: str, column: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         raise InvalidOption(
             f"the column {name} has a number of seconds that is not finite, or too large: "
-            f"{_strangest(seconds)}"
+            f"{_find_strangest(seconds)}"
         ) from None
 
 
-def _strangest(seconds: pa.Array) -> float:
+def _find_strangest(seconds: pa.Array) -> float:
     numbers = seconds.drop_null().to_numpy()
     strange = numbers[~np.isfinite(numbers)]
     return float(strange[0] if len(strange) else np.abs(numbers).max())
 
 
-def _pairs(column: pa.Array) -> tuple[Any, ...]:
+def _read_pairs(column: pa.Array) -> tuple[Any, ...]:
     """Lists of pairs as C reads them. Raises :class:`~shmq.InvalidOption`."""
     if not (pa.types.is_list(column.type) or pa.types.is_map(column.type)):
         raise InvalidOption(

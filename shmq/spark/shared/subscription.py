@@ -79,7 +79,7 @@ class Subscription:
             return tuple(sorted(name for name in there if self.pattern.fullmatch(name)))
         missing = [name for name in self._select() if name not in there]
         if strict and missing:
-            raise _no_such(self.thing, missing[0], broker)
+            raise _make_no_such(self.thing, missing[0], broker)
         return tuple(name for name in self._select() if name in there)
 
     def partitions(self, name: str, count: int) -> tuple[int, ...]:
@@ -108,7 +108,7 @@ def names_of(thing: Thing, broker: shmq.Broker) -> set[str]:
     return {summary.name for summary in broker.list_streams()}
 
 
-def _no_such(thing: Thing, name: str, broker: shmq.Broker) -> ShmqError:
+def _make_no_such(thing: Thing, name: str, broker: shmq.Broker) -> ShmqError:
     """The error for a missing name, which may be that of the other kind.
 
     Without the option ``kind`` the name of a deleted stream is looked up as that of a queue.

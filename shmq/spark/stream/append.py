@@ -98,19 +98,19 @@ class Partitioner:
 
         Raises :class:`~shmq.InvalidOption` for a partition that does not exist.
         """
-        found = self._in_turn(len(records))
+        found = self._partition_in_turn(len(records))
         if records.keys is not None:
-            found = _choose_place(records.keys, self._by_key(records.keys), found)
+            found = _choose_place(records.keys, self._partition_by_key(records.keys), found)
         if records.partitions is not None:
             found = _choose_place(records.partitions, self._request(records.partitions), found)
         return found
 
-    def _in_turn(self, count: int) -> Numbers:
+    def _partition_in_turn(self, count: int) -> Numbers:
         rows = np.arange(self._rows, self._rows + count)
         self._rows += count
         return self._begin + (rows // STICKY + self._task) % self._open
 
-    def _by_key(self, keys: pa.Array) -> Numbers:
+    def _partition_by_key(self, keys: pa.Array) -> Numbers:
         """The partition by the CRC-32 of the key, as in ``Stream.append``."""
         made = _arrow.partitions_of(sink_rows.buffers_of(keys), len(keys), self._begin, self._open)
         found: Numbers = np.frombuffer(made, np.int64)
@@ -135,10 +135,10 @@ def by_stream(
     Raises :class:`~shmq.InvalidOption` for a row without a value or a stream.
     """
     for name, part in sink_rows.parts_by_topic(batch, columns, topic):
-        yield name, _records(part, columns)
+        yield name, _make_records(part, columns)
 
 
-def _records(batch: pa.RecordBatch, columns: SinkColumns) -> Records:
+def _make_records(batch: pa.RecordBatch, columns: SinkColumns) -> Records:
     bodies = sink_rows.bodies_of(batch, columns)
     named = {argument: batch.column(at) for argument, at in columns.arguments}
     keys, headers = named.get("key"), named.get("headers")
@@ -148,11 +148,11 @@ def _records(batch: pa.RecordBatch, columns: SinkColumns) -> Records:
         None if keys is None or keys.null_count == len(keys) else keys,
         None if headers is None else sink_rows.packed_headers(headers),
         named.get("partition"),
-        codec if named.get("codec") is None else _codecs(named["codec"], codec),
+        codec if named.get("codec") is None else _read_codecs(named["codec"], codec),
     )
 
 
-def _codecs(column: pa.Array, default: int) -> int | Codecs:
+def _read_codecs(column: pa.Array, default: int) -> int | Codecs:
     """The number of each codec; ``default`` for null. Raises InvalidOption."""
     alike = column.dictionary_encode()
     names: list[str] = alike.dictionary.to_pylist()

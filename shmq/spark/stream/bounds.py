@@ -35,7 +35,7 @@ def offsets(given: str) -> int | Numbers:
     word = _WORDS.get(given.strip().lower())
     if word is not None:
         return word
-    return _numbers(
+    return _parse_numbers(
         given, (EARLIEST, _LAST), 'earliest, latest, or JSON as {"orders": {"0": 23, "1": -2}}'
     )
 
@@ -51,26 +51,26 @@ def timestamp(given: str) -> int:
 def timestamps(given: str) -> Numbers:
     """A time in ms since 1970 for each partition, as JSON. Raises ValueError."""
     allowed = 'ms since 1970, up to the year 2242, as JSON, as {"orders": {"0": 1767225600000}}'
-    return _numbers(given, (0, _LAST_MS), allowed)
+    return _parse_numbers(given, (0, _LAST_MS), allowed)
 
 
-def _numbers(given: str, within: tuple[int, int], allowed: str) -> Numbers:
+def _parse_numbers(given: str, within: tuple[int, int], allowed: str) -> Numbers:
     try:
         return {
-            name: {_partition(text): _whole(number, *within) for text, number in each}
+            name: {_parse_partition(text): _parse_whole(number, *within) for text, number in each}
             for name, each in ((name, each.items()) for name, each in json.loads(given).items())
         }
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise ValueError(allowed) from None
 
 
-def _partition(text: str) -> int:
+def _parse_partition(text: str) -> int:
     if not re.fullmatch(r"0|[1-9][0-9]{0,9}", text):
         raise ValueError(text)
     return int(text)
 
 
-def _whole(number: Any, least: int, most: int) -> int:
+def _parse_whole(number: Any, least: int, most: int) -> int:
     if type(number) is not int or not least <= number <= most:
         raise ValueError(number)
     return number
@@ -122,12 +122,12 @@ class Bound:
     def starting(cls, chosen: Mapping[str, Any], default: int) -> Self:
         """Where a read begins; at ``default`` without any option."""
         strict = chosen["startingOffsetsByTimestampStrategy"] == "error"
-        return cls._of(chosen, "starting", default, strict=strict)
+        return cls._parse(chosen, "starting", default, strict=strict)
 
     @classmethod
     def ending(cls, chosen: Mapping[str, Any]) -> Self:
         """Where a batch ends. Raises InvalidOption for an invalid end."""
-        bound = cls._of(chosen, "ending", LATEST, strict=False)
+        bound = cls._parse(chosen, "ending", LATEST, strict=False)
         if bound.has(EARLIEST):
             raise InvalidOption(
                 "endingOffsets is the earliest offset (earliest, or -2), and nothing would be "
@@ -136,7 +136,7 @@ class Bound:
         return bound
 
     @classmethod
-    def _of(cls, chosen: Mapping[str, Any], which: str, default: int, *, strict: bool) -> Self:
+    def _parse(cls, chosen: Mapping[str, Any], which: str, default: int, *, strict: bool) -> Self:
         """The bound. The time for all takes precedence, then the times, then the offsets."""
         for option, timed in (
             (f"{which}Timestamp", True),
@@ -153,7 +153,7 @@ class Bound:
             self.value if isinstance(self.value, int) else self._resolve_offset(name, partition)
         )
         if self.timed:
-            return self._at(name, partition, number, extent, at_time)
+            return self._find_offset(name, partition, number, extent, at_time)
         if number == EARLIEST:
             return extent.earliest
         return extent.latest if number == LATEST else number
@@ -177,7 +177,7 @@ class Bound:
             )
         return found
 
-    def _at(
+    def _find_offset(
         self, name: str, partition: int, time: int, extent: PartitionBounds, at_time: AtTime
     ) -> int:
         found = at_time(time / 1000)

@@ -100,7 +100,7 @@ class Cursor(Handles[shmq.Stream]):
         seen = self.look()
         if begin == NOWHERE:
             self._starting.check({name: tuple(each.extents) for name, each in seen.items()})
-        waiting = [each for name in seen for each in self._backlogs(name, seen[name], begin)]
+        waiting = [each for name in seen for each in self._list_backlogs(name, seen[name], begin)]
         shares, turn = divide({each.place: len(each) for each in waiting}, most, begin.turn)
         streams = dict(begin.streams)
         for name, each in seen.items():
@@ -108,7 +108,7 @@ class Cursor(Handles[shmq.Stream]):
             streams[name] = Progress(
                 each.identity,
                 {
-                    **_unselected(begin, name, each),
+                    **_list_unselected(begin, name, each),
                     **{one.place[1]: one.start + shares.get(one.place, 0) for one in own},
                 },
                 {one.place[1]: one.start for one in own if one.begins},
@@ -147,16 +147,16 @@ class Cursor(Handles[shmq.Stream]):
                 extent = seen.extents.get(partition)
                 if extent is not None and at < extent.latest:
                     backlog += extent.latest - at
-                    first = min(first, self._time_of(name, partition, at))
+                    first = min(first, self._read_time(name, partition, at))
         oldest = max(0.0, round(time.time() - first, 3)) if backlog else 0.0
         return {"backlog": backlog, "oldest": oldest, "offsets": ends}
 
-    def _time_of(self, name: str, partition: int, at: int) -> float:
+    def _read_time(self, name: str, partition: int, at: int) -> float:
         """The time of the record that waits first, which is read once; infinite: it is gone."""
         known, time_of = self._first.get((name, partition), (None, math.inf))
         if known != at:
             with self._gone_is_fine(name):
-                time_of = _timestamp_of(self._handle(name), partition, at)
+                time_of = _find_timestamp(self._handle(name), partition, at)
                 self._first[name, partition] = at, time_of
         return time_of
 
@@ -171,7 +171,9 @@ class Cursor(Handles[shmq.Stream]):
             return begin.group
         return check_name(f"{self._prefix}-{secrets.token_hex(4)}")
 
-    def _backlogs(self, name: str, seen: StreamSnapshot, begin: StreamOffset) -> Iterator[_Backlog]:
+    def _list_backlogs(
+        self, name: str, seen: StreamSnapshot, begin: StreamOffset
+    ) -> Iterator[_Backlog]:
         before = begin.streams.get(name)
         if before is not None and before.identity != seen.identity:
             message = f"the stream {name!r} was deleted and recreated since it was read"
@@ -219,7 +221,7 @@ class Cursor(Handles[shmq.Stream]):
         return found
 
 
-def _unselected(begin: StreamOffset, name: str, seen: StreamSnapshot) -> Mapping[int, int]:
+def _list_unselected(begin: StreamOffset, name: str, seen: StreamSnapshot) -> Mapping[int, int]:
     """The next offsets of partitions that only an earlier run of the query has read.
 
     They are stored on, so that a later run with its earlier options reads no record again.
@@ -230,7 +232,7 @@ def _unselected(begin: StreamOffset, name: str, seen: StreamSnapshot) -> Mapping
     return {number: at for number, at in before.next.items() if number not in seen.extents}
 
 
-def _timestamp_of(stream: shmq.Stream, partition: int, at: int) -> float:
+def _find_timestamp(stream: shmq.Stream, partition: int, at: int) -> float:
     """The time of the record at that offset, or of the next one; infinite: none is there."""
     try:
         found = stream.read(partition, at, 1)

@@ -53,8 +53,8 @@ class Progress:
     @classmethod
     def of_json(cls, given: Any) -> Self:
         """The inverse of :meth:`as_json`. Raises ValueError and its like for other JSON."""
-        began = _of_json(given.get("began", {}))
-        following = _of_json(given["next"])
+        began = _parse_json(given.get("began", {}))
+        following = _parse_json(given["next"])
         if not set(began) <= set(following):
             raise ValueError("something began that has no end")
         return cls(int(given["id"], 16), following, began)
@@ -137,7 +137,7 @@ def _as_json(numbers: Mapping[int, int]) -> dict[str, int]:
     return {str(partition): numbers[partition] for partition in sorted(numbers)}
 
 
-def _of_json(given: Mapping[str, Any]) -> Mapping[int, int]:
+def _parse_json(given: Mapping[str, Any]) -> Mapping[int, int]:
     numbers = {int(partition): number for partition, number in given.items()}
     for partition, number in numbers.items():
         if type(number) is not int or number < 0 or partition < 0:

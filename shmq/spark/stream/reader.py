@@ -61,10 +61,14 @@ def cut(ranges: Iterable[Range], least: int | None) -> list[Range]:
     if least is None or least <= len(given):
         return given
     counts = task_counts([len(each) for each in given], least)
-    return [part for each, count in zip(given, counts, strict=True) for part in _parts(each, count)]
+    return [
+        part
+        for each, count in zip(given, counts, strict=True)
+        for part in _split_parts(each, count)
+    ]
 
 
-def _parts(whole: Range, count: int) -> Iterator[Range]:
+def _split_parts(whole: Range, count: int) -> Iterator[Range]:
     ends = [whole.start + len(whole) * n // count for n in range(count + 1)]
     for start, end in itertools.pairwise(ends):
         yield dataclasses.replace(whole, start=start, end=end)
@@ -90,7 +94,7 @@ def read_range(
                 try:
                     found = stream.read(wanted.partition, at, wanted.end - at, max_bytes=size)
                 except OffsetOutOfRange as error:
-                    at = _behind(wanted, at, error, strict=strict)
+                    at = _skip_lost(wanted, at, error, strict=strict)
                     continue
                 rows = RecordRows(found.data, at, wanted.end, wanted.topic, wanted.partition)
                 at = min(found.next_offset, wanted.end)
@@ -113,7 +117,7 @@ def check_identity(stream: shmq.Stream, wanted: Range) -> None:
         )
 
 
-def _behind(wanted: Range, at: int, error: OffsetOutOfRange, *, strict: bool) -> int:
+def _skip_lost(wanted: Range, at: int, error: OffsetOutOfRange, *, strict: bool) -> int:
     """Where to continue after lost records. Raises OffsetOutOfRange if ``strict``."""
     following = min(max(error.earliest, at), wanted.end)
     if error.earliest <= at:  # not written yet, so the range was never a planned one
@@ -151,14 +155,14 @@ class StreamBatchReader(_RangeReader, DataSourceReader):
             for bound in bounds:
                 bound.check({name: tuple(each.extents) for name, each in seen.items()})
             ranges = [
-                self._range(name, each, partition, *bounds)
+                self._make_range(name, each, partition, *bounds)
                 for name, each in seen.items()
                 for partition in each.extents
             ]
         parts: list[InputPartition] = [*cut(ranges, self._least)]
         return parts or [Range("", 0, 0, 0, 0)]
 
-    def _range(
+    def _make_range(
         self, name: str, seen: StreamSnapshot, partition: int, starting: Bound, ending: Bound
     ) -> Range:
         extent = seen.extents[partition]

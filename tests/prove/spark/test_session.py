@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import shmq
 from shmq.spark import session
-from shmq.spark.session import DEFAULTS, _settings, _start_java
+from shmq.spark.session import DEFAULTS, _merge_settings, _start_java
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -82,7 +82,7 @@ def test_what_is_given_comes_before_what_spark_is_configured_with_and_that_befor
     None
 ):
     given = {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.app.name": "mine"}
-    settings = _settings("app", given, ui=False)
+    settings = _merge_settings("app", given, ui=False)
 
     assert settings["spark.sql.session.timeZone"] == "Asia/Tokyo"
     assert settings["spark.app.name"] == "mine"
@@ -93,9 +93,11 @@ def test_what_is_given_comes_before_what_spark_is_configured_with_and_that_befor
 
 @pytest.mark.usefixtures("spark")
 def test_the_web_page_is_there_if_it_is_asked_for() -> None:
-    assert _settings("app", {}, ui=False)["spark.ui.enabled"] == "false"
-    assert _settings("app", {"spark.ui.enabled": "true"}, ui=False)["spark.ui.enabled"] == "true"
-    assert "spark.ui.enabled" not in _settings("app", {}, ui=True)
+    assert _merge_settings("app", {}, ui=False)["spark.ui.enabled"] == "false"
+    assert (
+        _merge_settings("app", {"spark.ui.enabled": "true"}, ui=False)["spark.ui.enabled"] == "true"
+    )
+    assert "spark.ui.enabled" not in _merge_settings("app", {}, ui=True)
 
 
 def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,14 +159,14 @@ def test_two_exports_at_once_to_a_file_do_not_write_into_each_other(
 ) -> None:
     out = tmp_path / "x.parquet"
     command = ["dmsq", "export", *map(str, files), "--to", str(out)]
-    real = dmsq._batches
+    real = dmsq._split_batches
 
     def between(chain: QueueFiles) -> Iterator[list[dict[str, Any]]]:
         monkeypatch.undo()
         assert invoke(*command).exit_code == 0
         yield from real(chain)
 
-    monkeypatch.setattr(dmsq, "_batches", between)
+    monkeypatch.setattr(dmsq, "_split_batches", between)
     ran = invoke(*command)
     assert ran.exit_code == 0, ran.output
     assert parquet.read_table(out).num_rows == 3

@@ -140,7 +140,7 @@ def test_the_slower_one_of_two_compactions_leaves_the_version_of_the_other(
 ) -> None:
     for number in range(2):
         add(opened(), spark, number)
-    real, slow = FileTable._rows, opened()
+    real, slow = FileTable._read_rows, opened()
 
     def between(table: FileTable, *given: Any) -> Any:
         monkeypatch.undo()
@@ -149,7 +149,7 @@ def test_the_slower_one_of_two_compactions_leaves_the_version_of_the_other(
         add(opened(), spark, 2)
         return found
 
-    monkeypatch.setattr(FileTable, "_rows", between)
+    monkeypatch.setattr(FileTable, "_read_rows", between)
     with pytest.raises(shmq.ShmqError, match="compacted by another process meanwhile"):
         slow.compact(spark)
 
