@@ -324,7 +324,7 @@ TEXTS: Final[dict[Status, tuple[str, bool]]] = {
     ),
     Status.FRAME_TOO_LARGE: ("a request about {what} is larger than the server takes", False),
     Status.UNAUTHORIZED: (
-        "the server of {what} rejected the token: pass token= or set SHMQ_TOKEN",
+        "the server of {what} rejected the token: check token= or SHMQ_TOKEN",
         True,
     ),
     Status.TIMED_OUT: (

@@ -22,7 +22,7 @@ class Code(enum.IntEnum):
     USAGE = 2
     #: There was no message to show or to consume, or no record at that offset.
     NOTHING = 3
-    #: The queue, stream, group, exchange or table does not exist, or it was deleted meanwhile.
+    #: The queue, stream, group, exchange, table or context does not exist, or was just deleted.
     NO_QUEUE = 4
     #: The queue, or the partition of a stream, is full.
     FULL = 5
@@ -141,12 +141,19 @@ def _make_hint(error: click.UsageError) -> str:
     command = error.ctx.command if error.ctx is not None else None
     if isinstance(error, click.NoSuchOption) and error.option_name in {"-n", "--namespace"}:
         return f": put -n before the command: shmq -n NAME {command.name if command else ''}"
+    if isinstance(error, click.NoSuchOption) and command is not None and not error.possibilities:
+        flags = [max(param.opts, key=len) for param in command.params if _is_flag(param)]
+        return f": its flags are {', '.join(flags)}" if flags else ": it has no flags"
     names = {param.name for param in command.params} if command is not None else set()
     if "unexpected extra argument" in error.message and {"names", "streams"} <= names:
         return ": name a queue with -q, a stream with --stream"
     if "unexpected extra argument" in error.message and "messages" in names:
         return ": write -m before each message"
     return ""
+
+
+def _is_flag(param: click.Parameter) -> bool:
+    return isinstance(param, click.Option) and not param.hidden
 
 
 def _refer_to_help(error: click.UsageError) -> str:

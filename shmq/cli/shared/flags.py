@@ -192,7 +192,7 @@ def _make_flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
 def _describe_default(row: Option, default: Any) -> str:
     """The default as one types it, or what it follows."""
     if row.follows or default is None:
-        return str(row.follows or "none")
+        return str(row.follows or "none").replace("None", "none")
     if row.kind == "bytes":
         return size_in_words(default).replace(" ", "")
     return f"{default:g}s" if row.kind == "seconds" else str(default)

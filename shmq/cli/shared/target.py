@@ -31,7 +31,11 @@ _VERSION: Final = 1
 
 
 class ContextsError(ShmqError):
-    """The file of contexts cannot be used, or has no such context."""
+    """The file of contexts cannot be used."""
+
+
+class NoSuchContext(ContextsError, shmq.NotFound):
+    """No context of that name exists."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +64,15 @@ class Contexts:
     known: dict[str, Context] = dataclasses.field(default_factory=dict)
 
     def get(self, name: str) -> Context:
-        """The context of that name. Raises :class:`ContextsError` if there is none."""
+        """The context of that name. Raises :class:`NoSuchContext` if there is none."""
         try:
             return self.known[name]
         except KeyError:
             hint = suggest(name, sorted(self.known))
-            raise ContextsError(
+            raise NoSuchContext(
                 f"context {name!r} does not exist in {contexts_path()} ({hint}): "
-                f"create it with shmq context add {name}"
+                f"create it with shmq context add {name}",
+                name,
             ) from None
 
 

@@ -96,6 +96,10 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
     hello = wire.request(Type.HELLO, False, Hello("shmq", target.token).pack())
     answered = wire.wait(hello, timeout)
     what = f"{target.address}"
+    if target.token is None and Status.UNAUTHORIZED in {wire.fatal, hello.status}:
+        raise errors.Unauthorized(
+            f"the server of {what} requires a token: pass token= or set SHMQ_TOKEN"
+        )
     if not answered or hello.lost:
         if wire.fatal:
             raise error_of_status(wire.fatal, what, wire.problem or "")

@@ -196,7 +196,7 @@ def test_a_context_that_is_not_there_is_told_with_those_that_are(invoke: Invoke)
 
     for command in ("use", "show", "remove"):
         refused = invoke("context", command, "prod")
-        assert refused.exit_code == Code.REFUSED
+        assert refused.exit_code == Code.NO_QUEUE
         assert "known are lab" in refused.stderr
 
 

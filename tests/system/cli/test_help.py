@@ -80,6 +80,10 @@ def test_the_help_fits_a_screen() -> None:
     assert max(map(len, lines)) <= COLUMNS
 
 
+def test_a_default_of_none_is_shown_as_it_is_typed() -> None:
+    assert "none with auto_delete" in " ".join(help_of("create").split())
+
+
 def test_every_command_is_under_a_heading_with_what_it_does() -> None:
     lines = help_of("").splitlines()
     assert [line[:-1] for line in lines if re.fullmatch(r"[A-Z]\w+:", line)] == [
