@@ -211,9 +211,8 @@ class AlreadyExists(ShmqError):
             f"{key} is {has!r}, not {given!r}" for key, (given, has) in differences.items()
         )
         return cls(
-            f"{cls._kind} {name!r} exists with other options{listed and ': '}"
-            f"{listed}; use it as it "
-            f"is, or delete it first",
+            f"{cls._kind} {name!r} exists with other options{listed and ': '}{listed}; "
+            f"use it as is, or delete it first",
             differences,
         )
 

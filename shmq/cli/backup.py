@@ -155,7 +155,7 @@ def restore(
 ) -> None:
     """Make queues and streams from the files in DIR, or in the data directory of the namespace.
 
-    What exists stays as it is. Without -q and --stream, tables are made from DIR, too. Files that
+    What exists stays unchanged. Without -q and --stream, tables are made from DIR, too. Files that
     are in the way are set aside: shmq doctor lists them, and --aside restores one.
     """
     namespace = namespace_of(context)
@@ -205,7 +205,7 @@ def _show(one: Done) -> None:
             what, held = f"table {one.table!r}", "with all its keys"
         case SalvagedTransactions():
             what, held = "transactions", f"{counted(one.transactions, 'transaction')} completed"
-    state = "there already, and left as it is" if one.state == THERE else one.state
+    state = "there already, and left unchanged" if one.state == THERE else one.state
     show(f"{what}: {state}" if one.state in {THERE, DAMAGED} else f"{what}: {state}, {held}")
     for problem in one.problems:
         note(f"{what}: {problem}")

@@ -225,7 +225,7 @@ def fsck(context: click.Context, names: tuple[str, ...], timeout: float, as_json
     checked = names or Namespace.of(namespace).queue_names()
     found = [examine(namespace, name, timeout) for name in checked]
     if not names:
-        found = [one for one in found if one.state != MISSING]  # deleted meanwhile
+        found = [one for one in found if one.state != MISSING]  # deleted in the meantime
         found += examine_files(namespace)
         found += examine_tables(namespace)
     if as_json:

@@ -116,7 +116,7 @@ def _describe(found: shmq.Table) -> dict[str, Any]:
 @table.command(epilog="Example: shmq table keys results --prefix job-")
 @table_name
 @click.option("--prefix", type=params.text, default="", metavar="TEXT", help="Only keys with it.")
-@click.option("--after", type=params.text, default="", metavar="KEY", help="Only keys behind it.")
+@click.option("--after", type=params.text, default="", metavar="KEY", help="Only keys after it.")
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_KEYS),

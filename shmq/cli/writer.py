@@ -164,6 +164,6 @@ def _describe_written(directory: Path, name: str) -> dict[str, Any]:
     path = directory / snapshot_name(name)
     try:
         size = path.stat().st_size
-    except OSError as error:  # deleted meanwhile
-        raise shmq.NoSuchQueue(f"queue {name!r} was deleted meanwhile") from error
+    except OSError as error:  # deleted in the meantime
+        raise shmq.NoSuchQueue(f"queue {name!r} was deleted in the meantime") from error
     return {"queue": name, "file": str(path), "bytes": size}

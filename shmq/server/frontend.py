@@ -102,7 +102,7 @@ class FrontEnd:
         return self._settings.limits
 
     async def run(self) -> None:
-        """Serve until `drain` is called, and the connections have ended or its time is over."""
+        """Serve until `drain` is called, and the connections have ended or its time has expired."""
         self._loop.add_reader(self._listening.fileno(), self._accept)
         try:
             await self._ended

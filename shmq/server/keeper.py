@@ -2,7 +2,7 @@
 
 Every operation on a queue first does what is due there: it ends expired leases, delays and
 ttls, recovers from dead processes, and moves dead letters. A queue that no process uses stays
-as it is. Where that is too late (a monitor that reads depths, a consumer of only the
+as is. Where that is too late (a monitor that reads depths, a consumer of only the
 dead-letter queue), a keeper visits every queue of a namespace regularly.
 """
 
@@ -28,7 +28,7 @@ from shmq.native._core import check_seconds
 
 log = logging.getLogger("shmq")
 
-#: How often new queues are looked for, in seconds.
+#: How often new queues are checked for, in seconds.
 LOOK_AROUND = 1.0
 #: How long a queue whose lock timed out is passed over, in seconds.
 PASSED_OVER = 0.5

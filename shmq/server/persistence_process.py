@@ -129,7 +129,7 @@ class PersistenceProcess(PipedChildProcess):
         directory = writer_directory(namespace, first.data_dir)
         #: Whether the queues have been recovered, or there is nothing to recover.
         self.recovered = other_directory(namespace, directory) is None and not directory.exists()
-        #: Whether a process has begun to write, or waits for another writer's end.
+        #: Whether a process has started to write, or waits for another writer's end.
         self.begun = False
         #: Why the last process could not begin.
         self.refusal: str | None = None

@@ -29,7 +29,7 @@ from shmq.server.systemd import Manager, inherited_socket
 
 log = logging.getLogger("shmq.server")
 
-#: The longest pause before a worker that keeps dying is started again, in seconds: meanwhile
+#: The longest pause before a worker that keeps dying is started again, in seconds: in the meantime
 #: the connections that the kernel gives to its socket wait.
 _LONGEST_PAUSE: Final = 2.0
 #: How often processes may die before the server was first up.
@@ -172,7 +172,7 @@ class Supervisor:
 
     @property
     def failed_logins(self) -> int:
-        """How many logins have failed since the server has begun."""
+        """How many logins have failed since the server has started."""
         return self._connection_counts.failed_logins
 
     def stop(self) -> None:

@@ -23,7 +23,7 @@ def settle(given: Mapping[str, str], offset: str) -> int:
     batch of a query is acknowledged by the next start of the query, or by this function, at
     once. ``given`` has the options of the stream. ``offset`` is the JSON of this source from
     the checkpoint's ``offsets``, for the newest batch in ``commits``. Messages that another
-    consumer has leased since then stay with it. Those of a later batch, which was begun and not
+    consumer has leased since then stay with it. Those of a later batch, which was started and not
     committed, return to the queue: call it only if the query will not start again, or if there
     is not such batch. For streams the function commits the offset
     to the group, if the options name one, and returns 0. Raises :class:`~shmq.ShmqError`.

@@ -205,7 +205,7 @@ class WorkerLoop:
     def _pause_before(self, message: Message, outcome: Reject | Retry) -> Reject | Retry:
         """Wait as long as a nack would delay the message, unless draining.
 
-        So the messages behind it wait as well, and a nack without a delay keeps its place.
+        So the messages after it wait as well, and a nack without a delay keeps its place.
         """
         last = message.delivery_count == self._options.max_deliveries
         if isinstance(outcome, Reject) or message.settled or last:

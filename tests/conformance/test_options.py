@@ -415,7 +415,7 @@ def test_a_queue_with_other_options_than_those_given_is_refused_where_that_is_as
     assert "'jobs'" in str(told.value)
     assert "capacity is 10, not 20" in str(told.value)
     assert "ttl is 5.0, not None" in str(told.value)
-    assert "use it as it is, or delete it first" in str(told.value)
+    assert "use it as is, or delete it first" in str(told.value)
     assert pickle.loads(pickle.dumps(told.value)).differences == told.value.differences
 
 

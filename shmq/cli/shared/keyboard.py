@@ -33,7 +33,7 @@ def until_left(
     """Call ``look`` with the last key again and again, until q or a signal; the exit code.
 
     The key is "" at first and if none was pressed for ``interval`` seconds. The screen is entered
-    when signals are caught already, so that none leaves it as it is.
+    when signals are caught already, so that no signal leaves it half set.
     """
     with Stop() as stop, Keyboard() as keys:
         try:

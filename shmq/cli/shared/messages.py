@@ -25,7 +25,7 @@ CODECS = ("text", "bytes", "json", "msgpack", "command", "event")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: How long one wait for space lasts before signals are looked for, in seconds.
+#: How long one wait for space lasts before signals are checked for, in seconds.
 SLICE = 0.25
 
 

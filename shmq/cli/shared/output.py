@@ -153,7 +153,7 @@ def amount(size: int) -> str:
 
 
 def cell(value: object) -> Text:
-    """A table's cell with ``value`` as it is: no markup, no control characters."""
+    """A table's cell with ``value`` as is: no markup, no control characters."""
     from rich.text import Text  # noqa: PLC0415
 
     return Text(one_line(str(value)))

@@ -75,7 +75,7 @@ def raw(message: WithBody) -> bytes:
 
 
 def as_text(message: WithBody) -> str:
-    """The body to read: text as it is, bytes as UTF-8 with the rest escaped, else JSON."""
+    """The body to read: text as is, bytes as UTF-8 with the rest escaped, else JSON."""
     body = _decode_value(message)
     if isinstance(body, str):
         return body

@@ -200,7 +200,7 @@ class _Kept(Generic[_T]):
         self._handles: dict[str, _T] = {}
 
     def use(self, name: str, work: Callable[[_T], object]) -> None:
-        """Do ``work`` with the handle; one whose queue was recreated meanwhile is replaced."""
+        """Do ``work`` with the handle; one whose queue was recreated is replaced."""
         handle = self._handles.get(name)
         if handle is not None and _is_cut(handle):
             del self._handles[name]
@@ -310,7 +310,7 @@ def _find_largest_group(queue: Queue) -> GroupShare | None:
 
 
 class Observer:
-    """Looks at everything in a namespace again and again, and keeps the queues open meanwhile.
+    """Reads everything in a namespace again and again, and keeps the queues open in between.
 
     One thread uses it. With ``groups`` it looks at the groups of streams, too. It leaves the
     broker open. The first look brings back what is only on disk, as any list does; the later ones

@@ -62,7 +62,7 @@ CODES: Final = {
 class Finding:
     """One thing that somebody should look at."""
 
-    #: ``"critical"``: messages may be lost, or work stands still; ``"warning"``; ``"notice"``.
+    #: ``"critical"``: messages may be lost, or work is stopped; ``"warning"``; ``"notice"``.
     severity: Severity
     #: ``"queue"``, ``"stream"``, ``"exchange"`` or ``"host"``.
     kind: str

@@ -3,7 +3,7 @@
 Operations remove most leftovers when they come across them; this finds the rest. Nothing counts
 as stale by its age or by a PID: the kernel says which processes live
 (:mod:`shmq.host.namespace.namespace`), and the registry lock excludes the creation and removal of
-files meanwhile.
+files in the meantime.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks the files of durable streams.
 
-They may be written meanwhile: an incomplete commit at a partition's end is not damage.
+They may be written in the meantime: an incomplete commit at a partition's end is not damage.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shmq.host.namespace.namespace import Namespace
 
 
 def examine_files(namespace: str) -> list[SegmentReport]:
-    """Check every record in each durable stream's files; a stream may be written meanwhile."""
+    """Check every record in each durable stream's files; a stream may be in use."""
     directory = Namespace.of(namespace).roles.data_dir
     if directory is None:
         return []
@@ -37,7 +37,7 @@ def examine_files(namespace: str) -> list[SegmentReport]:
             problems = stream_problems(disk, name, identity)
         except OSError as error:
             if error.errno == errno.ENOENT:
-                continue  # it was deleted meanwhile
+                continue  # it was deleted in the meantime
             problems = [f"{error.filename or directory} cannot be read: {error.strerror}"]
         state = "damaged" if problems else SOUND
         own = stream_directory(name, identity)

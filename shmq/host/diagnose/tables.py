@@ -37,7 +37,7 @@ def examine_tables(namespace: str) -> Iterator[SegmentReport]:
         try:
             yield _check(table)
         except TableDeleted:
-            continue  # meanwhile
+            continue  # it was deleted in the meantime
 
 
 def _check(table: TableFile) -> SegmentReport:

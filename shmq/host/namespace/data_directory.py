@@ -50,7 +50,7 @@ _MOVES: Final = 16
 def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None) -> Path:
     """The directory that is named: ``given``, or NAMESPACE in ``SHMQ_DATA_DIR``; else its own.
 
-    A ``SHMQ_DATA_DIR`` that itself has the files of this namespace is used as it is. An empty
+    A ``SHMQ_DATA_DIR`` that itself has the files of this namespace is used as is. An empty
     variable counts as not set. Its own is the one that the host remembers, by default NAMESPACE
     in the state directory; where it says that its files were moved, that one. Raises
     :class:`~shmq.InvalidOption` for an empty path, and for a user without a home.

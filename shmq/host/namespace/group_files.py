@@ -35,7 +35,7 @@ from shmq.native.descriptors import open_file
 
 log = logging.getLogger("shmq.groups")
 
-#: The part of a file's name behind the namespace: the stream's id, and the group.
+#: The part of a file's name after the namespace: the stream's id, and the group.
 _OWN: Final = re.compile(rf"([0-9a-f]{{16}})@([A-Za-z0-9._:-]{{1,{MAX_NAME}}})", re.ASCII)
 
 

@@ -328,7 +328,7 @@ class Namespace:
         """Remove that file of definitions from the disk; return whether it is gone.
 
         If there is a writer, only the writer removes it. Needs the registry lock, so that no
-        writer starts meanwhile.
+        writer starts in the meantime.
         """
         directory = self.roles.data_dir
         if directory is None or not (directory / file).exists():

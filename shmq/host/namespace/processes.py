@@ -448,7 +448,7 @@ class Processes:
         As long as the child shares its parent's, the kernel does not report the parent's death as
         the end of that open file.
         """
-        with contextlib.suppress(OSError):  # then the death is noticed later, by who looks for it
+        with contextlib.suppress(OSError):  # then a later check finds the death
             fd = open_file(f"/proc/self/fd/{self._fd}", os.O_RDWR | os.O_CLOEXEC)
             os.dup2(fd, self._fd, inheritable=False)
             os.close(fd)

@@ -76,7 +76,7 @@ def _make(
             fd = streams.create_partition_file(namespace, control.name, number)
             made.append(_stream.Partition.create(fd, control, number, behind=begin))
     except BaseException as error:
-        for number in reversed(numbers):  # so that a death meanwhile leaves no gap
+        for number in reversed(numbers):  # so that a death in the meantime leaves no gap
             with suppress(OSError):
                 streams.partition_path(namespace, control.name, number).unlink()
         if isinstance(error, OSError) and not isinstance(error, NoSpace):
@@ -86,7 +86,7 @@ def _make(
 
 
 def finish(namespace: Namespace, control: _stream.Control) -> None:
-    """Complete a repartition that was begun. Raises StreamDeleted."""
+    """Complete a repartition that was started. Raises StreamDeleted."""
     with namespace.locked():
         if control.deleted:
             raise StreamDeleted(f"stream {control.name!r} was deleted")

@@ -56,7 +56,7 @@ def partition_path(namespace: Namespace, name: str, partition: int) -> Path:
 def _list_partition_paths(namespace: Namespace, name: str) -> list[Path]:
     """The existing segments of partitions, whatever their state, the last one first.
 
-    They are created in order, and removed in reverse order: so any behind those that the
+    They are created in order, and removed in reverse order: so any after those that the
     control segment has follow without a gap.
     """
     paths = (partition_path(namespace, name, number) for number in range(MAX_PARTITIONS))
@@ -261,7 +261,7 @@ def remove_stream(namespace: Namespace, name: str) -> None:
         except ForeignSegment:
             raise
         except SegmentError:
-            pass  # it is removed as it is
+            pass  # it is removed as is
         _remove_files(namespace, control)
         _clear(namespace, name)
 

@@ -44,7 +44,7 @@ class ChildProcess:
 
     It calls ``target`` with what ``arguments()`` returns at each start. ``expected`` are the
     exit codes that are no failure; after one of ``renewed`` the next process starts at once.
-    ``who`` is its name in the log. A process whose `heartbeat` stands still for too long is
+    ``who`` is its name in the log. A process whose `heartbeat` is stopped for too long is
     killed: see `look`.
     """
 

@@ -10,7 +10,7 @@ def raise_descriptor_limit(wanted: int | None = None) -> int:
 
     For processes that have many queues, streams or files open: each of them takes one descriptor or
     more, and the usual soft limit is 1024. Returns how many ``wanted`` may be had; a higher limit
-    stays as it is.
+    stays unchanged.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if wanted is None or (hard != resource.RLIM_INFINITY and hard < wanted):

@@ -36,7 +36,7 @@ def caught(tell: Callable[[int], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def blocked_signals() -> Iterator[None]:
-    """Block the signals, for this thread and for a process that it starts meanwhile."""
+    """Block the signals, for this thread and for a process that it starts in the meantime."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield

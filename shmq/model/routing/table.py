@@ -191,7 +191,7 @@ class Table:
             both = {"kind": (kind, found.kind), "alternate": (alternate, found.alternate)}
             raise ExchangeExists(
                 f"exchange {name!r} exists, with kind={found.kind!r} and "
-                f"alternate={found.alternate!r}, not {kind!r} and {alternate!r}; use it as it is, "
+                f"alternate={found.alternate!r}, not {kind!r} and {alternate!r}; use it as is, "
                 f"or delete it first",
                 {key: pair for key, pair in both.items() if pair[0] != pair[1]},
             )

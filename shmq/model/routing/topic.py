@@ -117,7 +117,7 @@ class Topics:
 
 
 def _skip_word(node: _Node | None) -> Iterator[_Node]:
-    """The node, and the nodes behind it that a ``#`` for no words reaches."""
+    """The node, and the nodes after it that a ``#`` for no words reaches."""
     while node is not None:
         yield node
         node = node.words.get(_ANY)

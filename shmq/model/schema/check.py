@@ -22,7 +22,7 @@ Check = Callable[[Any], None]
 
 
 def as_json_schema(schema: Any) -> dict[str, Any]:
-    """The JSON Schema: a map as it is, or the schema of a msgspec Struct or other type.
+    """The JSON Schema: a map as is, or the schema of a msgspec Struct or other type.
 
     Raises :class:`~shmq.InvalidOption` for an invalid JSON Schema,
     :class:`~shmq.SchemaError` for one with cyclic references, and TypeError.

@@ -153,7 +153,7 @@ def initialize(path: Path, name: str, durability: TableDurability, max_bytes: in
 def check_private(path: Path, *, directory: bool = False) -> None:
     """Raises ForeignSegment unless it is this user's, and closed to others.
 
-    It is not opened: see above. What is in a directory that others cannot enter stays as it is.
+    It is not opened: see above. What is in a directory that others cannot enter stays unchanged.
     Raises FileNotFoundError.
     """
     status = os.lstat(path)

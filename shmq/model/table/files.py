@@ -6,7 +6,7 @@ The directory is ``/dev/shm/tables.shmq@NAMESPACE``, or ``tables`` in the namesp
 directory; its mode is 0700, because SQLite trusts the files beside a database.
 
 A table is made as ``.NAME.ID.tmp`` and gets its name when it is complete; its name is removed
-first. So a process that dies meanwhile leaves the table or none, and files that the next one
+first. So a process that dies in the meantime leaves the table or none, and files that the next one
 removes. All of it happens under the registry lock.
 """
 

@@ -112,7 +112,7 @@ class Limits:
     frame: float = option(
         30.0,
         "seconds",
-        "How long a frame may take to arrive once it has begun, and how long a client may read "
+        "How long a frame may take to arrive once it has started, and how long a client may read "
         "nothing of what is sent to it",
         least=0.01,
     )

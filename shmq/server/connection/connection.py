@@ -205,7 +205,7 @@ class ConnectionCounts(SharedNumbers):
 
     @property
     def failed_logins(self) -> int:
-        """The failed logins of all workers since the server has begun."""
+        """The failed logins of all workers since the server has started."""
         return sum(self.numbers[1::2])
 
     def login_failed(self, row: int) -> None:

@@ -85,7 +85,7 @@ class FetchHandler:
 def _find(stream: LocalStream, asked: Fetch) -> bytes:
     """The partitions with entries from the asked offsets on, or with entries filtered out.
 
-    The partitions behind a damaged one are not read. Raises its DamagedFile if the partitions
+    The partitions after a damaged one are not read. Raises its DamagedFile if the partitions
     before it have nothing.
     """
     parts: list[bytes] = []
@@ -108,7 +108,7 @@ def _find(stream: LocalStream, asked: Fetch) -> bytes:
 def _read_entries(
     stream: LocalStream, asked: Fetch, partition: int, offset: int, most: int
 ) -> tuple[bytes, int]:
-    """The entries from the offset on, and the offset behind them and those filtered out."""
+    """The entries from the offset on, and the offset after them and those filtered out."""
     if asked.where is None:
         return stream.read_raw(partition, offset, asked.most, max_bytes=most)
     found: Any = stream.read(partition, offset, asked.most, max_bytes=most, where=asked.where)

@@ -53,7 +53,7 @@ class Quotas:
     def room_for(
         self, session: Session, wished: Callable[[], QuotaRequest | None]
     ) -> Iterator[None]:
-        """Reserve quota for what the block creates; no other process creates anything meanwhile.
+        """Reserve quota for what the block creates; no other process creates anything until then.
 
         ``wished`` returns what that will be; None: nothing. Raises Refusal with NO_SPACE, and
         LockTimeout.
@@ -66,7 +66,7 @@ class Quotas:
             return
         with self._namespace.locked():
             wanted = wished()
-            if wanted is not None:  # no other process has created it meanwhile
+            if wanted is not None:  # no other process has created it in the meantime
                 self._check("namespace", namespace, wanted, None)
                 if peer.token is not None:
                     self._check("token", token, wanted, peer.token)

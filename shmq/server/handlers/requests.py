@@ -281,7 +281,7 @@ class Control:
         else:
             self._held.pop(name, None)
         if session.closed:
-            self._temporary.left(session)  # queues that were created for it meanwhile
+            self._temporary.left(session)  # queues that were created for it in the meantime
         session.unpark(asked, kind, status, payload)
 
     def _answer_here(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:

@@ -32,7 +32,7 @@ Asked = Mapping[str, Any]
 
 #: A worker keeps so many tables open, of four descriptors each.
 _OPEN: Final = 64
-#: The answer to a "get" or a "keys" ends behind so many bytes.
+#: The answer to a "get" or a "keys" ends after so many bytes.
 _MOST: Final = 4 << 20
 
 _WHAT: Final = {Right.PRODUCE: "write to", Right.CONSUME: "read", Right.ADMIN: "administer"}

@@ -33,7 +33,7 @@ _GLANCE: Final = 0.2
 #: How often the file is read in which a write says what it waits for, in seconds.
 _WAIT_GLANCE: Final = 1.0
 
-#: How long a master may take to answer, in seconds. Spark itself gives up after a minute
+#: How long a master may take to answer, in seconds. Spark itself times out after a minute
 #: without saying why.
 _PATIENCE: Final = 10.0
 
@@ -198,7 +198,7 @@ def _run_stream(
 def settle_last(session: SparkSession, config: Any) -> None:
     """Acknowledge the last batch: Spark tells a source of it only when the next one begins.
 
-    Not if the next one has begun, as after a crash: the next start repeats it, and acknowledges
+    Not if the next one has started, as after a crash: the next start repeats it, and acknowledges
     this one. To settle returns what else the query has leased, and others could take it.
     """
     if config.source.format != "shmq":

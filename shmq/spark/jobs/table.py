@@ -176,7 +176,7 @@ class FileTable:
 
         There are none to merge in fewer than two batches. Spark's settings say how large a file
         gets. Raises :class:`~shmq.ShmqError` if no table exists, and if another process compacts
-        it meanwhile.
+        it in the meantime.
         """
         from pyspark.sql import Observation  # noqa: PLC0415 - heavy, and an extra
         from pyspark.sql import functions as f  # noqa: PLC0415
@@ -209,7 +209,8 @@ class FileTable:
         if self.current() != old or not self._folder.move(staged, new.path):
             self._folder.remove(staged)
             raise ShmqError(
-                f"{self._folder.uri} was compacted by another process meanwhile: nothing is lost, "
+                f"{self._folder.uri} was compacted by another process in the meantime: "
+                f"nothing is lost, "
                 f"and nothing is left to do"
             )
         self._take_marks()

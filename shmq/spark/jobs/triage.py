@@ -168,7 +168,7 @@ def _sample(row: Mapping[str, Any], codec: str, body: bytes) -> dict[str, Any]:
 
 
 def _render_body(codec: str, body: bytes) -> str:
-    """The readable beginning of a body: a value as JSON, text as it is, else escaped bytes."""
+    """The readable beginning of a body: a value as JSON, text as is, else escaped bytes."""
     try:
         value = decode_body(body, codec_number(codec), codec)
     except (ShmqError, ValueError, TypeError, RecursionError):

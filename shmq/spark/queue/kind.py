@@ -27,7 +27,7 @@ _OPTIONS: Final = (
 )
 
 _NO_OFFSETS: Final = (
-    "a queue has no offsets to begin or end at, it hands out what is in it: leave it out"
+    "a queue has no offsets to begin or end at, it delivers what is in it: leave it out"
 )
 
 _REFUSED: Final = MappingProxyType(

@@ -204,8 +204,8 @@ class Leases(Handles[shmq.Queue]):
     def _ack(self, name: str, offset: Offset, held: LeasedMessages) -> int:
         """Acknowledge held messages; returns how many could not be.
 
-        Where receipts are refused, the leases have run out, or the queue was recovered meanwhile:
-        its messages are found by the name. Or another driver has the name: LeaseExpired.
+        Where receipts are refused, the leases have run out, or the queue was recovered in the
+        meantime: its messages are found by the name. Or another driver has the name: LeaseExpired.
         """
         bulk = self._handle(name).bulk()
         refused = bulk.ack_run(held.run.receipts)
@@ -240,7 +240,7 @@ class Leases(Handles[shmq.Queue]):
                     try:
                         self._extend(name, held)
                     except (ShmqError, LookupError) as error:
-                        if self._closed.is_set():  # meanwhile: the handles are closed
+                        if self._closed.is_set():  # in the meantime: the handles are closed
                             return
                         _log.warning(
                             "the leases of the queue %r are not prolonged: %s", name, error

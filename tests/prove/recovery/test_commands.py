@@ -242,7 +242,7 @@ def test_what_is_there_is_left_alone(persist: Persist, shell: Shell, tmp_path: P
     shell("backup", str(tmp_path / "copy"))
 
     assert shell("restore", str(tmp_path / "copy")).lines == [
-        "queue 'jobs': there already, and left as it is"
+        "queue 'jobs': there already, and left unchanged"
     ]
     assert shell("restore", str(tmp_path / "copy"), "--json").json == [
         {"queue": "jobs", "state": "there", "messages": 0, "problems": []}

@@ -150,7 +150,7 @@ def test_the_slower_one_of_two_compactions_leaves_the_version_of_the_other(
         return found
 
     monkeypatch.setattr(FileTable, "_read_rows", between)
-    with pytest.raises(shmq.ShmqError, match="compacted by another process meanwhile"):
+    with pytest.raises(shmq.ShmqError, match="compacted by another process in the meantime"):
         slow.compact(spark)
 
     assert not list((folder / "_staging").iterdir())
