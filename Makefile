@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 BUILD := build/core
 
 CORE_C := $(wildcard shmq/core/*/*.c)
-CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd pxi))
+CORE := $(CORE_C) tools/declarations.py $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd pxi))
 
 # The tests begin thousands of processes: each would compile shmq anew.
 export PYTHONDONTWRITEBYTECODE :=

@@ -14,9 +14,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from core.base cimport *
-from core.queue cimport SHMQ_GONE, SHMQ_NAME_BYTES
-from core.stream cimport *
+from core cimport *
+from system cimport *
 
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
@@ -506,5 +505,5 @@ HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
 
 def crash_at(uint64_t store):
     """Die by SIGKILL right after the ``store``-th shared store from now; 0: never."""
-    global SHMQ_CRASH_AT
-    SHMQ_CRASH_AT = SHMQ_MARKS + store if store else 0
+    global shmq_crash_at
+    shmq_crash_at = shmq_stores + store if store else 0

@@ -27,9 +27,8 @@ from libc.string cimport memcpy, memset
 from posix.types cimport pid_t
 from posix.unistd cimport close, getpid
 
-from core.base cimport *
-from core.queue cimport *
-from core.stream cimport *
+from core cimport *
+from system cimport *
 
 import binascii as _binascii
 import bisect as _bisect

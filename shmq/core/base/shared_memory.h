@@ -11,11 +11,14 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#ifdef SHMQ_CRASHPOINTS
-extern uint64_t shmq_marks;    /* stores so far                       */
+extern uint64_t shmq_stores;   /* so far                              */
 extern uint64_t shmq_crash_at; /* die after this one; 0: never        */
+
+#ifdef SHMQ_CRASHPOINTS
+#define SHMQ_HAS_CRASHPOINTS 1
 void shmq_mark(void);
 #else
+#define SHMQ_HAS_CRASHPOINTS 0
 static inline void shmq_mark(void) {}
 #endif
 

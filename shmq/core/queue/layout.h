@@ -249,7 +249,7 @@ struct shmq_journal {
 
 struct shmq_sample {
     int64_t at;
-    uint64_t in, out;
+    uint64_t inflow, outflow;
 };
 
 struct shmq_header {
