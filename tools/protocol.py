@@ -203,7 +203,7 @@ def header(table: Table) -> str:
     return "".join(
         (
             "/* The numbers of the wire protocol: opcodes.toml, by tools/protocol.py. */\n",
-            "#ifndef SHMQ_PROTOCOL_OPCODES_H\n#define SHMQ_PROTOCOL_OPCODES_H\n\n",
+            "#pragma once\n\n",
             "#include <stdbool.h>\n#include <stdint.h>\n\n",
             f"#define SHMQ_FRAME_MAGIC 0x{table['magic']:X}u\n",
             f"#define SHMQ_FRAME_VERSION {table['version']}\n",
@@ -222,7 +222,6 @@ def header(table: Table) -> str:
                 "right", "MAY", [(n.upper(), {"bit": b}) for n, b in table["right"].items()], "bit"
             ),
             _c_operations(table),
-            "\n#endif\n",
         )
     )
 

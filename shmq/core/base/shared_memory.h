@@ -5,8 +5,7 @@
  * SET, or is followed by shmq_mark, so running an operation with each k visits every state that a
  * death inside it can leave.
  */
-#ifndef SHMQ_BASE_SHARED_MEMORY_H
-#define SHMQ_BASE_SHARED_MEMORY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -97,6 +96,4 @@ static inline void shmq_fetch_to_write(const void *line)
 static inline void shmq_fetch(const void *line) { __builtin_prefetch(line, 0, 3); }
 
 static inline void shmq_fetch_to_write(const void *line) { __builtin_prefetch(line, 1, 3); }
-#endif
-
 #endif

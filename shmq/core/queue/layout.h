@@ -12,8 +12,7 @@
  * Everything here is an index or an offset, never a pointer, and is checked before use. A change
  * of any offset is a change of SHMQ_LAYOUT_VERSION. README.md explains the whole.
  */
-#ifndef SHMQ_QUEUE_LAYOUT_H
-#define SHMQ_QUEUE_LAYOUT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -419,5 +418,3 @@ SHMQ_BEGINS_A_LINE(journal);
 SHMQ_BEGINS_A_LINE(dead_lettered_by);
 SHMQ_BEGINS_A_LINE(unused_since);
 #undef SHMQ_BEGINS_A_LINE
-
-#endif
