@@ -50,6 +50,8 @@ from shmq import errors as _errors
 from shmq.display import as_html as _as_html, sample as _sample
 from shmq.native import lock_holder as _holders
 
+include "base.pxi"
+include "mapped_file.pxi"
 include "process.pxi"
 include "semaphore.pxi"
 include "segment.pxi"

@@ -39,6 +39,8 @@ from collections.abc import Sequence as _Sequence
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
 
+include "base.pxi"
+include "mapped_file.pxi"
 include "_stream_segment.pxi"
 include "_stream_record.pxi"
 include "_stream_block.pxi"

@@ -4,7 +4,7 @@ cdef class StreamHandle
 
 @cython.final
 @cython.no_gc_clear
-cdef class Partition(Segment):
+cdef class Partition(MappedFile):
     """The mapped segment of one partition, and its operations."""
 
     cdef shmq_log c
