@@ -46,6 +46,8 @@ def read() -> Table:
     if table["unused"] in [each["number"] for each in table["operation"].values()]:
         raise ValueError(f"{SOURCE}: type {table['unused']:#04x} must stay unused")
     for name, each in table["operation"].items():
+        each.setdefault("by", "policy")
+        each.setdefault("about", "queue" if each["by"] == "policy" else "")
         if isinstance(each.get("aside"), bool) != (each["by"] == "policy"):
             raise ValueError(f"{SOURCE}: {name}: aside = true or false, of a policy's and no other")
     return table

@@ -1,6 +1,5 @@
 /* The numbers of the wire protocol: opcodes.toml, by tools/protocol.py. */
-#ifndef SHMQ_PROTOCOL_OPCODES_H
-#define SHMQ_PROTOCOL_OPCODES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -233,5 +232,3 @@ struct shmq_operation {
     [SHMQ_T_NAMED_LEASE] = {.path = SHMQ_PATH_QUEUE, .form = SHMQ_FORM_MAP,                                    \
         .why = "behind the name is one msgpack map"},                                                          \
     [SHMQ_T_REPLY] = {.path = SHMQ_PATH_NONE},
-
-#endif
