@@ -186,6 +186,7 @@ def _extension(module: str) -> Extension:
     )
 
 
+run_path("tools/protocol.py")["write_sources"]()
 setup(
     cmdclass={"build_ext": BuildCore, "sdist": SourceArchive},
     ext_modules=[_extension(module) for module in MODULES],

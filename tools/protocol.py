@@ -1,7 +1,7 @@
 """Makes the protocol's enums and tables from their one definition: ``python tools/protocol.py``.
 
-``shmq/protocol/opcodes.toml`` says what there is. What is made of it, for Python, for C and for
-the page, is checked in, so that a build needs no step before it; a test compares.
+``shmq/protocol/opcodes.toml`` says what there is. What is made of it for Python and for C is not
+checked in: setup.py and the Makefile make it. What is made of it for the pages is; a test compares.
 """
 
 from __future__ import annotations
@@ -440,12 +440,18 @@ _TABLES: Final[dict[Path, dict[str, Callable[[Table], Iterator[str]]]]] = {
 def made() -> dict[Path, str]:
     """Each file that is made of the definition, with what is to be in it."""
     table = read()
-    return {
-        PYTHON: python(table),
-        HEADER: header(table),
-        PAGE: page(table),
-        SERVING: _filled(SERVING, table),
-    }
+    return {**_sources(table), PAGE: page(table), SERVING: _filled(SERVING, table)}
+
+
+def _sources(table: Table) -> dict[Path, str]:
+    return {PYTHON: python(table), HEADER: header(table)}
+
+
+def write_sources() -> None:
+    """Write the sources that are not as the definition says."""
+    for path, text in _sources(read()).items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
 
 
 if __name__ == "__main__":
