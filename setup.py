@@ -18,6 +18,7 @@ import sysconfig
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 from Cython.Build import cythonize
@@ -28,6 +29,7 @@ from setuptools.modified import newer_group
 
 CORE = Path("shmq/core")
 NATIVE = Path("shmq/native")
+DECLARATIONS = "tools/declarations.py"
 MODULES = ("_clock", "_core", "_stream", "_group", "_file", "_arrow")
 C_FLAGS = [
     "-std=gnu11",
@@ -76,6 +78,8 @@ class BuildCore(build_ext):
             self.parallel = os.cpu_count()
         self.switches = str(self._record_switches())
         self.library = self._build_library()
+        declared = run_path(DECLARATIONS)["declare"](CORE, NATIVE)
+        Path(self.build_temp, "core.pxd").write_text(declared)
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
@@ -87,7 +91,7 @@ class BuildCore(build_ext):
         (generated,) = cythonize(  # type: ignore[no-untyped-call]
             ext,
             build_dir=self.build_temp,
-            include_path=[str(NATIVE)],
+            include_path=[str(NATIVE), self.build_temp],
             compiler_directives={"language_level": 3},
             force=True,
         )
@@ -176,12 +180,13 @@ def _extension(module: str) -> Extension:
         [str(NATIVE / f"{module}.pyx")],
         include_dirs=[str(CORE)],
         define_macros=_macros(),
-        depends=[*_files(CORE, "*.[ch]"), "setup.py"],
+        depends=[*_files(CORE, "*.[ch]"), "setup.py", DECLARATIONS],
         extra_compile_args=[*C_FLAGS, *_sanitizer_flags()],
         extra_link_args=["-pthread", *_sanitizer_flags()],
     )
 
 
+run_path("tools/protocol.py")["write_sources"]()
 setup(
     cmdclass={"build_ext": BuildCore, "sdist": SourceArchive},
     ext_modules=[_extension(module) for module in MODULES],

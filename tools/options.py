@@ -36,8 +36,6 @@ FILES: Final = (
     "shmq/extras/console/api/messages.py",
     "shmq/extras/faststream/command.py",
     "shmq/extras/faststream/fake_message.py",
-    "shmq/native/core/queue.pxd",
-    "shmq/native/core/stream.pxd",
     "shmq/native/segment.pxi",
     "shmq/native/_group.pyx",
     "shmq/native/_stream_segment.pxi",
@@ -201,19 +199,10 @@ def _fields_of_a_fake_message() -> str:
     return "".join(f"    {row.name}: {row.type} | None = None\n" for row in rows)
 
 
-def _members(header: str, struct: str) -> str:
-    """The struct of the header, as Cython declares it."""
-    return "".join(f"        {member}\n" for member in _members_of(header, struct))
-
-
-def _members_of(header: str, struct: str) -> list[str]:
-    core = ROOT / "shmq/core"
-    body = (core / header).read_text().split(f"\nstruct {struct} {{\n")[1].split("\n};")[0]
-    return re.findall(r"^ +(\w+ \w+(?:\[\w+\])?);", body, re.MULTILINE)
-
-
 def _names_of(header: str, struct: str) -> list[str]:
-    return [re.split(r"[ \[]", member)[1] for member in _members_of(header, struct)]
+    text = (ROOT / "shmq/core" / header).read_text()
+    body = text.split(f"\nstruct {struct} {{\n")[1].split("\n};")[0]
+    return re.findall(r"^ +\w+ (\w+)(?:\[\w+\])?;", body, re.MULTILINE)
 
 
 def _transfer(table: type[Options], struct: str) -> str:
@@ -320,9 +309,6 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "keywords of a packed put": lambda: _properties("put_packed"),
     "keywords of a queue": lambda: _keywords(QueueOptions),
     "keywords of a stream": lambda: _keywords(StreamOptions, "partitions"),
-    "struct of a queue": lambda: _members("queue/layout.h", "shmq_options"),
-    "struct of a stream": lambda: _members("stream/layout.h", "shmq_log_options"),
-    "struct of a group": lambda: _members("stream/group_state.h", GROUP),
     "transfer of a queue": lambda: _transfer(QueueOptions, "shmq_options"),
     "transfer of a stream": lambda: _transfer(StreamOptions, "shmq_log_options"),
     "transfer of a group": lambda: _group_transfer(GroupOptions, ShareOptions),

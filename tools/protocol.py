@@ -1,7 +1,7 @@
 """Makes the protocol's enums and tables from their one definition: ``python tools/protocol.py``.
 
-``shmq/protocol/opcodes.toml`` says what there is. What is made of it, for Python, for C and for
-the page, is checked in, so that a build needs no step before it; a test compares.
+``shmq/protocol/opcodes.toml`` says what there is. What is made of it for Python and for C is not
+checked in: setup.py and the Makefile make it. What is made of it for the pages is; a test compares.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def read() -> Table:
     if table["unused"] in [each["number"] for each in table["operation"].values()]:
         raise ValueError(f"{SOURCE}: type {table['unused']:#04x} must stay unused")
     for name, each in table["operation"].items():
+        each.setdefault("by", "policy")
+        each.setdefault("about", "queue" if each["by"] == "policy" else "")
         if isinstance(each.get("aside"), bool) != (each["by"] == "policy"):
             raise ValueError(f"{SOURCE}: {name}: aside = true or false, of a policy's and no other")
     return table
@@ -203,7 +205,7 @@ def header(table: Table) -> str:
     return "".join(
         (
             "/* The numbers of the wire protocol: opcodes.toml, by tools/protocol.py. */\n",
-            "#ifndef SHMQ_PROTOCOL_OPCODES_H\n#define SHMQ_PROTOCOL_OPCODES_H\n\n",
+            "#pragma once\n\n",
             "#include <stdbool.h>\n#include <stdint.h>\n\n",
             f"#define SHMQ_FRAME_MAGIC 0x{table['magic']:X}u\n",
             f"#define SHMQ_FRAME_VERSION {table['version']}\n",
@@ -222,7 +224,6 @@ def header(table: Table) -> str:
                 "right", "MAY", [(n.upper(), {"bit": b}) for n, b in table["right"].items()], "bit"
             ),
             _c_operations(table),
-            "\n#endif\n",
         )
     )
 
@@ -439,12 +440,18 @@ _TABLES: Final[dict[Path, dict[str, Callable[[Table], Iterator[str]]]]] = {
 def made() -> dict[Path, str]:
     """Each file that is made of the definition, with what is to be in it."""
     table = read()
-    return {
-        PYTHON: python(table),
-        HEADER: header(table),
-        PAGE: page(table),
-        SERVING: _filled(SERVING, table),
-    }
+    return {**_sources(table), PAGE: page(table), SERVING: _filled(SERVING, table)}
+
+
+def _sources(table: Table) -> dict[Path, str]:
+    return {PYTHON: python(table), HEADER: header(table)}
+
+
+def write_sources() -> None:
+    """Write the sources that are not as the definition says."""
+    for path, text in _sources(read()).items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from core.base cimport *
-from core.stream cimport *
+from core cimport *
+from system cimport *
 
 
 @cython.final

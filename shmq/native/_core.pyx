@@ -31,11 +31,8 @@ from posix.fcntl cimport O_CREAT, O_EXCL
 from posix.types cimport mode_t
 from posix.unistd cimport close, read, write
 
-from core.base cimport *
-from core.queue cimport *
-from core.file cimport *
-from core.protocol cimport *
-from core.server cimport *
+from core cimport *
+from system cimport *
 
 import array as _array
 import numbers as _numbers
@@ -53,6 +50,8 @@ from shmq import errors as _errors
 from shmq.display import as_html as _as_html, sample as _sample
 from shmq.native import lock_holder as _holders
 
+include "base.pxi"
+include "mapped_file.pxi"
 include "process.pxi"
 include "semaphore.pxi"
 include "segment.pxi"

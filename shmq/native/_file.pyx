@@ -11,8 +11,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport INT64_MAX, INT64_MIN, UINT32_MAX, UINT64_MAX, int64_t, uint32_t, uint64_t
 
 
-from core.base cimport cbool
-from core.file cimport *
+from core cimport *
+from system cimport *
 
 import os as _os
 from collections.abc import Callable

@@ -10,16 +10,18 @@ was deleted, DamagedSegment if it is damaged.
 #| _Lent = tuple[int, int, int, int]
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from core.base cimport *
-from core.queue cimport SHMQ_GONE, SHMQ_NAME_BYTES
-from core.stream cimport *
+from core cimport *
+from system cimport *
 
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
+
+include "base.pxi"
 
 cdef enum:
     MOST_LENT = 1024       # records that one call leases
@@ -61,24 +63,12 @@ cdef dict _unpack_options(const shmq_group_state_options *o):
 # end
 
 
-cdef int _copy_name(char *to, str name) except -1:
-    cdef bytes raw = name.encode("ascii")
-    memset(to, 0, SHMQ_NAME_BYTES)
-    memcpy(to, <char *>raw, min(len(raw), SHMQ_NAME_BYTES - 1))
-    return 0
-
-
 cdef int _pack_options(shmq_group_state_options *o, dict given) except -1:
     memset(o, 0, sizeof(shmq_group_state_options))
     o.group_id = given["group_id"]
     o.stream_id = given["stream_id"]
     o.created_at = given["created_at"]
     return _pack_given(o, given)
-
-
-def set_patience(double seconds):
-    """Limit how long this thread waits for a lock, in seconds; 0 restores the default."""
-    shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
 def size_of(dict options) -> int:
@@ -485,26 +475,3 @@ cdef class GroupState:
         self._lock()
         shmq_group_state_close(&self.group_state)
         self._unlock()
-
-
-# ---- functions for tests only ----
-
-
-def set_clock(ns: int | None):
-    """Fix the monotonic clock of this process's groups; None restores the real one."""
-    global shmq_clock_set
-    shmq_clock_set = 0 if ns is None else ns
-
-
-def clock() -> int:
-    """The monotonic time of this process's groups, in ns."""
-    return shmq_now()
-
-
-HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
-
-
-def crash_at(uint64_t store):
-    """Die by SIGKILL right after the ``store``-th shared store from now; 0: never."""
-    global SHMQ_CRASH_AT
-    SHMQ_CRASH_AT = SHMQ_MARKS + store if store else 0

@@ -8,12 +8,25 @@ from shmq import api
 from shmq.native import _core
 
 _Key = bytes | str | None
+HAS_CRASHPOINTS: Final[bool]
+
+def set_patience(seconds: float) -> None: ...
+def set_clock(ns: int | None) -> None: ...
+def clock() -> int: ...
+def crash_at(store: int) -> None: ...
+def marks() -> int: ...
+
+class MappedFile:
+    """A mapped file of shared memory. It lives as long as anything points into it."""
+
+    @property
+    def fd(self) -> int: ...
+
 ENTRY_HEAD: Final[int]
 ENTRY_KEYED: Final[int]
 COMPRESSIONS: Final[tuple[str | None, ...]]
 END_OF_TIME: Final[int]
 
-def set_patience(seconds: float) -> None: ...
 def set_policy(policy: _core.Policy) -> None: ...
 def check_timeout(timeout: float | None) -> None: ...
 def least_ns(timestamp: float) -> int: ...
@@ -22,14 +35,8 @@ MAX_PARTITIONS: Final[int]
 
 def partition_bytes(options: Mapping[str, Any]) -> int: ...
 
-class Segment:
-    """A mapped file of shared memory. It lives as long as anything points into it."""
-
-    @property
-    def fd(self) -> int: ...
-
 @final
-class Control(Segment):
+class Control(MappedFile):
     """The control segment of a stream: its options and its wakeup word."""
 
     @property
@@ -65,11 +72,6 @@ class Control(Segment):
     @property
     def address(self) -> int: ...
     def mark_deleted(self) -> None: ...
-
-HAS_CRASHPOINTS: Final[bool]
-
-def crash_at(store: int) -> None: ...
-def marks() -> int: ...
 
 @final
 class Appended:
@@ -194,7 +196,7 @@ def check_many(values: object) -> None: ...
 def check_each(what: str, given: object, count: int) -> None: ...
 
 @final
-class Partition(Segment):
+class Partition(MappedFile):
     """The mapped segment of one partition, and its operations."""
 
     @property

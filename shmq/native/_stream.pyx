@@ -27,9 +27,8 @@ from libc.string cimport memcpy, memset
 from posix.types cimport pid_t
 from posix.unistd cimport close, getpid
 
-from core.base cimport *
-from core.queue cimport *
-from core.stream cimport *
+from core cimport *
+from system cimport *
 
 import binascii as _binascii
 import bisect as _bisect
@@ -40,6 +39,8 @@ from collections.abc import Sequence as _Sequence
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
 
+include "base.pxi"
+include "mapped_file.pxi"
 include "_stream_segment.pxi"
 include "_stream_record.pxi"
 include "_stream_block.pxi"

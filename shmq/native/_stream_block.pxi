@@ -126,10 +126,10 @@ cdef class Records:
     cdef const unsigned char *_entry(self, const unsigned char *at, const unsigned char *end,
                                      shmq_entry *e) except NULL:
         cdef uint64_t size = 0
-        cdef int what = c_entry_read(at, end - at, 0, False, e, &size)
+        cdef int what = shmq_entry_read(at, end - at, 0, False, e, &size)
         while what == SHMQ_E_OTHER:
             at += size
-            what = c_entry_read(at, end - at, 0, False, e, &size)
+            what = shmq_entry_read(at, end - at, 0, False, e, &size)
         if what != SHMQ_E_OK:
             raise self._overtaken()
         return at + size
@@ -320,7 +320,7 @@ cdef Records _read_block(object block, uint32_t partition, int64_t offset, uint6
     cdef int what
     cdef Records made
     while at < end:
-        what = c_entry_read(at, end - at, salt, verify, &e, &size)
+        what = shmq_entry_read(at, end - at, salt, verify, &e, &size)
         if what == SHMQ_E_END:
             break
         if what == SHMQ_E_WRONG:
@@ -371,7 +371,7 @@ cdef Records _read_packed(object block, uint32_t partition, int64_t offset, uint
     cdef int what
     cdef bytes plain
     while at < end and count < limit:
-        what = c_entry_read(at, end - at, salt, verify, &e, &size)
+        what = shmq_entry_read(at, end - at, salt, verify, &e, &size)
         if what == SHMQ_E_END or (what == SHMQ_E_OK and e.offset >= last):
             break
         if what == SHMQ_E_WRONG:
@@ -417,7 +417,7 @@ cdef tuple _take(bytes plain, const shmq_entry *outer, int64_t offset, uint64_t 
     cdef int64_t next_offset = offset
     cdef shmq_entry e
     while at < end:
-        if c_entry_read(at, end - at, 0, False, &e, &size) != SHMQ_E_OK or e.count != 1 \
+        if shmq_entry_read(at, end - at, 0, False, &e, &size) != SHMQ_E_OK or e.count != 1 \
                 or i == outer.count:
             raise _malformed(f"what is compressed at offset {outer.offset} is not a batch of records")
         e.offset = outer.offset + i

@@ -135,7 +135,7 @@ cdef class Items:
         self._room(PyBytes_GET_SIZE(block) // SHMQ_ENTRY_HEAD)
         self.keep.append(block)
         while at < end:
-            if c_entry_read(at, end - at, 0, False, &e, &size) != SHMQ_E_OK \
+            if shmq_entry_read(at, end - at, 0, False, &e, &size) != SHMQ_E_OK \
                     or e.compression != SHMQ_PLAIN or e.flags & SHMQ_E_PRODUCED \
                     or e.codec >= len(_CODECS) or e.count != 1 or e.headers_bytes \
                     and not shmq_msgpack_is_map(e.headers, e.headers_bytes):

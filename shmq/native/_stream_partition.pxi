@@ -4,7 +4,7 @@ cdef class StreamHandle
 
 @cython.final
 @cython.no_gc_clear
-cdef class Partition(Segment):
+cdef class Partition(MappedFile):
     """The mapped segment of one partition, and its operations."""
 
     cdef shmq_log c
@@ -99,10 +99,10 @@ cdef class Partition(Segment):
         return _damaged_error(name)
 
     cdef object _out_of_range(self, int64_t offset):
-        cdef c_bounds b
+        cdef shmq_log_bounds b
         if self.c.h.state == SHMQ_GONE:
             return _deleted_error(self.control.name)
-        shmq_log_bounds(&self.c, &b)
+        c_log_bounds(&self.c, &b)
         return _errors.OffsetOutOfRange.of(
             self.control.name, self.number, offset, b.earliest, b.latest)
 
@@ -323,11 +323,11 @@ cdef class Partition(Segment):
 
     def bounds(self) -> tuple[int, int, int, int, int]:
         """earliest, latest, when both were appended in ns (0: it is empty), the bytes between."""
-        cdef c_bounds b
+        cdef shmq_log_bounds b
         cdef int status
         self._expire_what_is_stale()
         self.control._check()
-        status = shmq_log_bounds(&self.c, &b)
+        status = c_log_bounds(&self.c, &b)
         if status != SHMQ_OK:
             raise self._error(status)
         return b.earliest, b.latest, b.earliest_at, b.latest_at, b.committed - b.oldest
@@ -456,9 +456,9 @@ cdef class Partition(Segment):
         """
         cdef int64_t left = until - _monotonic(), ns, took = -1
         cdef uint64_t position = self._hint(offset)
-        cdef c_bounds b
+        cdef shmq_log_bounds b
         if position == NOWHERE:
-            if shmq_log_bounds(&self.c, &b) != SHMQ_OK or <int64_t>b.latest > offset:
+            if c_log_bounds(&self.c, &b) != SHMQ_OK or <int64_t>b.latest > offset:
                 return True
             position = b.committed
         with nogil:
@@ -500,12 +500,12 @@ cdef class Partition(Segment):
     def await_entries(self, int64_t offset, timeout: float | None = None) -> bool:
         """Wait until there is a record at ``offset``; False if none came in time."""
         cdef int64_t until = _until(timeout)
-        cdef c_bounds b
+        cdef shmq_log_bounds b
         cdef uint32_t wakeup
         while True:
             wakeup = shmq_log_arm(&self.c)
             self.control._check()
-            if shmq_log_bounds(&self.c, &b) != SHMQ_OK:
+            if c_log_bounds(&self.c, &b) != SHMQ_OK:
                 raise _damaged_error(self.control.name)
             if <int64_t>b.latest > offset:
                 return True
@@ -516,8 +516,8 @@ cdef class Partition(Segment):
 
     def reaches(self, int64_t offset) -> bool:
         """Whether there is a record at or behind ``offset``, or the stream was deleted."""
-        cdef c_bounds b
-        if self.c.h.state != SHMQ_OPEN or shmq_log_bounds(&self.c, &b) != SHMQ_OK:
+        cdef shmq_log_bounds b
+        if self.c.h.state != SHMQ_OPEN or c_log_bounds(&self.c, &b) != SHMQ_OK:
             return True
         return <int64_t>b.latest > offset
 
@@ -556,8 +556,8 @@ cdef class Partition(Segment):
     @property
     def finished(self) -> bool:
         """Whether the partition is sealed and all its records are on disk."""
-        cdef c_bounds b
-        if not self.c.h.sealed or shmq_log_bounds(&self.c, &b) != SHMQ_OK:
+        cdef shmq_log_bounds b
+        if not self.c.h.sealed or c_log_bounds(&self.c, &b) != SHMQ_OK:
             return False
         return self.c.h.synced >= b.latest
 

@@ -38,11 +38,6 @@ cdef object _unpack = None
 cdef object _expand_batch = None
 
 
-def set_patience(double seconds):
-    """Limit how long this thread waits for a lock, in seconds; 0 restores the default."""
-    shmq_limit_patience(<int64_t>(seconds * 1e9))
-
-
 def set_policy(policy: _core.Policy):
     """Set the callbacks that the streams and records of this module use: a `Policy`."""
     global _encode, _decode, _pack, _unpack, _expand_batch
@@ -143,12 +138,11 @@ MAX_PARTITIONS = <int>SHMQ_MAX_PARTITIONS
 
 cdef int _pack_options(shmq_log_options *o, str name, uint64_t stream_id, uint64_t identity,
                        dict given) except -1:
-    cdef bytes raw = name.encode("ascii")
     memset(o, 0, sizeof(shmq_log_options))
     o.stream_id = stream_id
     o.identity = identity
     o.created_at = shmq_wall()
-    memcpy(o.name, PyBytes_AS_STRING(raw), min(len(raw), sizeof(o.name) - 1))
+    _copy_name(o.name, name)
     return _pack_given(o, given)
 
 
@@ -195,41 +189,6 @@ cdef dict _unpack_options(const shmq_log_options *o):
 # end
 
 
-cdef object _no_space(int fd, uint64_t wanted):
-    space = _os.fstatvfs(fd)
-    return _errors.NoSpace(
-        f"/dev/shm is full: {wanted} bytes wanted, {space.f_bavail * space.f_frsize} available; "
-        f"delete queues or streams, or give it more room (in a container: --shm-size)"
-    )
-
-
-@cython.no_gc_clear
-cdef class Segment:
-    """A mapped file of shared memory. It lives as long as anything points into it."""
-
-    cdef void *base
-    cdef size_t size
-    cdef readonly int fd
-
-    def __cinit__(self):
-        self.base = NULL
-        self.fd = -1
-
-    def __dealloc__(self):
-        if self.base != NULL:
-            munmap(self.base, self.size)
-        if self.fd >= 0:
-            close(self.fd)
-
-    cdef int _map(self, size_t size) except -1:
-        cdef void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.fd, 0)
-        if base == MAP_FAILED:
-            raise _errors.not_mapped(errno, size)
-        self.base = base
-        self.size = size
-        return 0
-
-
 cdef int _judge(int status, str what, uint64_t version, int ours) except -1:
     """Raise the error for a segment that is refused; 0: it is usable, 1: it is not ready."""
     if status == SHMQ_OK:
@@ -246,7 +205,7 @@ cdef int _judge(int status, str what, uint64_t version, int ours) except -1:
 
 
 @cython.final
-cdef class Control(Segment):
+cdef class Control(MappedFile):
     """The control segment of a stream: its options and its wakeup word."""
 
     cdef readonly str name
@@ -380,17 +339,3 @@ cdef class Control(Segment):
         if (<shmq_stream *>self.base).state == SHMQ_GONE:
             raise _deleted_error(self.name)
         return 0
-
-
-HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
-
-
-def crash_at(uint64_t store):
-    """Die by SIGKILL right after the ``store``-th shared store of `_log` from now; 0: never."""
-    global SHMQ_CRASH_AT
-    SHMQ_CRASH_AT = SHMQ_MARKS + store if store else 0
-
-
-def marks() -> int:
-    """How many shared stores this process has made through `_log`."""
-    return SHMQ_MARKS

@@ -521,7 +521,7 @@ cdef class Bulk:
             _lock_gets(self.handle)
             now = shmq_now()
             while i < end:
-                receipt = c_unseal(&self.handle.q.seal, sealed[i])
+                receipt = shmq_unseal(&self.handle.q.seal, sealed[i])
                 if how == ACK:
                     status = shmq_ack(&self.handle.q, receipt, now)
                 elif how == EXTEND:

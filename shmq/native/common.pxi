@@ -1,4 +1,4 @@
-# Constants, the policy, checks of arguments that several files use, and functions for tests.
+# Constants, the policy, and checks of arguments that several files use.
 
 cdef enum:
     SMALL = 4096                # bodies up to this are copied with the operation itself
@@ -87,11 +87,6 @@ def set_policy(Policy policy not None):
     """Set the callbacks that the queues, messages and filters of this module use."""
     global _policy
     _policy = policy
-
-
-def set_patience(double seconds):
-    """Limit how long this thread waits for a lock, in seconds; 0 restores the default."""
-    shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
 # Whether another thread may want the GIL.
@@ -183,31 +178,6 @@ cdef int64_t _delay_ns(delay) except? -2:
     return -1 if delay is None else _span_ns("delay", delay)
 
 
-def set_clock(ns: int | None):
-    """Fix the monotonic clock of this process's queue operations; None restores the real one."""
-    global shmq_clock_set
-    shmq_clock_set = 0 if ns is None else ns
-
-
-def clock() -> int:
-    """The monotonic time of this process's queue operations, in ns."""
-    return shmq_now()
-
-
 def mark():
     """Count a store made outside the core, in a build with crash points."""
     shmq_mark()
-
-
-HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
-
-
-def crash_at(uint64_t store):
-    """Die by SIGKILL right after the ``store``-th shared store from now; 0 means never."""
-    global SHMQ_CRASH_AT
-    SHMQ_CRASH_AT = SHMQ_MARKS + store if store else 0
-
-
-def marks() -> int:
-    """How many shared stores this process has made."""
-    return SHMQ_MARKS

@@ -32,13 +32,6 @@ cdef int64_t _ns(seconds) except? -1:
     return <int64_t>(seconds * 1e9 + 0.5)
 
 
-cdef int _copy_name(char *to, str name) except -1:
-    cdef bytes raw = name.encode("ascii")
-    memset(to, 0, SHMQ_NAME_BYTES)
-    memcpy(to, PyBytes_AS_STRING(raw), min(len(raw), SHMQ_NAME_BYTES - 1))
-    return 0
-
-
 cdef int _pack_options(shmq_options *o, str name, uint64_t queue_id, dict given) except -1:
     memset(o, 0, sizeof(shmq_options))
     o.queue_id = queue_id
@@ -106,41 +99,12 @@ cdef dict _unpack_options(const shmq_options *o):
 # end
 
 
-cdef object _no_space(int fd, uint64_t wanted):
-    space = _os.fstatvfs(fd)
-    return _errors.NoSpace(
-        f"/dev/shm is full: {wanted} bytes wanted, {space.f_bavail * space.f_frsize} available; "
-        f"purge or delete queues, or give it more room (in a container: --shm-size)"
-    )
-
-
 @cython.no_gc_clear
-cdef class Segment:
+cdef class Segment(MappedFile):
     """The mapping of one queue's segment. It lives as long as anything points into it."""
 
-    cdef void *base
-    cdef size_t size
-    cdef readonly int fd
     cdef readonly Process process  # this one, for the locks
     cdef shmq_geometry geo
-
-    def __cinit__(self):
-        self.base = NULL
-        self.fd = -1
-
-    def __dealloc__(self):
-        if self.base != NULL:
-            munmap(self.base, self.size)
-        if self.fd >= 0:
-            close(self.fd)  # not os.close: at interpreter exit the module may be gone already
-
-    cdef int _map(self, size_t size) except -1:
-        cdef void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.fd, 0)
-        if base == MAP_FAILED:
-            raise _errors.not_mapped(errno, size)
-        self.base = base
-        self.size = size
-        return 0
 
     cdef void _bind(self, shmq_queue *q) noexcept:
         shmq_bind(q, self.base, self.fd, &self.geo, &self.process.c)

@@ -144,9 +144,9 @@ cdef class Session:
             size = SHMQ_SCRATCH
         if self.c.large_body.active:
             with nogil:
-                got = recv(fd, at, size, MSG_DONTWAIT)
+                got = c_recv(fd, at, size, MSG_DONTWAIT)
         else:
-            got = recv(fd, at, size, MSG_DONTWAIT)
+            got = c_recv(fd, at, size, MSG_DONTWAIT)
         self._took(got, errno)
         # With no output to send, which would reveal it, a reset behind these bytes must be looked
         # for now: there may be no other event.

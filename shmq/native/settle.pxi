@@ -31,7 +31,7 @@ cdef uint64_t _opened(Handle handle, message) except? 0:
         return (<Message>message).lease
     message = plain_number(message)
     if isinstance(message, int) and not isinstance(message, bool):
-        return c_unseal(&handle.q.seal, message) if 0 <= message < 1 << 64 else 0
+        return shmq_unseal(&handle.q.seal, message) if 0 <= message < 1 << 64 else 0
     raise TypeError(f"{message!r:.60} is neither a message nor a receipt of this queue")
 
 

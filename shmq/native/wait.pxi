@@ -8,7 +8,7 @@ cdef ssize_t _spin_recv(int fd, void *to, size_t room, shmq_spin_rate *rate, int
     why[0] = EAGAIN
     while took < ns:
         sched_yield()  # let the peer run if it shares this core: nothing comes before that
-        got = recv(fd, to, room, MSG_DONTWAIT)
+        got = c_recv(fd, to, room, MSG_DONTWAIT)
         why[0] = errno
         if got >= 0 or why[0] != EAGAIN:
             break

@@ -1,6 +1,5 @@
 /* What an actor can do: each is one operation of the queue, with random arguments. */
-#ifndef ACTIONS_H
-#define ACTIONS_H
+#pragma once
 
 #include "actor.h"
 
@@ -13,5 +12,3 @@ action do_lease, do_run, do_hand, do_mark_acked, do_finish, do_settle;
 action do_pin, do_unpin, do_die, do_close, do_recover;
 
 action do_take, do_move, do_void_copies, do_purge, do_pass_time, do_sleep, do_starve;
-
-#endif

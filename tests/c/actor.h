@@ -3,8 +3,7 @@
  * A strict actor knows what every operation must do, from the slots alone and from its
  * own ledger, and fails the test where the core does anything else. One that is not
  * strict only performs: for queues that are damaged. */
-#ifndef ACTOR_H
-#define ACTOR_H
+#pragma once
 
 #include "fixture.h"
 
@@ -67,5 +66,3 @@ bool actor_lock(struct actor *a);
 
 /* Does one random thing, in a critical section of its own. */
 void actor_step(struct actor *a);
-
-#endif

@@ -3,8 +3,7 @@
  * Tests of one thread hold the lock from new_queue on, as the functions they call ask
  * for; tests of more begin with shmq_unlock. Time stands still at `now` until a test
  * moves it. */
-#ifndef FIXTURE_H
-#define FIXTURE_H
+#pragma once
 
 #include "harness.h"
 
@@ -65,5 +64,3 @@ void refuse(struct shmq_queue *q, uint64_t receipt);
 bool body_is(const struct shmq_view *view, const char *text);
 
 enum shmq_state state_at(struct shmq_queue *q, uint32_t at);
-
-#endif

@@ -1,7 +1,6 @@
 /* What every test program is made of: TEST("a sentence") { ... }, CHECK, and a main that
  * runs the tests in the order of the file, each under a watchdog. */
-#ifndef HARNESS_H
-#define HARNESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ struct chance chance_from(uint64_t seed);
 struct chance chance_of(uint64_t seed);
 uint64_t chance_next(struct chance *chance);
 uint64_t chance_below(struct chance *chance, uint64_t limit);
-
-#endif

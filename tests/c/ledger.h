@@ -1,6 +1,5 @@
 /* What an actor knows of its messages, and how it picks what it does: for its actions. */
-#ifndef LEDGER_H
-#define LEDGER_H
+#pragma once
 
 #include "actor.h"
 
@@ -45,5 +44,3 @@ bool is_good(struct actor *a, uint64_t receipt, enum shmq_state state);
 
 /* Does all that is due, so that the slots are as the next operation finds them. */
 void settle_time(struct actor *a);
-
-#endif

@@ -1,6 +1,5 @@
 /* Partitions to test: segments in memory that end with the test. */
-#ifndef LOG_FIXTURE_H
-#define LOG_FIXTURE_H
+#pragma once
 
 #include "harness.h"
 
@@ -30,5 +29,3 @@ bool append_short(struct shmq_log *log, uint32_t count, uint32_t bytes, uint64_t
 uint64_t read_some(struct shmq_log *log, uint64_t offset, uint64_t limit);
 
 struct shmq_log_bounds bounds_of(struct shmq_log *log);
-
-#endif

@@ -1,6 +1,5 @@
 /* This process, registered in a namespace's file of the test's own, as Python does it. */
-#ifndef REGISTERED_H
-#define REGISTERED_H
+#pragma once
 
 #include "base/process.h"
 
@@ -12,5 +11,3 @@ uint64_t next_number(void);
 
 /* A number that was given out, of a process that is dead. */
 uint64_t dead_number(void);
-
-#endif

@@ -175,5 +175,5 @@ TEST("the rates are taken over a second or two")
     }
     CHECK(q->h->samples[0].at < q->h->samples[1].at);
     CHECK(now - q->h->samples[0].at <= 3 * SECOND);
-    CHECK(q->h->samples[1].in <= 6 && q->h->samples[0].in < q->h->samples[1].in);
+    CHECK(q->h->samples[1].inflow <= 6 && q->h->samples[0].inflow < q->h->samples[1].inflow);
 }

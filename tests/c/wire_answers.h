@@ -1,7 +1,6 @@
 /* What a session answers, read as a client would: every byte must be of a frame that a server
  * may send. Where it is known what was asked, every answer must be due. */
-#ifndef WIRE_ANSWERS_H
-#define WIRE_ANSWERS_H
+#pragma once
 
 #include "protocol/frame.h"
 #include "harness.h"
@@ -49,5 +48,3 @@ void answers_read(struct answers *answers, const void *bytes, size_t size,
 /* All has come that will come without another request, or the passing of time: fails if a
  * request that does not wait was not answered. */
 void answers_check_settled(const struct answers *answers);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The queues "a", "b" and "c" are made once. host_begin puts them back to what they were
  * then, so that a test costs no new segment: it can be run millions of times. */
-#ifndef WIRE_HOST_H
-#define WIRE_HOST_H
+#pragma once
 
 #include "fixture.h"
 #include "server/engine.h"
@@ -49,5 +48,3 @@ void host_delete(uint32_t at);
 
 /* A number that changes with whatever a request could change in the queues. */
 uint64_t host_digest(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* Any bytes, read as a script of what connections, time and others do to an engine: so that
  * whoever invents bytes gets deep into it. */
-#ifndef WIRE_SCRIPT_H
-#define WIRE_SCRIPT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -38,5 +37,3 @@ enum script_step {
 #define HOW_LATER 0x02  /* together with what is sent next                                  */
 #define HOW_SHORT 0x04  /* without its last byte                                            */
 #define HOW_CUT 0xF0    /* in pieces                                                        */
-
-#endif

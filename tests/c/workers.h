@@ -1,7 +1,6 @@
 /* Workers on one queue at the same time: threads, or processes. What goes in comes out,
  * each message acknowledged once, one of a group at a time and in order. */
-#ifndef WORKERS_H
-#define WORKERS_H
+#pragma once
 
 #include <semaphore.h>
 
@@ -53,5 +52,3 @@ void workers_unlock(struct shmq_queue *q, struct workers *c);
 
 /* The queue is empty, well, and every message was acknowledged exactly once. */
 void workers_verify(struct shmq_queue *q, struct workers *c);
-
-#endif

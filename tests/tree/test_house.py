@@ -63,7 +63,19 @@ def test_a_source_distribution_has_all_that_the_build_reads(tmp_path: Path) -> N
         for kind in ("py", "pyi", "pyx", "pxd", "pxi", "c", "h", "typed")
         for name in _names(PACKAGE, f"*.{kind}")
     }
-    assert {*read, "setup.py", "pyproject.toml", "LICENSE", "README.md", "Makefile"} <= packed
+    build = {"setup.py", "pyproject.toml", "tools/declarations.py", "tools/protocol.py"}
+    assert {*read, *build, "Makefile", "LICENSE", "README.md"} <= packed
+
+
+def test_no_declaration_of_the_core_is_written_by_hand() -> None:
+    by_hand = [
+        f"{path.relative_to(ROOT)}: {header}"
+        for kind in ("pyx", "pxi", "pxd")
+        for path in PACKAGE.rglob(f"*.{kind}")
+        for header in re.findall(r"\bextern from (\S+?):?(?: |$)", path.read_text(), re.MULTILINE)
+        if header != "*" and (path.name != "system.pxd" or re.match(r"[\"']\w+/", header))
+    ]
+    assert by_hand == []
 
 
 @pytest.mark.parametrize("name", COMPILED)

@@ -1,7 +1,6 @@
 /* Arrow's arrays of texts, as they come from outside:
  * https://arrow.apache.org/docs/format/Columnar.html. Each offset is checked before it is used. */
-#ifndef SHMQ_BASE_ARROW_H
-#define SHMQ_BASE_ARROW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ static inline bool shmq_text_at(const struct shmq_texts *t, uint64_t i, struct s
     item->bytes = (uint32_t)(end - begin);
     return true;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Time: leases, delays and timeouts use the monotonic clock, in ns. Wall time is only shown or
  * stored. */
-#ifndef SHMQ_BASE_CLOCK_H
-#define SHMQ_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -47,5 +46,3 @@ static inline void shmq_pause(void)
 static inline int64_t shmq_coarse_lag(void) { return shmq_clock_set ? 0 : SHMQ_COARSE; }
 
 static inline int64_t shmq_wall(void) { return shmq_read_clock(CLOCK_REALTIME); }
-
-#endif

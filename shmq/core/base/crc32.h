@@ -1,6 +1,5 @@
 /* CRC-32 as zlib and Python have it: RFC 1952, section 8. */
-#ifndef SHMQ_BASE_CRC32_H
-#define SHMQ_BASE_CRC32_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ static inline uint32_t shmq_crc32(const unsigned char *at, size_t size)
     }
     return ~crc;
 }
-
-#endif

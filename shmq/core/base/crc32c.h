@@ -1,6 +1,5 @@
 /* CRC-32C (Castagnoli), as in RFC 3720, appendix B.4. */
-#ifndef SHMQ_BASE_CRC32C_H
-#define SHMQ_BASE_CRC32C_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ uint32_t shmq_crc32c_striped(uint32_t crc, const void *bytes, size_t size);
 
 /* The same with tables only, on any processor. */
 uint32_t shmq_crc32c_portable(uint32_t crc, const void *bytes, size_t size);
-
-#endif

@@ -1,8 +1,7 @@
 /* Integers in network byte order, with a bounded reader of them, and in the byte order of files.
  *
  * The reader never reads beyond its end: a read that would marks the reader as bad for good. */
-#ifndef SHMQ_BASE_ENDIAN_H
-#define SHMQ_BASE_ENDIAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -152,5 +151,3 @@ static inline uint64_t shmq_read64(struct shmq_reader *r)
 
     return at ? shmq_load64(at) : 0;
 }
-
-#endif

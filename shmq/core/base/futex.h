@@ -1,6 +1,5 @@
 /* Futexes in shared memory: sleeping while a word has a value, and waking the sleepers. */
-#ifndef SHMQ_BASE_FUTEX_H
-#define SHMQ_BASE_FUTEX_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ void shmq_futex_wake(_Atomic uint32_t *word);
  * those that have one of its bits. A process that wakes raises the word first. */
 int shmq_futex_wait_bits(_Atomic uint32_t *word, uint32_t value, uint32_t bits, int64_t ns);
 void shmq_futex_wake_bits(_Atomic uint32_t *word, uint32_t bits);
-
-#endif

@@ -1,7 +1,6 @@
 /* Values of many msgpack maps as Arrow's columns: first they are found, then measured, then copied
  * into arrays of the measured size. */
-#ifndef SHMQ_BASE_MAP_COLUMNS_H
-#define SHMQ_BASE_MAP_COLUMNS_H
+#pragma once
 
 #include "base/arrow.h"
 
@@ -72,5 +71,3 @@ void shmq_pairs_fill(const struct shmq_span *spans, uint32_t count,
 
 /* Whether two of the spans have the same bytes; their order may change. */
 bool shmq_spans_repeat(struct shmq_span *spans, uint32_t count);
-
-#endif

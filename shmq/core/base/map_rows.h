@@ -1,8 +1,7 @@
 /* Rows of Arrow's columns as msgpack maps, one for each row: the inverse of map_columns.h.
  *
  * Each row is measured, which checks every offset and text of it, and then written. */
-#ifndef SHMQ_BASE_MAP_ROWS_H
-#define SHMQ_BASE_MAP_ROWS_H
+#pragma once
 
 #include "base/arrow.h"
 
@@ -50,5 +49,3 @@ enum shmq_row_fault shmq_map_row_measure(const struct shmq_map_column *columns, 
 /* Writes the map of a measured row; returns the place behind it. */
 unsigned char *shmq_map_row_write(const struct shmq_map_column *columns, uint32_t count,
                                   uint64_t row, unsigned char *to);
-
-#endif

@@ -2,8 +2,7 @@
  * https://github.com/msgpack/msgpack/blob/master/spec.md. It is stricter than the specification
  * where a Python reader would fail: a str must be UTF-8, a map key hashable, and the nesting at
  * most SHMQ_MSGPACK_DEPTH deep. Anything else makes the reader bad. */
-#ifndef SHMQ_BASE_MSGPACK_H
-#define SHMQ_BASE_MSGPACK_H
+#pragma once
 
 #include "base/endian.h"
 
@@ -103,5 +102,3 @@ static inline bool shmq_msgpack_is(const struct shmq_msgpack *value, const char 
     return value->kind == SHMQ_MSGPACK_STR && value->count == strlen(text) &&
            !memcmp(value->bytes, text, value->count);
 }
-
-#endif

@@ -31,8 +31,7 @@
  *    waits for the interpreter's lock, and only because its process ends.
  *  - **A damaged word** that names no process is taken over like that of a dead one. One that names
  *    a number that this namespace's file has not given out is waited for in vain (LockTimeout). */
-#ifndef SHMQ_BASE_MUTEX_H
-#define SHMQ_BASE_MUTEX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -109,5 +108,3 @@ int64_t shmq_patience(int64_t waited, int64_t until, const struct shmq_process *
 /* Limits every lock wait of the calling thread to `ns` from now on, whatever the operation; 0
  * removes the limit. */
 void shmq_limit_patience(int64_t ns);
-
-#endif

@@ -5,8 +5,7 @@
  * locks: shmq/host/namespace/namespace.py. The kernel releases the lock at the process's death and keeps
  * it across PID namespaces. A process loses all its record locks when it closes any descriptor of
  * the file, so the core neither opens nor closes that file. */
-#ifndef SHMQ_BASE_PROCESS_H
-#define SHMQ_BASE_PROCESS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -36,5 +35,3 @@ uint32_t shmq_pid_of(const struct shmq_process *self, uint64_t number);
 /* Whether a thread of that process runs, or waits for a CPU or a disk, so that it will continue by
  * itself. A stopped process will not. True for the caller's own, and for one that lives and has no PID here. */
 bool shmq_is_at_work(const struct shmq_process *self, uint64_t number);
-
-#endif

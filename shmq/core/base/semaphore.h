@@ -4,8 +4,7 @@
  * an older glibc may run on a newer one. So it is looked up when the library is loaded, and where it
  * is missing sem_timedwait takes its place, with the time translated to the wall clock. If that clock
  * is set back during such a wait, the wait is longer by as much; a post ends it in any case. */
-#ifndef SHMQ_BASE_SEMAPHORE_H
-#define SHMQ_BASE_SEMAPHORE_H
+#pragma once
 
 #include <semaphore.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ int shmq_semaphore_wait(sem_t *semaphore, int64_t end);
 
 /* The same without sem_clockwait. */
 int shmq_semaphore_wait_wall(sem_t *semaphore, int64_t end);
-
-#endif

@@ -5,17 +5,19 @@
  * SET, or is followed by shmq_mark, so running an operation with each k visits every state that a
  * death inside it can leave.
  */
-#ifndef SHMQ_BASE_SHARED_MEMORY_H
-#define SHMQ_BASE_SHARED_MEMORY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-#ifdef SHMQ_CRASHPOINTS
-extern uint64_t shmq_marks;    /* stores so far                       */
+extern uint64_t shmq_stores;   /* so far                              */
 extern uint64_t shmq_crash_at; /* die after this one; 0: never        */
+
+#ifdef SHMQ_CRASHPOINTS
+#define SHMQ_HAS_CRASHPOINTS 1
 void shmq_mark(void);
 #else
+#define SHMQ_HAS_CRASHPOINTS 0
 static inline void shmq_mark(void) {}
 #endif
 
@@ -94,6 +96,4 @@ static inline void shmq_fetch_to_write(const void *line)
 static inline void shmq_fetch(const void *line) { __builtin_prefetch(line, 0, 3); }
 
 static inline void shmq_fetch_to_write(const void *line) { __builtin_prefetch(line, 1, 3); }
-#endif
-
 #endif

@@ -1,8 +1,7 @@
 /* SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: SipHash, a fast short-input PRF, 2012).
  * It hashes group names and dedupe ids with the queue's key, so that no outsider can produce a
  * collision. */
-#ifndef SHMQ_BASE_SIPHASH_H
-#define SHMQ_BASE_SIPHASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,5 +10,3 @@
 uint64_t shmq_siphash_first(uint64_t key, const void *bytes, size_t size);
 
 void shmq_siphash(uint64_t key, const void *bytes, size_t size, uint64_t hash[2]);
-
-#endif

@@ -11,8 +11,7 @@
  * A spin that has taken some microseconds lets other processes run on its core: the partner may be
  * waiting for that very core. If several spins in a row were not over by then, the next ones do so
  * from the start, except for one of them now and then. */
-#ifndef SHMQ_BASE_SPIN_H
-#define SHMQ_BASE_SPIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ void shmq_spin_learn(struct shmq_spin_rate *rate, int64_t ns, int64_t took);
 
 /* What two sleeps, each ended by a wake-up from another core, cost here: ns. */
 int64_t shmq_sleep_cost(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Status codes of the core's functions. shmq/native/_core.pyx maps them to exceptions. */
-#ifndef SHMQ_BASE_STATUS_H
-#define SHMQ_BASE_STATUS_H
+#pragma once
 
 enum shmq_status {
     SHMQ_OK = 0,
@@ -24,5 +23,3 @@ enum shmq_status {
     SHMQ_FENCED,       /* another process acts for the name now                        */
     SHMQ_UNCLAIMED,    /* no process acts for the name                                 */
 };
-
-#endif

@@ -4,16 +4,16 @@
 
 int64_t shmq_clock_set;
 
+uint64_t shmq_stores;
+uint64_t shmq_crash_at;
+
 #ifdef SHMQ_CRASHPOINTS
 #include <signal.h>
 #include <unistd.h>
 
-uint64_t shmq_marks;
-uint64_t shmq_crash_at;
-
 void shmq_mark(void)
 {
-    if (++shmq_marks == shmq_crash_at)
+    if (++shmq_stores == shmq_crash_at)
         kill(getpid(), SIGKILL);
 }
 #endif

@@ -4,8 +4,7 @@
  *
  * All integers are unsigned and in network byte order (base/endian.h). Server (connection.c) and
  * client (request.c, client_connection.pxi) both use this. */
-#ifndef SHMQ_PROTOCOL_FRAME_H
-#define SHMQ_PROTOCOL_FRAME_H
+#pragma once
 
 #include "base/endian.h"
 #include "protocol/opcodes.h"
@@ -46,5 +45,3 @@ static inline unsigned char *shmq_frame_write(unsigned char *at, uint8_t type, u
     at = shmq_store16(at, status);
     return shmq_store32(at, id);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A client's buffers: a buffer that grows, and requests appended to it. */
-#ifndef SHMQ_PROTOCOL_REQUEST_H
-#define SHMQ_PROTOCOL_REQUEST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -27,5 +26,3 @@ void shmq_buffer_free(struct shmq_buffer *b);
  * was appended. */
 unsigned char *shmq_request(struct shmq_buffer *b, uint8_t type, uint32_t id, const char *name,
                             uint16_t name_bytes, uint32_t rest);
-
-#endif

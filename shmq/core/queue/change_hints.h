@@ -23,8 +23,7 @@
  * A slot that was MOVED to another queue stays SPENT even if nothing was logged, and the writer
  * still treats it as a message: this journal must have the original until the other queue's
  * journal has the copy. */
-#ifndef SHMQ_QUEUE_CHANGE_HINTS_H
-#define SHMQ_QUEUE_CHANGE_HINTS_H
+#pragma once
 
 #include "queue/queue.h"
 
@@ -136,5 +135,3 @@ static inline void shmq_wake_idle_writer(struct shmq_queue *q)
     if (__builtin_expect(GET_RELAXED(q->h->journal_asleep) == SHMQ_IDLE, 0))
         shmq_wake_writer(q);
 }
-
-#endif

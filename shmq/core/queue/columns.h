@@ -8,8 +8,7 @@
  * arrays have `count` items, arrays of offsets one more: body i goes from offset i to offset i + 1,
  * and so do the properties (a msgpack map, or no bytes). Times are in microseconds since 1970, 0
  * for none. So each column has Arrow's format, and nothing is copied to make an Arrow array. */
-#ifndef SHMQ_QUEUE_COLUMNS_H
-#define SHMQ_QUEUE_COLUMNS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,5 +90,3 @@ uint64_t shmq_columns_end(struct shmq_columns *c);
 /* Whether `bytes`, aligned to 8, are a block; sets `layout` to the places of its arrays. */
 bool shmq_columns_read(const unsigned char *bytes, uint64_t size,
                        struct shmq_columns_layout *layout);
-
-#endif

@@ -14,8 +14,7 @@
  * A program is checked once as a whole before it is run: its end, every length, and that the stack
  * neither underflows nor overflows. The properties that it runs on are checked as they are read:
  * if they are not one msgpack map, the message has none. */
-#ifndef SHMQ_QUEUE_FILTER_H
-#define SHMQ_QUEUE_FILTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -135,5 +134,3 @@ int shmq_select(struct shmq_queue *q, struct shmq_selection *selection, int64_t 
 
 /* Allows a new portion of steps after the lock was released. */
 void shmq_select_again(struct shmq_selection *selection);
-
-#endif

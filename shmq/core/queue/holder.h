@@ -7,8 +7,7 @@
  * A run that is leased in a name has a number there, its epoch. Each of its messages keeps a tag,
  * holder and epoch, in its slot. The tag outlives the lease, until the message is settled, or is
  * leased in another run: so the very same messages can be leased again. */
-#ifndef SHMQ_QUEUE_HOLDER_H
-#define SHMQ_QUEUE_HOLDER_H
+#pragma once
 
 #include "queue/queue.h"
 
@@ -57,5 +56,3 @@ struct shmq_holder *shmq_holder_at(struct shmq_queue *q, const struct shmq_slot 
 
 /* Whether a lease of that word, which a named holder has, is void. */
 bool shmq_is_fenced(struct shmq_queue *q, const struct shmq_slot *s, uint64_t word);
-
-#endif

@@ -1,7 +1,6 @@
 /* The indexes of a queue, through which messages are found. All are derived from the slots, and
  * recovery rebuilds them (recover.c); only the ring of dedupe ids is a truth of its own. */
-#ifndef SHMQ_QUEUE_INDEX_H
-#define SHMQ_QUEUE_INDEX_H
+#pragma once
 
 #include "queue/queue.h"
 
@@ -219,5 +218,3 @@ void shmq_dedupe_rebuild(struct shmq_queue *q);
 
 /* The sequence number of the entry behind the tail, 0 if there is none. */
 uint64_t shmq_dedupe_pending(struct shmq_queue *q);
-
-#endif

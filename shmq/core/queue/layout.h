@@ -12,8 +12,7 @@
  * Everything here is an index or an offset, never a pointer, and is checked before use. A change
  * of any offset is a change of SHMQ_LAYOUT_VERSION. README.md explains the whole.
  */
-#ifndef SHMQ_QUEUE_LAYOUT_H
-#define SHMQ_QUEUE_LAYOUT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -249,7 +248,7 @@ struct shmq_journal {
 
 struct shmq_sample {
     int64_t at;
-    uint64_t in, out;
+    uint64_t inflow, outflow;
 };
 
 struct shmq_header {
@@ -419,5 +418,3 @@ SHMQ_BEGINS_A_LINE(journal);
 SHMQ_BEGINS_A_LINE(dead_lettered_by);
 SHMQ_BEGINS_A_LINE(unused_since);
 #undef SHMQ_BEGINS_A_LINE
-
-#endif

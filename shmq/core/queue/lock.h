@@ -7,8 +7,7 @@
  * Leases and settlements take only the first, and the usual put only the second. Everything else
  * takes both, in this order, and then holds the whole queue with the inbox emptied. An operation
  * also takes both before it reports that a queue is empty or full, and before it sleeps. */
-#ifndef SHMQ_QUEUE_LOCK_H
-#define SHMQ_QUEUE_LOCK_H
+#pragma once
 
 #include "queue/queue.h"
 
@@ -42,5 +41,3 @@ int shmq_lock_puts(struct shmq_queue *q);
 /* Releases the put side. True if the messages should wake sleepers: the caller must then take and
  * release the whole queue, which wakes them. */
 bool shmq_unlock_puts(struct shmq_queue *q);
-
-#endif

@@ -5,8 +5,7 @@
  *    └► DELAYED  └──nack, expiry, death of the holder
  *                               └──limit, reject, ttl──► DEAD ──moved──► the other queue
  */
-#ifndef SHMQ_QUEUE_MESSAGE_H
-#define SHMQ_QUEUE_MESSAGE_H
+#pragma once
 
 #include "queue/queue.h"
 
@@ -173,5 +172,3 @@ void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
  * returns how many they are. `held` has room for as many as there are slots. */
 uint32_t shmq_leases_in(struct shmq_queue *q, uint32_t from, uint32_t end, uint64_t after,
                         struct shmq_leased_view *held);
-
-#endif

@@ -7,8 +7,7 @@
  * numbers, some of which may be 0. `size` is 0 only if `count` is, so the work of reading a batch
  * is bounded by its bytes. The records come first, so that an array begins at the beginning of a
  * block, on a cache line. */
-#ifndef SHMQ_QUEUE_PACKED_BATCH_H
-#define SHMQ_QUEUE_PACKED_BATCH_H
+#pragma once
 
 #include "base/endian.h"
 
@@ -51,5 +50,3 @@ static inline bool shmq_packed_read(const unsigned char *body, uint64_t bytes,
         sum += shmq_packed_length(packed, i);
     return sum == packed->bytes;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The properties of a message, one msgpack map, as far as the queue must know them. */
-#ifndef SHMQ_QUEUE_PROPERTIES_H
-#define SHMQ_QUEUE_PROPERTIES_H
+#pragma once
 
 #include "base/msgpack.h"
 #include "queue/queue.h"
@@ -65,5 +64,3 @@ struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t by
 
 /* Writes worded->size bytes; returns the place behind them. */
 unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded *worded);
-
-#endif

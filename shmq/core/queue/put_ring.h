@@ -17,8 +17,7 @@
  * Free slots circulate in a ring rather than a stack: when a slot comes back to the puts, its cache
  * line has moved from the other core's cache to the shared one, and there is time to prefetch it.
  * */
-#ifndef SHMQ_QUEUE_PUT_RING_H
-#define SHMQ_QUEUE_PUT_RING_H
+#pragma once
 
 #include "queue/message.h"
 #include "queue/queue.h"
@@ -47,5 +46,3 @@ void shmq_collect_returned(struct shmq_queue *q);
 
 /* Ensures: both rings and the spare slots are empty. Holds both locks. */
 void shmq_put_ring_clear(struct shmq_header *h);
-
-#endif

@@ -3,8 +3,7 @@
  * A handle is private memory: the mapping, and pointers to its regions. Functions say "Holds the
  * lock" if the caller must hold it.
  */
-#ifndef SHMQ_QUEUE_QUEUE_H
-#define SHMQ_QUEUE_QUEUE_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/shared_memory.h"
@@ -211,5 +210,3 @@ static inline uint64_t shmq_next_serial(struct shmq_header *h)
     SET(h->serial, (h->serial + 1) & SHMQ_SERIAL_MAX);
     return h->serial;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * bijection of 64 bits, alternating multiplications and shifts as in Stafford's variants of
  * MurmurHash3's finaliser. With another queue's id a receipt opens to a slot and a serial that are
  * practically random, and no message in flight has those. 0 stays 0, which is not a receipt. */
-#ifndef SHMQ_QUEUE_RECEIPT_H
-#define SHMQ_QUEUE_RECEIPT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -63,5 +62,3 @@ static inline uint64_t shmq_unseal(const struct shmq_seal *seal, uint64_t sealed
     sealed ^= sealed >> 32;
     return sealed * seal->inverses[0];
 }
-
-#endif

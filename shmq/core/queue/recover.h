@@ -1,6 +1,5 @@
 /* Rebuilding everything derived from the slots: after a death under the lock, and for a purge. */
-#ifndef SHMQ_QUEUE_RECOVER_H
-#define SHMQ_QUEUE_RECOVER_H
+#pragma once
 
 #include "queue/queue.h"
 
@@ -19,5 +18,3 @@ const char *shmq_check(struct shmq_queue *q);
 
 /* All violations of different kinds, up to `most`; returns how many. Otherwise as above. */
 uint32_t shmq_check_all(struct shmq_queue *q, const char **wrong, uint32_t most);
-
-#endif

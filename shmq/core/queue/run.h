@@ -3,8 +3,7 @@
  * A run may hold several messages of one group, in order: the group is the run's until all of them
  * are settled or have come back. The order of service decides what a run gets, as if the groups that
  * it holds were free; nobody else gets a message of them meanwhile. */
-#ifndef SHMQ_QUEUE_RUN_H
-#define SHMQ_QUEUE_RUN_H
+#pragma once
 
 #include "queue/holder.h"
 #include "queue/message.h"
@@ -67,5 +66,3 @@ int shmq_return_tagged(struct shmq_queue *q, const struct shmq_claim *claim,
  * also if a message of its group is in flight that is not the run's; SHMQ_FENCED, SHMQ_UNCLAIMED. */
 int shmq_run_lease_at(struct shmq_queue *q, struct shmq_run *run, uint32_t at, uint64_t seq,
                       int64_t now, int64_t ns, struct shmq_view *view);
-
-#endif

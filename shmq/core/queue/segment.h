@@ -1,6 +1,5 @@
 /* Making a segment, and deciding whether a segment may be trusted. */
-#ifndef SHMQ_QUEUE_SEGMENT_H
-#define SHMQ_QUEUE_SEGMENT_H
+#pragma once
 
 #include "queue/queue.h"
 
@@ -72,5 +71,3 @@ void shmq_renew(struct shmq_queue *q, int64_t now);
  * `expires` after that time. Consumers that died count until they are reclaimed. Without the lock
  * it is only a hint. */
 bool shmq_is_unused(const struct shmq_queue *q, int64_t now);
-
-#endif

@@ -1,6 +1,5 @@
 /* Taking a free slot with a block for its bytes, and freeing one. */
-#ifndef SHMQ_QUEUE_SLOT_H
-#define SHMQ_QUEUE_SLOT_H
+#pragma once
 
 #include "queue/queue.h"
 
@@ -98,5 +97,3 @@ uint32_t shmq_arena_top(struct shmq_queue *q);
 
 /* The longest run of free units, including units without memory. Holds the lock. */
 uint32_t shmq_arena_largest(struct shmq_queue *q);
-
-#endif

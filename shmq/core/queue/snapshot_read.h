@@ -3,8 +3,7 @@
  * There are two steps, because a block's layout depends on its contents: first slots are chosen,
  * then their messages are copied, without those that have gone in between. A message is copied
  * while its slot's word stays unchanged, so no row is torn. */
-#ifndef SHMQ_QUEUE_SNAPSHOT_READ_H
-#define SHMQ_QUEUE_SNAPSHOT_READ_H
+#pragma once
 
 #include "queue/columns.h"
 #include "queue/queue.h"
@@ -61,5 +60,3 @@ uint64_t shmq_search_room(uint32_t count);
  * the results again under it. */
 void shmq_search(const struct shmq_queue *q, const uint64_t *seqs, uint32_t count, uint32_t *at,
                  uint32_t *table, uint64_t room);
-
-#endif

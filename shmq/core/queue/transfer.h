@@ -12,8 +12,7 @@
  * commit point; then the run is committed. A row whose mover died is a message if the word counts
  * it or the chunk is gone, and void otherwise. So a run is as long as the target has room, and no
  * row waits for another. */
-#ifndef SHMQ_QUEUE_TRANSFER_H
-#define SHMQ_QUEUE_TRANSFER_H
+#pragma once
 
 #include "queue/message.h"
 #include "queue/queue.h"
@@ -96,5 +95,3 @@ bool shmq_row_chunk_read(struct shmq_row_chunk *chunk, const unsigned char *at, 
 /* The next row, which points into the chunk and the reader. False at the end, and if the row is
  * truncated. */
 bool shmq_row_read(struct shmq_row_chunk *chunk, struct shmq_put *put);
-
-#endif

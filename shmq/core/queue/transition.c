@@ -208,8 +208,8 @@ static void sample_rates(struct shmq_header *h, int64_t now)
 {
     SET(h->samples[0], h->samples[1]);
     SET(h->samples[1].at, now);
-    SET(h->samples[1].in, GET_ATOMIC(h->last_seq));
-    SET(h->samples[1].out, h->acked);
+    SET(h->samples[1].inflow, GET_ATOMIC(h->last_seq));
+    SET(h->samples[1].outflow, h->acked);
 }
 
 void shmq_tick(struct shmq_queue *q, int64_t now)

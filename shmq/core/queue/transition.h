@@ -1,7 +1,6 @@
 /* The transitions of a message's life, from which the operations are made: see the diagram in
  * message.h. All hold the lock. */
-#ifndef SHMQ_QUEUE_TRANSITION_H
-#define SHMQ_QUEUE_TRANSITION_H
+#pragma once
 
 #include "queue/index.h"
 #include "queue/message.h"
@@ -101,5 +100,3 @@ static inline uint32_t shmq_deliveries_with_this(uint64_t word)
 
     return word & SHMQ_F_HANDED && deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries;
 }
-
-#endif

@@ -20,8 +20,7 @@
  * sleepers without a post, so a semaphore's value does not grow without limit. If a waker dies
  * between counting and posting, its death is noticed; and a sleeper whose slice ended corrects
  * `posted` from the semaphore's value. */
-#ifndef SHMQ_QUEUE_WAIT_H
-#define SHMQ_QUEUE_WAIT_H
+#pragma once
 
 #include <semaphore.h>
 
@@ -68,5 +67,3 @@ int64_t shmq_look_for_room(struct shmq_queue *q, bool slept_long);
 /* For a thread that took a post and leaves without a try: posts another sleeper in its place. For a
  * message that happens anyway, because the message is still there. Holds the lock. */
 void shmq_pass_on(struct shmq_queue *q, enum shmq_event event);
-
-#endif

@@ -14,8 +14,7 @@
  * the queue may not match, and another consumer takes those that do not. All filtered parties are
  * woken for each message that enters the order of service, and never in the place of a party that
  * would have taken any message. */
-#ifndef SHMQ_QUEUE_WAKEUP_H
-#define SHMQ_QUEUE_WAKEUP_H
+#pragma once
 
 #include <semaphore.h>
 
@@ -100,5 +99,3 @@ void shmq_wakeup_name(char name[SHMQ_WAKEUP_NAME], const char *prefix, uint64_t 
 /* Tells this module that the process is a forked child: a lock that a thread of the parent held is
  * free here. */
 void shmq_wakeups_forked(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The engine: all sessions of a process, and their shared state. */
-#ifndef SHMQ_SERVER_ENGINE_H
-#define SHMQ_SERVER_ENGINE_H
+#pragma once
 
 #include "server/server.h"
 
@@ -71,5 +70,3 @@ void shmq_refuse(struct shmq_session *session, uint32_t id, uint16_t status, con
 
 /* Continues with frames that were held back, unless there still is a reason to. */
 void shmq_session_go_on(struct shmq_session *session);
-
-#endif

@@ -1,6 +1,5 @@
 /* The output of a session: bytes, and among them bodies that are sent from the queue itself. */
-#ifndef SHMQ_SERVER_OUTBOX_H
-#define SHMQ_SERVER_OUTBOX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ void shmq_outbox_sent(struct shmq_outbox *box, size_t size,
 
 /* Drops all pending output. */
 void shmq_outbox_clear(struct shmq_outbox *box, void (*gone)(struct shmq_outgoing_body *));
-
-#endif

@@ -1,7 +1,6 @@
 /* The requests that the engine carries out itself: a function for each type of frame, and what they
  * share. dispatch.c has the table. */
-#ifndef SHMQ_SERVER_REQUESTS_H
-#define SHMQ_SERVER_REQUESTS_H
+#pragma once
 
 #include "server/server.h"
 
@@ -117,5 +116,3 @@ void shmq_carry_out_read_columns(struct shmq_session *session, const struct shmq
  * carried out together with it: sets frames->at to the place behind the last. */
 void shmq_dispatch(struct shmq_session *session, const struct shmq_frame *frame,
                    struct shmq_frames *frames);
-
-#endif

@@ -10,8 +10,7 @@
  * An engine and everything that belongs to it are used by one thread. Hooks ask policy for what the
  * protocol leaves open. Unlike the core below, this folder allocates memory, all of it private; a
  * session for which there is none ends. */
-#ifndef SHMQ_SERVER_SERVER_H
-#define SHMQ_SERVER_SERVER_H
+#pragma once
 
 #include <semaphore.h>
 
@@ -555,5 +554,3 @@ uint16_t shmq_attached_queue_status(struct shmq_attached_queue *queue, int statu
 /* Removes the attached queue from the table: its waiters end with that status, its leases are
  * void. */
 void shmq_attached_queue_forget(struct shmq_attached_queue *queue, uint16_t status);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A block is whole, consecutive entries in the form of a ring, a file or the wire: stream/entry.h.
  * It is read twice: to compute the sizes, and to fill arrays of these sizes. */
-#ifndef SHMQ_STREAM_COLUMNS_H
-#define SHMQ_STREAM_COLUMNS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ uint64_t shmq_log_packed(const struct shmq_log_rows *r, uint32_t begin, uint32_t
 /* Writes that many bytes: a block without offsets and times, with a salt of 0, in the form that an
  * append takes. `to` is a multiple of 8. */
 void shmq_log_pack(const struct shmq_log_rows *r, uint32_t begin, uint32_t end, unsigned char *to);
-
-#endif

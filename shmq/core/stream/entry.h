@@ -16,8 +16,7 @@
  * found and retained: the largest timestamp up to it, where each counts only up to the clock's time
  * at its append. It never decreases within a partition, and is stored only if it differs from
  * `timestamp`. */
-#ifndef SHMQ_STREAM_ENTRY_H
-#define SHMQ_STREAM_ENTRY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -159,5 +158,3 @@ static inline void shmq_entry_peek(const unsigned char *at, uint64_t bytes,
     if (__builtin_expect((second >> 8 & SHMQ_E_SEEN) != 0, 0) && g->size <= bytes)
         g->seen = (int64_t)shmq_entry_word(at + g->size - SHMQ_ENTRY_SEEN);
 }
-
-#endif

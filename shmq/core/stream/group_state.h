@@ -15,8 +15,7 @@
  *
  * Every function from shmq_group_state_join on is called with the lock held, unless stated
  * otherwise. */
-#ifndef SHMQ_STREAM_GROUP_STATE_H
-#define SHMQ_STREAM_GROUP_STATE_H
+#pragma once
 
 #include "base/status.h"
 #include "stream/layout.h"
@@ -280,5 +279,3 @@ void shmq_shared_group_lows(const struct shmq_group_state *r, uint64_t *lows);
 
 /* Recounts after a death. */
 void shmq_shared_group_recover(struct shmq_group_state *r);
-
-#endif

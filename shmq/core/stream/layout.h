@@ -13,8 +13,7 @@
  *
  * `index[k]` is the first entry that begins at or behind position k * SHMQ_INDEX_STEP. The index is
  * a ring, too; it finds entries by offset and by the time they were seen, as both only increase. */
-#ifndef SHMQ_STREAM_LAYOUT_H
-#define SHMQ_STREAM_LAYOUT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -144,5 +143,3 @@ _Static_assert(sizeof(struct shmq_stream) <= SHMQ_PAGE, "the control segment's p
 _Static_assert(sizeof(struct shmq_hold) == 64, "a line for each hold");
 _Static_assert(sizeof(struct shmq_produced) == 32, "a producer");
 _Static_assert(sizeof(struct shmq_index_entry) == 24, "an entry of the index");
-
-#endif

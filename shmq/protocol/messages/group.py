@@ -23,7 +23,7 @@ from shmq.protocol.messages.payload import (
     unpack_map,
     unpack_numbers,
 )
-from shmq.protocol.opcodes import HEADS, Type
+from shmq.protocol.opcodes import Type
 from shmq.protocol.status import Refusal, whole
 
 _SIZE: Final = struct.Struct("!H")
@@ -191,22 +191,13 @@ def unpack_places(raw: bytes, partitions: int) -> list[tuple[int, int]]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seats:
+class Seats(Numbers):
     """A SEATS: the member takes partitions, or releases them; ``places`` are packed."""
 
+    type = Type.SEATS
+    tail = (bytes, bytes)
     takes: bool
     places: bytes
-
-    def pack(self) -> bytes:
-        """The payload behind the member."""
-        return HEADS[Type.SEATS].pack(self.takes) + self.places
-
-    @classmethod
-    def unpack(cls, raw: bytes) -> Self:
-        """Unpack the payload behind the member. Raises Refusal."""
-        if not raw or raw[0] > 1:
-            raise Refusal.bad("a SEATS takes (1) or leaves (0) partitions")
-        return cls(bool(raw[0]), raw[1:])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -249,25 +240,16 @@ class GroupChange:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ShareTake:
+class ShareTake(Numbers):
     """A SHARE_TAKE: at most ``limit`` records; ``handed``: they count as delivered at once."""
 
+    type = Type.SHARE_TAKE
     limit: int
     handed: bool
 
-    def pack(self) -> bytes:
-        """The payload behind the member."""
-        return HEADS[Type.SHARE_TAKE].pack(self.limit, self.handed)
-
-    @classmethod
-    def unpack(cls, raw: bytes) -> Self:
-        """Unpack the payload behind the member. Raises Refusal."""
-        if len(raw) != HEADS[Type.SHARE_TAKE].size or raw[-1] > 1:
-            raise Refusal.bad("a SHARE_TAKE has a number of 32 bits, and a byte of 0 or 1")
-        limit, handed = HEADS[Type.SHARE_TAKE].unpack(raw)
-        if not limit:
+    def check(self) -> None:
+        if not self.limit:
             raise Refusal.bad("a SHARE_TAKE takes one record at least")
-        return cls(limit, bool(handed))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -309,25 +291,15 @@ class ShareTaken:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ShareSettle:
+class ShareSettle(Numbers):
     """A SHARE_SETTLE: the action on the receipts, with its time in ns."""
 
+    type = Type.SHARE_SETTLE
+    tail = (pack_numbers, unpack_numbers)
     action: int
     ns: int
     receipts: list[int]
 
-    def pack(self) -> bytes:
-        """The payload behind the member."""
-        return HEADS[Type.SHARE_SETTLE].pack(self.action, self.ns) + pack_numbers(self.receipts)
-
-    @classmethod
-    def unpack(cls, raw: bytes) -> Self:
-        """Unpack the payload behind the member. Raises Refusal."""
-        head = HEADS[Type.SHARE_SETTLE]
-        if len(raw) < head.size:
-            raise Refusal.bad("a SHARE_SETTLE has 9 bytes before its receipts")
-        action, ns = head.unpack_from(raw)
-        receipts = unpack_numbers(raw[head.size :])
-        if not Settlement.ACK <= action <= Settlement.RETURN or ns > _LONGEST:
+    def check(self) -> None:
+        if not Settlement.ACK <= self.action <= Settlement.RETURN or self.ns > _LONGEST:
             raise Refusal.bad("a SHARE_SETTLE is 1 to 7, and of at most 10^18 ns")
-        return cls(action, ns, receipts)

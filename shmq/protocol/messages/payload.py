@@ -131,22 +131,38 @@ def unpack_fields(kind: type[_T], found: object) -> _T:
 # ---- messages ----
 
 
+#: What follows the numbers of a request: how it is packed, and unpacked to the end of the payload.
+Tail = tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
+
+
 class Numbers:
-    """A request that is a dataclass of numbers: those that opcodes.toml says of its type."""
+    """A request that is a dataclass of numbers: those that opcodes.toml says of its type.
+
+    With a ``tail`` the last field is what follows them. A number of type bool is 0 or 1.
+    """
 
     __slots__ = ()
     type: ClassVar[Type]
+    tail: ClassVar[Tail | None] = None
 
     def pack(self) -> bytes:
         """The payload, after the name or the member."""
-        return HEADS[self.type].pack(*_fields(self).values())
+        values = [getattr(self, name) for name, _, _ in _fields_of(cast("Any", type(self)))]
+        tail = b"" if self.tail is None else self.tail[0](values.pop())
+        return HEADS[self.type].pack(*values) + tail
 
     @classmethod
     def unpack(cls, rest: bytes) -> Self:
         """Unpack the payload after the name or the member. Raises Refusal."""
-        numbers = unpack_head(cls.type, rest, last=True)
-        names = (name for name, _, _ in _fields_of(cast("Any", cls)))
-        found = cls(**dict(zip(names, numbers, strict=True)))
+        values: list[Any] = list(unpack_head(cls.type, rest, last=cls.tail is None))
+        if cls.tail is not None:
+            values.append(cls.tail[1](rest[HEADS[cls.type].size :]))
+        given = {}
+        for (name, hint, _), value in zip(_fields_of(cast("Any", cls)), values, strict=True):
+            if hint is bool and value > 1:
+                raise Refusal.bad(f"{name!r} is 0 or 1, not {value}")
+            given[name] = bool(value) if hint is bool else value
+        found = cls(**given)
         found.check()
         return found
 
@@ -312,6 +328,14 @@ def unpack_expression(raw: bytes, check: Callable[[str, int], object]) -> str | 
     except (UnicodeDecodeError, InvalidOption) as error:
         raise Refusal.bad(str(error)) from error
     return text
+
+
+def expression(check: Callable[[str, int], object]) -> Tail:
+    """An expression, or None, at the end of a payload."""
+    return (
+        lambda text: b"" if text is None else text.encode(),
+        lambda raw: unpack_expression(raw, check),
+    )
 
 
 def milliseconds(wait: float | None) -> int:

@@ -16,15 +16,14 @@ from shmq.protocol.messages.payload import (
     Numbers,
     Reply,
     Request,
+    expression,
     pack_map,
     unpack_answer,
-    unpack_expression,
     unpack_fields,
-    unpack_head,
     unpack_map,
     unpack_rows,
 )
-from shmq.protocol.opcodes import HEADS, MAX_FRAME, Type
+from shmq.protocol.opcodes import MAX_FRAME, Type
 from shmq.protocol.status import Refusal, senseless
 
 #: What a HELLO names as this server's features: the parts beyond the operations of every server.
@@ -202,24 +201,17 @@ class QueueState:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Select:
+class Select(Numbers):
     """A PEEK or a REDRIVE: at most ``limit`` messages that match the expression."""
 
+    type = Type.REDRIVE
+    tail = expression(Where)
     limit: int
     where: str | None = None
 
-    def pack(self) -> bytes:
-        """The payload behind the name."""
-        tail = b"" if self.where is None else self.where.encode()
-        return HEADS[Type.REDRIVE].pack(self.limit) + tail
-
-    @classmethod
-    def unpack(cls, rest: bytes) -> Self:
-        """Unpack the payload behind the name. Raises Refusal."""
-        (limit,) = unpack_head(Type.REDRIVE, rest)
-        if not limit:
+    def check(self) -> None:
+        if not self.limit:
             raise Refusal.bad("limit=0: it must be 1 or more")
-        return cls(limit, unpack_expression(rest[HEADS[Type.REDRIVE].size :], Where))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
