@@ -18,7 +18,8 @@ import time
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
-from shmq.disk.persistence.journal import Journal, WriteSizes
+from shmq.disk.persistence.journal import Journal
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.snapshot import Snapshot, SnapshotWriter
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.disk.storage.disk import Disk
@@ -153,7 +154,7 @@ class JournalWriter(SnapshotWriter):
     @property
     def due(self) -> bool:
         """Whether a snapshot has to replace the journal now."""
-        journal, live = self.journal.bytes, self.follower.live_bytes
+        journal, live = self.journal.size, self.follower.live_bytes
         return self.journal.is_broken or journal > max(SPARSE * live, 2 * self.sizes.segment)
 
     @property

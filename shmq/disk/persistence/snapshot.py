@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.storage.disk import Disk, opened, size_of, write_whole
 from shmq.disk.storage.erase import erase_queue
 from shmq.disk.storage.file_header import (

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.disk.storage.disk import Disk

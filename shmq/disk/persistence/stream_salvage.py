@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
 from shmq.disk.storage.disk import Disk, make_file, read_whole, replace_file
 from shmq.disk.storage.file_header import FileHeader, StreamIdentity

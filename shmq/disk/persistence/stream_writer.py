@@ -9,7 +9,7 @@ import logging
 import time
 
 from shmq.client.local.stream import LocalStream, attach
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_partition_writer import RETRY, StreamPartitionWriters
 from shmq.disk.persistence.stream_recovery import groups_of
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes

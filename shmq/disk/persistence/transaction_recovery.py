@@ -19,7 +19,8 @@ from typing import Any, Final
 from shmq.client.transaction.apply import Entry, by_partition, entries_of
 from shmq.client.transaction.transaction_log import noted as in_memory
 from shmq.client.transaction.transaction_log import read_transactions
-from shmq.disk.persistence.journal import Journal, WriteSizes
+from shmq.disk.persistence.journal import Journal
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
 from shmq.disk.persistence.stream_recovery import StoredStream, durable_options, stored_stream
 from shmq.disk.storage.disk import Disk, sync_file

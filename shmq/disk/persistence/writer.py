@@ -22,8 +22,8 @@ from typing import Final
 from shmq.api.names import SHM, chosen_namespace
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.disk.persistence.definitions import Definitions
-from shmq.disk.persistence.journal import WriteSizes
 from shmq.disk.persistence.journal_writer import RETRY, JournalWriter, Transfers
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.snapshot import SnapshotThread, SnapshotWriter
 from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.disk.persistence.stream_writer import StreamWriter

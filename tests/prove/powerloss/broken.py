@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from shmq.disk.persistence.journal import WriteSizes
 from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.snapshot import Snapshot
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.disk.storage.disk import Disk

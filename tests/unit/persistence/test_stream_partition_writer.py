@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_partition_writer import (
     StreamPartitionWriter,
     StreamPartitionWriters,
