@@ -9,11 +9,10 @@ import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from shmq.api.names import check_name
 from shmq.disk.persistence.transaction_recovery import complete_transactions
-from shmq.disk.storage.disk import Disk, write_whole
+from shmq.disk.storage.disk import Disk, read_pieces, size_of, write_file
 from shmq.disk.storage.paths import CARD, TABLES
 from shmq.disk.storage.progress import Report, Step, bytes_of, silent
 from shmq.disk.storage.transaction_file import TRANSACTIONS
@@ -32,8 +31,6 @@ from shmq.host.namespace.namespace import Namespace
 from shmq.host.supervision.descriptors import raise_descriptor_limit
 from shmq.model.table.backup import copied
 from shmq.model.table.files import TableFile, disk_directory, tables_in
-
-_PIECE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +145,9 @@ def _copy(disk: Disk, file: CutFile, step: Step) -> None:
         disk = disk.under(part)
     if above:
         disk.make()
-    made = disk.create(name)
-    try:
-        at = 0
-        while at < file.bytes:
-            piece = os.pread(file.descriptor, min(_PIECE, file.bytes - at), at)
-            if not piece:
-                raise ShmqError(f"{file.name} ends at {at} of {file.bytes} bytes: try again")
-            at = write_whole(disk, made, [piece], at)
-            step.add(len(piece))
-        disk.sync(made)
-    finally:
-        disk.close(made)
+    write_file(disk, name, read_pieces(disk, file.descriptor, file.bytes), step.add)
+    if (size := size_of(disk, name)) < file.bytes:
+        raise ShmqError(f"{file.name} ends at {size} of {file.bytes} bytes: try again")
     disk.sync_directory()
 
 

@@ -17,7 +17,7 @@ import time
 from typing import Any, Final
 
 from shmq.disk.persistence.conflicts import set_definitions_aside
-from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.disk import Disk, remove_file
 from shmq.disk.storage.file_header import DEFINITIONS, FileHeader
 from shmq.disk.storage.map_file import read_map, write_map
 from shmq.disk.storage.paths import EXCHANGES, SCHEMAS
@@ -111,9 +111,7 @@ class Definitions:
             self._directory.ready()
             write_map(disk, name, _UNFINISHED, _header(self._namespace.name), content)
         elif self._directory.held:
-            with contextlib.suppress(FileNotFoundError):
-                disk.unlink(name)
-            disk.sync_directory()
+            remove_file(disk, name)
 
 
 def _header(namespace: str) -> FileHeader:

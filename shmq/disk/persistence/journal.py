@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 
 from shmq.disk.persistence.segment_writer import SegmentWriter, WriteSizes
-from shmq.disk.storage.disk import Disk, opened, size_of
+from shmq.disk.storage.disk import Disk, opened, remove_file, size_of
 from shmq.disk.storage.file_header import HEADER_BYTES, JOURNAL, QueueIdentity, read_header
 from shmq.disk.storage.paths import catalog, segment_name
 from shmq.errors import FileError
@@ -39,7 +39,7 @@ class Journal(SegmentWriter):
         )
         if not segment:
             for number in [each for each in self._lengths if not self._has_header(each)]:
-                self._clear(self._name_of(number))
+                remove_file(disk, self._name_of(number))
                 del self._lengths[number]
 
     @property

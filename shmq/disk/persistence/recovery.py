@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import mmap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +26,7 @@ from shmq.disk.persistence.conflicts import (
 from shmq.disk.persistence.definitions import recover_definitions
 from shmq.disk.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.disk.persistence.transaction_recovery import complete_transactions, drop_the_lost
-from shmq.disk.storage.disk import Disk, opened, sync_file
+from shmq.disk.storage.disk import Disk, map_file, sync_file
 from shmq.disk.storage.erase import finish_erasures
 from shmq.disk.storage.file_header import read_tail
 from shmq.disk.storage.inventory import write_refusals
@@ -38,7 +37,6 @@ from shmq.disk.storage.queue_reader import lineage_of
 from shmq.errors import FileError, LockTimeout, ShmqError
 from shmq.host.namespace.data_directory import DataDirectory
 from shmq.host.namespace.namespace import Namespace
-from shmq.native._core import reserve_standard
 
 log = logging.getLogger("shmq")
 
@@ -86,7 +84,7 @@ def _decide(disk: Disk, files: Files, *, salvage: bool, on_progress: OnProgress)
     try:
         decision.lineage = lineage_of(disk, files)
         if decision.lineage:
-            mapped = [(str(disk.path(name)), _map(disk, name)) for name in decision.lineage]
+            mapped = [(str(disk.path(name)), map_file(disk, name)) for name in decision.lineage]
             decision.chain = QueueFiles(mapped, salvage, on_progress=on_progress)
             decision.problems = [str(skipped) for skipped in decision.chain.skipped]
     except ShmqError as error:
@@ -95,14 +93,6 @@ def _decide(disk: Disk, files: Files, *, salvage: bool, on_progress: OnProgress)
         where = error.filename or disk.path(next(files.names()))
         decision.error = ShmqError(f"{where} cannot be read: {error.strerror or error}")
     return decision
-
-
-def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
-    """The file's bytes, mapped, so that they are read from the disk on access."""
-    with opened(disk, name) as file:
-        length = disk.size(file)
-        reserve_standard()
-        return mmap.mmap(file, length, access=mmap.ACCESS_READ) if length else b""
 
 
 def settle_moves(chains: Iterable[QueueFiles]) -> None:

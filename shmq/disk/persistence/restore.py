@@ -25,13 +25,12 @@ from shmq.disk.persistence.stream_restore import (
     restore_streams,
 )
 from shmq.disk.persistence.transaction_recovery import complete_transactions
-from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.disk import Disk, ReadOnly
 from shmq.disk.storage.erase import finish_erasures
 from shmq.disk.storage.file_header import hash_key_of
 from shmq.disk.storage.inventory import others, writer_of
 from shmq.disk.storage.paths import EXCHANGES, TABLES, catalog
 from shmq.disk.storage.progress import OnProgress, Report, Step, silent
-from shmq.disk.storage.queue_reader import ReadOnly
 from shmq.disk.storage.set_aside import FileSetAside, RenamedDisk, files_aside
 from shmq.disk.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 from shmq.errors import FileError, InvalidOption, LockTimeout, NoSuchQueue, QueueExists, ShmqError

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from shmq.disk.storage.disk import Disk, write_whole
+from shmq.disk.storage.disk import AppendedFile, Disk, create_file, write_whole
 from shmq.disk.storage.file_header import FileHeader, Trailer
 
 
@@ -44,7 +44,7 @@ _SMALL: Final = 16
 _PAGE: Final = 4096
 
 
-class SegmentWriter:
+class SegmentWriter(AppendedFile):
     """Segments in the directory ``disk``, of which one may be open. For one thread at a time.
 
     ``lengths`` are those of the existing segments, by number. Every method raises OSError.
@@ -54,13 +54,12 @@ class SegmentWriter:
     _temporary: str | None = None
 
     def __init__(self, disk: Disk, sizes: WriteSizes, lengths: Mapping[int, int]) -> None:
+        super().__init__(disk)
         #: The salt to seal the records of the next commit with, while a segment is open.
         self.salt = 0
-        self._disk = disk
         self._sizes = sizes
         self._lengths = dict(lengths)
         self._zeros = memoryview(bytes(sizes.ahead))
-        self._file = -1
         #: The open segment: its number, and where its last commit ends.
         self._number = self._end = 0
         #: How long its file is: zeros ahead of the end, or what is torn.
@@ -77,34 +76,17 @@ class SegmentWriter:
         """Whether the open segment has reached its full length."""
         return self._file >= 0 and self._end >= self._sizes.segment
 
-    def abandon(self) -> None:
-        """Close the segment's file as it is."""
-        if self._file >= 0:
-            file, self._file = self._file, -1
-            with contextlib.suppress(OSError):
-                self._disk.close(file)
-
     def _name_of(self, number: int) -> str:
         """The file name of a segment."""
         raise NotImplementedError
 
     def _open(self, header: FileHeader) -> None:
         """Create and open the segment with this header, which is on disk afterwards."""
-        name = self._name_of(header.number)
-        created = self._temporary or name
-        self._clear(created)
-        self._file = self._disk.create(created)
-        try:
-            end = write_whole(self._disk, self._file, [header.pack()], 0)
-            self._disk.sync(self._file)
-            if created != name:
-                # This replaces a segment of which nothing counts. It may be the only one with the
-                # next number, so it must not be removed first.
-                self._disk.rename(created, name)
-            self._disk.sync_directory()
-        except BaseException:
-            self.abandon()
-            raise
+        # With a temporary name the segment of which nothing counts is replaced: it may be the only
+        # one with the next number, so it must not be removed first.
+        self._file, end = create_file(
+            self._disk, self._name_of(header.number), [header.pack()], self._temporary
+        )
         self._number, self.salt = header.number, header.salt
         self._end = self._written = self._lengths[header.number] = end
         self._trailer = Trailer()
@@ -143,11 +125,3 @@ class SegmentWriter:
             self._disk.sync_directory()
         for number in numbers:
             del self._lengths[number]
-
-    def _clear(self, name: str) -> None:
-        """Remove the file, of which nothing counts, if it exists."""
-        try:
-            self._disk.unlink(name)
-        except FileNotFoundError:
-            return
-        self._disk.sync_directory()

@@ -19,7 +19,7 @@ from typing import Final
 
 from shmq.client.local.queue import LocalQueue
 from shmq.disk.persistence.segment_writer import WriteSizes
-from shmq.disk.storage.disk import Disk, opened, size_of, write_whole
+from shmq.disk.storage.disk import Disk, opened, size_of, write_file
 from shmq.disk.storage.erase import erase_queue
 from shmq.disk.storage.file_header import (
     HEADER_BYTES,
@@ -54,14 +54,11 @@ class Snapshot:
         ``chunk`` is how many bytes are copied at a time. Raises OSError.
         """
         self.discard()
-        file = self._disk.create(unfinished(self._identity.name))
-        try:
-            for piece in self._pieces(scan, chunk):
-                start, self.bytes = self.bytes, write_whole(self._disk, file, [piece], self.bytes)
-                self._disk.push(file, start, self.bytes - start)
-            self._disk.sync(file)
-        finally:
-            self._disk.close(file)
+        name = unfinished(self._identity.name)
+        write_file(self._disk, name, self._pieces(scan, chunk), self._count)
+
+    def _count(self, more: int) -> None:
+        self.bytes += more
 
     def install(self) -> None:
         """Rename it to the snapshot. The caller syncs the directory before it removes anything."""

@@ -11,7 +11,7 @@ from typing import Final
 from shmq.disk.persistence.conflicts import set_stream_aside
 from shmq.disk.persistence.stream_recovery import StoredStream, rebuild_stream, stored_stream
 from shmq.disk.persistence.stream_salvage import salvage_stream
-from shmq.disk.storage.disk import Disk, write_whole
+from shmq.disk.storage.disk import Disk, opened, read_pieces, write_file
 from shmq.disk.storage.erase import erase_stream, is_carded
 from shmq.disk.storage.paths import CARD, STREAMS, stream_directory, streams_among
 from shmq.disk.storage.progress import Report, Step, bytes_of, silent
@@ -25,8 +25,6 @@ RESTORED: Final = "restored"
 SALVAGED: Final = "salvaged"
 THERE: Final = "there"
 DAMAGED: Final = "damaged"
-
-_PIECE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +192,6 @@ def _copy(source: Disk, target: Disk, step: Step) -> None:
 
 def copy_file(source: Disk, target: Disk, name: str, step: Step | None = None) -> None:
     """Copy a file and sync it, but not its directory. Raises OSError."""
-    given, made = source.open(name), target.create(name)
-    try:
-        at = 0
-        while piece := source.read(given, _PIECE, at):
-            at = write_whole(target, made, [piece], at)
-            if step is not None:
-                step.add(len(piece))
-        target.sync(made)
-    finally:
-        source.close(given)
-        target.close(made)
+    with opened(source, name) as file:
+        pieces = read_pieces(source, file, source.size(file))
+        write_file(target, name, pieces, None if step is None else step.add)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
-from shmq.disk.storage.disk import Disk, make_file, read_whole, replace_file
+from shmq.disk.storage.disk import Disk, create_file, read_whole, replace_file
 from shmq.disk.storage.file_header import FileHeader, StreamIdentity
 from shmq.disk.storage.paths import (
     UNFINISHED_SEGMENT,
@@ -280,8 +280,8 @@ class _Partition:
         replace_file(self._disk, segment_file(offset), UNFINISHED_SEGMENT, [header.pack()])
 
     def _keep_aside(self, name: str, raw: bytes) -> None:
-        make_file(self._disk, free_name(f"{name}.damaged", self._disk.names()), [raw])
-        self._disk.sync_directory()
+        aside = free_name(f"{name}.damaged", self._disk.names())
+        self._disk.close(create_file(self._disk, aside, [raw])[0])
 
     def _clear(self, scratch: Disk) -> None:
         for name in scratch.names():

@@ -23,10 +23,10 @@ from shmq.disk.persistence.journal import Journal
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
 from shmq.disk.persistence.stream_recovery import StoredStream, durable_options, stored_stream
-from shmq.disk.storage.disk import Disk, sync_file
+from shmq.disk.storage.disk import Disk, map_file, sync_file
 from shmq.disk.storage.file_header import QueueIdentity, StreamIdentity
 from shmq.disk.storage.paths import catalog, partition_directory, stream_directory
-from shmq.disk.storage.queue_files import QueueFiles, map_file
+from shmq.disk.storage.queue_files import QueueFiles
 from shmq.disk.storage.queue_reader import lineage_of
 from shmq.disk.storage.stream_files import StreamFiles
 from shmq.disk.storage.stream_meta import StreamCard, read_card, write_card
@@ -106,7 +106,7 @@ def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None
     disk.sync_directory()
     for one in names:
         sync_file(disk, one)
-    with QueueFiles([(str(disk.path(one)), map_file(disk.path(one))) for one in names]) as chain:
+    with QueueFiles([(str(disk.path(one)), map_file(disk, one)) for one in names]) as chain:
         if chain.hash_key != identity:
             return
         acks = [seq for one in _of(works, "acks", part) for seq in one[2]]

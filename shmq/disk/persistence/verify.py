@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.disk.persistence.stream_salvage import runs_in
+from shmq.disk.storage.disk import ReadOnly
 from shmq.disk.storage.file_header import (
     DEFINITIONS,
     HEADER_BYTES,
@@ -22,7 +23,6 @@ from shmq.disk.storage.map_file import parse_map
 from shmq.disk.storage.paths import CARD, PRODUCERS, bases, streams_among
 from shmq.disk.storage.progress import OnProgress
 from shmq.disk.storage.queue_files import QueueFiles, read_file
-from shmq.disk.storage.queue_reader import ReadOnly
 from shmq.disk.storage.stream_meta import read_card
 from shmq.disk.storage.stream_segment import EVERYTHING, StreamSegment
 from shmq.errors import DamagedFile, FileError

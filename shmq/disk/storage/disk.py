@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
 
@@ -150,6 +152,34 @@ class Disk:
         return self.directory / name
 
 
+class ReadOnly(Disk):
+    """A directory whose files are only read, so they need not be writable."""
+
+    def open(self, name: str) -> int:
+        """Open the file of that name for reading. Raises FileNotFoundError."""
+        return open_file(self.path(name), os.O_RDONLY | _FLAGS)
+
+
+class AppendedFile:
+    """The owner of an open file, to which only it appends."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._file = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open."""
+        return self._file >= 0
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        if self._file >= 0:
+            file, self._file = self._file, -1
+            with contextlib.suppress(OSError):
+                self._disk.close(file)
+
+
 def _sync_directory(path: Path) -> None:
     directory = open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -160,6 +190,8 @@ def _sync_directory(path: Path) -> None:
 
 #: Bytes that are copied before writing them to disk is started.
 _PUSHED: Final = 1 << 19
+#: Bytes that are read at a time.
+_PIECE: Final = 1 << 20
 
 
 @contextlib.contextmanager
@@ -181,7 +213,26 @@ def size_of(disk: Disk, name: str) -> int:
 def read_whole(disk: Disk, name: str) -> bytes:
     """The bytes of the file of that name. Raises OSError."""
     with opened(disk, name) as file:
-        return disk.read(file, disk.size(file), 0)
+        return b"".join(read_pieces(disk, file, disk.size(file)))
+
+
+def read_pieces(disk: Disk, file: int, size: int) -> Iterator[bytes]:
+    """The first ``size`` bytes of the file, or all that it has, in pieces. Raises OSError."""
+    at = 0
+    while at < size and (piece := disk.read(file, min(_PIECE, size - at), at)):
+        yield piece
+        at += len(piece)
+
+
+def map_file(disk: Disk, name: str) -> mmap.mmap | bytes:
+    """The bytes of the file, mapped, so that they are read from the disk on access.
+
+    It must not be truncated while the mapping is used. Raises OSError.
+    """
+    with opened(disk, name) as file:
+        size = disk.size(file)
+        reserve_standard()
+        return mmap.mmap(file, size, access=mmap.ACCESS_READ) if size else b""
 
 
 def sync_file(disk: Disk, name: str) -> None:
@@ -190,14 +241,32 @@ def sync_file(disk: Disk, name: str) -> None:
         disk.sync(file)
 
 
-def make_file(disk: Disk, name: str, pieces: Sequence[bytes | memoryview]) -> None:
-    """Create the file with this content, and sync it, but not its name. Raises OSError."""
-    file = disk.create(name)
+def create_file(
+    disk: Disk,
+    name: str,
+    pieces: Sequence[bytes | memoryview],
+    unfinished: str | None = None,
+    guard: contextlib.AbstractContextManager[object] | None = None,
+) -> tuple[int, int]:
+    """Create the file with this content, durably; returns it, open, and its length.
+
+    With the temporary name ``unfinished`` it replaces the file of its name, within ``guard``; what
+    that raises leaves the old file. Raises OSError; then the file has its old content or the new.
+    """
+    remove_file(disk, unfinished or name)
+    file = disk.create(unfinished or name)
     try:
-        write_whole(disk, file, pieces, 0)
+        end = write_whole(disk, file, pieces, 0)
         disk.sync(file)
-    finally:
-        disk.close(file)
+        if unfinished is not None:
+            with guard or contextlib.nullcontext():
+                disk.rename(unfinished, name)
+        disk.sync_directory()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            disk.close(file)
+        raise
+    return file, end
 
 
 def replace_file(
@@ -207,17 +276,39 @@ def replace_file(
     pieces: Sequence[bytes | memoryview],
     guard: contextlib.AbstractContextManager[object] | None = None,
 ) -> None:
-    """Replace the file durably; ``unfinished`` is its temporary name.
+    """Replace the file durably: see `create_file`."""
+    disk.close(create_file(disk, name, pieces, unfinished, guard)[0])
 
-    The file gets its name within ``guard``; what that raises leaves the old file. Raises OSError;
-    then the file has its old content or the new one.
+
+def write_file(
+    disk: Disk,
+    name: str,
+    pieces: Iterable[bytes | memoryview],
+    on_written: Callable[[int], object] | None = None,
+) -> None:
+    """Create the file with this content, and sync it, but not its name. Raises OSError.
+
+    ``on_written`` is called with how many more bytes are written.
     """
+    file = disk.create(name)
+    try:
+        end = 0
+        for piece in pieces:
+            start, end = end, write_whole(disk, file, [piece], end)
+            if on_written is not None:
+                on_written(end - start)
+            with contextlib.suppress(OSError):  # only a hint: the sync reports errors
+                disk.push(file, start, end - start)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+
+
+def remove_file(disk: Disk, name: str) -> None:
+    """Remove the file, durably, if it exists. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
-        disk.unlink(unfinished)
-    make_file(disk, unfinished, pieces)
-    with guard or contextlib.nullcontext():
-        disk.rename(unfinished, name)
-    disk.sync_directory()
+        disk.unlink(name)
+        disk.sync_directory()
 
 
 @contextlib.contextmanager

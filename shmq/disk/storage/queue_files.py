@@ -11,9 +11,8 @@ end in a torn batch; anything else is damage.
 from __future__ import annotations
 
 import dataclasses
-import mmap
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -24,7 +23,6 @@ from shmq.disk.storage.progress import OnProgress
 from shmq.errors import DamagedFile, FileError
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.native.descriptors import open_file
 
 #: The first and the last sequence number that a message may have.
 ALL_NUMBERS: Final = (0, (1 << 64) - 1)
@@ -115,11 +113,6 @@ class QueueFiles:
         self._feed_segments(segments)
         for file, offset, count, how in self._replay.skipped():
             self.skipped.append(Skipped(self._fed[file], offset, count, _WHAT[how]))
-
-    @classmethod
-    def of(cls, paths: Sequence[str | os.PathLike[str]], salvage: bool = False) -> QueueFiles:
-        """The chain of the files at ``paths``, which must not be truncated while it is open."""
-        return cls([(os.fspath(path), map_file(path)) for path in paths], salvage)
 
     def __enter__(self) -> Self:
         return self
@@ -318,16 +311,6 @@ class QueueFiles:
         if fed == "damaged":
             raise DamagedFile(file.path, found["damage"], _WHAT[found["how"]])
         return found
-
-
-def map_file(path: str | os.PathLike[str]) -> Any:
-    """The file's bytes, mapped; the file must not be truncated while the mapping is used."""
-    file = open_file(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(file).st_size
-        return mmap.mmap(file, size, access=mmap.ACCESS_READ) if size else b""
-    finally:
-        os.close(file)
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:

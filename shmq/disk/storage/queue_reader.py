@@ -7,14 +7,12 @@ mapped, and if a file has disappeared, the files are listed again.
 
 from __future__ import annotations
 
-import mmap
-import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shmq.disk.storage.disk import Disk, opened
+from shmq.disk.storage.disk import Disk, map_file, opened, read_pieces
 from shmq.disk.storage.file_header import (
     HEADER_BYTES,
     JOURNAL,
@@ -26,22 +24,12 @@ from shmq.disk.storage.file_header import (
 from shmq.disk.storage.paths import Files, catalog, segment_name, snapshot_name
 from shmq.disk.storage.queue_files import ALL_NUMBERS, QueueFiles
 from shmq.errors import DamagedFile, FileError
-from shmq.native._core import read_record, reserve_standard
-from shmq.native.descriptors import open_file
+from shmq.native._core import read_record
 
 #: How many times a queue's files are listed, if snapshots replace them meanwhile.
 _TRIES: Final = 20
 _FOOTER_BYTES: Final = 32
 _MARK_BYTES: Final = 72
-_PIECE: Final = 8 << 20
-
-
-class ReadOnly(Disk):
-    """A directory whose files are only read, so they need not be writable."""
-
-    def open(self, name: str) -> int:
-        """Open the file of that name for reading. Raises FileNotFoundError."""
-        return open_file(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +113,8 @@ def _read(disk: Disk, name: str) -> tuple[Any, Part]:
         begin = disk.read(file, HEADER_BYTES, 0)
         mark = begin[:_MARK_BYTES]
         if _is_closed(disk, file, name, begin, size):
-            reserve_standard()
-            return mmap.mmap(file, size, access=mmap.ACCESS_READ), Part(name, size, mark)
-        data = b"".join(_pieces(disk, file, size))
+            return map_file(disk, name), Part(name, size, mark)
+        data = b"".join(read_pieces(disk, file, size))
         return data, Part(name, len(data), mark)
 
 
@@ -141,13 +128,6 @@ def _is_closed(disk: Disk, file: int, name: str, begin: bytes, size: int) -> boo
         return False
     end = disk.read(file, _FOOTER_BYTES, size - _FOOTER_BYTES)
     return read_record(end, 0, header.salt)[:2] == ("ok", "footer")
-
-
-def _pieces(disk: Disk, file: int, size: int) -> Iterator[bytes]:
-    at = 0
-    while at < size and (piece := disk.read(file, min(_PIECE, size - at), at)):
-        yield piece
-        at += len(piece)
 
 
 #: Parts of a header: magic, version, size, the segment's number, the length of the names.

@@ -8,11 +8,10 @@ is not closed only what the writer has published may be read, so every call gets
 from __future__ import annotations
 
 import bisect
-import mmap
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from shmq.disk.storage.disk import Disk, opened
+from shmq.disk.storage.disk import Disk, map_file, opened, read_whole
 from shmq.disk.storage.file_header import (
     BATCH_BYTES,
     HEADER_BYTES,
@@ -26,12 +25,11 @@ from shmq.disk.storage.progress import OnProgress
 from shmq.errors import DamagedFile
 from shmq.fork_safe import new_lock
 from shmq.native import _file
-from shmq.native._core import read_record, reserve_standard
+from shmq.native._core import read_record
 
 #: Behind every offset: the whole file may be read.
 EVERYTHING: Final = (1 << 64) - 1
 _FOOTER_BYTES: Final = 32
-_PIECE: Final = 8 << 20
 _SIGN: Final = 1 << 63
 #: Before every time, in ns.
 LEAST_TIME: Final = -_SIGN
@@ -221,7 +219,7 @@ class StreamSegment:
         how many more bytes are read. Raises :class:`~shmq.DamagedFile`.
         """
         # The writer truncates the zeros behind its records, so a mapping could fault.
-        data = self._data if self.closed else self._copy()
+        data = self._data if self.closed else read_whole(self._disk, segment_file(self.base))
         found = Checked(
             *_file.check(data, self.start, self._salts, self.base, on_progress=on_progress)
         )
@@ -310,20 +308,9 @@ class StreamSegment:
             self._places.append(last)
 
     def _map(self) -> None:
-        with opened(self._disk, segment_file(self.base)) as file:
-            size = self._disk.size(file)
-            if size < self.start:
-                raise DamagedFile(self.path, size, "the file is cut off")
-            reserve_standard()
-            self._data = mmap.mmap(file, size, access=mmap.ACCESS_READ)
-
-    def _copy(self) -> bytes:
-        with opened(self._disk, segment_file(self.base)) as file:
-            pieces, at = [], 0
-            while piece := self._disk.read(file, _PIECE, at):
-                pieces.append(piece)
-                at += len(piece)
-            return b"".join(pieces)
+        self._data = map_file(self._disk, segment_file(self.base))
+        if len(self._data) < self.start:
+            raise DamagedFile(self.path, len(self._data), "the file is cut off")
 
     def _read_index(self) -> None:
         """Read the index of a closed file."""

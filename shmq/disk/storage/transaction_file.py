@@ -8,7 +8,6 @@ A torn record at its end was never confirmed.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import struct
@@ -18,7 +17,15 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.disk.storage.disk import Disk, make_file, opened, write_whole
+from shmq.disk.storage.disk import (
+    AppendedFile,
+    Disk,
+    create_file,
+    read_whole,
+    remove_file,
+    sync_file,
+    write_whole,
+)
 from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _core
 
@@ -70,20 +77,14 @@ def parts_of(work: dict[str, Any]) -> set[Part]:
     }
 
 
-class TransactionFile:
+class TransactionFile(AppendedFile):
     """Writes the file. For one thread at a time."""
 
     def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self._file = -1
+        super().__init__(disk)
         self._salt = 0
         #: The length of the file.
         self.end = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether `add` is possible; otherwise the file has to be replaced."""
-        return self._file >= 0
 
     def add(
         self, transactions: Iterable[StoredTransaction], done: Iterable[tuple[Id, Part]]
@@ -114,33 +115,13 @@ class TransactionFile:
             _CRC.pack(_core.crc32c(head)),
             *(_pack([t.packed()], salt) for t in transactions),
         ]
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(_UNFINISHED)
-        file = self._disk.create(_UNFINISHED)
-        try:
-            end = write_whole(self._disk, file, data, 0)
-            self._disk.sync(file)
-            self._disk.rename(_UNFINISHED, TRANSACTIONS)
-            self._disk.sync_directory()
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._disk.close(file)
-            raise
-        self._file, self._salt, self.end = file, salt, end
+        self._file, self.end = create_file(self._disk, TRANSACTIONS, data, _UNFINISHED)
+        self._salt = salt
 
     def remove(self) -> None:
         """Remove the file: no transaction is left. Raises OSError."""
         self.abandon()
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(TRANSACTIONS)
-            self._disk.sync_directory()
-
-    def abandon(self) -> None:
-        """Close the file as it is."""
-        if self._file >= 0:
-            file, self._file = self._file, -1
-            with contextlib.suppress(OSError):
-                self._disk.close(file)
+        remove_file(self._disk, TRANSACTIONS)
 
 
 def _pack(steps: list[list[Any]], salt: int) -> bytes:
@@ -182,9 +163,7 @@ def salvage_noted(disk: Disk) -> str | None:
         for name in (f"{TRANSACTIONS}.damaged.{number}" for number in itertools.count(1))
         if name not in disk.names()
     )
-    raw = _content(disk)
-    make_file(disk, there, [raw])
-    disk.sync_directory()
+    disk.close(create_file(disk, there, [_content(disk)])[0])
     written = TransactionFile(disk)
     written.replace(noted)
     written.abandon()
@@ -192,11 +171,9 @@ def salvage_noted(disk: Disk) -> str | None:
 
 
 def _content(disk: Disk) -> bytes:
-    with opened(disk, TRANSACTIONS) as file:
-        raw = disk.read(file, disk.size(file), 0)
-        disk.sync(file)
+    sync_file(disk, TRANSACTIONS)
     disk.sync_directory()
-    return raw
+    return read_whole(disk, TRANSACTIONS)
 
 
 def _read(disk: Disk) -> tuple[list[StoredTransaction], DamagedFile | None]:
