@@ -105,8 +105,6 @@ class SnapshotWriter:
         self.snapshot_at = time.monotonic()
         #: The first segment to replay on top of the snapshot; 0: no snapshot exists.
         self.number = 0
-        #: Why the last write failed; None: it succeeded.
-        self.error: OSError | None = None
         # One snapshot at a time; taken before `_lock`.
         self._writing = threading.Lock()
         #: Whether it is detached: nothing is written any more.

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
+from shmq.disk.persistence.outage import RETRY, Outage, wait_for_retry
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
@@ -42,8 +43,6 @@ from shmq.errors import FileError, LockTimeout, OffsetOutOfRange, ShmqError, Str
 
 log = logging.getLogger("shmq")
 
-#: After a failure the disk is tried again this often, in seconds.
-RETRY: Final = 0.5
 #: The longest sleep, in seconds.
 LONGEST: Final = 0.2
 #: How long the last commits of a partition may take at the end, in seconds.
@@ -116,17 +115,15 @@ class StreamPartitionWriter:
         self._bytes: int | None = identity.options.get("retention_bytes")
         self._seconds: float | None = identity.options.get("retention_seconds")
         self._retain_at = 0.0
-        self._failure: str | None = None
+        self._outage = Outage(self._where, disk.directory, ring.fail)
         self._lock = threading.RLock()
-        #: The errno of the last write; 0: it succeeded.
-        self.error = 0
         self.journal.begin()
         self._ring.fail(0)
 
     @property
-    def well(self) -> bool:
-        """Whether the last write succeeded."""
-        return not self.error
+    def error(self) -> OSError | None:
+        """Why the last write failed; None: it succeeded."""
+        return self._outage.error
 
     def attend(self) -> None:
         """Sleep until there is something to write, for `LONGEST` at most."""
@@ -156,10 +153,10 @@ class StreamPartitionWriter:
             written = self._commit()
             self._retain()
         except OSError as error:
-            self._fail(error.errno or errno.EIO, error.strerror or str(error))
+            self._fail(error)
             return False
         except (ShmqError, MemoryError) as error:
-            self._fail(errno.EIO, str(error) or type(error).__name__)
+            self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
             return False
         return written
 
@@ -170,7 +167,7 @@ class StreamPartitionWriter:
     def _commit(self) -> bool:
         found = self._collect()
         if found is None:
-            self._recover()
+            self._outage.end()
             return False
         pieces, first, behind, _, _ = found
         try:
@@ -179,7 +176,7 @@ class StreamPartitionWriter:
         finally:
             for piece in pieces:
                 piece.release()
-        self._recover()
+        self._outage.end()
         self._publish()
         if self.journal.is_long:
             self.journal.roll()
@@ -255,26 +252,9 @@ class StreamPartitionWriter:
             self._disk.rename(segment_file(base), there)
             self._disk.sync_directory()
 
-    def _fail(self, code: int, what: str) -> None:
-        if self._is_gone():
-            return  # with its files
-        if self._failure != what:
-            log.error(
-                "%s cannot be written to %s: %s; it is tried again every %s s, and nothing is "
-                "confirmed until then",
-                self._where,
-                self._disk.directory,
-                what,
-                RETRY,
-            )
-            self._ring.fail(code)
-        self._failure, self.error = what, code
-
-    def _recover(self) -> None:
-        if self._failure is not None:
-            log.warning("%s is written to %s again", self._where, self._disk.directory)
-            self._failure, self.error = None, 0
-            self._ring.fail(0)
+    def _fail(self, error: OSError) -> None:
+        if not self._is_gone():  # with its files
+            self._outage.report(error)
 
 
 def _end_of_files(disk: Disk, synced: int) -> int | None:
@@ -363,7 +343,7 @@ class StreamPartitionWriters:
             if len(logs) == len(self.partitions):
                 return
             self._grow(logs)
-            refusal = next((one.error for one in self.partitions if one.error), 0)
+            refusal = next((one.error.errno for one in self.partitions if one.error), 0)
         except LockTimeout:
             return
         except (ShmqError, OSError) as error:
@@ -378,7 +358,7 @@ class StreamPartitionWriters:
             self._grow_at = time.monotonic() + RETRY
         else:
             self._grow_at = 0.0
-        self._refuse(refusal)
+        self._refuse(refusal or 0)
 
     def note_groups(self) -> None:
         """Write the groups' offsets to the metadata file, if they changed.
@@ -541,10 +521,10 @@ class StreamPartitionWriters:
     def _follow(self, partition: StreamPartitionWriter) -> None:
         while not self._stopped and not self.deleted:
             if not partition.step():
-                if partition.well:
+                if partition.error is None:
                     self._attend(partition)
                 else:
-                    self._rest()
+                    wait_for_retry(lambda: self._stopped or self.deleted)
         end = time.monotonic() + LAST
         while not self.deleted and partition.step() and time.monotonic() < end:
             continue  # write what was there when it was stopped
@@ -565,11 +545,6 @@ class StreamPartitionWriters:
             partition.attend()
         except ShmqError as error:
             log.debug("stream %s: %s", self.name, error)
-
-    def _rest(self) -> None:
-        end = time.monotonic() + RETRY
-        while not self._stopped and not self.deleted and time.monotonic() < end:
-            time.sleep(0.02)
 
 
 def _writable_generations(logs: Sequence[WrittenPartition]) -> list[Generation]:

@@ -15,14 +15,16 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
 from shmq.api.names import SHM, chosen_namespace
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.disk.persistence.definitions import Definitions
-from shmq.disk.persistence.journal_writer import RETRY, JournalWriter, Transfers
+from shmq.disk.persistence.discovery import DirectoryError, Discovery
+from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.persistence.outage import wait_for_retry
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.snapshot import SnapshotThread, SnapshotWriter
 from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
@@ -87,10 +89,7 @@ class Writer:
         self._snapshot_thread = SnapshotThread()
         self._kept: dict[str, SnapshotWriter] = {}
         self._threads: dict[str, threading.Thread] = {}
-        #: Segments that were looked at and need no writer, by name and inode.
-        self._passed: set[tuple[str, int]] = set()
-        #: When queues that could not be written are tried again, on the monotonic clock.
-        self._put_off: dict[tuple[str, int], float] = {}
+        self._discovery = Discovery("queue", self._namespace.queue_names, self._namespace.path_of)
         self._lock = threading.Lock()
         self._idle = idle
         #: The first of the latest looks that found nothing durable in use, and the next look.
@@ -160,7 +159,7 @@ class Writer:
 
     def _is_quiet(self) -> bool:
         """Whether a new file is the first that this writer will have to do with."""
-        there = self._kept or self._put_off or self._streams.names() or self._streams.put_off()
+        there = self._kept or self._streams.names() or self._find_retry() < math.inf
         asked = self._stopped or not self._wake.empty() or not self._changed_at
         books = (self._namespace.exchanges_path, self._namespace.schemas_path)
         return not (there or asked or any(book.exists() for book in books))
@@ -197,7 +196,7 @@ class Writer:
         try:
             with self._namespace.locked():
                 # The maker of what was made since the last round has seen that there is a writer.
-                if self._in_use() or self._has_new_queues() or self._streams.has_new():
+                if self._in_use() or self._discovery.find_untried() or self._streams.has_new():
                     self._unused_since = math.inf
                     return False
                 self._namespace.roles.release_writer()
@@ -206,8 +205,9 @@ class Writer:
         log.info("nothing durable was in use for %g s: the writer ends", idle)
         return True
 
-    def _has_new_queues(self) -> bool:
-        return any(one not in self._put_off for one in self._new_queues())
+    def _find_retry(self) -> float:
+        """When a queue or stream that could not be written is tried again."""
+        return min(self._discovery.retry_at, self._streams.discovery.retry_at)
 
     def _in_use(self) -> bool:
         """Whether another process has a durable queue open, or may have a stream."""
@@ -342,54 +342,14 @@ class Writer:
     def _find_queues(self) -> None:
         # Read first: changes during this round are seen in the next one.
         changed_at = SHM.stat().st_mtime_ns
-        now = time.monotonic()
-        again = min([*self._put_off.values(), *self._streams.put_off()], default=math.inf)
-        if changed_at == self._changed_at and now < again:
+        if changed_at == self._changed_at and time.monotonic() < self._find_retry():
             return
         self._streams.look_around()
         self._leave_deleted()
-        for name, inode in list(self._new_queues()):
-            if now < self._put_off.get((name, inode), 0.0):
-                continue
-            try:
-                durability = self._durability_of(name)
-            except ShmqError as error:  # a deleted one, whose files cannot be removed
-                self._refuse(name, inode, error)
-                continue
-            try:
-                if durability != "memory":
-                    self._directory.ready()
-            except LockTimeout as error:
-                self._refuse(name, inode, error)
-                continue
-            try:
-                if durability != "memory":
-                    self._attach(name, durability)
-                self._passed.add((name, inode))
-                self._put_off.pop((name, inode), None)
-            except (NoSuchQueue, QueueDeleted):
-                continue
-            except (ShmqError, OSError) as error:
-                self._refuse(name, inode, error)
+        self._discovery.attach_new(self._attach)
         # File times are coarse: a change within the same tick does not change the time.
         settled = time.time_ns() - changed_at > TICK
         self._changed_at = changed_at if settled else 0
-
-    def _refuse(self, name: str, inode: int, error: Exception) -> None:
-        """Log why the queue is not written, once, and try again later."""
-        if (name, inode) not in self._put_off:
-            log.warning("queue %s is not kept on disk: %s", name, error)
-        self._put_off[name, inode] = time.monotonic() + RETRY
-
-    def _new_queues(self) -> Iterator[tuple[str, int]]:
-        """The queues that were not looked at yet, each with its segment's inode."""
-        there = set()
-        for name in self._namespace.queue_names():
-            with contextlib.suppress(FileNotFoundError):
-                there.add((name, self._namespace.path_of(name).stat().st_ino))
-        self._passed &= there
-        self._put_off = {one: at for one, at in self._put_off.items() if one in there}
-        yield from sorted(there - self._passed)
 
     def _durability_of(self, name: str) -> str:
         try:
@@ -397,7 +357,16 @@ class Writer:
         except (NoSuchQueue, SegmentError):
             return "memory"
 
-    def _attach(self, name: str, durability: str) -> None:
+    def _attach(self, name: str) -> None:
+        durability = self._durability_of(name)
+        if durability == "memory":
+            return
+        try:
+            self._directory.ready()
+        except LockTimeout:
+            raise
+        except (ShmqError, OSError) as error:
+            raise DirectoryError(error) from error
         if name in self._kept:  # it was deleted and created again
             self._leave(name)
         handle = attach(self._namespace, name)
@@ -483,14 +452,9 @@ class Writer:
             except Exception as error:  # noqa: BLE001 - else the queue would stay unwritten
                 kept.refuse(error)
             if kept.error is not None:
-                self._rest()
+                wait_for_retry(lambda: self._stopped)
         with contextlib.suppress(ShmqError, MemoryError):
             self._write_out(kept)
-
-    def _rest(self) -> None:
-        end = time.monotonic() + RETRY
-        while not self._stopped and time.monotonic() < end:
-            time.sleep(POLL)
 
     def _write_out(self, kept: JournalWriter) -> None:
         """Write what is left since the writer was stopped."""

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.disk.persistence.journal_writer import RETRY, JournalWriter
+from shmq.disk.persistence.journal_writer import JournalWriter
+from shmq.disk.persistence.outage import RETRY
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.writer import Writer
 from shmq.disk.storage.disk import Disk

@@ -167,10 +167,10 @@ def test_what_the_disk_refuses_is_told_and_written_later(tmp_path: Path) -> None
     ring.add(20)
     disk.failing = range(disk.calls + 1, disk.calls + 3)
     assert not kept.step()
-    assert (ring.synced, ring.code, kept.well) == (0, 5, False)
+    assert (ring.synced, ring.code, kept.error is None) == (0, 5, False)
     disk.failing = range(0)
     assert kept.step()
-    assert (ring.synced, ring.code, kept.well) == (20, 0, True)
+    assert (ring.synced, ring.code, kept.error is None) == (20, 0, True)
     assert stored(disk, 20)
 
 
