@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 
 from shmq.disk.persistence.segment_writer import SegmentWriter, WriteSizes
-from shmq.disk.storage.disk import Disk, opened, remove_file, size_of
-from shmq.disk.storage.file_header import HEADER_BYTES, JOURNAL, QueueIdentity, read_header
+from shmq.disk.storage.disk import Disk, opened, remove_file, size_of, sync_file
+from shmq.disk.storage.file_header import JOURNAL, QueueIdentity, header_of, read_header
 from shmq.disk.storage.paths import catalog, segment_name
 from shmq.errors import FileError
 from shmq.native import _core
@@ -133,11 +133,9 @@ class Journal(SegmentWriter):
 
     def _has_header(self, number: int) -> bool:
         """Whether the segment was started: its header is intact."""
-        name = self._name_of(number)
         try:
-            with opened(self._disk, name) as file:
-                read_header(self._disk.read(file, HEADER_BYTES, 0), name)
-                self._disk.sync(file)
+            header_of(self._disk, self._name_of(number))
+            sync_file(self._disk, self._name_of(number))
         except FileError:
             return False
         return True

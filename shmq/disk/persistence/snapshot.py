@@ -18,18 +18,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
+from shmq.disk.persistence.conflicts import set_earlier_aside
 from shmq.disk.persistence.segment_writer import WriteSizes
-from shmq.disk.storage.disk import Disk, opened, size_of, write_file
+from shmq.disk.storage.disk import Disk, size_of, write_file
 from shmq.disk.storage.erase import erase_queue
-from shmq.disk.storage.file_header import (
-    HEADER_BYTES,
-    SNAPSHOT,
-    QueueIdentity,
-    Trailer,
-    hash_key_of,
-    read_header,
-)
-from shmq.disk.storage.paths import aside_names, catalog, snapshot_name, unfinished
+from shmq.disk.storage.file_header import SNAPSHOT, QueueIdentity, Trailer, hash_key_of, header_of
+from shmq.disk.storage.paths import catalog, snapshot_name, unfinished
 from shmq.disk.storage.writer_control import WriterEnding
 from shmq.errors import QueueDeleted, ShmqError
 from shmq.native import _core
@@ -173,29 +167,11 @@ class SnapshotWriter:
         self.disk.sync_directory()  # the previous writer may have died before its own sync
         files = catalog(self.disk.names()).get(self.name)
         keys = {name: hash_key_of(self.disk, name) for name in (files.names() if files else ())}
-        own = {None, self.identity.hash_key}
-        earlier = {name: key for name, key in keys.items() if key not in own}
-        for name, there in aside_names(earlier, self.disk.names()).items():
-            self.disk.rename(name, there)
-        if earlier:
-            self.disk.sync_directory()
-            log.warning(
-                "queue %s: %s belonged to another queue of that name, and have been renamed "
-                "to FILE.%s in %s",
-                self.name,
-                ", ".join(earlier),
-                "ID",
-                self.disk.directory,
-            )
+        earlier = set_earlier_aside(self.disk, self.name, self.identity.hash_key, keys)
         with contextlib.suppress(FileNotFoundError):
             self.disk.unlink(unfinished(self.name))
         if files is not None and files.snapshot and snapshot_name(self.name) not in earlier:
-            self.number = self._number_of(snapshot_name(self.name))
-
-    def _number_of(self, name: str) -> int:
-        with opened(self.disk, name) as file:
-            raw = self.disk.read(file, HEADER_BYTES, 0)
-        return read_header(raw, str(self.disk.path(name)))[0].number
+            self.number = header_of(self.disk, snapshot_name(self.name))[0].number
 
 
 class Order:

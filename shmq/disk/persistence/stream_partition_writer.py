@@ -31,11 +31,11 @@ from shmq.disk.storage.paths import (
     CARD,
     PRODUCERS,
     bases,
-    free_name,
     partition_directory,
     segment_file,
     stream_directory,
 )
+from shmq.disk.storage.set_aside import rename_aside
 from shmq.disk.storage.stream_meta import Generation, StreamCard, eras_among, read_card, write_card
 from shmq.disk.storage.stream_segment import StreamSegment
 from shmq.disk.storage.transaction_file import Id, Part
@@ -248,9 +248,7 @@ class StreamPartitionWriter:
     def _set_aside(self) -> None:
         """Rename segments that do not lead up to the next record, so that they are not read."""
         for base in bases(self._disk.names()):
-            there = free_name(f"{segment_file(base)}.astray", self._disk.names())
-            self._disk.rename(segment_file(base), there)
-            self._disk.sync_directory()
+            rename_aside(self._disk, segment_file(base), "astray")
 
     def _fail(self, error: OSError) -> None:
         if not self._is_gone():  # with its files

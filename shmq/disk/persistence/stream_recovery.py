@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from shmq.api.names import check_name
 from shmq.api.stream_options import StreamOptions
+from shmq.disk.persistence.conflicts import live_identities
 from shmq.disk.storage.disk import Disk, size_of, sync_file
 from shmq.disk.storage.erase import sweep_streams
 from shmq.disk.storage.file_header import StreamIdentity, Tail, read_tail
@@ -35,7 +36,7 @@ from shmq.disk.storage.progress import OnProgress, Report, Step, bytes_of, silen
 from shmq.disk.storage.stream_meta import Generation, read_card
 from shmq.disk.storage.stream_producers import Producers, producers_before
 from shmq.disk.storage.stream_segment import StreamSegment
-from shmq.errors import DamagedFile, FileError, NoSuchStream, SegmentError, ShmqError
+from shmq.errors import DamagedFile, FileError, SegmentError, ShmqError
 from shmq.host.namespace import group_files, streams
 from shmq.host.namespace.namespace import Namespace
 from shmq.native._group import GroupState
@@ -47,7 +48,7 @@ def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
     Returns those streams. Needs the registry lock, and the directory. May be killed at any moment
     and called again. Raises OSError.
     """
-    live = _live(registry)
+    live = live_identities(registry, logging.ERROR)
     known = {(name, identity) for name, identity in live.items() if identity is not None}
     sweep_streams(disk, known)
     lost = {}
@@ -62,20 +63,6 @@ def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
         _bring_back(registry, stored)
         lost[name] = stored
     return lost
-
-
-def _live(registry: Namespace) -> dict[str, int | None]:
-    """The identities of the streams in memory; None for one that cannot be read."""
-    found: dict[str, int | None] = {}
-    for name in registry.stream_names():
-        try:
-            found[name] = streams.open_stream(registry, name)[0].identity
-        except NoSuchStream:
-            continue
-        except SegmentError as error:
-            log.error("stream %s in memory cannot be used: %s", name, error)
-            found[name] = None
-    return found
 
 
 def _bring_back(registry: Namespace, stored: StoredStream) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -73,6 +73,13 @@ def runs_in(raw: bytes, salt: int, first: int, until: int) -> list[Run]:
         runs[-1].next = first
         at = end
     return runs
+
+
+def gaps_between(runs: Sequence[Run], first: int, until: int) -> list[tuple[int, int]]:
+    """The ranges of offsets from ``first`` to before ``until`` that are in none of the runs."""
+    ends = [first, *(run.next for run in runs)]
+    begins = [*(run.first for run in runs), until]
+    return [(end, begin) for end, begin in zip(ends, begins, strict=True) if end < begin]
 
 
 def _next_entry(
@@ -234,15 +241,14 @@ class _Partition:
 
     def _describe_lost(self, base: int, limit: int, runs: list[Run]) -> str:
         """The offsets missing from the runs of a segment that goes up to ``limit``."""
-        ends = [base, *(run.next for run in runs)]
-        begins = [*(run.first for run in runs), limit]
         lost = [
-            self._range(end, begin)
-            for end, begin in zip(ends, begins, strict=True)
-            if end < begin != EVERYTHING
+            self._range(first, behind)
+            for first, behind in gaps_between(runs, base, limit)
+            if behind != EVERYTHING
         ]
         if limit == EVERYTHING:
-            lost.append(f"what was behind offset {ends[-1] - 1} of partition {self._partition}")
+            end = runs[-1].next if runs else base
+            lost.append(f"what was behind offset {end - 1} of partition {self._partition}")
         return ", ".join(lost) or "no record"
 
     def _replace(self, base: int, limit: int) -> list[Run]:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.disk.persistence.stream_salvage import runs_in
+from shmq.disk.persistence.stream_salvage import gaps_between, runs_in
 from shmq.disk.storage.disk import ReadOnly
 from shmq.disk.storage.file_header import (
     DEFINITIONS,
@@ -139,10 +139,7 @@ def _lost_ranges(path: Path, base: int, limit: int) -> list[tuple[int, int | Non
     identities = streams_among([path.parent.parent.name])
     salt = identities[0][1] & 0xFFFFFFFF if identities else 0
     runs = runs_in(path.read_bytes(), salt, base, limit)
-    ends = [base, *(run.next for run in runs)]
-    begins = [*(run.first for run in runs), limit]
     return [
-        (end, None if begin == EVERYTHING else begin)
-        for end, begin in zip(ends, begins, strict=True)
-        if end < begin
+        (first, None if behind == EVERYTHING else behind)
+        for first, behind in gaps_between(runs, base, limit)
     ]

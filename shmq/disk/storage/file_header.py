@@ -160,6 +160,15 @@ def _read_names(raw: bytes, path: str) -> tuple[str, dict[str, Any], int | None]
         raise DamagedFile(path, _FIXED.size, f"name and options cannot be read: {error}") from None
 
 
+def header_of(
+    disk: Disk, name: str, kinds: Collection[int] = (SNAPSHOT, JOURNAL)
+) -> tuple[FileHeader, int]:
+    """The header of the file of that name, and its length: see `read_header`. Raises OSError."""
+    with opened(disk, name) as file:
+        raw = disk.read(file, HEADER_BYTES, 0)
+    return read_header(raw, str(disk.path(name)), kinds)
+
+
 def hash_key_of(disk: Disk, name: str) -> int | None:
     """The hash key in the file's header; None if it has none, or is gone."""
     try:

@@ -19,6 +19,7 @@ from shmq.disk.storage.file_header import (
     SNAPSHOT,
     VERSION,
     FileHeader,
+    header_of,
     read_header,
 )
 from shmq.disk.storage.paths import Files, catalog, segment_name, snapshot_name
@@ -184,16 +185,10 @@ def _check(disk: Disk, name: str, header: FileHeader, own: tuple[object, ...]) -
         )
 
 
-def _beginning(disk: Disk, name: str) -> tuple[bytes, int]:
-    """The beginning of the file, and its length."""
-    with opened(disk, name) as file:
-        return disk.read(file, HEADER_BYTES, 0), disk.size(file)
-
-
 def _header_if_any(disk: Disk, name: str) -> FileHeader | None:
     """Its header; None if that is damaged, which the reader of the file reports."""
     try:
-        return read_header(_beginning(disk, name)[0], name)[0]
+        return header_of(disk, name)[0]
     except FileError:
         return None
 
@@ -205,7 +200,8 @@ def _never_begun(disk: Disk, name: str, number: int) -> bool:
     and nothing behind it. A file with most signs of a header, and bytes behind it, was damaged
     later.
     """
-    raw, length = _beginning(disk, name)
+    with opened(disk, name) as file:
+        raw, length = disk.read(file, _SIGNS.size, 0), disk.size(file)
     if len(raw) < _SIGNS.size:
         return True
     magic, version, size, stated, names = _SIGNS.unpack_from(raw)

@@ -23,6 +23,7 @@ from shmq.disk.storage.paths import (
     SCHEMAS,
     STREAMS,
     catalog,
+    free_name,
     stream_directory,
     streams_among,
 )
@@ -88,6 +89,14 @@ class RenamedDisk(Disk):
     def path(self, name: str) -> Path:
         """The present path of the file."""
         return self.directory / self._now.get(name, name)
+
+
+def rename_aside(disk: Disk, name: str, ending: str) -> str:
+    """Rename a file or a directory durably, by appending that ending; returns the new name."""
+    there = free_name(f"{name}.{ending}", disk.names())
+    disk.rename(name, there)
+    disk.sync_directory()
+    return there
 
 
 def files_aside(directory: Path) -> list[FileSetAside]:

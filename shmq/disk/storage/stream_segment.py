@@ -11,15 +11,8 @@ import bisect
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from shmq.disk.storage.disk import Disk, map_file, opened, read_whole
-from shmq.disk.storage.file_header import (
-    BATCH_BYTES,
-    HEADER_BYTES,
-    INDEXED,
-    STREAM,
-    FileHeader,
-    read_header,
-)
+from shmq.disk.storage.disk import Disk, map_file, read_whole
+from shmq.disk.storage.file_header import BATCH_BYTES, INDEXED, STREAM, FileHeader, header_of
 from shmq.disk.storage.paths import segment_file
 from shmq.disk.storage.progress import OnProgress
 from shmq.errors import DamagedFile
@@ -97,11 +90,11 @@ def read_stream_header(disk: Disk, base: int) -> tuple[FileHeader, int]:
     Raises :class:`~shmq.FileError` and OSError.
     """
     name = segment_file(base)
-    path = str(disk.path(name))
-    with opened(disk, name) as file:
-        header, size = read_header(disk.read(file, HEADER_BYTES, 0), path, (STREAM,))
+    header, size = header_of(disk, name, (STREAM,))
     if header.number != base:
-        raise DamagedFile(path, 32, f"the header says that it begins with {header.number}")
+        raise DamagedFile(
+            str(disk.path(name)), 32, f"the header says that it begins with {header.number}"
+        )
     return header, size
 
 
