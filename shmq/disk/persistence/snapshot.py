@@ -15,6 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
@@ -139,7 +140,7 @@ class SnapshotWriter:
             gone, self.closed = self.deleted, True
             self.handle.close()
             if gone:
-                erase_queue(self.disk, self.name, self.identity.hash_key)
+                erase_queue(self.disk, self.name, self.identity.key)
 
     def held(self) -> contextlib.AbstractContextManager[object]:
         """A lock: while it is held, nothing is published and no snapshot is replaced."""
@@ -167,27 +168,22 @@ class SnapshotWriter:
         self.disk.sync_directory()  # the previous writer may have died before its own sync
         files = catalog(self.disk.names()).get(self.name)
         keys = {name: hash_key_of(self.disk, name) for name in (files.names() if files else ())}
-        earlier = set_earlier_aside(self.disk, self.name, self.identity.hash_key, keys)
+        earlier = set_earlier_aside(self.disk, self.name, self.identity.key, keys)
         with contextlib.suppress(FileNotFoundError):
             self.disk.unlink(unfinished(self.name))
         if files is not None and files.snapshot and snapshot_name(self.name) not in earlier:
             self.number = header_of(self.disk, snapshot_name(self.name))[0].number
 
 
-class Order:
-    """A snapshot that was ordered, and its result."""
-
-    def __init__(self, kept: SnapshotWriter) -> None:
-        self.kept = kept
-        self.done = threading.Event()
-        self.error: Exception | None = None
+#: A queue whose snapshot was ordered, and the outcome.
+_Order = tuple[SnapshotWriter, Future[None]]
 
 
 class SnapshotThread:
     """Writes snapshots in a thread of its own, from `start` to `finish`."""
 
     def __init__(self) -> None:
-        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         # A daemon: a process that ends at once does not wait for it.
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
         self._lock = threading.Lock()
@@ -215,16 +211,17 @@ class SnapshotThread:
         Raises ShmqError if that fails, or takes longer than ``timeout`` seconds.
         """
         order = self._order(kept)
-        if not order.done.wait(timeout):
+        try:
+            error = order.exception(timeout)
+        except TimeoutError:
             raise ShmqError(
                 f"the snapshot of queue {kept.name!r} was not written within {timeout} s; it "
                 f"may still be written"
-            )
-        if order.error is not None:
+            ) from None
+        if error is not None:
             raise ShmqError(
-                f"the snapshot of queue {kept.name!r} could not be written: "
-                f"{_describe(order.error)}"
-            ) from order.error
+                f"the snapshot of queue {kept.name!r} could not be written: {_describe(error)}"
+            ) from error
 
     def finish(self, last: Iterable[SnapshotWriter]) -> None:
         """Write the ordered snapshots, then a last one of each of these, and end the thread."""
@@ -239,30 +236,30 @@ class SnapshotThread:
         else:
             self._thread.join()
 
-    def _order(self, kept: SnapshotWriter) -> Order:
-        order = Order(kept)
+    def _order(self, kept: SnapshotWriter) -> Future[None]:
+        order: Future[None] = Future()
         with self._lock:
             if self._ended:
                 raise WriterEnding
             self._ordered.add(kept)
-            self._orders.put(order)
+            self._orders.put((kept, order))
         return order
 
     def _run(self) -> None:
-        while (order := self._orders.get()) is not None:
+        while (taken := self._orders.get()) is not None:
+            kept, order = taken
+            failure: Exception | None = None
             try:
-                order.kept.snapshot()
-            except QueueDeleted as error:
-                order.error = error
-                self._worked(order.kept)
+                kept.snapshot()
             except (OSError, ShmqError, MemoryError) as error:
-                order.error = error
-                self._failed(order.kept, error)
+                failure = error
+            if failure is None or isinstance(failure, QueueDeleted):
+                self._worked(kept)
             else:
-                self._worked(order.kept)
+                self._failed(kept, failure)
             with self._lock:  # only now: while it is being written it is still due
-                self._ordered.discard(order.kept)
-            order.done.set()
+                self._ordered.discard(kept)
+            order.set_exception(failure) if failure else order.set_result(None)
 
     def _failed(self, kept: SnapshotWriter, error: Exception) -> None:
         """Log the error, once; the snapshot is tried again while it is due."""
@@ -281,6 +278,6 @@ class SnapshotThread:
             log.warning("queue %s: a snapshot is written again", kept.name)
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     """The error's text, without the errno that Python puts before it."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

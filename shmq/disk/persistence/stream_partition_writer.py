@@ -36,7 +36,14 @@ from shmq.disk.storage.paths import (
     stream_directory,
 )
 from shmq.disk.storage.set_aside import rename_aside
-from shmq.disk.storage.stream_meta import Generation, StreamCard, eras_among, read_card, write_card
+from shmq.disk.storage.stream_meta import (
+    Generation,
+    PartitionOfGeneration,
+    StreamCard,
+    eras_among,
+    read_card,
+    write_card,
+)
 from shmq.disk.storage.stream_segment import StreamSegment
 from shmq.disk.storage.transaction_file import Id, Part
 from shmq.errors import FileError, LockTimeout, OffsetOutOfRange, ShmqError, StreamDeleted
@@ -51,20 +58,12 @@ LAST: Final = 10.0
 RETAIN: Final = 1.0
 
 
-class WrittenPartition(Protocol):
+class WrittenPartition(PartitionOfGeneration, Protocol):
     """What the writer needs of a partition in shared memory."""
 
     @property
     def synced(self) -> int:
         """The published offset: every offset before it is on disk."""
-
-    @property
-    def behind(self) -> int:
-        """The first partition of its generation."""
-
-    @property
-    def created_at(self) -> int:
-        """When it was created, in ns since 1970."""
 
     @property
     def finished(self) -> bool:

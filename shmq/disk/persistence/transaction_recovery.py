@@ -89,9 +89,13 @@ def drop_the_lost(namespace: Namespace, live: Collection[tuple[str, int]]) -> No
                     path.unlink()
 
 
-def _of(works: list[dict[str, Any]], kind: str, part: Part) -> list[list[Any]]:
-    """The steps of that kind that the transactions do to that part, in order."""
-    return [one for work in works for one in work[kind] if (one[0], one[1]) == part[1:]]
+def _steps_of(
+    works: list[dict[str, Any]], kind: str, part: Part
+) -> Iterator[tuple[int, list[Any]]]:
+    """The steps of that kind for the part, in order, each with its process."""
+    for work in works:
+        for _, _, *step in (one for one in work[kind] if (one[0], one[1]) == part[1:]):
+            yield work["process"], step
 
 
 # ---- queues ----
@@ -109,24 +113,17 @@ def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None
     with QueueFiles([(str(disk.path(one)), map_file(disk, one)) for one in names]) as chain:
         if chain.hash_key != identity:
             return
-        acks = [seq for one in _of(works, "acks", part) for seq in one[2]]
+        acks = [seq for _, (seqs,) in _steps_of(works, "acks", part) for seq in seqs]
         settled = [seq for seq in acks if chain.discard([seq])]
         known = {origin[:2] for origin in chain.origins()}
         puts = [
             (process, *message)
-            for process, messages in _puts(works, part)
+            for process, (messages,) in _steps_of(works, "puts", part)
             for message in messages
             if (process, message[0]) not in known
         ]
         if settled or puts:
             _write_queue(disk, chain, settled, puts, max([chain.last_seq, *acks]))
-
-
-def _puts(works: list[dict[str, Any]], part: Part) -> Iterator[tuple[int, list[list[Any]]]]:
-    for work in works:
-        for one in work["puts"]:
-            if (one[0], one[1]) == part[1:]:
-                yield work["process"], one[2]
 
 
 def _write_queue(
@@ -187,7 +184,7 @@ def _complete_stream(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
         return  # it was deleted
     if stored.error is not None:
         raise stored.error
-    for _, _, partition, sequence, block, begin, process in _appends(works, part):
+    for process, (partition, sequence, block, begin) in _steps_of(works, "appends", part):
         known = _list_known(disk, stored, partition, begin, process)
         left = [
             (sequence + at, entry)
@@ -196,13 +193,6 @@ def _complete_stream(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
         ]
         for to, entries in _partitions_of(stored, partition, left).items():
             _append(disk, stored, to, process, entries)
-
-
-def _appends(works: list[dict[str, Any]], part: Part) -> Iterator[list[Any]]:
-    for work in works:
-        for one in work["appends"]:
-            if (one[0], one[1]) == part[1:]:
-                yield [*one, work["process"]]
 
 
 def _partitions_of(
@@ -300,7 +290,7 @@ def _complete_groups(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
         return  # it was deleted
     header, card = found
     groups = dict(card.groups)
-    for _, _, group, options, offsets in _of(works, "offsets", part):
+    for _, (group, options, offsets) in _steps_of(works, "offsets", part):
         state = groups.setdefault(group, {"options": durable_options(options), "committed": []})
         committed = list(state["committed"])
         for partition, offset in offsets.items():

@@ -121,7 +121,7 @@ class Disk:
 
         Raises FileNotFoundError if the file was removed: writes to it succeed, but are lost.
         """
-        end = write_pushed(self, file, pieces, offset)
+        end = write_whole(self, file, pieces, offset)
         self.sync(file)
         if not self.has_name(file):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -294,11 +294,9 @@ def write_file(
     try:
         end = 0
         for piece in pieces:
-            start, end = end, write_whole(disk, file, [piece], end)
+            start, end = end, write_pushed(disk, file, [piece], end)
             if on_written is not None:
                 on_written(end - start)
-            with contextlib.suppress(OSError):  # only a hint: the sync reports errors
-                disk.push(file, start, end - start)
         disk.sync(file)
     finally:
         disk.close(file)
@@ -343,27 +341,10 @@ def write_whole(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], off
 
 def write_pushed(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
     """Do the same for many bytes that are synced next: the disk begins while the rest is copied."""
-    for lot in _lots(pieces):
-        begin, offset = offset, write_whole(disk, file, lot, offset)
-        if offset - begin == _PUSHED:  # not for the small rest: the sync follows at once
-            with contextlib.suppress(OSError):  # only a hint: the sync reports errors
-                disk.push(file, begin, offset - begin)
-    return offset
-
-
-def _lots(pieces: Sequence[bytes | memoryview]) -> Iterator[list[memoryview]]:
-    """The pieces in lots of `_PUSHED` bytes; the last may be shorter."""
-    lot: list[memoryview] = []
-    size = 0
     for piece in pieces:
-        left = memoryview(piece).cast("B")
-        while len(left):
-            part = left[: _PUSHED - size]
-            left = left[len(part) :]
-            lot.append(part)
-            size += len(part)
-            if size == _PUSHED:
-                yield lot
-                lot, size = [], 0
-    if lot:
-        yield lot
+        view = memoryview(piece).cast("B")
+        for at in range(0, len(view), _PUSHED):
+            start, offset = offset, write_whole(disk, file, [view[at : at + _PUSHED]], offset)
+            with contextlib.suppress(OSError):  # only a hint: the sync reports errors
+                disk.push(file, start, offset - start)
+    return offset

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import itertools
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from shmq.disk.storage.disk import Disk
@@ -97,18 +98,18 @@ class StreamFiles:
 
     def first_time(self, until: int) -> int | None:
         """The time of the first readable record, in ns; None: there is none."""
-        for base in self._poll():
-            with contextlib.suppress(FileNotFoundError, FileError):  # removed, or damaged
-                time = self._segment(base).first_time(until) if base < until else None
-                if time is not None:
-                    return time
-        return None
+        return self._find_time(self._poll(), until, StreamSegment.first_time)
 
     def last_time(self, until: int) -> int | None:
         """The time of the last readable record before ``until``; None: there is none."""
-        for base in reversed(self._poll()):
-            with contextlib.suppress(FileNotFoundError, FileError):
-                time = self._segment(base).last_time(until) if base < until else None
+        return self._find_time(reversed(self._poll()), until, StreamSegment.last_time)
+
+    def _find_time(
+        self, found: Iterable[int], until: int, read: Callable[[StreamSegment, int], int | None]
+    ) -> int | None:
+        for base in found:
+            with contextlib.suppress(FileNotFoundError, FileError):  # removed, or damaged
+                time = read(self._segment(base), until) if base < until else None
                 if time is not None:
                     return time
         return None

@@ -46,6 +46,8 @@ _RECORD: Final = struct.Struct("<II")
 Id = tuple[int, int]
 #: A part that is written by itself: "queue", "stream" or "groups", name, identity.
 Part = tuple[str, str, int]
+#: The steps of a transaction, and the kind of part that each is for.
+_STEPS: Final = {"acks": "queue", "puts": "queue", "appends": "stream", "offsets": "groups"}
 
 
 @dataclass
@@ -58,23 +60,16 @@ class StoredTransaction:
 
     def packed(self) -> list[Any]:
         """What is left to do, for the file."""
-        work = {
-            "process": self.id[0],
-            "acks": [one for one in self.work["acks"] if ("queue", *one[:2]) in self.parts],
-            "puts": [one for one in self.work["puts"] if ("queue", *one[:2]) in self.parts],
-            "appends": [one for one in self.work["appends"] if ("stream", *one[:2]) in self.parts],
-            "offsets": [one for one in self.work["offsets"] if ("groups", *one[:2]) in self.parts],
+        left = {
+            step: [one for one in self.work[step] if (kind, *one[:2]) in self.parts]
+            for step, kind in _STEPS.items()
         }
-        return ["open", *self.id, work]
+        return ["open", *self.id, {"process": self.id[0], **left}]
 
 
 def parts_of(work: dict[str, Any]) -> set[Part]:
     """The parts that have steps of the transaction."""
-    return {
-        *(("queue", one[0], one[1]) for one in (*work["acks"], *work["puts"])),
-        *(("stream", one[0], one[1]) for one in work["appends"]),
-        *(("groups", one[0], one[1]) for one in work["offsets"]),
-    }
+    return {(kind, one[0], one[1]) for step, kind in _STEPS.items() for one in work[step]}
 
 
 class TransactionFile(AppendedFile):

@@ -139,12 +139,7 @@ class Control:
         with way, contextlib.suppress(BrokenPipeError, ConnectionError, WriterEnding):
             try:
                 asked = json.loads(next(_lines(way)))
-                do: Callable[[socket.socket, list[str], list[str]], None] = {
-                    "snapshot": self._snapshot,
-                    "cut": self._cut,
-                    "define": self._define,
-                    "end": self._end,
-                }[asked["do"]]
+                do = str(asked["do"])
                 names = [check_name(name) for name in asked["queues"]]
                 streams = [check_name(name, "stream") for name in asked.get("streams", [])]
             except InvalidName as error:
@@ -153,11 +148,18 @@ class Control:
             except (StopIteration, ValueError, KeyError, TypeError, RecursionError):
                 _say(way, {"error": "the writer does not know the request"})
                 return
-            do(way, names, streams)
-
-    def _snapshot(self, way: socket.socket, names: list[str], _: list[str]) -> None:
-        for name in names:
-            _say(way, {"queue": name, "error": _outcome(self._source.snapshot, name)})
+            match do:
+                case "snapshot":
+                    for name in names:
+                        _say(way, {"queue": name, "error": _outcome(self._source.snapshot, name)})
+                case "cut":
+                    self._cut(way, names, streams)
+                case "define":
+                    _say(way, {"error": _outcome(self._source.define)})
+                case "end":
+                    _say(way, {"error": _outcome(self._source.give_way)})
+                case _:
+                    _say(way, {"error": "the writer does not know the request"})
 
     def _cut(self, way: socket.socket, names: list[str], streams: list[str]) -> None:
         files: list[CutFile] = []
@@ -171,12 +173,6 @@ class Control:
         finally:
             for file in files:
                 os.close(file.descriptor)
-
-    def _define(self, way: socket.socket, names: list[str], streams: list[str]) -> None:  # noqa: ARG002
-        _say(way, {"error": _outcome(self._source.define)})
-
-    def _end(self, way: socket.socket, names: list[str], streams: list[str]) -> None:  # noqa: ARG002
-        _say(way, {"error": _outcome(self._source.give_way)})
 
 
 def _outcome(work: Callable[..., object], *arguments: object) -> str | None:
