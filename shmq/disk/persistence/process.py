@@ -13,8 +13,8 @@ from typing import Final
 from shmq.disk.persistence.conflicts import join_memory
 from shmq.disk.persistence.move import finish_move, move_files
 from shmq.disk.persistence.recovery import recover
-from shmq.disk.persistence.system_disk import SystemDisk
 from shmq.disk.persistence.writer import Writer
+from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.inventory import is_written
 from shmq.disk.storage.writer_control import Control, ask_to_end
 from shmq.errors import ShmqError, WrongDirectory
@@ -53,7 +53,7 @@ class Persistence:
         self, namespace: str, data_dir: Path | None = None, idle: float | None = None
     ) -> None:
         self._registry = Namespace.of(namespace)
-        disk = SystemDisk(writer_directory(self._registry, data_dir))
+        disk = Disk(writer_directory(self._registry, data_dir))
         self.directory = DataDirectory(namespace, disk)
         self._idle = idle
         self._named = is_named(data_dir)

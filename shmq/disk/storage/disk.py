@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from shmq.native import _file
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
@@ -112,20 +113,13 @@ class Disk:
         """
         os.fdatasync(file)
 
-    def has_name(self, file: int) -> bool:
-        """Whether the file still has a name in a directory, so was not removed."""
-        return os.fstat(file).st_nlink > 0
-
     def commit(self, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
         """Write a few pieces one after the other, and sync the file; returns where they end.
 
-        Raises FileNotFoundError if the file was removed: writes to it succeed, but are lost.
+        One call of the core, without the GIL. Raises FileNotFoundError if the file was removed:
+        writes to it succeed, but are lost.
         """
-        end = write_whole(self, file, pieces, offset)
-        self.sync(file)
-        if not self.has_name(file):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return end
+        return _file.write_synced(file, list(pieces), offset)
 
     def push(self, file: int, offset: int, length: int) -> None:
         """Ask the kernel to write these bytes soon and drop them from the page cache; no wait.
