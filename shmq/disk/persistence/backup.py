@@ -64,7 +64,7 @@ def backup(
         target = Path(os.path.realpath(target))  # a link stays; a circle of links is an OSError
         _check_target(target)
         Step(report, "backup: new snapshots")
-        files = _cut(directory, queues, streams) if queues or streams else []
+        files = _open_cut(directory, queues, streams) if queues or streams else []
         try:
             return _write(files, tables, target, report)
         finally:
@@ -91,7 +91,7 @@ def _check_target(target: Path) -> None:
         raise ShmqError(f"{target} exists and {problem}: name a new or an empty directory")
 
 
-def _cut(directory: Path, queues: Sequence[str], streams: Sequence[str]) -> list[CutFile]:
+def _open_cut(directory: Path, queues: Sequence[str], streams: Sequence[str]) -> list[CutFile]:
     """The files of all of them, as of one moment, by the writer."""
     for name, error in ask_for_snapshots(directory, list(queues)):
         if error is not None:
@@ -160,12 +160,12 @@ def durable_queues(namespace: str, names: Collection[str] = ()) -> list[str]:
     Raises :class:`~shmq.NoSuchQueue`, and :class:`~shmq.InvalidOption` for a queue that is
     only in memory.
     """
-    return _durable(Namespace.of(namespace), "queue", names)
+    return _list_durable(Namespace.of(namespace), "queue", names)
 
 
 def durable_streams(namespace: str, names: Collection[str] = ()) -> list[str]:
     """The same of streams. Raises :class:`~shmq.NoSuchStream` and InvalidOption."""
-    return _durable(Namespace.of(namespace), "stream", names)
+    return _list_durable(Namespace.of(namespace), "stream", names)
 
 
 def durable_tables(namespace: str) -> list[TableFile]:
@@ -173,7 +173,7 @@ def durable_tables(namespace: str) -> list[TableFile]:
     return tables_in(disk_directory(Namespace.of(namespace)), "disk")
 
 
-def _durable(registry: Namespace, kind: str, names: Collection[str]) -> list[str]:
+def _list_durable(registry: Namespace, kind: str, names: Collection[str]) -> list[str]:
     for name in names:
         if not _is_durable(registry, kind, check_name(name, kind)):
             raise InvalidOption(

@@ -82,13 +82,13 @@ class Persistence:
 
     def _recover(self) -> None:
         if self._idle is not None:  # the process that starts it excludes other writers
-            self._begin()
+            self._start()
         else:
             with self._registry.roles.starting(ENDING):
-                self._relieve()
-                self._begin()
+                self._end_automatic_writer()
+                self._start()
 
-    def _relieve(self) -> None:
+    def _end_automatic_writer(self) -> None:
         """Ask a writer that was started automatically to end, so that this one replaces it."""
         where = self._registry.roles.data_dir
         if where is not None and self._registry.roles.writer_pid is not None:
@@ -96,7 +96,7 @@ class Persistence:
                 ask_to_end(where, ENDING)
                 log.info("the writer that was started automatically ends, this one follows")
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         own = other_directory(self._registry, self.directory.path)
         if own is not None and self._idle is not None:
             raise WrongDirectory(self._registry.name, own, self.directory.path)

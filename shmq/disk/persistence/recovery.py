@@ -102,7 +102,7 @@ def settle_moves(chains: Iterable[QueueFiles]) -> None:
     unknown from which of them a message came, so neither loses it.
     """
     every = list(chains)
-    by_key = _unmistakable(every)
+    by_key = _list_unique(every)
     for chain in every:
         for origin_queue, origin_seq, _ in chain.origins():
             source = by_key.get(origin_queue)
@@ -110,7 +110,7 @@ def settle_moves(chains: Iterable[QueueFiles]) -> None:
                 source.leave(origin_seq)
 
 
-def _unmistakable(chains: Iterable[QueueFiles]) -> dict[int, QueueFiles]:
+def _list_unique(chains: Iterable[QueueFiles]) -> dict[int, QueueFiles]:
     """The chains by their hash keys, without keys that several have."""
     by_key: dict[int, list[QueueFiles]] = {}
     for chain in chains:
@@ -134,14 +134,14 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             finish_erasures(disk)
             join_memory(registry, disk)
             live = live_keys(registry)
-            _sweep(disk)
+            _remove_unfinished(disk)
             there = in_memory(registry, live)
             drop_the_lost(registry, there)
             complete_transactions(disk, there)
             streams = recover_streams(registry, disk)
             set_earlier_streams_aside(registry, disk)
             lost = _recover_queues(registry, disk, live)
-            _tell_refusals(disk, lost, streams)
+            _write_refusals(disk, lost, streams)
             recover_definitions(registry, disk)
             return lost
     except LockTimeout:  # an OSError, too
@@ -160,13 +160,13 @@ def _recover_queues(
         return {}
     decisions = plan(disk)
     lost = {name: one for name, one in decisions.items() if name not in live}
-    _leave_what_moved(registry, live, lost)
+    _drop_moved(registry, live, lost)
     for name in sorted(lost):
-        _bring_back(registry, disk, lost[name])
+        _recover_queue(registry, disk, lost[name])
     return lost
 
 
-def _tell_refusals(
+def _write_refusals(
     disk: Disk, queues: Mapping[str, Decision], streams: Mapping[str, StoredStream]
 ) -> None:
     """Note why a queue or stream was not recovered, for processes that ask for it."""
@@ -182,7 +182,7 @@ def _tell_refusals(
         log.error("writer.refused in %s cannot be written: %s", disk.directory, error.strerror)
 
 
-def _sweep(disk: Disk) -> None:
+def _remove_unfinished(disk: Disk) -> None:
     """Remove snapshots that were never finished."""
     stale = [unfinished(name) for name, files in catalog(disk.names()).items() if files.unfinished]
     for name in stale:
@@ -194,13 +194,13 @@ def _sweep(disk: Disk) -> None:
         disk.sync_directory()
 
 
-def _leave_what_moved(
+def _drop_moved(
     registry: Namespace, live: Mapping[str, int | None], lost: Mapping[str, Decision]
 ) -> None:
     """Leave out messages that a queue in memory has taken over from a lost queue."""
     chains = [one.chain for one in lost.values() if one.chain is not None]
     taken = set(live.values())
-    sources = {key: one for key, one in _unmistakable(chains).items() if key not in taken}
+    sources = {key: one for key, one in _list_unique(chains).items() if key not in taken}
     for name in live:
         try:
             queue = attach(registry, name)
@@ -211,7 +211,7 @@ def _leave_what_moved(
                 sources[hash_key].leave(seq)
 
 
-def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
+def _recover_queue(registry: Namespace, disk: Disk, decision: Decision) -> None:
     name = decision.queue
     if decision.error is None and decision.chain is not None:
         try:
@@ -227,7 +227,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
                 "" if decision.chain.messages == 1 else "s",
                 ", ".join(decision.lineage),
             )
-            _tell_tail(disk, name, decision.chain)
+            _log_tail(disk, name, decision.chain)
     if decision.error is not None:
         log.error(
             "queue %s is not recovered: %s; its files are unchanged: "
@@ -238,7 +238,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
         )
 
 
-def _tell_tail(disk: Disk, name: str, chain: QueueFiles) -> None:
+def _log_tail(disk: Disk, name: str, chain: QueueFiles) -> None:
     """Log the torn tail of the last segment, of which nothing was ever confirmed."""
     if chain.open_salt is None:
         return
@@ -280,7 +280,7 @@ def rebuild_queue(
     ``on_progress`` is called with how many more of the chain's bytes are in the queue. Raises
     NoSpace, InvalidName, FileError for options that no queue can have, and ShmqError.
     """
-    options = _options_of(check_name(name), chain.options)
+    options = _check_options(check_name(name), chain.options)
     segment = registry.make_segment(name, options, hash_key=chain.hash_key, publish=False)
     try:
         chain.restore(segment, logged, on_progress)
@@ -289,7 +289,7 @@ def rebuild_queue(
         raise
 
 
-def _options_of(name: str, given: dict[str, Any]) -> QueueOptions:
+def _check_options(name: str, given: dict[str, Any]) -> QueueOptions:
     """The options in a file, checked: a correct checksum does not make them valid."""
     arena = given.get("arena_bytes", DEFAULT_ARENA)
     # A dead-letter queue may have a little more: see QueueOptions.for_dead_letters.

@@ -110,7 +110,7 @@ def restore(
     if new_name is not None:
         check_name(new_name)
     try:
-        with registry.locked(), _take_directory(registry, own) as alone:
+        with registry.locked(), _hold_directory(registry, own) as alone:
             # Pending removals of a queue's files must not hit those of the one restored now.
             finish_erasures(Disk(own))
             done: list[Done] = []
@@ -136,7 +136,7 @@ def restore(
 
 
 @contextlib.contextmanager
-def _take_directory(registry: Namespace, own: Path) -> Iterator[bool]:
+def _hold_directory(registry: Namespace, own: Path) -> Iterator[bool]:
     """Take the namespace's directory for the block; false: a writer has it. Raises ShmqError.
 
     What is restored into memory then belongs to the files there, and a process that names another
@@ -174,16 +174,16 @@ def restore_aside(
     registry = Namespace.of(namespace)
     own = Disk(directory_of(registry))
     try:
-        with registry.locked(), _take_directory(registry, own.directory) as alone:
+        with registry.locked(), _hold_directory(registry, own.directory) as alone:
             finish_erasures(own)
-            found = _named_aside(own, file)
+            found = _find_aside(own, file)
             if new_name is not None and found.kind != "queue":
                 raise InvalidOption(f"{file} is not a queue: restore it without --as")
             done: Restored | RestoredStream | RestoredFile
             if found.kind == "definitions":
                 done = _restore_definitions(registry, own, found, alone=alone)
             else:
-                done = _bring_back(registry, own, found, new_name, salvage=salvage, report=report)
+                done = _restore_one(registry, own, found, new_name, salvage=salvage, report=report)
     except LockTimeout:  # an OSError, too
         raise
     except OSError as error:
@@ -195,7 +195,7 @@ def restore_aside(
     return done
 
 
-def _named_aside(own: Disk, file: str) -> FileSetAside:
+def _find_aside(own: Disk, file: str) -> FileSetAside:
     for one in files_aside(own.directory):
         if file in one.files:
             if not one.restorable:
@@ -209,7 +209,7 @@ def _named_aside(own: Disk, file: str) -> FileSetAside:
     )
 
 
-def _bring_back(
+def _restore_one(
     registry: Namespace,
     own: Disk,
     found: FileSetAside,
@@ -224,7 +224,7 @@ def _bring_back(
             registry, own, found.file, before, salvage=salvage, report=report
         )
     name = check_name(new_name or found.name)
-    _refuse_another(registry, own, name)
+    _check_name_is_free(registry, own, name)
     disk = RenamedDisk(own.directory, found.before)
     decision = plan(disk, salvage=salvage, report=report)[found.name]
     held = _count_bytes(decision)
@@ -234,9 +234,9 @@ def _bring_back(
         )
 
 
-def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
+def _check_name_is_free(registry: Namespace, own: Disk, name: str) -> None:
     """Raises QueueExists if there is a queue of that name, or files of one."""
-    if registry.path_of(name).exists() and _is_there(registry, name):
+    if registry.path_of(name).exists() and _is_in_memory(registry, name):
         raise QueueExists(
             f"queue {name!r} exists: restore the files under another name (--as NAME), or delete "
             f"that queue first (shmq delete {name})"
@@ -364,7 +364,7 @@ def _restore(
     on_progress: OnProgress,
 ) -> Restored:
     """Restore one queue as ``name``. ``kept``: its files are in the namespace's directory."""
-    if registry.path_of(name).exists() and _is_there(registry, name):
+    if registry.path_of(name).exists() and _is_in_memory(registry, name):
         return Restored(name, THERE)
     if decision.error is not None:
         return Restored(name, DAMAGED, 0, [str(decision.error)])
@@ -377,13 +377,13 @@ def _restore(
         sync_files(disk, decision.lineage)
         rebuild_queue(registry, name, decision.chain, logged=True, on_progress=on_progress)
     else:
-        with _way_made(Disk(own), name):
+        with _make_way(Disk(own), name):
             rebuild_queue(registry, name, decision.chain, logged=False, on_progress=on_progress)
     state = RESTORED if intact else SALVAGED
     return Restored(name, state, decision.chain.messages, list(decision.problems))
 
 
-def _is_there(registry: Namespace, name: str) -> bool:
+def _is_in_memory(registry: Namespace, name: str) -> bool:
     try:
         registry.open_segment(name)
     except NoSuchQueue:  # a half created one was removed
@@ -392,7 +392,7 @@ def _is_there(registry: Namespace, name: str) -> bool:
 
 
 @contextlib.contextmanager
-def _way_made(own: Disk, name: str) -> Iterator[None]:
+def _make_way(own: Disk, name: str) -> Iterator[None]:
     """Set aside the namespace's files of that name; undo that if the block raises."""
     files = catalog(own.names()).get(name)
     if files is None:

@@ -50,7 +50,7 @@ class Snapshot:
         """
         self.discard()
         name = unfinished(self._identity.name)
-        write_file(self._disk, name, self._pieces(scan, chunk), self._count)
+        write_file(self._disk, name, self._pack_pieces(scan, chunk), self._count)
 
     def _count(self, more: int) -> None:
         self.bytes += more
@@ -64,7 +64,7 @@ class Snapshot:
         with contextlib.suppress(FileNotFoundError):
             self._disk.unlink(unfinished(self._identity.name))
 
-    def _pieces(self, scan: _core.Scan, chunk: int) -> Iterator[bytes | memoryview]:
+    def _pack_pieces(self, scan: _core.Scan, chunk: int) -> Iterator[bytes | memoryview]:
         header = self._identity.header(SNAPSHOT, self.number, first_batch=1)
         trailer = Trailer()
         yield header.pack()
@@ -254,14 +254,14 @@ class SnapshotThread:
             except (OSError, ShmqError, MemoryError) as error:
                 failure = error
             if failure is None or isinstance(failure, QueueDeleted):
-                self._worked(kept)
+                self._note_success(kept)
             else:
-                self._failed(kept, failure)
+                self._note_failure(kept, failure)
             with self._lock:  # only now: while it is being written it is still due
                 self._ordered.discard(kept)
             order.set_exception(failure) if failure else order.set_result(None)
 
-    def _failed(self, kept: SnapshotWriter, error: Exception) -> None:
+    def _note_failure(self, kept: SnapshotWriter, error: Exception) -> None:
         """Log the error, once; the snapshot is tried again while it is due."""
         reason = _describe(error)
         if self._failures.get(kept) != reason:
@@ -270,7 +270,7 @@ class SnapshotThread:
             self._failures[kept] = reason
             self._not_before[kept] = time.monotonic() + AGAIN
 
-    def _worked(self, kept: SnapshotWriter) -> None:
+    def _note_success(self, kept: SnapshotWriter) -> None:
         with self._lock:
             self._not_before.pop(kept, None)
             failure = self._failures.pop(kept, None)

@@ -58,7 +58,7 @@ class StreamJournal(SegmentWriter):
         lengths = {base: size_of(disk, segment_file(base)) for base in bases(disk.names())}
         super().__init__(disk, sizes, lengths)
         #: Bytes of only the records, by segment; filled on demand.
-        self._kept: dict[int, int] = {}
+        self._record_bytes: dict[int, int] = {}
 
     @property
     def earliest(self) -> int:
@@ -81,7 +81,7 @@ class StreamJournal(SegmentWriter):
         try:
             if commit.bytes < self._sizes.early:
                 places, last_time = self._survey(commit)
-                written = self._write([self._batch(commit), *commit.pieces], end)
+                written = self._write([self._pack_batch(commit), *commit.pieces], end)
             else:
                 # The disk starts while the commit is surveyed. The BATCH record, without which
                 # readers ignore the whole commit, is written last.
@@ -92,7 +92,7 @@ class StreamJournal(SegmentWriter):
                     self._end + BATCH_BYTES,
                 )
                 places, last_time = self._survey(commit)
-                self._disk.commit(self._file, [self._batch(commit)], self._end)
+                self._disk.commit(self._file, [self._pack_batch(commit)], self._end)
         except (OSError, DamagedSegment):
             self.abandon()
             raise
@@ -102,7 +102,7 @@ class StreamJournal(SegmentWriter):
         self._end = end
         self._written = max(self._written, written)
         self._lengths[self._number] = end
-        self._kept[self._number] += commit.bytes
+        self._record_bytes[self._number] += commit.bytes
         self.next, self._last_time = commit.next, last_time
 
     def roll(self) -> None:
@@ -123,14 +123,14 @@ class StreamJournal(SegmentWriter):
         if before is not None and self._last_time is not None and self._last_time < before:
             self.roll()
         doomed = []
-        needed = 0 if most_bytes is None else self._needed(most_bytes)
+        needed = 0 if most_bytes is None else self._find_needed(most_bytes)
         for base, following in itertools.pairwise(sorted(self._lengths)):
             if base >= needed and not self._is_old(base, following, before):
                 break
             doomed.append(base)
         for base in doomed:  # an unsynced removal of several could leave a gap, as damage
             self._remove([base])
-            self._kept.pop(base, None)
+            self._record_bytes.pop(base, None)
         return doomed
 
     def restart_at(self, begin: int) -> StreamJournal:
@@ -142,14 +142,14 @@ class StreamJournal(SegmentWriter):
         """Open a segment, if none is open, so that a file has the next offset."""
         if self._file < 0:
             self._open(self._identity.segment(self._partition, self.next))
-            self._kept[self.next] = 0
+            self._record_bytes[self.next] = 0
 
     # ---- the segment that is written ----
 
     def _name_of(self, number: int) -> str:
         return segment_file(number)
 
-    def _batch(self, commit: Commit) -> bytes:
+    def _pack_batch(self, commit: Commit) -> bytes:
         """The BATCH record in front of the commit's records."""
         crc = 0
         for piece in commit.pieces:
@@ -191,7 +191,7 @@ class StreamJournal(SegmentWriter):
 
     # ---- the others ----
 
-    def _needed(self, most_bytes: int) -> int:
+    def _find_needed(self, most_bytes: int) -> int:
         """The base of the last segments that have ``most_bytes`` of records together.
 
         Frames of commits, zeros ahead of them, and trailers are not counted: with many small
@@ -201,19 +201,19 @@ class StreamJournal(SegmentWriter):
         if self.size < most_bytes:
             return 0
         for base in sorted(self._lengths, reverse=True):
-            found += self._kept_of(base, following)
+            found += self._measure_records(base, following)
             if found >= most_bytes:
                 return base
             following = base
         return 0
 
-    def _kept_of(self, base: int, following: int) -> int:
-        if base not in self._kept:
+    def _measure_records(self, base: int, following: int) -> int:
+        if base not in self._record_bytes:
             try:
-                self._kept[base] = StreamSegment(self._disk, base).entry_bytes(following)
+                self._record_bytes[base] = StreamSegment(self._disk, base).entry_bytes(following)
             except (FileError, FileNotFoundError):  # reported to its readers
-                self._kept[base] = 0
-        return self._kept[base]
+                self._record_bytes[base] = 0
+        return self._record_bytes[base]
 
     def _is_old(self, base: int, following: int, before: int | None) -> bool:
         if before is None:

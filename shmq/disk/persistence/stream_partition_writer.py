@@ -107,7 +107,7 @@ class StreamPartitionWriter:
         self._where = f"partition {partition} of stream {identity.name}"
         self._disk = disk
         begin = ring.synced
-        end = _end_of_files(disk, begin)
+        end = _find_end_of_files(disk, begin)
         if end != begin:
             begin = self._write_again(begin, end)
         self.journal = StreamJournal(disk, identity, partition, begin, sizes)
@@ -134,7 +134,7 @@ class StreamPartitionWriter:
         If the disk refuses, the partition records the error, and the next call tries again.
         """
         with self._lock:
-            return self._step()
+            return self._write_commit()
 
     def held(self) -> contextlib.AbstractContextManager[object]:
         """A lock: while it is held, nothing is written, published or removed."""
@@ -147,7 +147,7 @@ class StreamPartitionWriter:
             parts.append((PRODUCERS, self._disk.path(PRODUCERS).stat().st_size))
         return parts
 
-    def _step(self) -> bool:
+    def _write_commit(self) -> bool:
         try:
             written = self._commit()
             self._retain()
@@ -215,7 +215,7 @@ class StreamPartitionWriter:
         Files that end within the ring, at ``end``, are older ones of this stream, and continue
         there. Others are set aside, and all that the ring holds is written.
         """
-        earliest = self._earliest(synced)
+        earliest = self._find_earliest(synced)
         if end is not None and end >= earliest:
             log.warning(
                 "%s: its files in %s end at offset %d: what follows is written there again",
@@ -232,7 +232,7 @@ class StreamPartitionWriter:
         self._set_aside()
         return earliest
 
-    def _earliest(self, synced: int) -> int:
+    def _find_earliest(self, synced: int) -> int:
         """The first offset that the ring has; ``synced`` if it is empty."""
         try:
             found = self._ring.collect(0, 1)
@@ -254,7 +254,7 @@ class StreamPartitionWriter:
             self._outage.report(error)
 
 
-def _end_of_files(disk: Disk, synced: int) -> int | None:
+def _find_end_of_files(disk: Disk, synced: int) -> int | None:
     """The offset up to which the segments lead, ``synced`` at most; None: they lead nowhere."""
     there = [base for base in bases(disk.names()) if base <= synced]
     if not there:
@@ -301,7 +301,7 @@ class StreamPartitionWriters:
         self._grow_at = 0.0
         #: The errno last published to the unwritten partitions, and the number of partitions.
         self._refused = (0, 0)
-        self._told = self._prepare()
+        self._card = self._prepare()
         try:
             self._grow(handle.logs)
         except BaseException:
@@ -322,7 +322,7 @@ class StreamPartitionWriters:
         ready, self.partitions = self.partitions, []
         try:
             for partition in ready:
-                self._take(partition)
+                self._add_partition(partition)
         except OSError:
             for partition in ready[len(self.partitions) :]:
                 partition.close()
@@ -366,10 +366,10 @@ class StreamPartitionWriters:
             raise StreamDeleted(f"stream {self.name!r} was deleted")
         part: Part = ("groups", self.name, self.identity.identity)
         happened = self._transactions.happened(part)
-        card = replace(self._told, groups=self._groups())
-        if card != self._told:
+        card = replace(self._card, groups=self._groups())
+        if card != self._card:
             self._transactions.note()
-        self._tell(card)
+        self._write_card(card)
         self._transactions.done(part, happened)
 
     def tell_transactions(self) -> None:
@@ -394,7 +394,7 @@ class StreamPartitionWriters:
         with contextlib.ExitStack() as every:
             card = self._own.path(CARD)
             files = [(f"{stream_directory(self.name, identity)}/{CARD}", card.stat().st_size)]
-            for number, partition in enumerate(self.partitions[: self._told.eras[-1].end]):
+            for number, partition in enumerate(self.partitions[: self._card.eras[-1].end]):
                 every.enter_context(partition.held())
                 below = partition_directory(self.name, identity, number)
                 files += [(f"{below}/{name}", size) for name, size in partition.parts()]
@@ -437,14 +437,14 @@ class StreamPartitionWriters:
             card = None
         return StreamCard({}, []) if card is None else card[1]
 
-    def _tell(self, card: StreamCard) -> None:
+    def _write_card(self, card: StreamCard) -> None:
         """Write the metadata file, durably, if it changed. Raises StreamDeleted and OSError."""
-        if card != self._told:
-            write_card(self._own, self.identity, card, self._undeleted())
-            self._told = card
+        if card != self._card:
+            write_card(self._own, self.identity, card, self._hold_registry())
+            self._card = card
 
     @contextlib.contextmanager
-    def _undeleted(self) -> Iterator[None]:
+    def _hold_registry(self) -> Iterator[None]:
         """Hold the registry lock: a deletion removes the metadata file before or afterwards.
 
         A metadata file that came after the removal would be a stream on disk whose name is taken.
@@ -458,30 +458,30 @@ class StreamPartitionWriters:
 
     def _grow(self, logs: Sequence[WrittenPartition]) -> None:
         """Begin to write those partitions that may be written now. Raises ShmqError and OSError."""
-        eras = _writable_generations(logs)
+        eras = _list_writable_generations(logs)
         options = {**self.identity.options, "partitions": eras[-1].count}
         self.identity = replace(self.identity, options=options)
-        self._tell(replace(self._told, eras=eras))
+        self._write_card(replace(self._card, eras=eras))
         for kind in ("stream", "groups"):
             self._transactions.begun((kind, self.name, self.identity.identity))
         for number in range(len(self.partitions), eras[-1].end):
-            self._take(self._partition(number))
+            self._add_partition(self._open_partition(number))
 
-    def _take(self, partition: StreamPartitionWriter) -> None:
+    def _add_partition(self, partition: StreamPartitionWriter) -> None:
         """Add the partition, with a thread if this was started.
 
         Raises OSError; the partition is closed then.
         """
         try:
             if self._started:
-                self._run(partition)
+                self._start_thread(partition)
         except BaseException:
             partition.close()
             self._refused = 0, 0  # the new writer had published 0, so publish the error again
             raise
         self.partitions.append(partition)
 
-    def _partition(self, number: int) -> StreamPartitionWriter:
+    def _open_partition(self, number: int) -> StreamPartitionWriter:
         below = self.disk.under(partition_directory(self.name, self.identity.identity, number))
         below.make()
         return StreamPartitionWriter(
@@ -504,10 +504,10 @@ class StreamPartitionWriters:
 
     # ---- the threads ----
 
-    def _run(self, partition: StreamPartitionWriter) -> None:
+    def _start_thread(self, partition: StreamPartitionWriter) -> None:
         """Start the thread of the next partition. Raises OSError."""
         name = f"{self.name}/{len(self.partitions)}"
-        thread = threading.Thread(target=self._follow, args=(partition,), name=name)
+        thread = threading.Thread(target=self._write_commits, args=(partition,), name=name)
         try:
             thread.start()
         except RuntimeError as error:
@@ -515,11 +515,11 @@ class StreamPartitionWriters:
             raise OSError(errno.EAGAIN, what) from None
         self._threads.append(thread)
 
-    def _follow(self, partition: StreamPartitionWriter) -> None:
+    def _write_commits(self, partition: StreamPartitionWriter) -> None:
         while not self._stopped and not self.deleted:
             if not partition.step():
                 if partition.error is None:
-                    self._attend(partition)
+                    self._await_records(partition)
                 else:
                     wait_for_retry(lambda: self._stopped or self.deleted)
         end = time.monotonic() + LAST
@@ -537,14 +537,14 @@ class StreamPartitionWriters:
                 self._grow_at = 0.0  # at once
                 self.grow()
 
-    def _attend(self, partition: StreamPartitionWriter) -> None:
+    def _await_records(self, partition: StreamPartitionWriter) -> None:
         try:
             partition.attend()
         except ShmqError as error:
             log.debug("stream %s: %s", self.name, error)
 
 
-def _writable_generations(logs: Sequence[WrittenPartition]) -> list[Generation]:
+def _list_writable_generations(logs: Sequence[WrittenPartition]) -> list[Generation]:
     """The generations that may be written: all partitions before them are sealed and on disk."""
     eras = eras_among(logs)
     finished = 0

@@ -60,12 +60,12 @@ def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
                 disk.path(stream_directory(name, stored.identity)),
             )
             continue
-        _bring_back(registry, stored)
+        _recover_stream(registry, stored)
         lost[name] = stored
     return lost
 
 
-def _bring_back(registry: Namespace, stored: StoredStream) -> None:
+def _recover_stream(registry: Namespace, stored: StoredStream) -> None:
     name = stored.name
     if stored.error is None:
         try:
@@ -202,7 +202,7 @@ def stored_stream(
             disk.under(partition_directory(name, identity, partition))
             for partition in range(stored.eras[-1].end)
         ]
-        sizes = [bytes_of(map(below.path, _last_segment(below))) for below in every]
+        sizes = [bytes_of(map(below.path, _list_last_segment(below))) for below in every]
         step = Step(report, what, sum(sizes))
         for partition, below in enumerate(every):
             with step.part(sizes[partition]) as on_progress:
@@ -213,7 +213,7 @@ def stored_stream(
     return stored
 
 
-def _last_segment(disk: Disk) -> list[str]:
+def _list_last_segment(disk: Disk) -> list[str]:
     """The file of the partition's last segment, if it has any."""
     return [segment_file(base) for base in bases(disk.names())[-1:]]
 
@@ -230,9 +230,9 @@ def end_of_partition(
     """
     there = bases(disk.names())
     if not there or not _has_no_header(disk, identity, partition, there[-1]):
-        return _end_of(disk, there, 0, on_progress)
+        return _find_end(disk, there, 0, on_progress)
     empty = there.pop()
-    end = _end_of(disk, there, empty, on_progress)
+    end = _find_end(disk, there, empty, on_progress)
     if end.next < empty:
         path = str(disk.path(segment_file(empty)))
         raise DamagedFile(
@@ -243,7 +243,7 @@ def end_of_partition(
     return end
 
 
-def _end_of(
+def _find_end(
     disk: Disk, there: list[int], begin: int, on_progress: OnProgress | None
 ) -> PartitionEnd:
     """Where these segments end; ``begin`` if there are none. Raises FileError and OSError."""

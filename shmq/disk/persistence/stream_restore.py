@@ -81,7 +81,7 @@ def restore_stream_aside(
     :class:`~shmq.StreamExists`, :class:`~shmq.ShmqError` and OSError.
     """
     ((name, identity),) = streams_among([Path(before).name])
-    _refuse_another(registry, own, name)
+    _check_name_is_free(registry, own, name)
     if CARD not in own.under(aside).names():
         return RestoredStream(name, DAMAGED, 0, [f"{own.path(aside)} has no card: it was deleted"])
     erase_stream(own, name, identity)  # leftovers without a metadata file
@@ -98,9 +98,9 @@ def restore_stream_aside(
     return done
 
 
-def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
+def _check_name_is_free(registry: Namespace, own: Disk, name: str) -> None:
     """Raises StreamExists if there is a stream of that name, or files of one."""
-    if _is_there(registry, name):
+    if _is_in_memory(registry, name):
         raise StreamExists(
             f"stream {name!r} exists: the files set aside can be restored only under that name: "
             f"delete that stream first (shmq delete --kind stream {name})"
@@ -124,7 +124,7 @@ def _restore(
     salvage: bool,
     report: Report,
 ) -> RestoredStream:
-    if _is_there(registry, name):
+    if _is_in_memory(registry, name):
         return RestoredStream(name, THERE)
     reading = f"reading stream {name!r}"
     read = (stored_stream(disk, name, each, report, reading) for each in identities)
@@ -134,7 +134,7 @@ def _restore(
         return RestoredStream(name, DAMAGED, 0, [str(stored.error)])
     identity = stored.identity
     if disk.directory != own.directory:
-        _take_in(disk, own, name, identity, report)
+        _copy_stream(disk, own, name, identity, report)
     try:
         problems = salvage_stream(own, name, identity, report) if salvage else []
         again = stored_stream(own, name, identity, report, f"restoring stream {name!r}")
@@ -145,14 +145,14 @@ def _restore(
     except FileError as error:
         return RestoredStream(name, DAMAGED, 0, [str(error)])
     rebuild_stream(registry, again)
-    return RestoredStream(name, SALVAGED if problems else RESTORED, _records(again), problems)
+    return RestoredStream(name, SALVAGED if problems else RESTORED, _count_records(again), problems)
 
 
-def _records(stored: StoredStream) -> int:
+def _count_records(stored: StoredStream) -> int:
     return sum(end.next - end.earliest for end in stored.ends)
 
 
-def _is_there(registry: Namespace, name: str) -> bool:
+def _is_in_memory(registry: Namespace, name: str) -> bool:
     try:
         stream_registry.open_stream(registry, name)
     except NoSuchStream:  # a half created one was removed
@@ -162,7 +162,7 @@ def _is_there(registry: Namespace, name: str) -> bool:
     return True
 
 
-def _take_in(disk: Disk, own: Disk, name: str, identity: int, report: Report) -> None:
+def _copy_stream(disk: Disk, own: Disk, name: str, identity: int, report: Report) -> None:
     """Copy the stream's files to ``own``; other files of its name are set aside there."""
     streams = own.under(STREAMS)
     streams.make()

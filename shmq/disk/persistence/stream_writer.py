@@ -67,14 +67,14 @@ class StreamWriter:
         """Detach from deleted streams, and remove their files."""
         for name, kept in list(self._kept.items()):
             if kept.deleted:
-                self._leave(name)
+                self._detach(name)
 
     def grow(self) -> None:
         """Begin to write partitions that were added to streams."""
         for kept in self._kept.values():
             known = len(kept.handle.logs)
             kept.grow()
-            self._sign(kept, known)
+            self._note_writer(kept, known)
 
     def note_groups(self) -> None:
         """Write the groups' offsets to each stream's metadata file."""
@@ -92,18 +92,18 @@ class StreamWriter:
         for kept in self._kept.values():
             kept.stop()
         for name in list(self._kept):
-            self._leave(name)
+            self._detach(name)
 
     def _attach(self, name: str) -> None:
         control = streams.look_at(self._namespace, name)
         if control is None or control.deleted:
             raise NoSuchStream(name)
         if control.options["durability"] != "memory":
-            self._keep(name)
+            self._start_writing(name)
 
-    def _keep(self, name: str) -> None:
+    def _start_writing(self, name: str) -> None:
         if name in self._kept:  # it was deleted and created again
-            self._leave(name)
+            self._detach(name)
         stream = attach(self._namespace, name)
         try:
             self._directory.ready()
@@ -111,7 +111,7 @@ class StreamWriter:
             kept = StreamPartitionWriters(
                 self._directory.disk,
                 stream,
-                _identity_of(stream),
+                _read_identity(stream),
                 self._sizes,
                 groups,
                 self._transactions,
@@ -119,20 +119,20 @@ class StreamWriter:
             )
         except BaseException as error:
             if isinstance(error, (ShmqError, OSError)):
-                _tell(stream, error)
+                _publish_error(stream, error)
             stream.close()
             raise
-        self._sign(kept, 0)
+        self._note_writer(kept, 0)
         self._kept[name] = kept
         kept.start()
         log.info("stream %s is kept in %s", name, self._directory.path)
 
-    def _sign(self, kept: StreamPartitionWriters, known: int) -> None:
+    def _note_writer(self, kept: StreamPartitionWriters, known: int) -> None:
         """Note this process as the writer in all partitions from number ``known`` on."""
         for partition in kept.handle.logs[known:]:
             partition.writer = self._namespace.processes.own_number()
 
-    def _leave(self, name: str) -> None:
+    def _detach(self, name: str) -> None:
         kept = self._kept.pop(name)
         try:
             kept.close()
@@ -140,7 +140,7 @@ class StreamWriter:
             log.error("stream %s: its files cannot be completed or removed: %s", name, error)
 
 
-def _tell(stream: LocalStream, error: ShmqError | OSError) -> None:
+def _publish_error(stream: LocalStream, error: ShmqError | OSError) -> None:
     """Publish the error to all partitions, for the callers that wait for the disk.
 
     They go on waiting while a stopped process holds a lock.
@@ -151,6 +151,6 @@ def _tell(stream: LocalStream, error: ShmqError | OSError) -> None:
         partition.fail(getattr(error, "errno", None) or errno.EIO)
 
 
-def _identity_of(stream: LocalStream) -> StreamIdentity:
+def _read_identity(stream: LocalStream) -> StreamIdentity:
     control = stream.control
     return StreamIdentity(stream.name, control.stream_id, control.identity, control.options)

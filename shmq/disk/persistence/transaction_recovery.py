@@ -137,7 +137,7 @@ def _write_queue(
     records = [pack_record("settle", salt, entries=settled)] if settled else []
     for put in puts:
         last += 1
-        records.append(_put_record(chain.hash_key, salt, last, *put))
+        records.append(_pack_put(chain.hash_key, salt, last, *put))
     data = b"".join(records)
     data = pack_batch(data, salt, batch, time.time_ns(), last) + data
     try:
@@ -152,7 +152,7 @@ def _write_queue(
     )
 
 
-def _put_record(
+def _pack_put(
     hash_key: int,
     salt: int,
     seq: int,
@@ -191,11 +191,11 @@ def _complete_stream(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
             for at, entry in enumerate(entries_of(block))
             if sequence + at not in known
         ]
-        for to, entries in _partitions_of(stored, partition, left).items():
+        for to, entries in _choose_partitions(stored, partition, left).items():
             _append(disk, stored, to, process, entries)
 
 
-def _partitions_of(
+def _choose_partitions(
     stored: StoredStream, partition: int, entries: list[tuple[int, Entry]]
 ) -> dict[int, list[tuple[int, Entry]]]:
     """The entries by target partition; those of a sealed or lost one go to the newest ones."""
@@ -217,12 +217,12 @@ def _list_known(
         files = StreamFiles(disk.under(partition_directory(stored.name, stored.identity, number)))
         offset = max(offset, end.earliest)
         while (block := files.block(offset, end.next)) is not None:
-            found.update(_sequences_in(block.data, process))
+            found.update(_read_sequences(block.data, process))
             offset = block.next
     return found
 
 
-def _sequences_in(data: memoryview, process: int) -> Iterator[int]:
+def _read_sequences(data: memoryview, process: int) -> Iterator[int]:
     at = 0
     while at < len(data):
         words, _, kind, flags, _, _, count, *_ = _ENTRY.unpack_from(data, at)
@@ -241,7 +241,7 @@ def _append(
     end = stored.ends[partition]
     moment = max(time.time_ns(), end.time or 0)
     made = [
-        _produced(identity.salt, entry, process, sequence, end.next + at, moment)
+        _pack_entry(identity.salt, entry, process, sequence, end.next + at, moment)
         for at, (sequence, (entry, *_)) in enumerate(entries)
     ]
     below = disk.under(partition_directory(stored.name, stored.identity, partition))
@@ -259,7 +259,7 @@ def _append(
     )
 
 
-def _produced(
+def _pack_entry(
     salt: int, entry: bytes, process: int, sequence: int, offset: int, moment: int
 ) -> bytes:
     """The entry with its offset and time, and the process as its producer."""

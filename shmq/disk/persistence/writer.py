@@ -127,7 +127,7 @@ class Writer:
                     )
                     return
                 self._find_queues()
-                self._answer()
+                self._serve_requests()
                 self._streams.grow()
                 if time.monotonic() >= round_at:
                     round_at = time.monotonic() + ROUND
@@ -136,15 +136,15 @@ class Writer:
                     self._streams.note_groups()
                     self._mark_transactions()
                     self._definitions.attend()
-                    self._snapshot_thread.expose(self._list())
-                    if self._idle is not None and self._is_over(self._idle):
+                    self._snapshot_thread.expose(self._list_writers())
+                    if self._idle is not None and self._is_unused(self._idle):
                         break
             self._leave_deleted()
             self._find_queues()  # queues created before the stop are written, too
             self._definitions.attend()
         finally:
             self._stopped = True
-            self._end()
+            self._close_all()
 
     def _sleep(self) -> None:
         """Sleep until the next look, or until the kernel reports a file: longest while quiet."""
@@ -181,7 +181,7 @@ class Writer:
         self._namespace.roles.release_writer()
         self.stop()
 
-    def _is_over(self, idle: float) -> bool:
+    def _is_unused(self, idle: float) -> bool:
         """Whether nothing durable was in use for so long; then another writer may begin.
 
         A process that attaches afterwards sees that no writer exists.
@@ -216,13 +216,13 @@ class Writer:
         own = self._namespace.processes.own_number()
         return bool(self._streams.names()) or any(
             number != own and self._namespace.processes.is_alive(number)
-            for kept in self._list()
+            for kept in self._list_writers()
             for _, number, *_ in kept.handle.attached()
         )
 
     def followed(self) -> list[str]:
         """The names of the queues that are written, sorted."""
-        return [kept.name for kept in self._list()]
+        return [kept.name for kept in self._list_writers()]
 
     def snapshot(self, name: str, timeout: float | None = None) -> None:
         """Return once a snapshot of the queue, begun after this call, is on disk.
@@ -253,7 +253,7 @@ class Writer:
                 raise ShmqError(f"the writer did not answer within {FOUND:g} s: try again")
         raise WriterEnding
 
-    def _answer(self) -> None:
+    def _serve_requests(self) -> None:
         """Do what was asked, each deed once for all its callers."""
         asked: dict[Callable[[], None], list[Future[None]]] = {}
         with contextlib.suppress(queue.Empty):
@@ -279,7 +279,7 @@ class Writer:
         before. Raises ShmqError for one that is not written, and OSError.
         """
         wanted = sorted({name: self._await_written(name) for name in queues}.items())
-        logs = sorted({name: self._named_stream(name) for name in streams}.items())
+        logs = sorted({name: self._await_stream(name) for name in streams}.items())
         if logs:
             self._ask(self._streams.note_groups)
         files: list[CutFile] = []
@@ -302,7 +302,7 @@ class Writer:
                 raise
         return files
 
-    def _named_stream(self, name: str) -> StreamPartitionWriters:
+    def _await_stream(self, name: str) -> StreamPartitionWriters:
         """Wait until the stream is being written. Raises ShmqError if it is not."""
         end = time.monotonic() + FOUND
         while (kept := self._streams.kept(name)) is None:
@@ -321,7 +321,7 @@ class Writer:
             with self._lock:
                 if (kept := self._kept.get(name)) is not None:
                     return kept
-            if self._durability_of(name) == "memory" or time.monotonic() >= end:
+            if self._read_durability(name) == "memory" or time.monotonic() >= end:
                 raise ShmqError(
                     f"queue {name!r} of namespace {self._namespace.name!r} is not kept on disk: "
                     f"make it with durability='snapshot' or 'journal'; if it has that, the "
@@ -329,15 +329,15 @@ class Writer:
                 )
             time.sleep(POLL)
 
-    def _list(self) -> list[SnapshotWriter]:
+    def _list_writers(self) -> list[SnapshotWriter]:
         with self._lock:
             return [self._kept[name] for name in sorted(self._kept)]
 
     # ---- queues that come and go ----
 
     def _leave_deleted(self) -> None:
-        for name in [kept.name for kept in self._list() if kept.deleted]:
-            self._leave(name)
+        for name in [kept.name for kept in self._list_writers() if kept.deleted]:
+            self._detach(name)
 
     def _find_queues(self) -> None:
         # Read first: changes during this round are seen in the next one.
@@ -351,14 +351,14 @@ class Writer:
         settled = time.time_ns() - changed_at > TICK
         self._changed_at = changed_at if settled else 0
 
-    def _durability_of(self, name: str) -> str:
+    def _read_durability(self, name: str) -> str:
         try:
             return str(self._namespace.open_segment(name).options["durability"])
         except (NoSuchQueue, SegmentError):
             return "memory"
 
     def _attach(self, name: str) -> None:
-        durability = self._durability_of(name)
+        durability = self._read_durability(name)
         if durability == "memory":
             return
         try:
@@ -368,18 +368,18 @@ class Writer:
         except (ShmqError, OSError) as error:
             raise DirectoryError(error) from error
         if name in self._kept:  # it was deleted and created again
-            self._leave(name)
+            self._detach(name)
         handle = attach(self._namespace, name)
         try:
             if durability == "journal":
-                self._keep(self._journaled(handle))
+                self._start_writing(self._open_journal(handle))
             else:
-                self._keep(SnapshotWriter(self._directory.disk, handle, self._sizes))
+                self._start_writing(SnapshotWriter(self._directory.disk, handle, self._sizes))
         except BaseException:
             handle.close()
             raise
 
-    def _journaled(self, handle: LocalQueue) -> JournalWriter:
+    def _open_journal(self, handle: LocalQueue) -> JournalWriter:
         """The queue's journal; if its files are missing, a snapshot is written first.
 
         Nothing more is confirmed before that. Raises OSError.
@@ -405,16 +405,16 @@ class Writer:
             raise
         return kept
 
-    def _keep(self, kept: SnapshotWriter) -> None:
+    def _start_writing(self, kept: SnapshotWriter) -> None:
         with self._lock:
             self._kept[kept.name] = kept
         if isinstance(kept, JournalWriter):
-            thread = threading.Thread(target=self._follow, args=(kept,), name=kept.name)
+            thread = threading.Thread(target=self._write_commits, args=(kept,), name=kept.name)
             thread.start()
             self._threads[kept.name] = thread
         log.info("queue %s is kept in %s", kept.name, self._directory.path)
 
-    def _leave(self, name: str) -> None:
+    def _detach(self, name: str) -> None:
         """Detach from a queue that was deleted or replaced, and remove its files."""
         with self._lock:
             kept = self._kept.pop(name)
@@ -441,7 +441,7 @@ class Writer:
 
     # ---- the threads ----
 
-    def _follow(self, kept: JournalWriter) -> None:
+    def _write_commits(self, kept: JournalWriter) -> None:
         """Write the queue's commits until it is deleted, or the writer stops."""
         while not self._stopped and not kept.deleted:
             try:
@@ -454,26 +454,26 @@ class Writer:
             if kept.error is not None:
                 wait_for_retry(lambda: self._stopped)
         with contextlib.suppress(ShmqError, MemoryError):
-            self._write_out(kept)
+            self._write_rest(kept)
 
-    def _write_out(self, kept: JournalWriter) -> None:
+    def _write_rest(self, kept: JournalWriter) -> None:
         """Write what is left since the writer was stopped."""
         last, end = kept.handle.last_sequence, time.monotonic() + LAST
         while not kept.deleted and kept.step() and time.monotonic() < end:
             if kept.follower.synced >= last and not kept.pending:
                 return
 
-    def _end(self) -> None:
-        for kept in self._list():
+    def _close_all(self) -> None:
+        for kept in self._list_writers():
             if isinstance(kept, JournalWriter):
                 kept.follower.wake()
         self._streams.end()
         for thread in self._threads.values():
             thread.join()
         self._snapshot_thread.finish(
-            [kept for kept in self._list() if not isinstance(kept, JournalWriter)]
+            [kept for kept in self._list_writers() if not isinstance(kept, JournalWriter)]
         )
-        for kept in self._list():
+        for kept in self._list_writers():
             with self._lock:
                 del self._kept[kept.name]
             self._finish(kept)

@@ -270,11 +270,11 @@ class QueueFiles:
     def _check_first(self, snapshot: _File | None, segment: _File) -> None:
         number = segment.header.number
         if snapshot and number != snapshot.header.number:
-            self._miss(segment, f"segments {snapshot.header.number} to {number - 1} are missing")
+            self._report(segment, f"segments {snapshot.header.number} to {number - 1} are missing")
         elif not snapshot and segment.header.previous_end:
-            self._miss(segment, "what is before it is missing, and no snapshot exists")
+            self._report(segment, "what is before it is missing, and no snapshot exists")
 
-    def _miss(self, segment: _File, what: str) -> None:
+    def _report(self, segment: _File, what: str) -> None:
         if not self._salvage:
             raise DamagedFile(segment.path, 0, what)
         self.skipped.append(Skipped(segment.path, 0, 0, what))
@@ -294,7 +294,9 @@ class QueueFiles:
         for at, file in enumerate(segments):
             number, after = file.header.number, segments[at + 1] if at + 1 < len(segments) else None
             if after and after.header.number != number + 1:
-                self._miss(after, f"segments {number + 1} to {after.header.number - 1} are missing")
+                self._report(
+                    after, f"segments {number + 1} to {after.header.number - 1} are missing"
+                )
                 after = None
             whole = max(file.start, after.header.previous_end if after else file.closed)
             found = self._feed(file, whole, after is not None)

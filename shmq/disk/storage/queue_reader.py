@@ -160,7 +160,7 @@ def lineage_of(disk: Disk, files: Files) -> list[str]:
         header = _header_if_any(disk, name)
         own = (JOURNAL, files.queue, number)
         if number == files.segments[-1]:
-            if header is None and _never_begun(disk, name, number):
+            if header is None and _was_never_started(disk, name, number):
                 continue
             if header is not None and (
                 _identify(header) != own or key not in {None, header.hash_key}
@@ -193,7 +193,7 @@ def _header_if_any(disk: Disk, name: str) -> FileHeader | None:
         return None
 
 
-def _never_begun(disk: Disk, name: str, number: int) -> bool:
+def _was_never_started(disk: Disk, name: str, number: int) -> bool:
     """Whether the segment has no intact header because the header was never synced.
 
     A power cut leaves some sectors of a header, with zeros or old bytes in place of the others,

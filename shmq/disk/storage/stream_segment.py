@@ -142,7 +142,7 @@ class StreamSegment:
             if count:
                 self._read_to = FilePosition(end, behind, time)
                 return Block(memoryview(self._data)[at.at : end], at.offset, behind, self.closed)
-            at = None if how == "stop" else self._entry(at, offset, until)
+            at = None if how == "stop" else self._find_entry(at, offset, until)
         return None
 
     def at(self, time: int, until: int) -> FilePosition | None:
@@ -183,7 +183,7 @@ class StreamSegment:
                 self._data, at.at, self._salts, at.offset, at.time, stop_offset=until
             )
             found = time if count or time != LEAST_TIME else found
-            at = None if how != "damaged" else self._behind(end, behind, time, until)
+            at = None if how != "damaged" else self._find_after(end, behind, time, until)
         return found
 
     def last(self, until: int = EVERYTHING) -> tuple[int, int | None]:
@@ -194,7 +194,7 @@ class StreamSegment:
         how, end, behind, time, count = _file.walk(
             self._data, start.at, self._salts, start.offset, start.time, stop_offset=until
         )
-        self._refuse(how, end)
+        self._check_walk(how, end)
         return behind, (time if count or start.time != LEAST_TIME else None)
 
     def entry_bytes(self, until: int) -> int:
@@ -238,9 +238,9 @@ class StreamSegment:
                 return read_to if offset < until else None
             near = bisect.bisect_right(self._places, offset, key=lambda place: place.offset)
             start = self._places[max(0, near - 1)]
-        return self._entry(start, offset, until)
+        return self._find_entry(start, offset, until)
 
-    def _entry(self, start: FilePosition, offset: int, until: int) -> FilePosition | None:
+    def _find_entry(self, start: FilePosition, offset: int, until: int) -> FilePosition | None:
         """The entry with ``offset``; None: it is not before ``until``, or not in this file."""
         # With the least time of all a walk would stop before the damage.
         found = self._walk(start, offset, LEAST_TIME + 1, until)
@@ -268,7 +268,7 @@ class StreamSegment:
                 return FilePosition(at, found, found_time)
             if found >= until:
                 return None
-            behind = self._behind(at, found, found_time, until)
+            behind = self._find_after(at, found, found_time, until)
             if behind is None:
                 # Without a limit the end of the file is not damage.
                 return (
@@ -278,7 +278,7 @@ class StreamSegment:
                 return DamagedRange(at, found, behind)
             start = behind
 
-    def _behind(self, at: int, offset: int, time: int, until: int) -> FilePosition | None:
+    def _find_after(self, at: int, offset: int, time: int, until: int) -> FilePosition | None:
         """The first readable entry behind the damage there, and before ``until``."""
         found = _file.find(self._data, at + 8, self._salts, offset, time, until)
         return None if found is None else FilePosition(*found)
@@ -320,21 +320,21 @@ class StreamSegment:
             self._entry_bytes = footer["end"] - self.start - batches
         how, kind, _, index = read_record(self._data, footer["index"], self._salts[0])
         if (how, kind) != ("ok", "index"):
-            self._no_index(footer["index"], "the footer points to no index")
+            self._note_damaged_index(footer["index"], "the footer points to no index")
             return
         places = [
             FilePosition(at, offset, (time ^ _SIGN) - _SIGN)
             for at, offset, time in index["entries"]
         ]
         if any(not self.start <= place.at < size for place in places):
-            self._no_index(footer["index"], "the index points outside the file")
+            self._note_damaged_index(footer["index"], "the index points outside the file")
             return
         self._places += places
 
-    def _no_index(self, at: int, what: str) -> None:
+    def _note_damaged_index(self, at: int, what: str) -> None:
         """Note that the index is damaged: reads are slower without it, a check reports it."""
         self._index_damage = DamagedFile(self.path, at, what)
 
-    def _refuse(self, how: str, at: int) -> None:
+    def _check_walk(self, how: str, at: int) -> None:
         if how == "damaged":
             raise DamagedFile(self.path, at, "the next record is damaged")

@@ -158,14 +158,14 @@ def salvage_noted(disk: Disk) -> str | None:
         for name in (f"{TRANSACTIONS}.damaged.{number}" for number in itertools.count(1))
         if name not in disk.names()
     )
-    disk.close(create_file(disk, there, [_content(disk)])[0])
+    disk.close(create_file(disk, there, [_read_synced(disk)])[0])
     written = TransactionFile(disk)
     written.replace(noted)
     written.abandon()
     return f"{damage}; it is renamed to {there}, and its other transactions may be on disk in part"
 
 
-def _content(disk: Disk) -> bytes:
+def _read_synced(disk: Disk) -> bytes:
     sync_file(disk, TRANSACTIONS)
     disk.sync_directory()
     return read_whole(disk, TRANSACTIONS)
@@ -175,18 +175,18 @@ def _read(disk: Disk) -> tuple[list[StoredTransaction], DamagedFile | None]:
     """The intact transactions in the file, and the first damage."""
     if TRANSACTIONS not in disk.names():
         return [], None
-    raw, path = _content(disk), str(disk.path(TRANSACTIONS))
+    raw, path = _read_synced(disk), str(disk.path(TRANSACTIONS))
     damage = None
     try:
-        salt = _salt_of(raw, path)
+        salt = _read_salt(raw, path)
     except DamagedFile as error:
         damage, salt = error, int.from_bytes(raw[8:12], "little")
     noted: dict[Id, StoredTransaction] = {}
     at = _BEGIN
     while True:
-        record = _record_at(raw, at, salt)
+        record = _read_record(raw, at, salt)
         if record is None:
-            later = _next_record(raw, at + 8, salt)
+            later = _find_record(raw, at + 8, salt)
             if later is None:
                 return list(noted.values()), damage
             damage = damage or DamagedFile(path, at, "a transaction is not as it was written")
@@ -194,20 +194,20 @@ def _read(disk: Disk) -> tuple[list[StoredTransaction], DamagedFile | None]:
             continue
         try:
             for step in msgpack.unpackb(record[0], strict_map_key=False):
-                _take(noted, step)
+                _apply_step(noted, step)
         except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException) as error:
             # This also covers a mark for a transaction that cannot be read.
             damage = damage or DamagedFile(path, at, f"a transaction cannot be read: {error}")
         at = record[1]
 
 
-def _next_record(raw: bytes, begin: int, salt: int) -> int | None:
+def _find_record(raw: bytes, begin: int, salt: int) -> int | None:
     """The position of the next intact record, from that byte on."""
     places = range(begin, len(raw) - _RECORD.size + 1, 8)
-    return next((at for at in places if _record_at(raw, at, salt) is not None), None)
+    return next((at for at in places if _read_record(raw, at, salt) is not None), None)
 
 
-def _take(noted: dict[Id, StoredTransaction], step: list[Any]) -> None:
+def _apply_step(noted: dict[Id, StoredTransaction], step: list[Any]) -> None:
     if step[0] == "open":
         work = step[3]
         noted[step[1], step[2]] = StoredTransaction((step[1], step[2]), work, parts_of(work))
@@ -219,7 +219,7 @@ def _take(noted: dict[Id, StoredTransaction], step: list[Any]) -> None:
             del noted[process, number]
 
 
-def _salt_of(raw: bytes, path: str) -> int:
+def _read_salt(raw: bytes, path: str) -> int:
     if len(raw) < _BEGIN or _CRC.unpack_from(raw, 12)[0] != _core.crc32c(raw[:12]):
         raise DamagedFile(path, 0, "the header's checksum is not that of its bytes")
     magic, version, salt = _HEAD.unpack_from(raw)
@@ -231,7 +231,7 @@ def _salt_of(raw: bytes, path: str) -> int:
     return int(salt)
 
 
-def _record_at(raw: bytes, at: int, salt: int) -> tuple[bytes, int] | None:
+def _read_record(raw: bytes, at: int, salt: int) -> tuple[bytes, int] | None:
     """The bytes of the record, and the position of the next; None: no intact record follows."""
     if at + _RECORD.size > len(raw):
         return None
