@@ -340,7 +340,8 @@ class StreamPartitionWriters:
             if len(logs) == len(self.partitions):
                 return
             self._grow(logs)
-            refusal = next((one.error.errno for one in self.partitions if one.error), 0)
+            failed = (one.error for one in self.partitions if one.error is not None)
+            refusal = next((error.errno or errno.EIO for error in failed), 0)
         except LockTimeout:
             return
         except (ShmqError, OSError) as error:
@@ -355,7 +356,7 @@ class StreamPartitionWriters:
             self._grow_at = time.monotonic() + RETRY
         else:
             self._grow_at = 0.0
-        self._refuse(refusal or 0)
+        self._refuse(refusal)
 
     def note_groups(self) -> None:
         """Write the groups' offsets to the metadata file, if they changed.
