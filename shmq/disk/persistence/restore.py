@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 from shmq.api.names import check_name
 from shmq.disk.persistence.conflicts import in_memory, join_memory, live_keys, set_aside
@@ -19,7 +17,7 @@ from shmq.disk.persistence.stream_restore import (
     RESTORED,
     SALVAGED,
     THERE,
-    RestoredStream,
+    Restored,
     copy_file,
     restore_stream_aside,
     restore_streams,
@@ -42,48 +40,6 @@ from shmq.model.table.files import new_path, tables_in, tables_of
 log = logging.getLogger("shmq")
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """A queue, and the result of its restore."""
-
-    queue: str
-    state: str
-    messages: int = 0
-    #: What is wrong with its files.
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredFile:
-    """A file that belongs to no queue or stream; the next writer that starts reads it."""
-
-    file: str
-    state: str
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredTable:
-    """A table, and the result of its restore."""
-
-    table: str
-    state: str
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class SalvagedTransactions:
-    """The damaged file of the transactions, and the result of its salvage."""
-
-    #: How many of its transactions were intact, and are on disk now.
-    transactions: int
-    problems: list[str]
-    state: str = SALVAGED
-
-
-Done: TypeAlias = Restored | RestoredStream | RestoredFile | RestoredTable | SalvagedTransactions
-
-
 def restore(
     namespace: str,
     source: Path | None = None,
@@ -93,7 +49,7 @@ def restore(
     streams: Sequence[str] = (),
     salvage: bool = False,
     report: Report = silent,
-) -> list[Done]:
+) -> list[Restored]:
     """Restore the queues, streams and tables that ``source`` has files of, or only the named ones.
 
     The default ``source`` is the namespace's own directory. ``new_name`` is for one queue.
@@ -113,7 +69,7 @@ def restore(
         with registry.locked(), _hold_directory(registry, own) as alone:
             # Pending removals of a queue's files must not hit those of the one restored now.
             finish_erasures(Disk(own))
-            done: list[Done] = []
+            done: list[Restored] = []
             if disk.directory == own and alone:
                 done += _settle_transactions(registry, disk, salvage=salvage)
             everything = not queues and not streams
@@ -162,7 +118,7 @@ def restore_aside(
     *,
     salvage: bool = False,
     report: Report = silent,
-) -> Restored | RestoredStream | RestoredFile:
+) -> Restored:
     """Restore what is set aside as ``file`` in the namespace's directory.
 
     A queue may get a ``new_name``; its files stay aside, like a backup. Anything else is
@@ -179,7 +135,6 @@ def restore_aside(
             found = _find_aside(own, file)
             if new_name is not None and found.kind != "queue":
                 raise InvalidOption(f"{file} is not a queue: restore it without --as")
-            done: Restored | RestoredStream | RestoredFile
             if found.kind == "definitions":
                 done = _restore_definitions(registry, own, found, alone=alone)
             else:
@@ -217,7 +172,7 @@ def _restore_one(
     *,
     salvage: bool,
     report: Report,
-) -> Restored | RestoredStream:
+) -> Restored:
     before = found.before[found.file]
     if found.kind == "stream":
         return restore_stream_aside(
@@ -251,7 +206,7 @@ def _check_name_is_free(registry: Namespace, own: Disk, name: str) -> None:
 
 def _restore_definitions(
     registry: Namespace, own: Disk, found: FileSetAside, *, alone: bool
-) -> RestoredFile:
+) -> Restored:
     """Give the file its own name again, if it is intact; the next writer reads it."""
     aside, before = found.file, found.before[found.file]
     memory = registry.exchanges_path if before == EXCHANGES else registry.schemas_path
@@ -270,13 +225,13 @@ def _restore_definitions(
     try:
         check_definitions(own, aside)
     except FileError as error:
-        return RestoredFile(aside, DAMAGED, [f"{error}: restore {before} from a backup"])
+        return Restored("file", aside, DAMAGED, 0, [f"{error}: restore {before} from a backup"])
     own.rename(aside, before)
     own.sync_directory()
-    return RestoredFile(before, RESTORED)
+    return Restored("file", before, RESTORED)
 
 
-def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
+def _put_back_others(disk: Disk, own: Disk) -> list[Restored]:
     """Copy the files that belong to no queue or stream to ``own``, except those it has."""
     done = []
     for name in others(disk):
@@ -286,34 +241,33 @@ def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
         if not there:
             copy_file(disk, own, name)
             own.sync_directory()
-        done.append(RestoredFile(name, THERE if there else RESTORED))
+        done.append(Restored("file", name, THERE if there else RESTORED))
     return done
 
 
-def _restore_tables(registry: Namespace, disk: Disk, own: Disk) -> list[RestoredTable]:
+def _restore_tables(registry: Namespace, disk: Disk, own: Disk) -> list[Restored]:
     """Copy the tables to ``own``, except those whose names are in use."""
     done = []
     there = {each.name for each in tables_of(registry)}
     for table in tables_in(disk.path(TABLES), "disk"):
         if table.name in there:
-            done.append(RestoredTable(table.name, THERE))
+            done.append(Restored("table", table.name, THERE))
             continue
         own.under(TABLES).make()
         try:
             copied(table, new_path(own.path(TABLES), check_name(table.name, "table")))
-            done.append(RestoredTable(table.name, RESTORED))
+            done.append(Restored("table", table.name, RESTORED))
         except FileError as error:
-            done.append(RestoredTable(table.name, DAMAGED, [str(error)]))
+            done.append(Restored("table", table.name, DAMAGED, 0, [str(error)]))
     return done
 
 
-def _settle_transactions(
-    registry: Namespace, disk: Disk, *, salvage: bool
-) -> list[SalvagedTransactions]:
+def _settle_transactions(registry: Namespace, disk: Disk, *, salvage: bool) -> list[Restored]:
     """Complete noted transactions in the files now: the next writer could not any more."""
     found = []
     if salvage and (problem := salvage_noted(disk)) is not None:
-        found.append(SalvagedTransactions(len(read_noted(disk)), [problem]))
+        count = len(read_noted(disk))
+        found.append(Restored("transactions", TRANSACTIONS, SALVAGED, count, [problem]))
     complete_transactions(disk, in_memory(registry, live_keys(registry)))
     return found
 
@@ -365,11 +319,11 @@ def _restore(
 ) -> Restored:
     """Restore one queue as ``name``. ``kept``: its files are in the namespace's directory."""
     if registry.path_of(name).exists() and _is_in_memory(registry, name):
-        return Restored(name, THERE)
+        return Restored("queue", name, THERE)
     if decision.error is not None:
-        return Restored(name, DAMAGED, 0, [str(decision.error)])
+        return Restored("queue", name, DAMAGED, 0, [str(decision.error)])
     if decision.chain is None:
-        return Restored(name, DAMAGED, 0, ["none of its files was ever completed"])
+        return Restored("queue", name, DAMAGED, 0, ["none of its files was ever completed"])
     intact = not decision.problems
     logged = intact and name == decision.queue and kept
     if logged:
@@ -380,7 +334,7 @@ def _restore(
         with _make_way(Disk(own), name):
             rebuild_queue(registry, name, decision.chain, logged=False, on_progress=on_progress)
     state = RESTORED if intact else SALVAGED
-    return Restored(name, state, decision.chain.messages, list(decision.problems))
+    return Restored("queue", name, state, decision.chain.messages, list(decision.problems))
 
 
 def _is_in_memory(registry: Namespace, name: str) -> bool:

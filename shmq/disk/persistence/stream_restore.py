@@ -28,12 +28,16 @@ DAMAGED: Final = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
-class RestoredStream:
-    """A stream, and the result of its restore."""
+class Restored:
+    """Something that was to be restored, and the result."""
 
-    stream: str
+    #: "queue", "stream", "table", "file" for one that belongs to none of these and that the next
+    #: writer reads, or "transactions" for those of a damaged file.
+    kind: str
+    name: str
     state: str
-    records: int = 0
+    #: The messages, records or transactions.
+    count: int = 0
     #: What is wrong with its files.
     problems: list[str] = field(default_factory=list)
 
@@ -46,7 +50,7 @@ def restore_streams(
     *,
     salvage: bool,
     report: Report = silent,
-) -> list[RestoredStream]:
+) -> list[Restored]:
     """Restore the streams that ``disk`` has files of, or only ``names``.
 
     ``own`` is the namespace's directory, which gets their files. Needs the registry lock.
@@ -74,7 +78,7 @@ def restore_stream_aside(
     *,
     salvage: bool,
     report: Report = silent,
-) -> RestoredStream:
+) -> Restored:
     """Restore the stream whose directory was renamed from ``before`` to ``aside``.
 
     If that fails, the directory stays aside. Needs the registry lock. Raises
@@ -83,7 +87,9 @@ def restore_stream_aside(
     ((name, identity),) = streams_among([Path(before).name])
     _check_name_is_free(registry, own, name)
     if CARD not in own.under(aside).names():
-        return RestoredStream(name, DAMAGED, 0, [f"{own.path(aside)} has no card: it was deleted"])
+        return Restored(
+            "stream", name, DAMAGED, 0, [f"{own.path(aside)} has no card: it was deleted"]
+        )
     erase_stream(own, name, identity)  # leftovers without a metadata file
     streams = own.under(STREAMS)
     own.rename(aside, before)
@@ -123,15 +129,15 @@ def _restore(
     *,
     salvage: bool,
     report: Report,
-) -> RestoredStream:
+) -> Restored:
     if _is_in_memory(registry, name):
-        return RestoredStream(name, THERE)
+        return Restored("stream", name, THERE)
     reading = f"reading stream {name!r}"
     read = (stored_stream(disk, name, each, report, reading) for each in identities)
     lives = [one for one in read if one is not None]
     stored = max(lives, key=lambda one: one.written)
     if stored.error is not None and not salvage:
-        return RestoredStream(name, DAMAGED, 0, [str(stored.error)])
+        return Restored("stream", name, DAMAGED, 0, [str(stored.error)])
     identity = stored.identity
     if disk.directory != own.directory:
         _copy_stream(disk, own, name, identity, report)
@@ -143,9 +149,11 @@ def _restore(
         if again.error is not None:
             raise again.error
     except FileError as error:
-        return RestoredStream(name, DAMAGED, 0, [str(error)])
+        return Restored("stream", name, DAMAGED, 0, [str(error)])
     rebuild_stream(registry, again)
-    return RestoredStream(name, SALVAGED if problems else RESTORED, _count_records(again), problems)
+    return Restored(
+        "stream", name, SALVAGED if problems else RESTORED, _count_records(again), problems
+    )
 
 
 def _count_records(stored: StoredStream) -> int:
