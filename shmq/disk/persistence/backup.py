@@ -56,7 +56,7 @@ def backup(
 
     Each of the tables is copied as it is at a moment of its own, later. The other files of the
     namespace are copied, too. A new snapshot of each queue keeps the copy small; the journals since
-    then complete it, up to one moment for all. Transactions that have begun are completed in the
+    then complete it, up to one moment for all. Transactions that have started are completed in the
     copy. ``target`` must not exist, or be an empty directory; it gets its name once it is complete
     and on disk. Raises :class:`~shmq.ShmqError`.
     """
@@ -133,7 +133,7 @@ def _copy_tables(disk: Disk, tables: Sequence[TableFile], report: Report) -> lis
     step = Step(report, "backup of tables", bytes_of(table.path for table in tables))
     for table in tables:
         size = bytes_of([table.path])
-        with contextlib.suppress(TableDeleted):  # meanwhile
+        with contextlib.suppress(TableDeleted):  # in the meantime
             saved.append(Saved("table", table.name, 1, copied(table, folder.path(table.path.name))))
         step.add(size)
     return saved

@@ -34,7 +34,7 @@ from shmq.native import _core
 log = logging.getLogger("shmq")
 
 #: How long a commit that no caller waits for waits for more, in seconds: messages that are
-#: acknowledged meanwhile are never written.
+#: acknowledged in the meantime are never written.
 LINGER: Final = 0.005
 #: How often the writer checks whether moved messages have arrived, in seconds.
 LOOK: Final = 0.05

@@ -2,7 +2,7 @@
 
 `plan` decides from the files alone what each queue holds. Then the queues without a segment are
 rebuilt, under the registry lock, and no process sees one before it is complete. The files stay
-as they are, and the writer continues behind them, so a recovery that is killed can start again
+as they are, and the writer continues after them, so a recovery that is killed can start again
 from the same files.
 """
 
@@ -255,7 +255,7 @@ def _log_tail(disk: Disk, name: str, chain: QueueFiles) -> None:
 def sync_files(disk: Disk, names: Iterable[str]) -> None:
     """Sync the files that were read: their writer may have died before its own sync.
 
-    The journal that continues behind them relies on it. Raises ShmqError.
+    The journal that continues after them relies on it. Raises ShmqError.
     """
     for name in names:
         try:
@@ -276,7 +276,7 @@ def rebuild_queue(
 
     No process can attach to it before it is complete. A process that dies here leaves a half
     created segment, which the next process removes. ``logged``: the files are the queue's own,
-    and its journal continues behind them; otherwise the writer writes all of it again.
+    and its journal continues after them; otherwise the writer writes all of it again.
     ``on_progress`` is called with how many more of the chain's bytes are in the queue. Raises
     NoSpace, InvalidName, FileError for options that no queue can have, and ShmqError.
     """

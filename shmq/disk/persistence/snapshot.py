@@ -96,7 +96,7 @@ class SnapshotWriter:
         self.name = handle.name
         self.identity = QueueIdentity.of(handle.segment, handle.name)
         self.interval = handle.options.snapshot_interval
-        #: When the last snapshot was begun, on the monotonic clock.
+        #: When the last snapshot was started, on the monotonic clock.
         self.snapshot_at = time.monotonic()
         #: The first segment to replay on top of the snapshot; 0: no snapshot exists.
         self.number = 0
@@ -206,7 +206,7 @@ class SnapshotThread:
                 self._order(kept)
 
     def take(self, kept: SnapshotWriter, timeout: float | None) -> None:
-        """Return once a snapshot, begun after this call, is written.
+        """Return once a snapshot, started after this call, is written.
 
         Raises ShmqError if that fails, or takes longer than ``timeout`` seconds.
         """

@@ -28,7 +28,7 @@ class Commit:
     """Whole records of a partition, in a few pieces at most, as they lie in its ring."""
 
     pieces: Sequence[memoryview]
-    #: The offset of the first record, and the offset behind the last.
+    #: The offset of the first record, and the offset after the last.
     first: int
     next: int
 
@@ -118,7 +118,7 @@ class StreamJournal(SegmentWriter):
 
         Removes segments that are not needed for ``most_bytes`` of records, and those whose records
         are all older than ``before``, in ns. The last segment stays, since it has the next offset.
-        One that cannot be read counts as old as the records behind it. Raises OSError.
+        One that cannot be read counts as old as the records after it. Raises OSError.
         """
         if before is not None and self._last_time is not None and self._last_time < before:
             self.roll()

@@ -270,7 +270,7 @@ class StreamPartitionWriters:
 
     ``disk`` is the data directory, ``handle`` the stream's, which this owns. ``groups`` returns
     the state of the groups for the metadata file, ``registry`` the lock under which streams are
-    deleted. Raises ShmqError and OSError; a stream that was deleted meanwhile has no files then.
+    deleted. Raises ShmqError and OSError; a stream that was deleted by then has no files.
     """
 
     def __init__(

@@ -273,7 +273,7 @@ def _find_end(
 def _has_no_header(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:
     """Whether a power cut came before the segment's header was synced, so it has no records.
 
-    Nothing is written behind a header that was not synced.
+    Nothing is written after a header that was not synced.
     """
     try:
         StreamSegment(disk, base)

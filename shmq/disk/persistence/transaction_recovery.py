@@ -38,7 +38,7 @@ from shmq.native._core import pack_batch, pack_record
 
 log = logging.getLogger("shmq")
 
-#: An entry's head, and the producer's part behind it: see stream/entry.h.
+#: An entry's head, and the producer's part after it: see stream/entry.h.
 _ENTRY: Final = struct.Struct("<IIBBBBIQqIIII")
 _PRODUCER: Final = struct.Struct("<QQ")
 _PRODUCED: Final = 1
@@ -129,7 +129,7 @@ def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None
 def _write_queue(
     disk: Disk, chain: QueueFiles, settled: list[int], puts: list[tuple[Any, ...]], last: int
 ) -> None:
-    """Write one commit behind the end of the journal."""
+    """Write one commit after the end of the journal."""
     identity = QueueIdentity(chain.name, max(chain.queue_ids), chain.hash_key, chain.options)
     journal = Journal(disk, identity, chain.segment, chain.end, WriteSizes())
     batch = chain.last_batch + 1
@@ -236,7 +236,7 @@ def _read_sequences(data: memoryview, process: int) -> Iterator[int]:
 def _append(
     disk: Disk, stored: StoredStream, partition: int, process: int, entries: list[tuple[int, Entry]]
 ) -> None:
-    """Write one commit behind the end of the partition."""
+    """Write one commit after the end of the partition."""
     identity = StreamIdentity(stored.name, stored.identity, stored.identity, stored.options)
     end = stored.ends[partition]
     moment = max(time.time_ns(), end.time or 0)

@@ -103,7 +103,7 @@ def _describe_segment(path: Path, on_progress: OnProgress) -> dict[str, Any]:
     """What the segment holds, up to the first offset of its partition's next segment.
 
     If it is damaged, also the byte, what is wrong, and ``lost``: the ranges of offsets that cannot
-    be read, each from the first to the one behind the last (None: unknown). ``on_progress`` is
+    be read, each from the first to the one after the last (None: unknown). ``on_progress`` is
     called with how many more bytes are read. Raises :class:`~shmq.IncompatibleFile`, OSError, and
     DamagedFile if the file's name is not an offset.
     """

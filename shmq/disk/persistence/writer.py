@@ -225,7 +225,7 @@ class Writer:
         return [kept.name for kept in self._list_writers()]
 
     def snapshot(self, name: str, timeout: float | None = None) -> None:
-        """Return once a snapshot of the queue, begun after this call, is on disk.
+        """Return once a snapshot of the queue, started after this call, is on disk.
 
         For any thread while `run` runs. Raises ShmqError if the queue is not written, if the
         disk refuses, or if it takes longer than ``timeout`` seconds.
@@ -274,9 +274,9 @@ class Writer:
         """The open files of these queues and streams at one moment; the caller closes them.
 
         The files that belong to no queue or stream are included, with the unfinished
-        transactions. No commit of these is published meanwhile, so a message that moves between
-        two of them is in one. The groups of the streams have the offsets that were committed
-        before. Raises ShmqError for one that is not written, and OSError.
+        transactions. No commit of these is published in the meantime, so a message that moves
+        between two of them is in one. The groups of the streams have the offsets that were
+        committed before. Raises ShmqError for one that is not written, and OSError.
         """
         wanted = sorted({name: self._await_written(name) for name in queues}.items())
         logs = sorted({name: self._await_stream(name) for name in streams}.items())

@@ -102,7 +102,7 @@ class Disk:
         return os.pwritev(file, pieces[:_PIECES], offset)
 
     def truncate(self, file: int, length: int) -> None:
-        """Cut the file off behind ``length`` bytes."""
+        """Cut the file off after ``length`` bytes."""
         os.ftruncate(file, length)
 
     def sync(self, file: int) -> None:

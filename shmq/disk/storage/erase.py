@@ -111,7 +111,7 @@ def _remove(disk: Disk, queue: str, keys: Collection[int], *, last: bool) -> Non
 def erase_stream(disk: Disk, name: str, identity: int) -> bool:
     """Remove the stream's files, durably; return whether there were any. Raises OSError.
 
-    ``disk`` is the data directory. If a writer adds files meanwhile, some may stay behind,
+    ``disk`` is the data directory. If a writer adds files in the meantime, some may remain,
     without a metadata file; the writer then calls this again.
     """
     own = disk.under(stream_directory(name, identity))

@@ -45,7 +45,7 @@ _MAGIC = b"DMSQ"
 _SCOPES = {SNAPSHOT: 1, JOURNAL: 1, STREAM: 2, STREAM_CARD: 3, DEFINITIONS: 4, STREAM_PRODUCERS: 2}
 _FIXED = struct.Struct("<4sHBBIIQQQQqQII")
 _CRC = struct.Struct("<I")
-#: The magic of a header, and the hash key behind 20 bytes.
+#: The magic of a header, and the hash key after 20 bytes.
 _HASH_KEY = struct.Struct("<4s20xQ")
 
 
@@ -204,7 +204,7 @@ class Trailer:
         self._puts += puts
 
     def pack(self, end: int, salt: int) -> bytes:
-        """The bytes of the trailer, to be written at ``end``, behind the last batch."""
+        """The bytes of the trailer, to be written at ``end``, after the last batch."""
         complete = pack_record(
             "end", salt, batch=self._batch, last_seq=self._last_seq,
             batches=self._batches, puts=self._puts,
@@ -287,7 +287,7 @@ class Tail(NamedTuple):
     offset: int
     bytes: int
     #: From the commit's BATCH record: its number, and the last sequence (in a stream, the offset
-    #: behind its last record); None: that record is torn, too.
+    #: after its last record); None: that record is torn, too.
     batch: int | None
     last_seq: int | None
 
@@ -300,7 +300,7 @@ class Tail(NamedTuple):
 
 
 def read_tail(disk: Disk, name: str, end: int, salt: int) -> Tail | None:
-    """The bytes written behind ``end`` of the file; None: there are none. Raises OSError."""
+    """The bytes written after ``end`` of the file; None: there are none. Raises OSError."""
     with opened(disk, name) as file:
         raw = disk.read(file, max(0, disk.size(file) - end), end)
     written = len(raw.rstrip(b"\0"))

@@ -4,7 +4,7 @@ A :class:`QueueFiles` is read as a whole, without shared memory: the files are c
 each other and replayed into the live messages, in order. The caller selects the files.
 
 How far a file counts: a segment up to the ``previous_end`` of the next one, a closed one at
-least up to the end in its footer, a snapshot to its end. Only behind that may the last file
+least up to the end in its footer, a snapshot to its end. Only after that may the last file
 end in a torn batch; anything else is damage.
 """
 
@@ -210,7 +210,7 @@ class QueueFiles:
     ) -> None:
         """Fill the unpublished ``segment`` with the queue's state, and publish it.
 
-        ``logged``: the files are those of the queue's own journal, which continues behind
+        ``logged``: the files are those of the queue's own journal, which continues after
         them. ``on_progress`` is called again and again with how many more of the ``bytes`` are in
         it. Raises :class:`~shmq.NoSpace`, and :class:`~shmq.FileError` for messages that do not fit
         in a queue with the segment's options.

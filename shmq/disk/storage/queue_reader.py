@@ -27,7 +27,7 @@ from shmq.disk.storage.queue_files import ALL_NUMBERS, QueueFiles
 from shmq.errors import DamagedFile, FileError
 from shmq.native._core import read_record
 
-#: How many times a queue's files are listed, if snapshots replace them meanwhile.
+#: How many times a queue's files are listed, if snapshots replace them in the meantime.
 _TRIES: Final = 20
 _FOOTER_BYTES: Final = 32
 _MARK_BYTES: Final = 72
@@ -61,7 +61,7 @@ def open_queue(
             if tries == _TRIES - 1 or catalog(disk.names()).get(queue) == files:
                 raise
             continue
-        # A snapshot alone is not enough if its first segment was created meanwhile.
+        # A snapshot alone is not enough if its first segment was created in the meantime.
         if len(parts) > 1 or catalog(disk.names()).get(queue) == files:
             return chain, parts
         chain.close()
@@ -197,7 +197,7 @@ def _was_never_started(disk: Disk, name: str, number: int) -> bool:
     """Whether the segment has no intact header because the header was never synced.
 
     A power cut leaves some sectors of a header, with zeros or old bytes in place of the others,
-    and nothing behind it. A file with most signs of a header, and bytes behind it, was damaged
+    and nothing after it. A file with most signs of a header, and bytes after it, was damaged
     later.
     """
     with opened(disk, name) as file:

@@ -1,6 +1,6 @@
 """Reads all segments of a partition as one log.
 
-A segment counts up to the first offset of the next one: records behind that may be left over
+A segment counts up to the first offset of the next one: records after that may be left over
 from a writer that was killed or whose disk failed.
 """
 
@@ -47,14 +47,14 @@ class StreamFiles:
         """Records from the one with ``offset`` on; None: there are none in the files.
 
         They are from one segment: call again from their end. Those of a segment that was removed
-        meanwhile are gone.
+        in the meantime are gone.
         """
         if offset >= until:
             return None
         for look in (self._get_known, self._poll):
             found = look()
             at = bisect.bisect_right(found, offset) - 1
-            # There may be new segments behind the last known one.
+            # There may be new segments after the last known one.
             if at < 0 or (look == self._get_known and at == len(found) - 1):
                 continue
             try:
@@ -64,7 +64,7 @@ class StreamFiles:
         return None
 
     def next_whole(self, offset: int, until: int) -> int:
-        """The first readable offset in the files behind the one with ``offset``.
+        """The first readable offset in the files after the one with ``offset``.
 
         Returns ``until`` if there is none before it.
         """

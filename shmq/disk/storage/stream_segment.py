@@ -33,7 +33,7 @@ class Block:
     """Records as they lie in a file, BATCH records between them."""
 
     data: memoryview
-    #: The offset of the first entry, and the offset behind the last.
+    #: The offset of the first entry, and the offset after the last.
     first: int
     next: int
     #: Whether the file is closed. In a growing file each read may create another mapping, with its
@@ -65,7 +65,7 @@ class Checked(NamedTuple):
 
     #: "end", or "torn" for a commit at the end that was never finished.
     how: str
-    #: The position behind the last intact commit, and the offset behind it.
+    #: The position after the last intact commit, and the offset after it.
     end: int
     offset: int
     #: The last record's time, in ns.
@@ -130,7 +130,7 @@ class StreamSegment:
     def block(self, offset: int, until: int, most_bytes: int, most: int) -> Block | None:
         """The records from the one with ``offset`` on, before ``until``.
 
-        As many as ``most_bytes`` and ``most`` offsets allow, but at least one, and none behind
+        As many as ``most_bytes`` and ``most`` offsets allow, but at least one, and none after
         damage. None: there are none in this file.
         """
         at = self._seek(offset, until)
@@ -148,7 +148,7 @@ class StreamSegment:
     def at(self, time: int, until: int) -> FilePosition | None:
         """The first entry of this time or later, before ``until``; None: there is none.
 
-        If damage hides it, the position of the damage, with the time of the entry behind it.
+        If damage hides it, the position of the damage, with the time of the entry after it.
         """
         with self._lock:
             self._grow(until)
@@ -187,7 +187,7 @@ class StreamSegment:
         return found
 
     def last(self, until: int = EVERYTHING) -> tuple[int, int | None]:
-        """The offset behind the last entry before ``until``, and the time of that entry."""
+        """The offset after the last entry before ``until``, and the time of that entry."""
         with self._lock:
             self._grow(until)
             start = self._places[-1]
@@ -211,7 +211,7 @@ class StreamSegment:
         Nothing from the offset ``until`` on counts. ``on_progress`` is called again and again with
         how many more bytes are read. Raises :class:`~shmq.DamagedFile`.
         """
-        # The writer truncates the zeros behind its records, so a mapping could fault.
+        # The writer truncates the zeros after its records, so a mapping could fault.
         data = self._data if self.closed else read_whole(self._disk, segment_file(self.base))
         found = Checked(
             *_file.check(data, self.start, self._salts, self.base, on_progress=on_progress)
@@ -279,7 +279,7 @@ class StreamSegment:
             start = behind
 
     def _find_after(self, at: int, offset: int, time: int, until: int) -> FilePosition | None:
-        """The first readable entry behind the damage there, and before ``until``."""
+        """The first readable entry after the damage there, and before ``until``."""
         found = _file.find(self._data, at + 8, self._salts, offset, time, until)
         return None if found is None else FilePosition(*found)
 

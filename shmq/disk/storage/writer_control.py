@@ -247,7 +247,7 @@ def ask_to_define(directory: Path, timeout: float) -> str | None:
 
 
 def _read_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int | None]]:
-    """The lines, each with the descriptor that came with it.
+    """The lines, each with the descriptor that arrived with it.
 
     The kernel does not join bytes with different descriptors, but it may join bytes without a
     descriptor to the bytes before them.
