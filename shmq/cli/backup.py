@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,16 +23,9 @@ from shmq.disk.persistence.backup import (
     durable_tables,
 )
 from shmq.disk.persistence.backup import backup as copy
-from shmq.disk.persistence.restore import (
-    Done,
-    Restored,
-    RestoredFile,
-    RestoredTable,
-    SalvagedTransactions,
-    restore_aside,
-)
 from shmq.disk.persistence.restore import restore as take
-from shmq.disk.persistence.stream_restore import DAMAGED, THERE, RestoredStream
+from shmq.disk.persistence.restore import restore_aside
+from shmq.disk.persistence.stream_restore import DAMAGED, THERE, Restored
 from shmq.host.supervision.audit import Event
 
 _KINDS: Final = ("queue", "stream", "table", "file")
@@ -159,7 +151,7 @@ def restore(
     are in the way are set aside: shmq doctor lists them, and --aside restores one.
     """
     namespace = namespace_of(context)
-    done: Sequence[Done]
+    done: Sequence[Restored]
     if aside is not None:
         if source is not None or names or streams:
             raise click.UsageError("--aside restores one thing: drop DIR, -q and --stream")
@@ -184,7 +176,7 @@ def restore(
             )  # fmt: skip
             details["restored"] = len(done)
     if as_json:
-        show_json([dataclasses.asdict(one) for one in done])
+        show_json([_describe(one) for one in done])
     else:
         for one in done:
             _show(one)
@@ -193,18 +185,23 @@ def restore(
     context.exit(Code.WRONG if any(one.state == DAMAGED for one in done) else Code.OK)
 
 
-def _show(one: Done) -> None:
-    match one:
-        case Restored():
-            what, held = f"queue {one.queue!r}", counted(one.messages, "message")
-        case RestoredStream():
-            what, held = f"stream {one.stream!r}", counted(one.records, "record")
-        case RestoredFile():
-            what, held = f"file {one.file!r}", "for the next writer that starts"
-        case RestoredTable():
-            what, held = f"table {one.table!r}", "with all its keys"
-        case SalvagedTransactions():
-            what, held = "transactions", f"{counted(one.transactions, 'transaction')} completed"
+def _describe(one: Restored) -> dict[str, Any]:
+    if one.kind == "transactions":
+        return {"transactions": one.count, "problems": one.problems, "state": one.state}
+    count = {"queue": {"messages": one.count}, "stream": {"records": one.count}}.get(one.kind, {})
+    result = {one.kind: one.name, "state": one.state, **count}
+    return {**result, "problems": one.problems}
+
+
+def _show(one: Restored) -> None:
+    what = one.kind if one.kind == "transactions" else f"{one.kind} {one.name!r}"
+    held = {
+        "queue": counted(one.count, "message"),
+        "stream": counted(one.count, "record"),
+        "file": "for the next writer that starts",
+        "table": "with all its keys",
+        "transactions": f"{counted(one.count, 'transaction')} completed",
+    }[one.kind]
     state = "there already, and left unchanged" if one.state == THERE else one.state
     show(f"{what}: {state}" if one.state in {THERE, DAMAGED} else f"{what}: {state}, {held}")
     for problem in one.problems:

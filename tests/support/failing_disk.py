@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from shmq.disk.storage.disk import Disk
+from tests.support.stepwise_disk import StepwiseDisk
 
 
-class FailingDisk(Disk):
+class FailingDisk(StepwiseDisk):
     """Counts the calls that change something, and fails those in ``failing``.
 
     A failed write has written half of its bytes; a failed sync may have synced nothing.
@@ -65,7 +65,7 @@ class FailingDisk(Disk):
         super().sync_directory()
 
 
-class ShortDisk(Disk):
+class ShortDisk(StepwiseDisk):
     """Writes a few bytes at a time."""
 
     most = 7

@@ -21,10 +21,10 @@ from typing import ClassVar
 
 import shmq
 from shmq.disk.persistence.writer import Writer
-from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.writer_control import Control
 from shmq.host.namespace.data_directory import DataDirectory
 from tests.support.processes import PATIENCE, eventually, of_threads
+from tests.support.stepwise_disk import StepwiseDisk
 
 multiprocessing.set_forkserver_preload([__name__])
 
@@ -127,7 +127,7 @@ def running_writer(namespace: str) -> Iterator[WriterProcess]:
             writer_process.close()
 
 
-class _Disk(Disk):
+class _Disk(StepwiseDisk):
     """Fails all writing calls while ``code`` is not 0, and so do disks made from it."""
 
     code: ClassVar[int] = 0

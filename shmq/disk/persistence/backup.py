@@ -9,11 +9,10 @@ import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from shmq.api.names import check_name
 from shmq.disk.persistence.transaction_recovery import complete_transactions
-from shmq.disk.storage.disk import Disk, write_whole
+from shmq.disk.storage.disk import Disk, read_pieces, size_of, write_file
 from shmq.disk.storage.paths import CARD, TABLES
 from shmq.disk.storage.progress import Report, Step, bytes_of, silent
 from shmq.disk.storage.transaction_file import TRANSACTIONS
@@ -32,8 +31,6 @@ from shmq.host.namespace.namespace import Namespace
 from shmq.host.supervision.descriptors import raise_descriptor_limit
 from shmq.model.table.backup import copied
 from shmq.model.table.files import TableFile, disk_directory, tables_in
-
-_PIECE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ def backup(
 
     Each of the tables is copied as it is at a moment of its own, later. The other files of the
     namespace are copied, too. A new snapshot of each queue keeps the copy small; the journals since
-    then complete it, up to one moment for all. Transactions that have begun are completed in the
+    then complete it, up to one moment for all. Transactions that have started are completed in the
     copy. ``target`` must not exist, or be an empty directory; it gets its name once it is complete
     and on disk. Raises :class:`~shmq.ShmqError`.
     """
@@ -67,7 +64,7 @@ def backup(
         target = Path(os.path.realpath(target))  # a link stays; a circle of links is an OSError
         _check_target(target)
         Step(report, "backup: new snapshots")
-        files = _cut(directory, queues, streams) if queues or streams else []
+        files = _open_cut(directory, queues, streams) if queues or streams else []
         try:
             return _write(files, tables, target, report)
         finally:
@@ -94,7 +91,7 @@ def _check_target(target: Path) -> None:
         raise ShmqError(f"{target} exists and {problem}: name a new or an empty directory")
 
 
-def _cut(directory: Path, queues: Sequence[str], streams: Sequence[str]) -> list[CutFile]:
+def _open_cut(directory: Path, queues: Sequence[str], streams: Sequence[str]) -> list[CutFile]:
     """The files of all of them, as of one moment, by the writer."""
     for name, error in ask_for_snapshots(directory, list(queues)):
         if error is not None:
@@ -136,7 +133,7 @@ def _copy_tables(disk: Disk, tables: Sequence[TableFile], report: Report) -> lis
     step = Step(report, "backup of tables", bytes_of(table.path for table in tables))
     for table in tables:
         size = bytes_of([table.path])
-        with contextlib.suppress(TableDeleted):  # meanwhile
+        with contextlib.suppress(TableDeleted):  # in the meantime
             saved.append(Saved("table", table.name, 1, copied(table, folder.path(table.path.name))))
         step.add(size)
     return saved
@@ -148,18 +145,9 @@ def _copy(disk: Disk, file: CutFile, step: Step) -> None:
         disk = disk.under(part)
     if above:
         disk.make()
-    made = disk.create(name)
-    try:
-        at = 0
-        while at < file.bytes:
-            piece = os.pread(file.descriptor, min(_PIECE, file.bytes - at), at)
-            if not piece:
-                raise ShmqError(f"{file.name} ends at {at} of {file.bytes} bytes: try again")
-            at = write_whole(disk, made, [piece], at)
-            step.add(len(piece))
-        disk.sync(made)
-    finally:
-        disk.close(made)
+    write_file(disk, name, read_pieces(disk, file.descriptor, file.bytes), step.add)
+    if (size := size_of(disk, name)) < file.bytes:
+        raise ShmqError(f"{file.name} ends at {size} of {file.bytes} bytes: try again")
     disk.sync_directory()
 
 
@@ -172,12 +160,12 @@ def durable_queues(namespace: str, names: Collection[str] = ()) -> list[str]:
     Raises :class:`~shmq.NoSuchQueue`, and :class:`~shmq.InvalidOption` for a queue that is
     only in memory.
     """
-    return _durable(Namespace.of(namespace), "queue", names)
+    return _list_durable(Namespace.of(namespace), "queue", names)
 
 
 def durable_streams(namespace: str, names: Collection[str] = ()) -> list[str]:
     """The same of streams. Raises :class:`~shmq.NoSuchStream` and InvalidOption."""
-    return _durable(Namespace.of(namespace), "stream", names)
+    return _list_durable(Namespace.of(namespace), "stream", names)
 
 
 def durable_tables(namespace: str) -> list[TableFile]:
@@ -185,7 +173,7 @@ def durable_tables(namespace: str) -> list[TableFile]:
     return tables_in(disk_directory(Namespace.of(namespace)), "disk")
 
 
-def _durable(registry: Namespace, kind: str, names: Collection[str]) -> list[str]:
+def _list_durable(registry: Namespace, kind: str, names: Collection[str]) -> list[str]:
     for name in names:
         if not _is_durable(registry, kind, check_name(name, kind)):
             raise InvalidOption(

@@ -10,7 +10,6 @@ logged, `shmq doctor` lists them, and `shmq restore --aside` restores them.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Final
@@ -23,13 +22,14 @@ from shmq.disk.storage.paths import (
     EXCHANGES,
     SCHEMAS,
     STREAMS,
+    Files,
     aside_names,
     catalog,
-    free_name,
     stream_directory,
     streams_among,
 )
-from shmq.errors import NoSuchQueue, SegmentError, ShmqError
+from shmq.disk.storage.set_aside import rename_aside
+from shmq.errors import NoSuchQueue, NoSuchStream, SegmentError
 from shmq.host.namespace import streams
 from shmq.host.namespace.data_directory import remember
 from shmq.host.namespace.directory_record import read_record
@@ -65,14 +65,14 @@ def join_memory(registry: Namespace, disk: Disk) -> None:
 def _set_conflicts_aside(registry: Namespace, disk: Disk, live: Mapping[str, int | None]) -> None:
     found = catalog(disk.names())
     for name in sorted(found.keys() & live.keys()):
-        keys = {file: _hash_key_if_any(disk, file) for file in found[name].names()}
+        keys = _hash_keys_of(disk, found[name])
         conflicting = {file: key for file, key in keys.items() if key in {live[name], None}}
         if conflicting:
             set_aside(disk, name, conflicting, _CONFLICT)
     for path, name in ((registry.exchanges_path, EXCHANGES), (registry.schemas_path, SCHEMAS)):
         if path.exists() and name in disk.names():
             set_definitions_aside(disk, name, _CONFLICT)
-    live_streams = _stream_identities(registry).items()
+    live_streams = live_identities(registry).items()
     for name, identity in streams_among(disk.under(STREAMS).names()):
         if (name, identity) in live_streams:
             set_stream_aside(disk, name, stream_directory(name, identity), _CONFLICT)
@@ -83,9 +83,9 @@ def set_earlier_streams_aside(registry: Namespace, disk: Disk) -> None:
 
     To be called once pending deletions are complete. Needs the registry lock. Raises OSError.
     """
-    live = _stream_identities(registry)
+    live = live_identities(registry)
     for name, identity in streams_among(disk.under(STREAMS).names()):
-        if live.get(name, identity) != identity and is_carded(disk, name, identity):
+        if live.get(name) not in {None, identity} and is_carded(disk, name, identity):
             directory = stream_directory(name, identity)
             set_stream_aside(disk, name, directory, "belongs to an earlier stream of that name")
 
@@ -112,16 +112,21 @@ def live_keys(registry: Namespace) -> dict[str, int | None]:
 
 def in_memory(registry: Namespace, live: Mapping[str, int | None]) -> set[tuple[str, int]]:
     """Names and identities of the queues and streams in memory."""
-    found = {(name, key) for name, key in live.items() if key is not None}
-    return found.union(_stream_identities(registry).items())
+    there = (*live.items(), *live_identities(registry).items())
+    return {(name, key) for name, key in there if key is not None}
 
 
-def _stream_identities(registry: Namespace) -> dict[str, int]:
-    """The identities of the streams in memory that can be opened."""
-    found = {}
+def live_identities(registry: Namespace, level: int = logging.DEBUG) -> dict[str, int | None]:
+    """The same of the streams in memory; what cannot be read is logged at that level."""
+    found: dict[str, int | None] = {}
     for name in registry.stream_names():
-        with contextlib.suppress(ShmqError):
+        try:
             found[name] = streams.open_stream(registry, name)[0].identity
+        except NoSuchStream:
+            continue
+        except SegmentError as error:
+            log.log(level, "stream %s in memory cannot be used: %s", name, error)
+            found[name] = None
     return found
 
 
@@ -130,11 +135,20 @@ def _stream_identities(registry: Namespace) -> dict[str, int]:
 
 def _set_earlier_files_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
     for name, files in catalog(disk.names()).items():
-        if live.get(name) is not None:
-            keys = {file: _hash_key_if_any(disk, file) for file in files.names()}
-            earlier = {file: key for file, key in keys.items() if key not in {live[name], None}}
-            if earlier:
-                set_aside(disk, name, earlier)
+        if (own := live.get(name)) is not None:
+            set_earlier_aside(disk, name, own, _hash_keys_of(disk, files))
+
+
+def set_earlier_aside(
+    disk: Disk, queue: str, own: int, keys: Mapping[str, int | None]
+) -> Mapping[str, str]:
+    """Set aside those of the queue's files that have another hash key; returns the new names."""
+    earlier = {file: key for file, key in keys.items() if key not in {own, None}}
+    return set_aside(disk, queue, earlier) if earlier else {}
+
+
+def _hash_keys_of(disk: Disk, files: Files) -> dict[str, int | None]:
+    return {file: _hash_key_if_any(disk, file) for file in files.names()}
 
 
 def _hash_key_if_any(disk: Disk, file: str) -> int | None:
@@ -162,18 +176,12 @@ def set_aside(
 
 def set_stream_aside(disk: Disk, name: str, directory: str, why: str) -> None:
     """Rename the stream's ``directory``, durably. Raises OSError."""
-    streams_there = disk.under(STREAMS)
-    own = directory.removeprefix(f"{STREAMS}/")
-    there = free_name(f"{own}.aside", streams_there.names())
-    streams_there.rename(own, there)
-    streams_there.sync_directory()
+    there = rename_aside(disk.under(STREAMS), directory.removeprefix(f"{STREAMS}/"), "aside")
     log.warning("stream %s: %s %s, and is renamed to %s", name, disk.path(directory), why, there)
 
 
 def set_definitions_aside(disk: Disk, name: str, why: str, error: Exception | None = None) -> None:
     """Rename a file of the namespace's definitions, durably. Raises OSError."""
-    there = free_name(f"{name}.aside", disk.names())
-    disk.rename(name, there)
-    disk.sync_directory()
+    there = rename_aside(disk, name, "aside")
     more = "" if error is None else f": {error}"
     log.error("%s %s, and is renamed to %s%s", disk.path(name), why, there, more)

@@ -17,7 +17,7 @@ import time
 from typing import Any, Final
 
 from shmq.disk.persistence.conflicts import set_definitions_aside
-from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.disk import Disk, remove_file
 from shmq.disk.storage.file_header import DEFINITIONS, FileHeader
 from shmq.disk.storage.map_file import read_map, write_map
 from shmq.disk.storage.paths import EXCHANGES, SCHEMAS
@@ -109,14 +109,12 @@ class Definitions:
         disk = self._directory.disk
         if content:
             self._directory.ready()
-            write_map(disk, name, _UNFINISHED, _header(self._namespace.name), content)
+            write_map(disk, name, _UNFINISHED, _make_header(self._namespace.name), content)
         elif self._directory.held:
-            with contextlib.suppress(FileNotFoundError):
-                disk.unlink(name)
-            disk.sync_directory()
+            remove_file(disk, name)
 
 
-def _header(namespace: str) -> FileHeader:
+def _make_header(namespace: str) -> FileHeader:
     return FileHeader(
         kind=DEFINITIONS, name=namespace, options={}, salt=0, queue_id=0, hash_key=0, number=0,
         created=time.time_ns(),
@@ -166,7 +164,7 @@ def _restore_exchanges(namespace: Namespace, disk: Disk) -> None:
     except (ShmqError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise DamagedFile(str(disk.path(EXCHANGES)), at, f"it makes no sense: {error}") from None
     stored = table.size
-    for kind, name in _targets(table):
+    for kind, name in _list_targets(table):
         if not namespace.has(kind, name):
             table.apply(["forget", kind, name])
     Book.of(namespace).restore(table.operations())
@@ -178,7 +176,7 @@ def _restore_exchanges(namespace: Namespace, disk: Disk) -> None:
     )
 
 
-def _targets(table: Table) -> set[tuple[str, str]]:
+def _list_targets(table: Table) -> set[tuple[str, str]]:
     """The queues and streams with bindings."""
     bound: list[Operation] = [one for one in table.operations() if one[0] == "bind"]
     return {(one[2], one[3]) for one in bound if one[2] != "exchange"}

@@ -18,7 +18,9 @@ import time
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
-from shmq.disk.persistence.journal import Journal, WriteSizes
+from shmq.disk.persistence.journal import Journal
+from shmq.disk.persistence.outage import Outage
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.snapshot import Snapshot, SnapshotWriter
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.disk.storage.disk import Disk
@@ -32,12 +34,10 @@ from shmq.native import _core
 log = logging.getLogger("shmq")
 
 #: How long a commit that no caller waits for waits for more, in seconds: messages that are
-#: acknowledged meanwhile are never written.
+#: acknowledged in the meantime are never written.
 LINGER: Final = 0.005
 #: How often the writer checks whether moved messages have arrived, in seconds.
 LOOK: Final = 0.05
-#: After a failure the disk is tried again this often, in seconds.
-RETRY: Final = 0.5
 #: How long a commit waits for as many puts as the last one confirmed, since their callers may put
 #: again at once; a fraction of the time that the last write and sync took.
 PATIENCE: Final = 0.2
@@ -121,13 +121,14 @@ class JournalWriter(SnapshotWriter):
     ) -> None:
         super().__init__(disk, handle, sizes)
         self._transactions = transactions
-        self._part: Part = ("queue", self.name, self.identity.hash_key)
+        self._part: Part = ("queue", self.name, self.identity.key)
         #: Transactions that had been applied before the last collection, and the last put by then.
         self._happened: frozenset[Id] = frozenset()
         self._last = 0
         #: Transactions that may be in the segments that the next snapshot replaces.
         self._before: frozenset[Id] = frozenset()
         self.follower = _core.Follower(handle)
+        self._outage = Outage(f"queue {self.name}", disk.directory, self.follower.fail)
         self.journal = Journal(disk, self.identity, *self.follower.position, sizes)
         self._transfers = transfers
         self._look = look
@@ -151,9 +152,14 @@ class JournalWriter(SnapshotWriter):
         return self._more or self._unwritten is not None
 
     @property
+    def error(self) -> OSError | None:
+        """Why the last write failed; None: it succeeded."""
+        return self._outage.error
+
+    @property
     def due(self) -> bool:
         """Whether a snapshot has to replace the journal now."""
-        journal, live = self.journal.bytes, self.follower.live_bytes
+        journal, live = self.journal.size, self.follower.live_bytes
         return self.journal.is_broken or journal > max(SPARSE * live, 2 * self.sizes.segment)
 
     @property
@@ -248,7 +254,7 @@ class JournalWriter(SnapshotWriter):
             self._unwritten = self._collect(salt)
         if self._unwritten is None:
             self._more = False
-            self._recover()
+            self._outage.end()
             self._report_transactions()
             return False
         self._write(self._unwritten, salt)
@@ -274,7 +280,7 @@ class JournalWriter(SnapshotWriter):
             self.journal.append(collected)
             self._last_puts = collected.puts
             self._patience = (time.monotonic() - began) * PATIENCE
-        self._recover()
+        self._outage.end()
         try:
             self.follower.publish(self.journal.segment, self.journal.offset)
         finally:  # it is on disk, even if freeing its slots failed
@@ -339,32 +345,15 @@ class JournalWriter(SnapshotWriter):
                 by_target.setdefault(target, {})[seq] = slot
         found = []
         for target, slots in by_target.items():
-            arrived = self._transfers.arrived(self.identity.hash_key, target, list(slots))
+            arrived = self._transfers.arrived(self.identity.key, target, list(slots))
             found += [slots[seq] for seq in arrived]
         return found
 
     def _fail(self, error: OSError) -> None:
-        if self.deleted:
-            return  # with its files
-        if self.error is None or self.error.errno != error.errno:
-            log.error(
-                "queue %s cannot be written to %s: %s; it is tried again every %s s, and "
-                "nothing is confirmed until then",
-                self.name,
-                self.disk.directory,
-                error.strerror,
-                RETRY,
-            )
-            self.follower.fail(error.errno or errno.EIO)
-        self.error = error
+        if not self.deleted:  # with its files
+            self._outage.report(error)
 
     def _put_off(self, error: LockTimeout) -> None:
         if self.held_up is None:
             log.warning("queue %s is written later: %s", self.name, error)
         self.held_up, self._more = error, True
-
-    def _recover(self) -> None:
-        if self.error is not None:
-            log.warning("queue %s is written to %s again", self.name, self.disk.directory)
-            self.error = None
-            self.follower.fail(0)

@@ -46,7 +46,7 @@ def move_files(registry: Namespace, former: Path, disk: Disk) -> None:
             f"the files of namespace {registry.name!r} are in {former}, and {disk.directory} "
             f"must neither contain it nor be in it: name another directory"
         )
-    with _unwritten(former):
+    with _exclude_writers(former):
         if tables_in(former / TABLES, "disk") and registry.processes.is_shared():
             raise ShmqError(
                 f"the tables in {former} may be in use, so the files cannot be moved to "
@@ -55,7 +55,7 @@ def move_files(registry: Namespace, former: Path, disk: Disk) -> None:
         source = Disk(former)
         if read_history(disk).moving_from == former:
             _remove_files(disk)  # those of a move that was cut off
-        elif found := _files(disk.directory):
+        elif found := _list_files(disk.directory):
             raise ShmqError(
                 f"namespace {registry.name!r} keeps its durable data in {former}, and "
                 f"{disk.directory} holds files already ({found[0]}): `shmq restore "
@@ -64,8 +64,8 @@ def move_files(registry: Namespace, former: Path, disk: Disk) -> None:
             )
         write_history(disk, History(moving_from=former))
         log.info("the files of namespace %r are moved from %s", registry.name, former)
-        for name in _files(former):
-            _take(source, disk, name)
+        for name in _list_files(former):
+            _move_file(source, disk, name)
         before = read_history(source)
         write_history(disk, dataclasses.replace(before, moving_from=former, moved_to=None))
         write_history(source, dataclasses.replace(before, moved_to=disk.directory.absolute()))
@@ -90,7 +90,7 @@ def finish_move(disk: Disk) -> None:
             f"{disk.path(HISTORY)} while nothing of the namespace is in memory to continue with "
             f"the copy"
         )
-    with _unwritten(former):
+    with _exclude_writers(former):
         _finish(disk, Disk(former))
 
 
@@ -100,7 +100,7 @@ def _finish(disk: Disk, source: Disk) -> None:
 
 
 @contextlib.contextmanager
-def _unwritten(former: Path) -> Iterator[None]:
+def _exclude_writers(former: Path) -> Iterator[None]:
     """Keep writers out of the former directory during the block. Raises ShmqError."""
     try:
         lock = lock_file(former / LOCK)
@@ -115,7 +115,7 @@ def _unwritten(former: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _files(directory: Path) -> list[str]:
+def _list_files(directory: Path) -> list[str]:
     """The files there, at any depth, but for the writer's own and unfinished ones."""
     found = []
     for below, directories, files in os.walk(directory, followlinks=True):
@@ -128,7 +128,7 @@ def _files(directory: Path) -> list[str]:
     return sorted(found)
 
 
-def _take(source: Disk, disk: Disk, name: str) -> None:
+def _move_file(source: Disk, disk: Disk, name: str) -> None:
     """Link or copy one file durably. Raises OSError."""
     parent = Path(name).parent
     below, there = source.under(str(parent)), disk.under(str(parent))
@@ -145,7 +145,7 @@ def _take(source: Disk, disk: Disk, name: str) -> None:
 
 def _remove_files(disk: Disk) -> None:
     """Remove the files that a move takes, and the directories that are empty then."""
-    for name in _files(disk.directory):
+    for name in _list_files(disk.directory):
         disk.unlink(name)
     below = (path for path in disk.directory.rglob("*") if path.is_dir())
     for path in sorted(below, reverse=True):

@@ -13,8 +13,8 @@ from typing import Final
 from shmq.disk.persistence.conflicts import join_memory
 from shmq.disk.persistence.move import finish_move, move_files
 from shmq.disk.persistence.recovery import recover
-from shmq.disk.persistence.system_disk import SystemDisk
 from shmq.disk.persistence.writer import Writer
+from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.inventory import is_written
 from shmq.disk.storage.writer_control import Control, ask_to_end
 from shmq.errors import ShmqError, WrongDirectory
@@ -53,7 +53,7 @@ class Persistence:
         self, namespace: str, data_dir: Path | None = None, idle: float | None = None
     ) -> None:
         self._registry = Namespace.of(namespace)
-        disk = SystemDisk(writer_directory(self._registry, data_dir))
+        disk = Disk(writer_directory(self._registry, data_dir))
         self.directory = DataDirectory(namespace, disk)
         self._idle = idle
         self._named = is_named(data_dir)
@@ -82,13 +82,13 @@ class Persistence:
 
     def _recover(self) -> None:
         if self._idle is not None:  # the process that starts it excludes other writers
-            self._begin()
+            self._start()
         else:
             with self._registry.roles.starting(ENDING):
-                self._relieve()
-                self._begin()
+                self._end_automatic_writer()
+                self._start()
 
-    def _relieve(self) -> None:
+    def _end_automatic_writer(self) -> None:
         """Ask a writer that was started automatically to end, so that this one replaces it."""
         where = self._registry.roles.data_dir
         if where is not None and self._registry.roles.writer_pid is not None:
@@ -96,7 +96,7 @@ class Persistence:
                 ask_to_end(where, ENDING)
                 log.info("the writer that was started automatically ends, this one follows")
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         own = other_directory(self._registry, self.directory.path)
         if own is not None and self._idle is not None:
             raise WrongDirectory(self._registry.name, own, self.directory.path)

@@ -2,7 +2,7 @@
 
 `plan` decides from the files alone what each queue holds. Then the queues without a segment are
 rebuilt, under the registry lock, and no process sees one before it is complete. The files stay
-as they are, and the writer continues behind them, so a recovery that is killed can start again
+as they are, and the writer continues after them, so a recovery that is killed can start again
 from the same files.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import mmap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +26,7 @@ from shmq.disk.persistence.conflicts import (
 from shmq.disk.persistence.definitions import recover_definitions
 from shmq.disk.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.disk.persistence.transaction_recovery import complete_transactions, drop_the_lost
-from shmq.disk.storage.disk import Disk, opened, sync_file
+from shmq.disk.storage.disk import Disk, map_file, sync_file
 from shmq.disk.storage.erase import finish_erasures
 from shmq.disk.storage.file_header import read_tail
 from shmq.disk.storage.inventory import write_refusals
@@ -38,7 +37,6 @@ from shmq.disk.storage.queue_reader import lineage_of
 from shmq.errors import FileError, LockTimeout, ShmqError
 from shmq.host.namespace.data_directory import DataDirectory
 from shmq.host.namespace.namespace import Namespace
-from shmq.native._core import reserve_standard
 
 log = logging.getLogger("shmq")
 
@@ -86,7 +84,7 @@ def _decide(disk: Disk, files: Files, *, salvage: bool, on_progress: OnProgress)
     try:
         decision.lineage = lineage_of(disk, files)
         if decision.lineage:
-            mapped = [(str(disk.path(name)), _map(disk, name)) for name in decision.lineage]
+            mapped = [(str(disk.path(name)), map_file(disk, name)) for name in decision.lineage]
             decision.chain = QueueFiles(mapped, salvage, on_progress=on_progress)
             decision.problems = [str(skipped) for skipped in decision.chain.skipped]
     except ShmqError as error:
@@ -97,14 +95,6 @@ def _decide(disk: Disk, files: Files, *, salvage: bool, on_progress: OnProgress)
     return decision
 
 
-def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
-    """The file's bytes, mapped, so that they are read from the disk on access."""
-    with opened(disk, name) as file:
-        length = disk.size(file)
-        reserve_standard()
-        return mmap.mmap(file, length, access=mmap.ACCESS_READ) if length else b""
-
-
 def settle_moves(chains: Iterable[QueueFiles]) -> None:
     """Leave each message that two queues have only in the one that it was moved to.
 
@@ -112,7 +102,7 @@ def settle_moves(chains: Iterable[QueueFiles]) -> None:
     unknown from which of them a message came, so neither loses it.
     """
     every = list(chains)
-    by_key = _unmistakable(every)
+    by_key = _list_unique(every)
     for chain in every:
         for origin_queue, origin_seq, _ in chain.origins():
             source = by_key.get(origin_queue)
@@ -120,7 +110,7 @@ def settle_moves(chains: Iterable[QueueFiles]) -> None:
                 source.leave(origin_seq)
 
 
-def _unmistakable(chains: Iterable[QueueFiles]) -> dict[int, QueueFiles]:
+def _list_unique(chains: Iterable[QueueFiles]) -> dict[int, QueueFiles]:
     """The chains by their hash keys, without keys that several have."""
     by_key: dict[int, list[QueueFiles]] = {}
     for chain in chains:
@@ -144,14 +134,14 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             finish_erasures(disk)
             join_memory(registry, disk)
             live = live_keys(registry)
-            _sweep(disk)
+            _remove_unfinished(disk)
             there = in_memory(registry, live)
             drop_the_lost(registry, there)
             complete_transactions(disk, there)
             streams = recover_streams(registry, disk)
             set_earlier_streams_aside(registry, disk)
             lost = _recover_queues(registry, disk, live)
-            _tell_refusals(disk, lost, streams)
+            _write_refusals(disk, lost, streams)
             recover_definitions(registry, disk)
             return lost
     except LockTimeout:  # an OSError, too
@@ -170,13 +160,13 @@ def _recover_queues(
         return {}
     decisions = plan(disk)
     lost = {name: one for name, one in decisions.items() if name not in live}
-    _leave_what_moved(registry, live, lost)
+    _drop_moved(registry, live, lost)
     for name in sorted(lost):
-        _bring_back(registry, disk, lost[name])
+        _recover_queue(registry, disk, lost[name])
     return lost
 
 
-def _tell_refusals(
+def _write_refusals(
     disk: Disk, queues: Mapping[str, Decision], streams: Mapping[str, StoredStream]
 ) -> None:
     """Note why a queue or stream was not recovered, for processes that ask for it."""
@@ -192,7 +182,7 @@ def _tell_refusals(
         log.error("writer.refused in %s cannot be written: %s", disk.directory, error.strerror)
 
 
-def _sweep(disk: Disk) -> None:
+def _remove_unfinished(disk: Disk) -> None:
     """Remove snapshots that were never finished."""
     stale = [unfinished(name) for name, files in catalog(disk.names()).items() if files.unfinished]
     for name in stale:
@@ -204,13 +194,13 @@ def _sweep(disk: Disk) -> None:
         disk.sync_directory()
 
 
-def _leave_what_moved(
+def _drop_moved(
     registry: Namespace, live: Mapping[str, int | None], lost: Mapping[str, Decision]
 ) -> None:
     """Leave out messages that a queue in memory has taken over from a lost queue."""
     chains = [one.chain for one in lost.values() if one.chain is not None]
     taken = set(live.values())
-    sources = {key: one for key, one in _unmistakable(chains).items() if key not in taken}
+    sources = {key: one for key, one in _list_unique(chains).items() if key not in taken}
     for name in live:
         try:
             queue = attach(registry, name)
@@ -221,7 +211,7 @@ def _leave_what_moved(
                 sources[hash_key].leave(seq)
 
 
-def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
+def _recover_queue(registry: Namespace, disk: Disk, decision: Decision) -> None:
     name = decision.queue
     if decision.error is None and decision.chain is not None:
         try:
@@ -237,7 +227,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
                 "" if decision.chain.messages == 1 else "s",
                 ", ".join(decision.lineage),
             )
-            _tell_tail(disk, name, decision.chain)
+            _log_tail(disk, name, decision.chain)
     if decision.error is not None:
         log.error(
             "queue %s is not recovered: %s; its files are unchanged: "
@@ -248,7 +238,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
         )
 
 
-def _tell_tail(disk: Disk, name: str, chain: QueueFiles) -> None:
+def _log_tail(disk: Disk, name: str, chain: QueueFiles) -> None:
     """Log the torn tail of the last segment, of which nothing was ever confirmed."""
     if chain.open_salt is None:
         return
@@ -265,7 +255,7 @@ def _tell_tail(disk: Disk, name: str, chain: QueueFiles) -> None:
 def sync_files(disk: Disk, names: Iterable[str]) -> None:
     """Sync the files that were read: their writer may have died before its own sync.
 
-    The journal that continues behind them relies on it. Raises ShmqError.
+    The journal that continues after them relies on it. Raises ShmqError.
     """
     for name in names:
         try:
@@ -286,11 +276,11 @@ def rebuild_queue(
 
     No process can attach to it before it is complete. A process that dies here leaves a half
     created segment, which the next process removes. ``logged``: the files are the queue's own,
-    and its journal continues behind them; otherwise the writer writes all of it again.
+    and its journal continues after them; otherwise the writer writes all of it again.
     ``on_progress`` is called with how many more of the chain's bytes are in the queue. Raises
     NoSpace, InvalidName, FileError for options that no queue can have, and ShmqError.
     """
-    options = _options_of(check_name(name), chain.options)
+    options = _check_options(check_name(name), chain.options)
     segment = registry.make_segment(name, options, hash_key=chain.hash_key, publish=False)
     try:
         chain.restore(segment, logged, on_progress)
@@ -299,7 +289,7 @@ def rebuild_queue(
         raise
 
 
-def _options_of(name: str, given: dict[str, Any]) -> QueueOptions:
+def _check_options(name: str, given: dict[str, Any]) -> QueueOptions:
     """The options in a file, checked: a correct checksum does not make them valid."""
     arena = given.get("arena_bytes", DEFAULT_ARENA)
     # A dead-letter queue may have a little more: see QueueOptions.for_dead_letters.

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 from shmq.api.names import check_name
 from shmq.disk.persistence.conflicts import in_memory, join_memory, live_keys, set_aside
@@ -19,19 +17,18 @@ from shmq.disk.persistence.stream_restore import (
     RESTORED,
     SALVAGED,
     THERE,
-    RestoredStream,
+    Restored,
     copy_file,
     restore_stream_aside,
     restore_streams,
 )
 from shmq.disk.persistence.transaction_recovery import complete_transactions
-from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.disk import Disk, ReadOnly
 from shmq.disk.storage.erase import finish_erasures
 from shmq.disk.storage.file_header import hash_key_of
 from shmq.disk.storage.inventory import others, writer_of
 from shmq.disk.storage.paths import EXCHANGES, TABLES, catalog
 from shmq.disk.storage.progress import OnProgress, Report, Step, silent
-from shmq.disk.storage.queue_reader import ReadOnly
 from shmq.disk.storage.set_aside import FileSetAside, RenamedDisk, files_aside
 from shmq.disk.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 from shmq.errors import FileError, InvalidOption, LockTimeout, NoSuchQueue, QueueExists, ShmqError
@@ -43,48 +40,6 @@ from shmq.model.table.files import new_path, tables_in, tables_of
 log = logging.getLogger("shmq")
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """A queue, and the result of its restore."""
-
-    queue: str
-    state: str
-    messages: int = 0
-    #: What is wrong with its files.
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredFile:
-    """A file that belongs to no queue or stream; the next writer that starts reads it."""
-
-    file: str
-    state: str
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredTable:
-    """A table, and the result of its restore."""
-
-    table: str
-    state: str
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class SalvagedTransactions:
-    """The damaged file of the transactions, and the result of its salvage."""
-
-    #: How many of its transactions were intact, and are on disk now.
-    transactions: int
-    problems: list[str]
-    state: str = SALVAGED
-
-
-Done: TypeAlias = Restored | RestoredStream | RestoredFile | RestoredTable | SalvagedTransactions
-
-
 def restore(
     namespace: str,
     source: Path | None = None,
@@ -94,7 +49,7 @@ def restore(
     streams: Sequence[str] = (),
     salvage: bool = False,
     report: Report = silent,
-) -> list[Done]:
+) -> list[Restored]:
     """Restore the queues, streams and tables that ``source`` has files of, or only the named ones.
 
     The default ``source`` is the namespace's own directory. ``new_name`` is for one queue.
@@ -111,10 +66,10 @@ def restore(
     if new_name is not None:
         check_name(new_name)
     try:
-        with registry.locked(), _take_directory(registry, own) as alone:
+        with registry.locked(), _hold_directory(registry, own) as alone:
             # Pending removals of a queue's files must not hit those of the one restored now.
             finish_erasures(Disk(own))
-            done: list[Done] = []
+            done: list[Restored] = []
             if disk.directory == own and alone:
                 done += _settle_transactions(registry, disk, salvage=salvage)
             everything = not queues and not streams
@@ -137,7 +92,7 @@ def restore(
 
 
 @contextlib.contextmanager
-def _take_directory(registry: Namespace, own: Path) -> Iterator[bool]:
+def _hold_directory(registry: Namespace, own: Path) -> Iterator[bool]:
     """Take the namespace's directory for the block; false: a writer has it. Raises ShmqError.
 
     What is restored into memory then belongs to the files there, and a process that names another
@@ -163,7 +118,7 @@ def restore_aside(
     *,
     salvage: bool = False,
     report: Report = silent,
-) -> Restored | RestoredStream | RestoredFile:
+) -> Restored:
     """Restore what is set aside as ``file`` in the namespace's directory.
 
     A queue may get a ``new_name``; its files stay aside, like a backup. Anything else is
@@ -175,16 +130,15 @@ def restore_aside(
     registry = Namespace.of(namespace)
     own = Disk(directory_of(registry))
     try:
-        with registry.locked(), _take_directory(registry, own.directory) as alone:
+        with registry.locked(), _hold_directory(registry, own.directory) as alone:
             finish_erasures(own)
-            found = _named_aside(own, file)
+            found = _find_aside(own, file)
             if new_name is not None and found.kind != "queue":
                 raise InvalidOption(f"{file} is not a queue: restore it without --as")
-            done: Restored | RestoredStream | RestoredFile
             if found.kind == "definitions":
                 done = _restore_definitions(registry, own, found, alone=alone)
             else:
-                done = _bring_back(registry, own, found, new_name, salvage=salvage, report=report)
+                done = _restore_one(registry, own, found, new_name, salvage=salvage, report=report)
     except LockTimeout:  # an OSError, too
         raise
     except OSError as error:
@@ -196,7 +150,7 @@ def restore_aside(
     return done
 
 
-def _named_aside(own: Disk, file: str) -> FileSetAside:
+def _find_aside(own: Disk, file: str) -> FileSetAside:
     for one in files_aside(own.directory):
         if file in one.files:
             if not one.restorable:
@@ -210,7 +164,7 @@ def _named_aside(own: Disk, file: str) -> FileSetAside:
     )
 
 
-def _bring_back(
+def _restore_one(
     registry: Namespace,
     own: Disk,
     found: FileSetAside,
@@ -218,14 +172,14 @@ def _bring_back(
     *,
     salvage: bool,
     report: Report,
-) -> Restored | RestoredStream:
+) -> Restored:
     before = found.before[found.file]
     if found.kind == "stream":
         return restore_stream_aside(
             registry, own, found.file, before, salvage=salvage, report=report
         )
     name = check_name(new_name or found.name)
-    _refuse_another(registry, own, name)
+    _check_name_is_free(registry, own, name)
     disk = RenamedDisk(own.directory, found.before)
     decision = plan(disk, salvage=salvage, report=report)[found.name]
     held = _count_bytes(decision)
@@ -235,9 +189,9 @@ def _bring_back(
         )
 
 
-def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
+def _check_name_is_free(registry: Namespace, own: Disk, name: str) -> None:
     """Raises QueueExists if there is a queue of that name, or files of one."""
-    if registry.path_of(name).exists() and _is_there(registry, name):
+    if registry.path_of(name).exists() and _is_in_memory(registry, name):
         raise QueueExists(
             f"queue {name!r} exists: restore the files under another name (--as NAME), or delete "
             f"that queue first (shmq delete {name})"
@@ -252,7 +206,7 @@ def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
 
 def _restore_definitions(
     registry: Namespace, own: Disk, found: FileSetAside, *, alone: bool
-) -> RestoredFile:
+) -> Restored:
     """Give the file its own name again, if it is intact; the next writer reads it."""
     aside, before = found.file, found.before[found.file]
     memory = registry.exchanges_path if before == EXCHANGES else registry.schemas_path
@@ -271,13 +225,13 @@ def _restore_definitions(
     try:
         check_definitions(own, aside)
     except FileError as error:
-        return RestoredFile(aside, DAMAGED, [f"{error}: restore {before} from a backup"])
+        return Restored("file", aside, DAMAGED, 0, [f"{error}: restore {before} from a backup"])
     own.rename(aside, before)
     own.sync_directory()
-    return RestoredFile(before, RESTORED)
+    return Restored("file", before, RESTORED)
 
 
-def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
+def _put_back_others(disk: Disk, own: Disk) -> list[Restored]:
     """Copy the files that belong to no queue or stream to ``own``, except those it has."""
     done = []
     for name in others(disk):
@@ -287,34 +241,33 @@ def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
         if not there:
             copy_file(disk, own, name)
             own.sync_directory()
-        done.append(RestoredFile(name, THERE if there else RESTORED))
+        done.append(Restored("file", name, THERE if there else RESTORED))
     return done
 
 
-def _restore_tables(registry: Namespace, disk: Disk, own: Disk) -> list[RestoredTable]:
+def _restore_tables(registry: Namespace, disk: Disk, own: Disk) -> list[Restored]:
     """Copy the tables to ``own``, except those whose names are in use."""
     done = []
     there = {each.name for each in tables_of(registry)}
     for table in tables_in(disk.path(TABLES), "disk"):
         if table.name in there:
-            done.append(RestoredTable(table.name, THERE))
+            done.append(Restored("table", table.name, THERE))
             continue
         own.under(TABLES).make()
         try:
             copied(table, new_path(own.path(TABLES), check_name(table.name, "table")))
-            done.append(RestoredTable(table.name, RESTORED))
+            done.append(Restored("table", table.name, RESTORED))
         except FileError as error:
-            done.append(RestoredTable(table.name, DAMAGED, [str(error)]))
+            done.append(Restored("table", table.name, DAMAGED, 0, [str(error)]))
     return done
 
 
-def _settle_transactions(
-    registry: Namespace, disk: Disk, *, salvage: bool
-) -> list[SalvagedTransactions]:
+def _settle_transactions(registry: Namespace, disk: Disk, *, salvage: bool) -> list[Restored]:
     """Complete noted transactions in the files now: the next writer could not any more."""
     found = []
     if salvage and (problem := salvage_noted(disk)) is not None:
-        found.append(SalvagedTransactions(len(read_noted(disk)), [problem]))
+        count = len(read_noted(disk))
+        found.append(Restored("transactions", TRANSACTIONS, SALVAGED, count, [problem]))
     complete_transactions(disk, in_memory(registry, live_keys(registry)))
     return found
 
@@ -365,12 +318,12 @@ def _restore(
     on_progress: OnProgress,
 ) -> Restored:
     """Restore one queue as ``name``. ``kept``: its files are in the namespace's directory."""
-    if registry.path_of(name).exists() and _is_there(registry, name):
-        return Restored(name, THERE)
+    if registry.path_of(name).exists() and _is_in_memory(registry, name):
+        return Restored("queue", name, THERE)
     if decision.error is not None:
-        return Restored(name, DAMAGED, 0, [str(decision.error)])
+        return Restored("queue", name, DAMAGED, 0, [str(decision.error)])
     if decision.chain is None:
-        return Restored(name, DAMAGED, 0, ["none of its files was ever completed"])
+        return Restored("queue", name, DAMAGED, 0, ["none of its files was ever completed"])
     intact = not decision.problems
     logged = intact and name == decision.queue and kept
     if logged:
@@ -378,13 +331,13 @@ def _restore(
         sync_files(disk, decision.lineage)
         rebuild_queue(registry, name, decision.chain, logged=True, on_progress=on_progress)
     else:
-        with _way_made(Disk(own), name):
+        with _make_way(Disk(own), name):
             rebuild_queue(registry, name, decision.chain, logged=False, on_progress=on_progress)
     state = RESTORED if intact else SALVAGED
-    return Restored(name, state, decision.chain.messages, list(decision.problems))
+    return Restored("queue", name, state, decision.chain.messages, list(decision.problems))
 
 
-def _is_there(registry: Namespace, name: str) -> bool:
+def _is_in_memory(registry: Namespace, name: str) -> bool:
     try:
         registry.open_segment(name)
     except NoSuchQueue:  # a half created one was removed
@@ -393,7 +346,7 @@ def _is_there(registry: Namespace, name: str) -> bool:
 
 
 @contextlib.contextmanager
-def _way_made(own: Disk, name: str) -> Iterator[None]:
+def _make_way(own: Disk, name: str) -> Iterator[None]:
     """Set aside the namespace's files of that name; undo that if the block raises."""
     files = catalog(own.names()).get(name)
     if files is None:

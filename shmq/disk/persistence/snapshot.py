@@ -15,21 +15,16 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
-from shmq.disk.persistence.journal import WriteSizes
-from shmq.disk.storage.disk import Disk, opened, size_of, write_whole
+from shmq.disk.persistence.conflicts import set_earlier_aside
+from shmq.disk.persistence.segment_writer import WriteSizes
+from shmq.disk.storage.disk import Disk, size_of, write_file
 from shmq.disk.storage.erase import erase_queue
-from shmq.disk.storage.file_header import (
-    HEADER_BYTES,
-    SNAPSHOT,
-    QueueIdentity,
-    Trailer,
-    hash_key_of,
-    read_header,
-)
-from shmq.disk.storage.paths import aside_names, catalog, snapshot_name, unfinished
+from shmq.disk.storage.file_header import SNAPSHOT, QueueIdentity, Trailer, hash_key_of, header_of
+from shmq.disk.storage.paths import catalog, snapshot_name, unfinished
 from shmq.disk.storage.writer_control import WriterEnding
 from shmq.errors import QueueDeleted, ShmqError
 from shmq.native import _core
@@ -54,14 +49,11 @@ class Snapshot:
         ``chunk`` is how many bytes are copied at a time. Raises OSError.
         """
         self.discard()
-        file = self._disk.create(unfinished(self._identity.name))
-        try:
-            for piece in self._pieces(scan, chunk):
-                start, self.bytes = self.bytes, write_whole(self._disk, file, [piece], self.bytes)
-                self._disk.push(file, start, self.bytes - start)
-            self._disk.sync(file)
-        finally:
-            self._disk.close(file)
+        name = unfinished(self._identity.name)
+        write_file(self._disk, name, self._pack_pieces(scan, chunk), self._count)
+
+    def _count(self, more: int) -> None:
+        self.bytes += more
 
     def install(self) -> None:
         """Rename it to the snapshot. The caller syncs the directory before it removes anything."""
@@ -72,7 +64,7 @@ class Snapshot:
         with contextlib.suppress(FileNotFoundError):
             self._disk.unlink(unfinished(self._identity.name))
 
-    def _pieces(self, scan: _core.Scan, chunk: int) -> Iterator[bytes | memoryview]:
+    def _pack_pieces(self, scan: _core.Scan, chunk: int) -> Iterator[bytes | memoryview]:
         header = self._identity.header(SNAPSHOT, self.number, first_batch=1)
         trailer = Trailer()
         yield header.pack()
@@ -104,12 +96,10 @@ class SnapshotWriter:
         self.name = handle.name
         self.identity = QueueIdentity.of(handle.segment, handle.name)
         self.interval = handle.options.snapshot_interval
-        #: When the last snapshot was begun, on the monotonic clock.
+        #: When the last snapshot was started, on the monotonic clock.
         self.snapshot_at = time.monotonic()
         #: The first segment to replay on top of the snapshot; 0: no snapshot exists.
         self.number = 0
-        #: Why the last write failed; None: it succeeded.
-        self.error: OSError | None = None
         # One snapshot at a time; taken before `_lock`.
         self._writing = threading.Lock()
         #: Whether it is detached: nothing is written any more.
@@ -150,7 +140,7 @@ class SnapshotWriter:
             gone, self.closed = self.deleted, True
             self.handle.close()
             if gone:
-                erase_queue(self.disk, self.name, self.identity.hash_key)
+                erase_queue(self.disk, self.name, self.identity.key)
 
     def held(self) -> contextlib.AbstractContextManager[object]:
         """A lock: while it is held, nothing is published and no snapshot is replaced."""
@@ -178,45 +168,22 @@ class SnapshotWriter:
         self.disk.sync_directory()  # the previous writer may have died before its own sync
         files = catalog(self.disk.names()).get(self.name)
         keys = {name: hash_key_of(self.disk, name) for name in (files.names() if files else ())}
-        own = {None, self.identity.hash_key}
-        earlier = {name: key for name, key in keys.items() if key not in own}
-        for name, there in aside_names(earlier, self.disk.names()).items():
-            self.disk.rename(name, there)
-        if earlier:
-            self.disk.sync_directory()
-            log.warning(
-                "queue %s: %s belonged to another queue of that name, and have been renamed "
-                "to FILE.%s in %s",
-                self.name,
-                ", ".join(earlier),
-                "ID",
-                self.disk.directory,
-            )
+        earlier = set_earlier_aside(self.disk, self.name, self.identity.key, keys)
         with contextlib.suppress(FileNotFoundError):
             self.disk.unlink(unfinished(self.name))
         if files is not None and files.snapshot and snapshot_name(self.name) not in earlier:
-            self.number = self._number_of(snapshot_name(self.name))
-
-    def _number_of(self, name: str) -> int:
-        with opened(self.disk, name) as file:
-            raw = self.disk.read(file, HEADER_BYTES, 0)
-        return read_header(raw, str(self.disk.path(name)))[0].number
+            self.number = header_of(self.disk, snapshot_name(self.name))[0].number
 
 
-class Order:
-    """A snapshot that was ordered, and its result."""
-
-    def __init__(self, kept: SnapshotWriter) -> None:
-        self.kept = kept
-        self.done = threading.Event()
-        self.error: Exception | None = None
+#: A queue whose snapshot was ordered, and the outcome.
+_Order = tuple[SnapshotWriter, Future[None]]
 
 
 class SnapshotThread:
     """Writes snapshots in a thread of its own, from `start` to `finish`."""
 
     def __init__(self) -> None:
-        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         # A daemon: a process that ends at once does not wait for it.
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
         self._lock = threading.Lock()
@@ -239,21 +206,22 @@ class SnapshotThread:
                 self._order(kept)
 
     def take(self, kept: SnapshotWriter, timeout: float | None) -> None:
-        """Return once a snapshot, begun after this call, is written.
+        """Return once a snapshot, started after this call, is written.
 
         Raises ShmqError if that fails, or takes longer than ``timeout`` seconds.
         """
         order = self._order(kept)
-        if not order.done.wait(timeout):
+        try:
+            error = order.exception(timeout)
+        except TimeoutError:
             raise ShmqError(
                 f"the snapshot of queue {kept.name!r} was not written within {timeout} s; it "
                 f"may still be written"
-            )
-        if order.error is not None:
+            ) from None
+        if error is not None:
             raise ShmqError(
-                f"the snapshot of queue {kept.name!r} could not be written: "
-                f"{_describe(order.error)}"
-            ) from order.error
+                f"the snapshot of queue {kept.name!r} could not be written: {_describe(error)}"
+            ) from error
 
     def finish(self, last: Iterable[SnapshotWriter]) -> None:
         """Write the ordered snapshots, then a last one of each of these, and end the thread."""
@@ -268,32 +236,32 @@ class SnapshotThread:
         else:
             self._thread.join()
 
-    def _order(self, kept: SnapshotWriter) -> Order:
-        order = Order(kept)
+    def _order(self, kept: SnapshotWriter) -> Future[None]:
+        order: Future[None] = Future()
         with self._lock:
             if self._ended:
                 raise WriterEnding
             self._ordered.add(kept)
-            self._orders.put(order)
+            self._orders.put((kept, order))
         return order
 
     def _run(self) -> None:
-        while (order := self._orders.get()) is not None:
+        while (taken := self._orders.get()) is not None:
+            kept, order = taken
+            failure: Exception | None = None
             try:
-                order.kept.snapshot()
-            except QueueDeleted as error:
-                order.error = error
-                self._worked(order.kept)
+                kept.snapshot()
             except (OSError, ShmqError, MemoryError) as error:
-                order.error = error
-                self._failed(order.kept, error)
+                failure = error
+            if failure is None or isinstance(failure, QueueDeleted):
+                self._note_success(kept)
             else:
-                self._worked(order.kept)
+                self._note_failure(kept, failure)
             with self._lock:  # only now: while it is being written it is still due
-                self._ordered.discard(order.kept)
-            order.done.set()
+                self._ordered.discard(kept)
+            order.set_exception(failure) if failure else order.set_result(None)
 
-    def _failed(self, kept: SnapshotWriter, error: Exception) -> None:
+    def _note_failure(self, kept: SnapshotWriter, error: Exception) -> None:
         """Log the error, once; the snapshot is tried again while it is due."""
         reason = _describe(error)
         if self._failures.get(kept) != reason:
@@ -302,7 +270,7 @@ class SnapshotThread:
             self._failures[kept] = reason
             self._not_before[kept] = time.monotonic() + AGAIN
 
-    def _worked(self, kept: SnapshotWriter) -> None:
+    def _note_success(self, kept: SnapshotWriter) -> None:
         with self._lock:
             self._not_before.pop(kept, None)
             failure = self._failures.pop(kept, None)
@@ -310,6 +278,6 @@ class SnapshotThread:
             log.warning("queue %s: a snapshot is written again", kept.name)
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     """The error's text, without the errno that Python puts before it."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

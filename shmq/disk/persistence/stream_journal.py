@@ -1,11 +1,7 @@
-"""The segments of one partition, and how they are written.
+"""The segments of one partition, each named by its first offset, and how they are written.
 
-Every offset before `next` is certainly on disk. A commit is written behind it and synced, and
-only then `next` moves, so that a power cut leaves at most one torn commit, the last one.
-
-After a failed write or sync the file is not trusted any more: the next commit goes to a new
-segment, which begins with `next`; what the old one has from there on does not count. Every
-writer that starts begins a new segment in the same way.
+Every offset before `next` is certainly on disk. A segment starts with `next`; what the one before
+it has from there on does not count.
 """
 
 from __future__ import annotations
@@ -15,11 +11,10 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from shmq.disk.persistence.journal import WriteSizes
-from shmq.disk.storage.disk import Disk, size_of, write_pushed, write_whole
-from shmq.disk.storage.file_header import BATCH_BYTES, INDEXED, StreamIdentity, Trailer
+from shmq.disk.persistence.segment_writer import SegmentWriter, WriteSizes
+from shmq.disk.storage.disk import Disk, size_of, write_pushed
+from shmq.disk.storage.file_header import BATCH_BYTES, INDEXED, StreamIdentity
 from shmq.disk.storage.paths import UNFINISHED_SEGMENT, bases, segment_file
 from shmq.disk.storage.stream_producers import note_producers
 from shmq.disk.storage.stream_segment import LEAST_TIME, FilePosition, StreamSegment
@@ -27,18 +22,13 @@ from shmq.errors import DamagedSegment, FileError
 from shmq.native import _core, _file
 from shmq.native._core import pack_record
 
-#: Zeros are written ahead of commits of up to this fraction of them. They save syncing a longer
-#: file with each commit, and must cost less than that.
-_SMALL: Final = 16
-_PAGE: Final = 4096
-
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """Whole records of a partition, in a few pieces at most, as they lie in its ring."""
 
     pieces: Sequence[memoryview]
-    #: The offset of the first record, and the offset behind the last.
+    #: The offset of the first record, and the offset after the last.
     first: int
     next: int
 
@@ -48,33 +38,27 @@ class Commit:
         return sum(len(piece) for piece in self.pieces)
 
 
-class StreamJournal:
+class StreamJournal(SegmentWriter):
     """Writes the segments of a partition, from the offset ``begin`` on. One thread at a time.
 
     ``disk`` is the partition's directory, which exists. Raises OSError.
     """
+
+    _temporary = UNFINISHED_SEGMENT
 
     def __init__(
         self, disk: Disk, identity: StreamIdentity, partition: int, begin: int, sizes: WriteSizes
     ) -> None:
         #: Every offset before it is on disk.
         self.next = begin
-        self._disk = disk
         self._identity = identity
         self._partition = partition
-        self._sizes = sizes
-        self._zeros = memoryview(bytes(sizes.ahead))
-        self._file = -1
-        self._base = begin
-        self._salt = 0
-        self._end = 0
-        self._written = 0  # how long the file is: zeros ahead of the end, or what is torn
-        self._trailer = Trailer()
         self._last_time: int | None = None
         disk.sync_directory()  # the previous writer may have died before its own sync
-        self._lengths = {base: size_of(disk, segment_file(base)) for base in bases(disk.names())}
+        lengths = {base: size_of(disk, segment_file(base)) for base in bases(disk.names())}
+        super().__init__(disk, sizes, lengths)
         #: Bytes of only the records, by segment; filled on demand.
-        self._kept: dict[int, int] = {}
+        self._record_bytes: dict[int, int] = {}
 
     @property
     def earliest(self) -> int:
@@ -82,19 +66,9 @@ class StreamJournal:
         return min(self._lengths, default=self.next)
 
     @property
-    def size(self) -> int:
-        """The bytes of all segments."""
-        return sum(list(self._lengths.values()))  # any thread may ask
-
-    @property
     def lengths(self) -> list[tuple[int, int]]:
         """The base offsets of the segments, each with the number of bytes that count."""
         return sorted(self._lengths.items())
-
-    @property
-    def is_long(self) -> bool:
-        """Whether the open segment has reached its full length."""
-        return self._file >= 0 and self._end >= self._sizes.segment
 
     def append(self, commit: Commit) -> None:
         """Write a commit, which begins with `next`, and sync it; `next` moves on.
@@ -102,11 +76,23 @@ class StreamJournal:
         Raises OSError, after which the caller appends it again, and DamagedSegment.
         """
         assert commit.first == self.next, f"{commit.first} does not follow {self.next}"
-        self._ready()
+        self.begin()
         end = self._end + BATCH_BYTES + commit.bytes
-        write = self._write if commit.bytes < self._sizes.early else self._write_early
         try:
-            written, places, last_time = write(commit, self._ahead(end))
+            if commit.bytes < self._sizes.early:
+                places, last_time = self._survey(commit)
+                written = self._write([self._pack_batch(commit), *commit.pieces], end)
+            else:
+                # The disk starts while the commit is surveyed. The BATCH record, without which
+                # readers ignore the whole commit, is written last.
+                written = write_pushed(
+                    self._disk,
+                    self._file,
+                    [*commit.pieces, self._zeros_after(end)],
+                    self._end + BATCH_BYTES,
+                )
+                places, last_time = self._survey(commit)
+                self._disk.commit(self._file, [self._pack_batch(commit)], self._end)
         except (OSError, DamagedSegment):
             self.abandon()
             raise
@@ -115,43 +101,36 @@ class StreamJournal:
         self._trailer.count(commit.first, commit.next, commit.next - commit.first)
         self._end = end
         self._written = max(self._written, written)
-        self._lengths[self._base] = end
-        self._kept[self._base] += commit.bytes
+        self._lengths[self._number] = end
+        self._record_bytes[self._number] += commit.bytes
         self.next, self._last_time = commit.next, last_time
 
     def roll(self) -> None:
         """End the segment, and begin the next one. Raises OSError."""
-        if self._file >= 0 and self.next > self._base:
-            with contextlib.suppress(OSError):  # the trailer is optional
-                self._conclude()
-            self.abandon()
+        if self._file >= 0 and self.next > self._number:
+            self._conclude()
             with contextlib.suppress(OSError):  # without it the next start reads more
                 note_producers(self._disk, self._identity, self._partition, self.next)
-        self._ready()
-
-    def abandon(self) -> None:
-        """Close the segment's file as it is."""
-        if self._file >= 0:
-            file, self._file = self._file, -1
-            with contextlib.suppress(OSError):
-                self._disk.close(file)
+        self.begin()
 
     def retain(self, most_bytes: int | None, before: int | None) -> list[int]:
         """Remove old segments, durably; returns their base offsets.
 
         Removes segments that are not needed for ``most_bytes`` of records, and those whose records
         are all older than ``before``, in ns. The last segment stays, since it has the next offset.
-        One that cannot be read counts as old as the records behind it. Raises OSError.
+        One that cannot be read counts as old as the records after it. Raises OSError.
         """
         if before is not None and self._last_time is not None and self._last_time < before:
             self.roll()
         doomed = []
-        needed = 0 if most_bytes is None else self._needed(most_bytes)
+        needed = 0 if most_bytes is None else self._find_needed(most_bytes)
         for base, following in itertools.pairwise(sorted(self._lengths)):
             if base >= needed and not self._is_old(base, following, before):
                 break
             doomed.append(base)
-        self._remove(doomed)
+        for base in doomed:  # an unsynced removal of several could leave a gap, as damage
+            self._remove([base])
+            self._record_bytes.pop(base, None)
         return doomed
 
     def restart_at(self, begin: int) -> StreamJournal:
@@ -160,60 +139,23 @@ class StreamJournal:
         return StreamJournal(self._disk, self._identity, self._partition, begin, self._sizes)
 
     def begin(self) -> None:
-        """Open a segment, so that a file has the next offset."""
-        self._ready()
+        """Open a segment, if none is open, so that a file has the next offset."""
+        if self._file < 0:
+            self._open(self._identity.segment(self._partition, self.next))
+            self._record_bytes[self.next] = 0
 
     # ---- the segment that is written ----
 
-    def _ready(self) -> None:
-        if self._file >= 0:
-            return
-        header = self._identity.segment(self._partition, self.next)
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(UNFINISHED_SEGMENT)
-        file = self._disk.create(UNFINISHED_SEGMENT)
-        try:
-            end = write_whole(self._disk, file, [header.pack()], 0)
-            self._disk.sync(file)
-            # The rename replaces a segment of which nothing was ever published. That may be the
-            # only one with the next offset, so it must not be removed first.
-            self._disk.rename(UNFINISHED_SEGMENT, segment_file(self.next))
-            self._disk.sync_directory()
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._disk.close(file)
-            raise
-        self._file, self._base, self._salt = file, self.next, header.salt
-        self._end = self._written = self._lengths[self.next] = end
-        self._kept[self.next] = 0
-        self._trailer = Trailer()
+    def _name_of(self, number: int) -> str:
+        return segment_file(number)
 
-    def _write(self, commit: Commit, ahead: memoryview) -> tuple[int, list[FilePosition], int]:
-        """Write and sync the commit; returns its end in the file, and what `_survey` found."""
-        places, last_time = self._survey(commit)
-        pieces: list[bytes | memoryview] = [self._batch(commit), *commit.pieces, ahead]
-        return self._disk.commit(self._file, pieces, self._end), places, last_time
-
-    def _write_early(
-        self, commit: Commit, ahead: memoryview
-    ) -> tuple[int, list[FilePosition], int]:
-        """Do the same, but let the disk begin while the commit is surveyed.
-
-        The BATCH record, without which readers ignore the whole commit, is written last.
-        """
-        begin = self._end + BATCH_BYTES
-        written = write_pushed(self._disk, self._file, [*commit.pieces, ahead], begin)
-        places, last_time = self._survey(commit)
-        self._disk.commit(self._file, [self._batch(commit)], self._end)
-        return written, places, last_time
-
-    def _batch(self, commit: Commit) -> bytes:
+    def _pack_batch(self, commit: Commit) -> bytes:
         """The BATCH record in front of the commit's records."""
         crc = 0
         for piece in commit.pieces:
             crc = _core.crc32c(piece, crc)
         return pack_record(
-            "batch", self._salt, batch=commit.first, wall=time.time_ns(), last_seq=commit.next,
+            "batch", self.salt, batch=commit.first, wall=time.time_ns(), last_seq=commit.next,
             bytes=commit.bytes, crc=crc,
         )  # fmt: skip
 
@@ -222,7 +164,7 @@ class StreamJournal:
 
         Raises DamagedSegment if the records do not match the commit, which does not count then.
         """
-        salts, found, before = (self._salt, self._identity.salt), [], 0
+        salts, found, before = (self.salt, self._identity.salt), [], 0
         offset, moment = commit.first, LEAST_TIME
         for piece in commit.pieces:
             due = offset
@@ -247,26 +189,9 @@ class StreamJournal:
             )
         return found, moment
 
-    def _ahead(self, end: int) -> memoryview:
-        """The zeros to write behind a commit that ends at ``end``."""
-        if end <= self._written or (end - self._end) * _SMALL > self._sizes.ahead:
-            return self._zeros[:0]
-        most = min(end + self._sizes.ahead, self._sizes.segment)
-        return self._zeros[: max(0, most // _PAGE * _PAGE - end)]
-
-    def _conclude(self) -> None:
-        """Write the trailer of a closed file, and cut off what is behind it."""
-        end = write_whole(
-            self._disk, self._file, [self._trailer.pack(self._end, self._salt)], self._end
-        )
-        if self._written > end:
-            self._disk.truncate(self._file, end)
-        self._disk.sync(self._file)
-        self._lengths[self._base] = end
-
     # ---- the others ----
 
-    def _needed(self, most_bytes: int) -> int:
+    def _find_needed(self, most_bytes: int) -> int:
         """The base of the last segments that have ``most_bytes`` of records together.
 
         Frames of commits, zeros ahead of them, and trailers are not counted: with many small
@@ -276,19 +201,19 @@ class StreamJournal:
         if self.size < most_bytes:
             return 0
         for base in sorted(self._lengths, reverse=True):
-            found += self._kept_of(base, following)
+            found += self._measure_records(base, following)
             if found >= most_bytes:
                 return base
             following = base
         return 0
 
-    def _kept_of(self, base: int, following: int) -> int:
-        if base not in self._kept:
+    def _measure_records(self, base: int, following: int) -> int:
+        if base not in self._record_bytes:
             try:
-                self._kept[base] = StreamSegment(self._disk, base).entry_bytes(following)
+                self._record_bytes[base] = StreamSegment(self._disk, base).entry_bytes(following)
             except (FileError, FileNotFoundError):  # reported to its readers
-                self._kept[base] = 0
-        return self._kept[base]
+                self._record_bytes[base] = 0
+        return self._record_bytes[base]
 
     def _is_old(self, base: int, following: int, before: int | None) -> bool:
         if before is None:
@@ -307,12 +232,3 @@ class StreamJournal:
                 if first is not None:
                     return first < before
         return False
-
-    def _remove(self, doomed: list[int]) -> None:
-        """Remove them, oldest first. Sync each: unsynced removals may leave a gap, as damage."""
-        for base in doomed:
-            with contextlib.suppress(FileNotFoundError):
-                self._disk.unlink(segment_file(base))
-            self._disk.sync_directory()
-            del self._lengths[base]
-            self._kept.pop(base, None)

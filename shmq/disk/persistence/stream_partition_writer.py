@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.outage import RETRY, Outage, wait_for_retry
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.disk.storage.disk import Disk
@@ -30,20 +31,25 @@ from shmq.disk.storage.paths import (
     CARD,
     PRODUCERS,
     bases,
-    free_name,
     partition_directory,
     segment_file,
     stream_directory,
 )
-from shmq.disk.storage.stream_meta import Generation, StreamCard, eras_among, read_card, write_card
+from shmq.disk.storage.set_aside import rename_aside
+from shmq.disk.storage.stream_meta import (
+    Generation,
+    PartitionOfGeneration,
+    StreamCard,
+    eras_among,
+    read_card,
+    write_card,
+)
 from shmq.disk.storage.stream_segment import StreamSegment
 from shmq.disk.storage.transaction_file import Id, Part
 from shmq.errors import FileError, LockTimeout, OffsetOutOfRange, ShmqError, StreamDeleted
 
 log = logging.getLogger("shmq")
 
-#: After a failure the disk is tried again this often, in seconds.
-RETRY: Final = 0.5
 #: The longest sleep, in seconds.
 LONGEST: Final = 0.2
 #: How long the last commits of a partition may take at the end, in seconds.
@@ -52,20 +58,12 @@ LAST: Final = 10.0
 RETAIN: Final = 1.0
 
 
-class WrittenPartition(Protocol):
+class WrittenPartition(PartitionOfGeneration, Protocol):
     """What the writer needs of a partition in shared memory."""
 
     @property
     def synced(self) -> int:
         """The published offset: every offset before it is on disk."""
-
-    @property
-    def behind(self) -> int:
-        """The first partition of its generation."""
-
-    @property
-    def created_at(self) -> int:
-        """When it was created, in ns since 1970."""
 
     @property
     def finished(self) -> bool:
@@ -109,24 +107,22 @@ class StreamPartitionWriter:
         self._where = f"partition {partition} of stream {identity.name}"
         self._disk = disk
         begin = ring.synced
-        end = _end_of_files(disk, begin)
+        end = _find_end_of_files(disk, begin)
         if end != begin:
             begin = self._write_again(begin, end)
         self.journal = StreamJournal(disk, identity, partition, begin, sizes)
         self._bytes: int | None = identity.options.get("retention_bytes")
         self._seconds: float | None = identity.options.get("retention_seconds")
         self._retain_at = 0.0
-        self._failure: str | None = None
+        self._outage = Outage(self._where, disk.directory, ring.fail)
         self._lock = threading.RLock()
-        #: The errno of the last write; 0: it succeeded.
-        self.error = 0
         self.journal.begin()
         self._ring.fail(0)
 
     @property
-    def well(self) -> bool:
-        """Whether the last write succeeded."""
-        return not self.error
+    def error(self) -> OSError | None:
+        """Why the last write failed; None: it succeeded."""
+        return self._outage.error
 
     def attend(self) -> None:
         """Sleep until there is something to write, for `LONGEST` at most."""
@@ -138,7 +134,7 @@ class StreamPartitionWriter:
         If the disk refuses, the partition records the error, and the next call tries again.
         """
         with self._lock:
-            return self._step()
+            return self._write_commit()
 
     def held(self) -> contextlib.AbstractContextManager[object]:
         """A lock: while it is held, nothing is written, published or removed."""
@@ -151,15 +147,15 @@ class StreamPartitionWriter:
             parts.append((PRODUCERS, self._disk.path(PRODUCERS).stat().st_size))
         return parts
 
-    def _step(self) -> bool:
+    def _write_commit(self) -> bool:
         try:
             written = self._commit()
             self._retain()
         except OSError as error:
-            self._fail(error.errno or errno.EIO, error.strerror or str(error))
+            self._fail(error)
             return False
         except (ShmqError, MemoryError) as error:
-            self._fail(errno.EIO, str(error) or type(error).__name__)
+            self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
             return False
         return written
 
@@ -170,7 +166,7 @@ class StreamPartitionWriter:
     def _commit(self) -> bool:
         found = self._collect()
         if found is None:
-            self._recover()
+            self._outage.end()
             return False
         pieces, first, behind, _, _ = found
         try:
@@ -179,7 +175,7 @@ class StreamPartitionWriter:
         finally:
             for piece in pieces:
                 piece.release()
-        self._recover()
+        self._outage.end()
         self._publish()
         if self.journal.is_long:
             self.journal.roll()
@@ -219,7 +215,7 @@ class StreamPartitionWriter:
         Files that end within the ring, at ``end``, are older ones of this stream, and continue
         there. Others are set aside, and all that the ring holds is written.
         """
-        earliest = self._earliest(synced)
+        earliest = self._find_earliest(synced)
         if end is not None and end >= earliest:
             log.warning(
                 "%s: its files in %s end at offset %d: what follows is written there again",
@@ -236,7 +232,7 @@ class StreamPartitionWriter:
         self._set_aside()
         return earliest
 
-    def _earliest(self, synced: int) -> int:
+    def _find_earliest(self, synced: int) -> int:
         """The first offset that the ring has; ``synced`` if it is empty."""
         try:
             found = self._ring.collect(0, 1)
@@ -251,33 +247,14 @@ class StreamPartitionWriter:
     def _set_aside(self) -> None:
         """Rename segments that do not lead up to the next record, so that they are not read."""
         for base in bases(self._disk.names()):
-            there = free_name(f"{segment_file(base)}.astray", self._disk.names())
-            self._disk.rename(segment_file(base), there)
-            self._disk.sync_directory()
+            rename_aside(self._disk, segment_file(base), "astray")
 
-    def _fail(self, code: int, what: str) -> None:
-        if self._is_gone():
-            return  # with its files
-        if self._failure != what:
-            log.error(
-                "%s cannot be written to %s: %s; it is tried again every %s s, and nothing is "
-                "confirmed until then",
-                self._where,
-                self._disk.directory,
-                what,
-                RETRY,
-            )
-            self._ring.fail(code)
-        self._failure, self.error = what, code
-
-    def _recover(self) -> None:
-        if self._failure is not None:
-            log.warning("%s is written to %s again", self._where, self._disk.directory)
-            self._failure, self.error = None, 0
-            self._ring.fail(0)
+    def _fail(self, error: OSError) -> None:
+        if not self._is_gone():  # with its files
+            self._outage.report(error)
 
 
-def _end_of_files(disk: Disk, synced: int) -> int | None:
+def _find_end_of_files(disk: Disk, synced: int) -> int | None:
     """The offset up to which the segments lead, ``synced`` at most; None: they lead nowhere."""
     there = [base for base in bases(disk.names()) if base <= synced]
     if not there:
@@ -293,7 +270,7 @@ class StreamPartitionWriters:
 
     ``disk`` is the data directory, ``handle`` the stream's, which this owns. ``groups`` returns
     the state of the groups for the metadata file, ``registry`` the lock under which streams are
-    deleted. Raises ShmqError and OSError; a stream that was deleted meanwhile has no files then.
+    deleted. Raises ShmqError and OSError; a stream that was deleted by then has no files.
     """
 
     def __init__(
@@ -324,7 +301,7 @@ class StreamPartitionWriters:
         self._grow_at = 0.0
         #: The errno last published to the unwritten partitions, and the number of partitions.
         self._refused = (0, 0)
-        self._told = self._prepare()
+        self._card = self._prepare()
         try:
             self._grow(handle.logs)
         except BaseException:
@@ -345,7 +322,7 @@ class StreamPartitionWriters:
         ready, self.partitions = self.partitions, []
         try:
             for partition in ready:
-                self._take(partition)
+                self._add_partition(partition)
         except OSError:
             for partition in ready[len(self.partitions) :]:
                 partition.close()
@@ -363,7 +340,8 @@ class StreamPartitionWriters:
             if len(logs) == len(self.partitions):
                 return
             self._grow(logs)
-            refusal = next((one.error for one in self.partitions if one.error), 0)
+            failed = (one.error for one in self.partitions if one.error is not None)
+            refusal = next((error.errno or errno.EIO for error in failed), 0)
         except LockTimeout:
             return
         except (ShmqError, OSError) as error:
@@ -389,10 +367,10 @@ class StreamPartitionWriters:
             raise StreamDeleted(f"stream {self.name!r} was deleted")
         part: Part = ("groups", self.name, self.identity.identity)
         happened = self._transactions.happened(part)
-        card = replace(self._told, groups=self._groups())
-        if card != self._told:
+        card = replace(self._card, groups=self._groups())
+        if card != self._card:
             self._transactions.note()
-        self._tell(card)
+        self._write_card(card)
         self._transactions.done(part, happened)
 
     def tell_transactions(self) -> None:
@@ -417,7 +395,7 @@ class StreamPartitionWriters:
         with contextlib.ExitStack() as every:
             card = self._own.path(CARD)
             files = [(f"{stream_directory(self.name, identity)}/{CARD}", card.stat().st_size)]
-            for number, partition in enumerate(self.partitions[: self._told.eras[-1].end]):
+            for number, partition in enumerate(self.partitions[: self._card.eras[-1].end]):
                 every.enter_context(partition.held())
                 below = partition_directory(self.name, identity, number)
                 files += [(f"{below}/{name}", size) for name, size in partition.parts()]
@@ -460,14 +438,14 @@ class StreamPartitionWriters:
             card = None
         return StreamCard({}, []) if card is None else card[1]
 
-    def _tell(self, card: StreamCard) -> None:
+    def _write_card(self, card: StreamCard) -> None:
         """Write the metadata file, durably, if it changed. Raises StreamDeleted and OSError."""
-        if card != self._told:
-            write_card(self._own, self.identity, card, self._undeleted())
-            self._told = card
+        if card != self._card:
+            write_card(self._own, self.identity, card, self._hold_registry())
+            self._card = card
 
     @contextlib.contextmanager
-    def _undeleted(self) -> Iterator[None]:
+    def _hold_registry(self) -> Iterator[None]:
         """Hold the registry lock: a deletion removes the metadata file before or afterwards.
 
         A metadata file that came after the removal would be a stream on disk whose name is taken.
@@ -481,30 +459,30 @@ class StreamPartitionWriters:
 
     def _grow(self, logs: Sequence[WrittenPartition]) -> None:
         """Begin to write those partitions that may be written now. Raises ShmqError and OSError."""
-        eras = _writable_generations(logs)
+        eras = _list_writable_generations(logs)
         options = {**self.identity.options, "partitions": eras[-1].count}
         self.identity = replace(self.identity, options=options)
-        self._tell(replace(self._told, eras=eras))
+        self._write_card(replace(self._card, eras=eras))
         for kind in ("stream", "groups"):
             self._transactions.begun((kind, self.name, self.identity.identity))
         for number in range(len(self.partitions), eras[-1].end):
-            self._take(self._partition(number))
+            self._add_partition(self._open_partition(number))
 
-    def _take(self, partition: StreamPartitionWriter) -> None:
+    def _add_partition(self, partition: StreamPartitionWriter) -> None:
         """Add the partition, with a thread if this was started.
 
         Raises OSError; the partition is closed then.
         """
         try:
             if self._started:
-                self._run(partition)
+                self._start_thread(partition)
         except BaseException:
             partition.close()
             self._refused = 0, 0  # the new writer had published 0, so publish the error again
             raise
         self.partitions.append(partition)
 
-    def _partition(self, number: int) -> StreamPartitionWriter:
+    def _open_partition(self, number: int) -> StreamPartitionWriter:
         below = self.disk.under(partition_directory(self.name, self.identity.identity, number))
         below.make()
         return StreamPartitionWriter(
@@ -527,10 +505,10 @@ class StreamPartitionWriters:
 
     # ---- the threads ----
 
-    def _run(self, partition: StreamPartitionWriter) -> None:
+    def _start_thread(self, partition: StreamPartitionWriter) -> None:
         """Start the thread of the next partition. Raises OSError."""
         name = f"{self.name}/{len(self.partitions)}"
-        thread = threading.Thread(target=self._follow, args=(partition,), name=name)
+        thread = threading.Thread(target=self._write_commits, args=(partition,), name=name)
         try:
             thread.start()
         except RuntimeError as error:
@@ -538,13 +516,13 @@ class StreamPartitionWriters:
             raise OSError(errno.EAGAIN, what) from None
         self._threads.append(thread)
 
-    def _follow(self, partition: StreamPartitionWriter) -> None:
+    def _write_commits(self, partition: StreamPartitionWriter) -> None:
         while not self._stopped and not self.deleted:
             if not partition.step():
-                if partition.well:
-                    self._attend(partition)
+                if partition.error is None:
+                    self._await_records(partition)
                 else:
-                    self._rest()
+                    wait_for_retry(lambda: self._stopped or self.deleted)
         end = time.monotonic() + LAST
         while not self.deleted and partition.step() and time.monotonic() < end:
             continue  # write what was there when it was stopped
@@ -560,19 +538,14 @@ class StreamPartitionWriters:
                 self._grow_at = 0.0  # at once
                 self.grow()
 
-    def _attend(self, partition: StreamPartitionWriter) -> None:
+    def _await_records(self, partition: StreamPartitionWriter) -> None:
         try:
             partition.attend()
         except ShmqError as error:
             log.debug("stream %s: %s", self.name, error)
 
-    def _rest(self) -> None:
-        end = time.monotonic() + RETRY
-        while not self._stopped and not self.deleted and time.monotonic() < end:
-            time.sleep(0.02)
 
-
-def _writable_generations(logs: Sequence[WrittenPartition]) -> list[Generation]:
+def _list_writable_generations(logs: Sequence[WrittenPartition]) -> list[Generation]:
     """The generations that may be written: all partitions before them are sealed and on disk."""
     eras = eras_among(logs)
     finished = 0

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from shmq.api.names import check_name
 from shmq.api.stream_options import StreamOptions
+from shmq.disk.persistence.conflicts import live_identities
 from shmq.disk.storage.disk import Disk, size_of, sync_file
 from shmq.disk.storage.erase import sweep_streams
 from shmq.disk.storage.file_header import StreamIdentity, Tail, read_tail
@@ -35,7 +36,7 @@ from shmq.disk.storage.progress import OnProgress, Report, Step, bytes_of, silen
 from shmq.disk.storage.stream_meta import Generation, read_card
 from shmq.disk.storage.stream_producers import Producers, producers_before
 from shmq.disk.storage.stream_segment import StreamSegment
-from shmq.errors import DamagedFile, FileError, NoSuchStream, SegmentError, ShmqError
+from shmq.errors import DamagedFile, FileError, SegmentError, ShmqError
 from shmq.host.namespace import group_files, streams
 from shmq.host.namespace.namespace import Namespace
 from shmq.native._group import GroupState
@@ -47,7 +48,7 @@ def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
     Returns those streams. Needs the registry lock, and the directory. May be killed at any moment
     and called again. Raises OSError.
     """
-    live = _live(registry)
+    live = live_identities(registry, logging.ERROR)
     known = {(name, identity) for name, identity in live.items() if identity is not None}
     sweep_streams(disk, known)
     lost = {}
@@ -59,26 +60,12 @@ def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
                 disk.path(stream_directory(name, stored.identity)),
             )
             continue
-        _bring_back(registry, stored)
+        _recover_stream(registry, stored)
         lost[name] = stored
     return lost
 
 
-def _live(registry: Namespace) -> dict[str, int | None]:
-    """The identities of the streams in memory; None for one that cannot be read."""
-    found: dict[str, int | None] = {}
-    for name in registry.stream_names():
-        try:
-            found[name] = streams.open_stream(registry, name)[0].identity
-        except NoSuchStream:
-            continue
-        except SegmentError as error:
-            log.error("stream %s in memory cannot be used: %s", name, error)
-            found[name] = None
-    return found
-
-
-def _bring_back(registry: Namespace, stored: StoredStream) -> None:
+def _recover_stream(registry: Namespace, stored: StoredStream) -> None:
     name = stored.name
     if stored.error is None:
         try:
@@ -215,7 +202,7 @@ def stored_stream(
             disk.under(partition_directory(name, identity, partition))
             for partition in range(stored.eras[-1].end)
         ]
-        sizes = [bytes_of(map(below.path, _last_segment(below))) for below in every]
+        sizes = [bytes_of(map(below.path, _list_last_segment(below))) for below in every]
         step = Step(report, what, sum(sizes))
         for partition, below in enumerate(every):
             with step.part(sizes[partition]) as on_progress:
@@ -226,7 +213,7 @@ def stored_stream(
     return stored
 
 
-def _last_segment(disk: Disk) -> list[str]:
+def _list_last_segment(disk: Disk) -> list[str]:
     """The file of the partition's last segment, if it has any."""
     return [segment_file(base) for base in bases(disk.names())[-1:]]
 
@@ -243,9 +230,9 @@ def end_of_partition(
     """
     there = bases(disk.names())
     if not there or not _has_no_header(disk, identity, partition, there[-1]):
-        return _end_of(disk, there, 0, on_progress)
+        return _find_end(disk, there, 0, on_progress)
     empty = there.pop()
-    end = _end_of(disk, there, empty, on_progress)
+    end = _find_end(disk, there, empty, on_progress)
     if end.next < empty:
         path = str(disk.path(segment_file(empty)))
         raise DamagedFile(
@@ -256,7 +243,7 @@ def end_of_partition(
     return end
 
 
-def _end_of(
+def _find_end(
     disk: Disk, there: list[int], begin: int, on_progress: OnProgress | None
 ) -> PartitionEnd:
     """Where these segments end; ``begin`` if there are none. Raises FileError and OSError."""
@@ -286,7 +273,7 @@ def _end_of(
 def _has_no_header(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:
     """Whether a power cut came before the segment's header was synced, so it has no records.
 
-    Nothing is written behind a header that was not synced.
+    Nothing is written after a header that was not synced.
     """
     try:
         StreamSegment(disk, base)

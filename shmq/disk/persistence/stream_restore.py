@@ -11,7 +11,7 @@ from typing import Final
 from shmq.disk.persistence.conflicts import set_stream_aside
 from shmq.disk.persistence.stream_recovery import StoredStream, rebuild_stream, stored_stream
 from shmq.disk.persistence.stream_salvage import salvage_stream
-from shmq.disk.storage.disk import Disk, write_whole
+from shmq.disk.storage.disk import Disk, opened, read_pieces, write_file
 from shmq.disk.storage.erase import erase_stream, is_carded
 from shmq.disk.storage.paths import CARD, STREAMS, stream_directory, streams_among
 from shmq.disk.storage.progress import Report, Step, bytes_of, silent
@@ -26,16 +26,18 @@ SALVAGED: Final = "salvaged"
 THERE: Final = "there"
 DAMAGED: Final = "damaged"
 
-_PIECE: Final = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
-class RestoredStream:
-    """A stream, and the result of its restore."""
+class Restored:
+    """Something that was to be restored, and the result."""
 
-    stream: str
+    #: "queue", "stream", "table", "file" for one that belongs to none of these and that the next
+    #: writer reads, or "transactions" for those of a damaged file.
+    kind: str
+    name: str
     state: str
-    records: int = 0
+    #: The messages, records or transactions.
+    count: int = 0
     #: What is wrong with its files.
     problems: list[str] = field(default_factory=list)
 
@@ -48,7 +50,7 @@ def restore_streams(
     *,
     salvage: bool,
     report: Report = silent,
-) -> list[RestoredStream]:
+) -> list[Restored]:
     """Restore the streams that ``disk`` has files of, or only ``names``.
 
     ``own`` is the namespace's directory, which gets their files. Needs the registry lock.
@@ -76,16 +78,18 @@ def restore_stream_aside(
     *,
     salvage: bool,
     report: Report = silent,
-) -> RestoredStream:
+) -> Restored:
     """Restore the stream whose directory was renamed from ``before`` to ``aside``.
 
     If that fails, the directory stays aside. Needs the registry lock. Raises
     :class:`~shmq.StreamExists`, :class:`~shmq.ShmqError` and OSError.
     """
     ((name, identity),) = streams_among([Path(before).name])
-    _refuse_another(registry, own, name)
+    _check_name_is_free(registry, own, name)
     if CARD not in own.under(aside).names():
-        return RestoredStream(name, DAMAGED, 0, [f"{own.path(aside)} has no card: it was deleted"])
+        return Restored(
+            "stream", name, DAMAGED, 0, [f"{own.path(aside)} has no card: it was deleted"]
+        )
     erase_stream(own, name, identity)  # leftovers without a metadata file
     streams = own.under(STREAMS)
     own.rename(aside, before)
@@ -100,9 +104,9 @@ def restore_stream_aside(
     return done
 
 
-def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
+def _check_name_is_free(registry: Namespace, own: Disk, name: str) -> None:
     """Raises StreamExists if there is a stream of that name, or files of one."""
-    if _is_there(registry, name):
+    if _is_in_memory(registry, name):
         raise StreamExists(
             f"stream {name!r} exists: the files set aside can be restored only under that name: "
             f"delete that stream first (shmq delete --kind stream {name})"
@@ -125,18 +129,18 @@ def _restore(
     *,
     salvage: bool,
     report: Report,
-) -> RestoredStream:
-    if _is_there(registry, name):
-        return RestoredStream(name, THERE)
+) -> Restored:
+    if _is_in_memory(registry, name):
+        return Restored("stream", name, THERE)
     reading = f"reading stream {name!r}"
     read = (stored_stream(disk, name, each, report, reading) for each in identities)
     lives = [one for one in read if one is not None]
     stored = max(lives, key=lambda one: one.written)
     if stored.error is not None and not salvage:
-        return RestoredStream(name, DAMAGED, 0, [str(stored.error)])
+        return Restored("stream", name, DAMAGED, 0, [str(stored.error)])
     identity = stored.identity
     if disk.directory != own.directory:
-        _take_in(disk, own, name, identity, report)
+        _copy_stream(disk, own, name, identity, report)
     try:
         problems = salvage_stream(own, name, identity, report) if salvage else []
         again = stored_stream(own, name, identity, report, f"restoring stream {name!r}")
@@ -145,16 +149,18 @@ def _restore(
         if again.error is not None:
             raise again.error
     except FileError as error:
-        return RestoredStream(name, DAMAGED, 0, [str(error)])
+        return Restored("stream", name, DAMAGED, 0, [str(error)])
     rebuild_stream(registry, again)
-    return RestoredStream(name, SALVAGED if problems else RESTORED, _records(again), problems)
+    return Restored(
+        "stream", name, SALVAGED if problems else RESTORED, _count_records(again), problems
+    )
 
 
-def _records(stored: StoredStream) -> int:
+def _count_records(stored: StoredStream) -> int:
     return sum(end.next - end.earliest for end in stored.ends)
 
 
-def _is_there(registry: Namespace, name: str) -> bool:
+def _is_in_memory(registry: Namespace, name: str) -> bool:
     try:
         stream_registry.open_stream(registry, name)
     except NoSuchStream:  # a half created one was removed
@@ -164,7 +170,7 @@ def _is_there(registry: Namespace, name: str) -> bool:
     return True
 
 
-def _take_in(disk: Disk, own: Disk, name: str, identity: int, report: Report) -> None:
+def _copy_stream(disk: Disk, own: Disk, name: str, identity: int, report: Report) -> None:
     """Copy the stream's files to ``own``; other files of its name are set aside there."""
     streams = own.under(STREAMS)
     streams.make()
@@ -194,14 +200,6 @@ def _copy(source: Disk, target: Disk, step: Step) -> None:
 
 def copy_file(source: Disk, target: Disk, name: str, step: Step | None = None) -> None:
     """Copy a file and sync it, but not its directory. Raises OSError."""
-    given, made = source.open(name), target.create(name)
-    try:
-        at = 0
-        while piece := source.read(given, _PIECE, at):
-            at = write_whole(target, made, [piece], at)
-            if step is not None:
-                step.add(len(piece))
-        target.sync(made)
-    finally:
-        source.close(given)
-        target.close(made)
+    with opened(source, name) as file:
+        pieces = read_pieces(source, file, source.size(file))
+        write_file(target, name, pieces, None if step is None else step.add)

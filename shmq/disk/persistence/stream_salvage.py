@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
-from shmq.disk.storage.disk import Disk, make_file, read_whole, replace_file
+from shmq.disk.storage.disk import Disk, create_file, read_whole, replace_file
 from shmq.disk.storage.file_header import FileHeader, StreamIdentity
 from shmq.disk.storage.paths import (
     UNFINISHED_SEGMENT,
@@ -64,7 +64,7 @@ def runs_in(raw: bytes, salt: int, first: int, until: int) -> list[Run]:
     """
     runs: list[Run] = []
     salts, at, time = (0, salt), 0, LEAST_TIME
-    while (at := _next_entry(raw, at, salts, (first, until), time)) >= 0:
+    while (at := _find_entry(raw, at, salts, (first, until), time)) >= 0:
         begin, _ = _PLACE.unpack_from(raw, at + _PLACE_AT)
         _, end, first, time, _ = _file.walk(raw, at, salts, begin, time, stop_offset=until)
         if not runs or runs[-1].next != begin:
@@ -75,7 +75,14 @@ def runs_in(raw: bytes, salt: int, first: int, until: int) -> list[Run]:
     return runs
 
 
-def _next_entry(
+def gaps_between(runs: Sequence[Run], first: int, until: int) -> list[tuple[int, int]]:
+    """The ranges of offsets from ``first`` to before ``until`` that are in none of the runs."""
+    ends = [first, *(run.next for run in runs)]
+    begins = [*(run.first for run in runs), until]
+    return [(end, begin) for end, begin in zip(ends, begins, strict=True) if end < begin]
+
+
+def _find_entry(
     raw: bytes, at: int, salts: tuple[int, int], among: tuple[int, int], time: int
 ) -> int:
     """The position of the next intact record of those offsets, from ``at`` on; -1: none."""
@@ -108,10 +115,10 @@ def salvage_stream(disk: Disk, name: str, identity: int, report: Report = silent
         if (header.name, header.hash_key) != (name, identity):
             raise DamagedFile(str(own.directory), 0, f"it has the card of {header.name!r}")
     except DamagedFile as error:
-        header, card = _card_from_segments(own, name, identity)
+        header, card = _rebuild_card(own, name, identity)
         problems.append(f"{error}: it is recreated, and the stream's groups are lost")
-        write_card(own, _identity(name, identity, header, card), card)
-    whose = _identity(name, identity, header, card)
+        write_card(own, _identify(name, identity, header, card), card)
+    whose = _identify(name, identity, header, card)
     every = [
         disk.under(partition_directory(name, identity, partition))
         for partition in range(card.eras[-1].end)
@@ -124,7 +131,7 @@ def salvage_stream(disk: Disk, name: str, identity: int, report: Report = silent
     return problems
 
 
-def _identity(name: str, identity: int, header: FileHeader, card: StreamCard) -> StreamIdentity:
+def _identify(name: str, identity: int, header: FileHeader, card: StreamCard) -> StreamIdentity:
     options = {**header.options, "partitions": card.eras[-1].count}
     return StreamIdentity(name, header.queue_id, identity, options)
 
@@ -135,7 +142,7 @@ def _get_committed(group: dict[str, Any], partition: int) -> int:
     return (offsets[partition] or 0) if partition < len(offsets) else 0
 
 
-def _card_from_segments(own: Disk, name: str, identity: int) -> tuple[FileHeader, StreamCard]:
+def _rebuild_card(own: Disk, name: str, identity: int) -> tuple[FileHeader, StreamCard]:
     """The metadata of a stream, from the headers of its segments. Raises FileError.
 
     The first segment of a partition has the options that the stream had when it was written.
@@ -185,11 +192,11 @@ class _Partition:
         problems = []
         for base, limit in itertools.pairwise([*bases(self._disk.names()), EVERYTHING]):
             with step.part(bytes_of([self._disk.path(segment_file(base))])) as on_progress:
-                problems.append(self._made_whole(base, limit, on_progress))
+                problems.append(self._repair(base, limit, on_progress))
         self._admit_gap()
         return [problem for problem in problems if problem is not None]
 
-    def _made_whole(self, base: int, limit: int, on_progress: OnProgress) -> str | None:
+    def _repair(self, base: int, limit: int, on_progress: OnProgress) -> str | None:
         """Repair a segment that goes up to ``limit``; returns the problem and the loss, or None."""
         segment = segment_file(base)
         try:
@@ -197,12 +204,12 @@ class _Partition:
         except FileError as error:
             if isinstance(error, IncompatibleFile) and self._read(base)[:4] == _MAGIC:
                 raise  # another version, not damage
-            return f"{error}; lost: {self._make_whole(base, limit)}"
+            return f"{error}; lost: {self._rebuild(base, limit)}"
         if limit == EVERYTHING or found.offset >= limit:
             return None
-        lost = self._range(found.offset, limit)
+        lost = self._describe_range(found.offset, limit)
         if found.how == "torn":
-            lost = self._make_whole(base, limit)
+            lost = self._rebuild(base, limit)
         return (
             f"{self._disk.path(segment)} ends before {limit}, where the next begins; lost: {lost}"
         )
@@ -213,9 +220,9 @@ class _Partition:
         if before >= 0 and StreamSegment(self._disk, base).check().offset == base:
             end, _ = StreamSegment(self._disk, before).last(base)
             if end != base:
-                self._begin(base, end)
+                self._create_empty(base, end)
 
-    def _make_whole(self, base: int, limit: int) -> str:
+    def _rebuild(self, base: int, limit: int) -> str:
         """Replace a damaged segment, which goes up to ``limit``; returns what is lost."""
         runs = self._replace(base, limit)
         there = {run.first for run in runs}
@@ -223,26 +230,25 @@ class _Partition:
             end = runs[-1].next if runs else base
             if not runs or end < self._least:
                 there.add(max(end, self._least))
-                self._begin(max(end, self._least))
+                self._create_empty(max(end, self._least))
         if base not in there:
             self._disk.unlink(segment_file(base))
             self._disk.sync_directory()
         return self._describe_lost(base, limit, runs)
 
-    def _range(self, first: int, behind: int) -> str:
+    def _describe_range(self, first: int, behind: int) -> str:
         return f"the offsets {first} to {behind - 1} of partition {self._partition}"
 
     def _describe_lost(self, base: int, limit: int, runs: list[Run]) -> str:
         """The offsets missing from the runs of a segment that goes up to ``limit``."""
-        ends = [base, *(run.next for run in runs)]
-        begins = [*(run.first for run in runs), limit]
         lost = [
-            self._range(end, begin)
-            for end, begin in zip(ends, begins, strict=True)
-            if end < begin != EVERYTHING
+            self._describe_range(first, behind)
+            for first, behind in gaps_between(runs, base, limit)
+            if behind != EVERYTHING
         ]
         if limit == EVERYTHING:
-            lost.append(f"what was behind offset {ends[-1] - 1} of partition {self._partition}")
+            end = runs[-1].next if runs else base
+            lost.append(f"what was behind offset {end - 1} of partition {self._partition}")
         return ", ".join(lost) or "no record"
 
     def _replace(self, base: int, limit: int) -> list[Run]:
@@ -274,14 +280,14 @@ class _Partition:
         finally:
             journal.abandon()
 
-    def _begin(self, offset: int, previous_end: int = 0) -> None:
+    def _create_empty(self, offset: int, previous_end: int = 0) -> None:
         """Create an empty segment, which sets the next offset."""
         header = replace(self._whose.segment(self._partition, offset), previous_end=previous_end)
         replace_file(self._disk, segment_file(offset), UNFINISHED_SEGMENT, [header.pack()])
 
     def _keep_aside(self, name: str, raw: bytes) -> None:
-        make_file(self._disk, free_name(f"{name}.damaged", self._disk.names()), [raw])
-        self._disk.sync_directory()
+        aside = free_name(f"{name}.damaged", self._disk.names())
+        self._disk.close(create_file(self._disk, aside, [raw])[0])
 
     def _clear(self, scratch: Disk) -> None:
         for name in scratch.names():

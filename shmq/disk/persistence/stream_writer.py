@@ -6,15 +6,15 @@ import contextlib
 import errno
 import functools
 import logging
-import time
 
 from shmq.client.local.stream import LocalStream, attach
-from shmq.disk.persistence.journal import WriteSizes
-from shmq.disk.persistence.stream_partition_writer import RETRY, StreamPartitionWriters
+from shmq.disk.persistence.discovery import Discovery
+from shmq.disk.persistence.segment_writer import WriteSizes
+from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.disk.persistence.stream_recovery import groups_of
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.disk.storage.file_header import StreamIdentity
-from shmq.errors import LockTimeout, NoSuchStream, SegmentError, ShmqError, StreamDeleted
+from shmq.errors import LockTimeout, NoSuchStream, ShmqError, StreamDeleted
 from shmq.host.namespace import streams
 from shmq.host.namespace.data_directory import DataDirectory
 from shmq.host.namespace.namespace import Namespace
@@ -37,10 +37,9 @@ class StreamWriter:
         self._directory = directory
         self._sizes = sizes
         self._kept: dict[str, StreamPartitionWriters] = {}
-        #: Control segments that were looked at and need no writer, by name and inode.
-        self._passed: set[tuple[str, int]] = set()
-        #: When streams that could not be written are tried again, on the monotonic clock.
-        self._put_off: dict[tuple[str, int], float] = {}
+        self.discovery = Discovery(
+            "stream", namespace.stream_names, functools.partial(streams.control_path, namespace)
+        )
 
     def names(self) -> list[str]:
         """The streams that are written, sorted."""
@@ -50,46 +49,32 @@ class StreamWriter:
         """The stream's writers, if it is written. For any thread."""
         return self._kept.get(name)
 
-    def put_off(self) -> list[float]:
-        """When streams that could not be written are tried again."""
-        return list(self._put_off.values())
-
     def look_around(self) -> None:
         """Begin to write new streams, and leave deleted ones."""
         self.leave_deleted()
-        there = self._list_existing()
-        self._passed &= there
-        self._put_off = {one: at for one, at in self._put_off.items() if one in there}
-        now = time.monotonic()
-        for name, inode in sorted(there - self._passed):
-            if now >= self._put_off.get((name, inode), 0.0):
-                self._look_at(name, inode)
+        self.discovery.attach_new(self._attach)
 
     def has_new(self) -> bool:
         """Whether there is a stream that was not looked at yet. Needs the registry lock."""
-        for name, _ in self._list_existing() - self._passed - self._put_off.keys():
+        for name in self.discovery.find_untried():
             with contextlib.suppress(ShmqError, OSError):
                 control = streams.look_at(self._namespace, name)
                 if control is not None and not control.deleted:
                     return True
         return False
 
-    def _list_existing(self) -> set[tuple[str, int]]:
-        names = self._namespace.stream_names()
-        return {(name, inode) for name in names if (inode := _inode(self._namespace, name))}
-
     def leave_deleted(self) -> None:
         """Detach from deleted streams, and remove their files."""
         for name, kept in list(self._kept.items()):
             if kept.deleted:
-                self._leave(name)
+                self._detach(name)
 
     def grow(self) -> None:
         """Begin to write partitions that were added to streams."""
         for kept in self._kept.values():
             known = len(kept.handle.logs)
             kept.grow()
-            self._sign(kept, known)
+            self._note_writer(kept, known)
 
     def note_groups(self) -> None:
         """Write the groups' offsets to each stream's metadata file."""
@@ -107,27 +92,18 @@ class StreamWriter:
         for kept in self._kept.values():
             kept.stop()
         for name in list(self._kept):
-            self._leave(name)
+            self._detach(name)
 
-    def _look_at(self, name: str, inode: int) -> None:
-        try:
-            control = streams.look_at(self._namespace, name)
-            if control is None or control.deleted:
-                return
-            if control.options["durability"] != "memory":
-                self._keep(name)
-            self._passed.add((name, inode))
-            self._put_off.pop((name, inode), None)
-        except (NoSuchStream, StreamDeleted):
-            return
-        except (SegmentError, ShmqError, OSError) as error:
-            if (name, inode) not in self._put_off:
-                log.warning("stream %s is not kept on disk: %s", name, error)
-            self._put_off[name, inode] = time.monotonic() + RETRY
+    def _attach(self, name: str) -> None:
+        control = streams.look_at(self._namespace, name)
+        if control is None or control.deleted:
+            raise NoSuchStream(name)
+        if control.options["durability"] != "memory":
+            self._start_writing(name)
 
-    def _keep(self, name: str) -> None:
+    def _start_writing(self, name: str) -> None:
         if name in self._kept:  # it was deleted and created again
-            self._leave(name)
+            self._detach(name)
         stream = attach(self._namespace, name)
         try:
             self._directory.ready()
@@ -135,7 +111,7 @@ class StreamWriter:
             kept = StreamPartitionWriters(
                 self._directory.disk,
                 stream,
-                _identity_of(stream),
+                _read_identity(stream),
                 self._sizes,
                 groups,
                 self._transactions,
@@ -143,20 +119,20 @@ class StreamWriter:
             )
         except BaseException as error:
             if isinstance(error, (ShmqError, OSError)):
-                _tell(stream, error)
+                _publish_error(stream, error)
             stream.close()
             raise
-        self._sign(kept, 0)
+        self._note_writer(kept, 0)
         self._kept[name] = kept
         kept.start()
         log.info("stream %s is kept in %s", name, self._directory.path)
 
-    def _sign(self, kept: StreamPartitionWriters, known: int) -> None:
+    def _note_writer(self, kept: StreamPartitionWriters, known: int) -> None:
         """Note this process as the writer in all partitions from number ``known`` on."""
         for partition in kept.handle.logs[known:]:
             partition.writer = self._namespace.processes.own_number()
 
-    def _leave(self, name: str) -> None:
+    def _detach(self, name: str) -> None:
         kept = self._kept.pop(name)
         try:
             kept.close()
@@ -164,7 +140,7 @@ class StreamWriter:
             log.error("stream %s: its files cannot be completed or removed: %s", name, error)
 
 
-def _tell(stream: LocalStream, error: ShmqError | OSError) -> None:
+def _publish_error(stream: LocalStream, error: ShmqError | OSError) -> None:
     """Publish the error to all partitions, for the callers that wait for the disk.
 
     They go on waiting while a stopped process holds a lock.
@@ -175,12 +151,6 @@ def _tell(stream: LocalStream, error: ShmqError | OSError) -> None:
         partition.fail(getattr(error, "errno", None) or errno.EIO)
 
 
-def _identity_of(stream: LocalStream) -> StreamIdentity:
+def _read_identity(stream: LocalStream) -> StreamIdentity:
     control = stream.control
     return StreamIdentity(stream.name, control.stream_id, control.identity, control.options)
-
-
-def _inode(namespace: Namespace, name: str) -> int:
-    with contextlib.suppress(OSError):
-        return streams.control_path(namespace, name).stat().st_ino
-    return 0

@@ -19,13 +19,14 @@ from typing import Any, Final
 from shmq.client.transaction.apply import Entry, by_partition, entries_of
 from shmq.client.transaction.transaction_log import noted as in_memory
 from shmq.client.transaction.transaction_log import read_transactions
-from shmq.disk.persistence.journal import Journal, WriteSizes
+from shmq.disk.persistence.journal import Journal
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
 from shmq.disk.persistence.stream_recovery import StoredStream, durable_options, stored_stream
-from shmq.disk.storage.disk import Disk, sync_file
+from shmq.disk.storage.disk import Disk, map_file, sync_file
 from shmq.disk.storage.file_header import QueueIdentity, StreamIdentity
 from shmq.disk.storage.paths import catalog, partition_directory, stream_directory
-from shmq.disk.storage.queue_files import QueueFiles, map_file
+from shmq.disk.storage.queue_files import QueueFiles
 from shmq.disk.storage.queue_reader import lineage_of
 from shmq.disk.storage.stream_files import StreamFiles
 from shmq.disk.storage.stream_meta import StreamCard, read_card, write_card
@@ -37,7 +38,7 @@ from shmq.native._core import pack_batch, pack_record
 
 log = logging.getLogger("shmq")
 
-#: An entry's head, and the producer's part behind it: see stream/entry.h.
+#: An entry's head, and the producer's part after it: see stream/entry.h.
 _ENTRY: Final = struct.Struct("<IIBBBBIQqIIII")
 _PRODUCER: Final = struct.Struct("<QQ")
 _PRODUCED: Final = 1
@@ -88,9 +89,13 @@ def drop_the_lost(namespace: Namespace, live: Collection[tuple[str, int]]) -> No
                     path.unlink()
 
 
-def _of(works: list[dict[str, Any]], kind: str, part: Part) -> list[list[Any]]:
-    """The steps of that kind that the transactions do to that part, in order."""
-    return [one for work in works for one in work[kind] if (one[0], one[1]) == part[1:]]
+def _steps_of(
+    works: list[dict[str, Any]], kind: str, part: Part
+) -> Iterator[tuple[int, list[Any]]]:
+    """The steps of that kind for the part, in order, each with its process."""
+    for work in works:
+        for _, _, *step in (one for one in work[kind] if (one[0], one[1]) == part[1:]):
+            yield work["process"], step
 
 
 # ---- queues ----
@@ -105,15 +110,15 @@ def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None
     disk.sync_directory()
     for one in names:
         sync_file(disk, one)
-    with QueueFiles([(str(disk.path(one)), map_file(disk.path(one))) for one in names]) as chain:
+    with QueueFiles([(str(disk.path(one)), map_file(disk, one)) for one in names]) as chain:
         if chain.hash_key != identity:
             return
-        acks = [seq for one in _of(works, "acks", part) for seq in one[2]]
+        acks = [seq for _, (seqs,) in _steps_of(works, "acks", part) for seq in seqs]
         settled = [seq for seq in acks if chain.discard([seq])]
         known = {origin[:2] for origin in chain.origins()}
         puts = [
             (process, *message)
-            for process, messages in _puts(works, part)
+            for process, (messages,) in _steps_of(works, "puts", part)
             for message in messages
             if (process, message[0]) not in known
         ]
@@ -121,17 +126,10 @@ def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None
             _write_queue(disk, chain, settled, puts, max([chain.last_seq, *acks]))
 
 
-def _puts(works: list[dict[str, Any]], part: Part) -> Iterator[tuple[int, list[list[Any]]]]:
-    for work in works:
-        for one in work["puts"]:
-            if (one[0], one[1]) == part[1:]:
-                yield work["process"], one[2]
-
-
 def _write_queue(
     disk: Disk, chain: QueueFiles, settled: list[int], puts: list[tuple[Any, ...]], last: int
 ) -> None:
-    """Write one commit behind the end of the journal."""
+    """Write one commit after the end of the journal."""
     identity = QueueIdentity(chain.name, max(chain.queue_ids), chain.hash_key, chain.options)
     journal = Journal(disk, identity, chain.segment, chain.end, WriteSizes())
     batch = chain.last_batch + 1
@@ -139,7 +137,7 @@ def _write_queue(
     records = [pack_record("settle", salt, entries=settled)] if settled else []
     for put in puts:
         last += 1
-        records.append(_put_record(chain.hash_key, salt, last, *put))
+        records.append(_pack_put(chain.hash_key, salt, last, *put))
     data = b"".join(records)
     data = pack_batch(data, salt, batch, time.time_ns(), last) + data
     try:
@@ -154,7 +152,7 @@ def _write_queue(
     )
 
 
-def _put_record(
+def _pack_put(
     hash_key: int,
     salt: int,
     seq: int,
@@ -186,25 +184,18 @@ def _complete_stream(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
         return  # it was deleted
     if stored.error is not None:
         raise stored.error
-    for _, _, partition, sequence, block, begin, process in _appends(works, part):
+    for process, (partition, sequence, block, begin) in _steps_of(works, "appends", part):
         known = _list_known(disk, stored, partition, begin, process)
         left = [
             (sequence + at, entry)
             for at, entry in enumerate(entries_of(block))
             if sequence + at not in known
         ]
-        for to, entries in _partitions_of(stored, partition, left).items():
+        for to, entries in _choose_partitions(stored, partition, left).items():
             _append(disk, stored, to, process, entries)
 
 
-def _appends(works: list[dict[str, Any]], part: Part) -> Iterator[list[Any]]:
-    for work in works:
-        for one in work["appends"]:
-            if (one[0], one[1]) == part[1:]:
-                yield [*one, work["process"]]
-
-
-def _partitions_of(
+def _choose_partitions(
     stored: StoredStream, partition: int, entries: list[tuple[int, Entry]]
 ) -> dict[int, list[tuple[int, Entry]]]:
     """The entries by target partition; those of a sealed or lost one go to the newest ones."""
@@ -226,12 +217,12 @@ def _list_known(
         files = StreamFiles(disk.under(partition_directory(stored.name, stored.identity, number)))
         offset = max(offset, end.earliest)
         while (block := files.block(offset, end.next)) is not None:
-            found.update(_sequences_in(block.data, process))
+            found.update(_read_sequences(block.data, process))
             offset = block.next
     return found
 
 
-def _sequences_in(data: memoryview, process: int) -> Iterator[int]:
+def _read_sequences(data: memoryview, process: int) -> Iterator[int]:
     at = 0
     while at < len(data):
         words, _, kind, flags, _, _, count, *_ = _ENTRY.unpack_from(data, at)
@@ -245,12 +236,12 @@ def _sequences_in(data: memoryview, process: int) -> Iterator[int]:
 def _append(
     disk: Disk, stored: StoredStream, partition: int, process: int, entries: list[tuple[int, Entry]]
 ) -> None:
-    """Write one commit behind the end of the partition."""
+    """Write one commit after the end of the partition."""
     identity = StreamIdentity(stored.name, stored.identity, stored.identity, stored.options)
     end = stored.ends[partition]
     moment = max(time.time_ns(), end.time or 0)
     made = [
-        _produced(identity.salt, entry, process, sequence, end.next + at, moment)
+        _pack_entry(identity.salt, entry, process, sequence, end.next + at, moment)
         for at, (sequence, (entry, *_)) in enumerate(entries)
     ]
     below = disk.under(partition_directory(stored.name, stored.identity, partition))
@@ -268,7 +259,7 @@ def _append(
     )
 
 
-def _produced(
+def _pack_entry(
     salt: int, entry: bytes, process: int, sequence: int, offset: int, moment: int
 ) -> bytes:
     """The entry with its offset and time, and the process as its producer."""
@@ -299,7 +290,7 @@ def _complete_groups(disk: Disk, part: Part, works: list[dict[str, Any]]) -> Non
         return  # it was deleted
     header, card = found
     groups = dict(card.groups)
-    for _, _, group, options, offsets in _of(works, "offsets", part):
+    for _, (group, options, offsets) in _steps_of(works, "offsets", part):
         state = groups.setdefault(group, {"options": durable_options(options), "committed": []})
         committed = list(state["committed"])
         for partition, offset in offsets.items():

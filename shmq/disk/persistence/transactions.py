@@ -118,7 +118,7 @@ class Transactions(Notes):
                 new = self._poll()
                 if time.monotonic() >= until:
                     self._begun |= {part for one in new for part in one.parts}
-                if all(self._has_begun(part) for one in new for part in one.parts):
+                if all(self._has_started(part) for one in new for part in one.parts):
                     self._write(new)
                     self._seen = None if self._is_uncommitted else announced
                     return
@@ -234,13 +234,13 @@ class Transactions(Notes):
         if not one.parts:
             del self._open[of]
 
-    def _has_begun(self, part: Part) -> bool:
+    def _has_started(self, part: Part) -> bool:
         """Whether the part has a file, or its queue or stream was deleted."""
-        if part not in self._begun and not self._is_there(part):
+        if part not in self._begun and not self._exists(part):
             self._begun.add(part)
         return part in self._begun
 
-    def _is_there(self, part: Part) -> bool:
+    def _exists(self, part: Part) -> bool:
         kind, name, identity = part
         try:
             if kind == "queue":
@@ -254,7 +254,7 @@ class Transactions(Notes):
 
     def _forget_the_gone(self) -> None:
         for part in list(self._of):
-            if not self._is_there(part):
+            if not self._exists(part):
                 self.forget(part)
 
     # ---- the file on disk ----
@@ -268,14 +268,14 @@ class Transactions(Notes):
             self._file.add(new, sorted(done))
         else:
             every = [*self._open.values(), *new]
-            self._file.replace([left for one in every if (left := _left_of(one, done)).parts])
+            self._file.replace([left for one in every if (left := _select_left(one, done)).parts])
         for one in new:
             self._note_open(one)
         for of, part in done:
             self._note_done(of, part)
 
 
-def _left_of(one: StoredTransaction, done: set[tuple[Id, Part]]) -> StoredTransaction:
+def _select_left(one: StoredTransaction, done: set[tuple[Id, Part]]) -> StoredTransaction:
     return StoredTransaction(
         one.id, one.work, {part for part in one.parts if (one.id, part) not in done}
     )

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.disk.persistence.stream_salvage import runs_in
+from shmq.disk.persistence.stream_salvage import gaps_between, runs_in
+from shmq.disk.storage.disk import ReadOnly
 from shmq.disk.storage.file_header import (
     DEFINITIONS,
     HEADER_BYTES,
@@ -22,7 +23,6 @@ from shmq.disk.storage.map_file import parse_map
 from shmq.disk.storage.paths import CARD, PRODUCERS, bases, streams_among
 from shmq.disk.storage.progress import OnProgress
 from shmq.disk.storage.queue_files import QueueFiles, read_file
-from shmq.disk.storage.queue_reader import ReadOnly
 from shmq.disk.storage.stream_meta import read_card
 from shmq.disk.storage.stream_segment import EVERYTHING, StreamSegment
 from shmq.errors import DamagedFile, FileError
@@ -57,11 +57,11 @@ def verify_file(path: Path, on_progress: OnProgress) -> dict[str, Any]:
     said: dict[str, Any] = {"file": str(path), "sound": False, "offset": None, "what": None}
     data = None if path.is_file() else read_file(path)  # a pipe is read once
     try:
-        kind = _kind_of(path, _head_of(path) if data is None else data[:HEADER_BYTES])
+        kind = _read_kind(path, _read_head(path) if data is None else data[:HEADER_BYTES])
         if kind == STREAM_CARD and path.name == CARD:
-            return {**said, "sound": True, **_of_card(path)}
+            return {**said, "sound": True, **_describe_card(path)}
         if kind == STREAM:
-            return {**said, **_of_segment(path, on_progress)}
+            return {**said, **_describe_segment(path, on_progress)}
         data = read_file(path) if data is None else data
         if kind in _CONTENTS:
             parse_map(data, str(path), kind)
@@ -72,7 +72,7 @@ def verify_file(path: Path, on_progress: OnProgress) -> dict[str, Any]:
         return {**said, "offset": error.offset, "what": error.what}
 
 
-def _kind_of(path: Path, head: bytes) -> int | None:
+def _read_kind(path: Path, head: bytes) -> int | None:
     """The kind of file, by its head, or if that is damaged, by its name; None: neither says it.
 
     A queue may have any of these names.
@@ -86,12 +86,12 @@ def _kind_of(path: Path, head: bytes) -> int | None:
     return head[_KIND_AT] if head[:4] == b"DMSQ" and len(head) > _KIND_AT else None
 
 
-def _head_of(path: Path) -> bytes:
+def _read_head(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(HEADER_BYTES)
 
 
-def _of_card(path: Path) -> dict[str, Any]:
+def _describe_card(path: Path) -> dict[str, Any]:
     found = read_card(ReadOnly(path.parent))
     if found is None:
         raise FileNotFoundError(2, "no such file", str(path))
@@ -99,11 +99,11 @@ def _of_card(path: Path) -> dict[str, Any]:
     return {"stream": header.name, "partitions": card.eras[-1].end, "groups": len(card.groups)}
 
 
-def _of_segment(path: Path, on_progress: OnProgress) -> dict[str, Any]:
+def _describe_segment(path: Path, on_progress: OnProgress) -> dict[str, Any]:
     """What the segment holds, up to the first offset of its partition's next segment.
 
     If it is damaged, also the byte, what is wrong, and ``lost``: the ranges of offsets that cannot
-    be read, each from the first to the one behind the last (None: unknown). ``on_progress`` is
+    be read, each from the first to the one after the last (None: unknown). ``on_progress`` is
     called with how many more bytes are read. Raises :class:`~shmq.IncompatibleFile`, OSError, and
     DamagedFile if the file's name is not an offset.
     """
@@ -122,7 +122,7 @@ def _of_segment(path: Path, on_progress: OnProgress) -> dict[str, Any]:
             what = f"it ends before offset {limit}, with which the next file begins"
             raise DamagedFile(str(path), found.damage if found.how == "torn" else found.end, what)
     except DamagedFile as error:
-        lost = _lost_ranges(path, base, limit)
+        lost = _find_lost_ranges(path, base, limit)
         return {**said, "sound": False, "offset": error.offset, "what": error.what, "lost": lost}
     behind = min(found.offset, limit)
     return {
@@ -134,15 +134,12 @@ def _of_segment(path: Path, on_progress: OnProgress) -> dict[str, Any]:
     }
 
 
-def _lost_ranges(path: Path, base: int, limit: int) -> list[tuple[int, int | None]]:
+def _find_lost_ranges(path: Path, base: int, limit: int) -> list[tuple[int, int | None]]:
     """The ranges of offsets without an intact record; the directory's name has the salt."""
     identities = streams_among([path.parent.parent.name])
     salt = identities[0][1] & 0xFFFFFFFF if identities else 0
     runs = runs_in(path.read_bytes(), salt, base, limit)
-    ends = [base, *(run.next for run in runs)]
-    begins = [*(run.first for run in runs), limit]
     return [
-        (end, None if begin == EVERYTHING else begin)
-        for end, begin in zip(ends, begins, strict=True)
-        if end < begin
+        (first, None if behind == EVERYTHING else behind)
+        for first, behind in gaps_between(runs, base, limit)
     ]

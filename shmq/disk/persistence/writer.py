@@ -15,15 +15,17 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
 from shmq.api.names import SHM, chosen_namespace
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.disk.persistence.definitions import Definitions
-from shmq.disk.persistence.journal import WriteSizes
-from shmq.disk.persistence.journal_writer import RETRY, JournalWriter, Transfers
+from shmq.disk.persistence.discovery import DirectoryError, Discovery
+from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.persistence.outage import wait_for_retry
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.snapshot import SnapshotThread, SnapshotWriter
 from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.disk.persistence.stream_writer import StreamWriter
@@ -87,10 +89,7 @@ class Writer:
         self._snapshot_thread = SnapshotThread()
         self._kept: dict[str, SnapshotWriter] = {}
         self._threads: dict[str, threading.Thread] = {}
-        #: Segments that were looked at and need no writer, by name and inode.
-        self._passed: set[tuple[str, int]] = set()
-        #: When queues that could not be written are tried again, on the monotonic clock.
-        self._put_off: dict[tuple[str, int], float] = {}
+        self._discovery = Discovery("queue", self._namespace.queue_names, self._namespace.path_of)
         self._lock = threading.Lock()
         self._idle = idle
         #: The first of the latest looks that found nothing durable in use, and the next look.
@@ -128,7 +127,7 @@ class Writer:
                     )
                     return
                 self._find_queues()
-                self._answer()
+                self._serve_requests()
                 self._streams.grow()
                 if time.monotonic() >= round_at:
                     round_at = time.monotonic() + ROUND
@@ -137,15 +136,15 @@ class Writer:
                     self._streams.note_groups()
                     self._mark_transactions()
                     self._definitions.attend()
-                    self._snapshot_thread.expose(self._list())
-                    if self._idle is not None and self._is_over(self._idle):
+                    self._snapshot_thread.expose(self._list_writers())
+                    if self._idle is not None and self._is_unused(self._idle):
                         break
             self._leave_deleted()
             self._find_queues()  # queues created before the stop are written, too
             self._definitions.attend()
         finally:
             self._stopped = True
-            self._end()
+            self._close_all()
 
     def _sleep(self) -> None:
         """Sleep until the next look, or until the kernel reports a file: longest while quiet."""
@@ -160,7 +159,7 @@ class Writer:
 
     def _is_quiet(self) -> bool:
         """Whether a new file is the first that this writer will have to do with."""
-        there = self._kept or self._put_off or self._streams.names() or self._streams.put_off()
+        there = self._kept or self._streams.names() or self._find_retry() < math.inf
         asked = self._stopped or not self._wake.empty() or not self._changed_at
         books = (self._namespace.exchanges_path, self._namespace.schemas_path)
         return not (there or asked or any(book.exists() for book in books))
@@ -182,7 +181,7 @@ class Writer:
         self._namespace.roles.release_writer()
         self.stop()
 
-    def _is_over(self, idle: float) -> bool:
+    def _is_unused(self, idle: float) -> bool:
         """Whether nothing durable was in use for so long; then another writer may begin.
 
         A process that attaches afterwards sees that no writer exists.
@@ -197,7 +196,7 @@ class Writer:
         try:
             with self._namespace.locked():
                 # The maker of what was made since the last round has seen that there is a writer.
-                if self._in_use() or self._has_new_queues() or self._streams.has_new():
+                if self._in_use() or self._discovery.find_untried() or self._streams.has_new():
                     self._unused_since = math.inf
                     return False
                 self._namespace.roles.release_writer()
@@ -206,8 +205,9 @@ class Writer:
         log.info("nothing durable was in use for %g s: the writer ends", idle)
         return True
 
-    def _has_new_queues(self) -> bool:
-        return any(one not in self._put_off for one in self._new_queues())
+    def _find_retry(self) -> float:
+        """When a queue or stream that could not be written is tried again."""
+        return min(self._discovery.retry_at, self._streams.discovery.retry_at)
 
     def _in_use(self) -> bool:
         """Whether another process has a durable queue open, or may have a stream."""
@@ -216,16 +216,16 @@ class Writer:
         own = self._namespace.processes.own_number()
         return bool(self._streams.names()) or any(
             number != own and self._namespace.processes.is_alive(number)
-            for kept in self._list()
+            for kept in self._list_writers()
             for _, number, *_ in kept.handle.attached()
         )
 
     def followed(self) -> list[str]:
         """The names of the queues that are written, sorted."""
-        return [kept.name for kept in self._list()]
+        return [kept.name for kept in self._list_writers()]
 
     def snapshot(self, name: str, timeout: float | None = None) -> None:
-        """Return once a snapshot of the queue, begun after this call, is on disk.
+        """Return once a snapshot of the queue, started after this call, is on disk.
 
         For any thread while `run` runs. Raises ShmqError if the queue is not written, if the
         disk refuses, or if it takes longer than ``timeout`` seconds.
@@ -253,7 +253,7 @@ class Writer:
                 raise ShmqError(f"the writer did not answer within {FOUND:g} s: try again")
         raise WriterEnding
 
-    def _answer(self) -> None:
+    def _serve_requests(self) -> None:
         """Do what was asked, each deed once for all its callers."""
         asked: dict[Callable[[], None], list[Future[None]]] = {}
         with contextlib.suppress(queue.Empty):
@@ -274,12 +274,12 @@ class Writer:
         """The open files of these queues and streams at one moment; the caller closes them.
 
         The files that belong to no queue or stream are included, with the unfinished
-        transactions. No commit of these is published meanwhile, so a message that moves between
-        two of them is in one. The groups of the streams have the offsets that were committed
-        before. Raises ShmqError for one that is not written, and OSError.
+        transactions. No commit of these is published in the meantime, so a message that moves
+        between two of them is in one. The groups of the streams have the offsets that were
+        committed before. Raises ShmqError for one that is not written, and OSError.
         """
         wanted = sorted({name: self._await_written(name) for name in queues}.items())
-        logs = sorted({name: self._named_stream(name) for name in streams}.items())
+        logs = sorted({name: self._await_stream(name) for name in streams}.items())
         if logs:
             self._ask(self._streams.note_groups)
         files: list[CutFile] = []
@@ -302,7 +302,7 @@ class Writer:
                 raise
         return files
 
-    def _named_stream(self, name: str) -> StreamPartitionWriters:
+    def _await_stream(self, name: str) -> StreamPartitionWriters:
         """Wait until the stream is being written. Raises ShmqError if it is not."""
         end = time.monotonic() + FOUND
         while (kept := self._streams.kept(name)) is None:
@@ -321,7 +321,7 @@ class Writer:
             with self._lock:
                 if (kept := self._kept.get(name)) is not None:
                     return kept
-            if self._durability_of(name) == "memory" or time.monotonic() >= end:
+            if self._read_durability(name) == "memory" or time.monotonic() >= end:
                 raise ShmqError(
                     f"queue {name!r} of namespace {self._namespace.name!r} is not kept on disk: "
                     f"make it with durability='snapshot' or 'journal'; if it has that, the "
@@ -329,88 +329,57 @@ class Writer:
                 )
             time.sleep(POLL)
 
-    def _list(self) -> list[SnapshotWriter]:
+    def _list_writers(self) -> list[SnapshotWriter]:
         with self._lock:
             return [self._kept[name] for name in sorted(self._kept)]
 
     # ---- queues that come and go ----
 
     def _leave_deleted(self) -> None:
-        for name in [kept.name for kept in self._list() if kept.deleted]:
-            self._leave(name)
+        for name in [kept.name for kept in self._list_writers() if kept.deleted]:
+            self._detach(name)
 
     def _find_queues(self) -> None:
         # Read first: changes during this round are seen in the next one.
         changed_at = SHM.stat().st_mtime_ns
-        now = time.monotonic()
-        again = min([*self._put_off.values(), *self._streams.put_off()], default=math.inf)
-        if changed_at == self._changed_at and now < again:
+        if changed_at == self._changed_at and time.monotonic() < self._find_retry():
             return
         self._streams.look_around()
         self._leave_deleted()
-        for name, inode in list(self._new_queues()):
-            if now < self._put_off.get((name, inode), 0.0):
-                continue
-            try:
-                durability = self._durability_of(name)
-            except ShmqError as error:  # a deleted one, whose files cannot be removed
-                self._refuse(name, inode, error)
-                continue
-            try:
-                if durability != "memory":
-                    self._directory.ready()
-            except LockTimeout as error:
-                self._refuse(name, inode, error)
-                continue
-            try:
-                if durability != "memory":
-                    self._attach(name, durability)
-                self._passed.add((name, inode))
-                self._put_off.pop((name, inode), None)
-            except (NoSuchQueue, QueueDeleted):
-                continue
-            except (ShmqError, OSError) as error:
-                self._refuse(name, inode, error)
+        self._discovery.attach_new(self._attach)
         # File times are coarse: a change within the same tick does not change the time.
         settled = time.time_ns() - changed_at > TICK
         self._changed_at = changed_at if settled else 0
 
-    def _refuse(self, name: str, inode: int, error: Exception) -> None:
-        """Log why the queue is not written, once, and try again later."""
-        if (name, inode) not in self._put_off:
-            log.warning("queue %s is not kept on disk: %s", name, error)
-        self._put_off[name, inode] = time.monotonic() + RETRY
-
-    def _new_queues(self) -> Iterator[tuple[str, int]]:
-        """The queues that were not looked at yet, each with its segment's inode."""
-        there = set()
-        for name in self._namespace.queue_names():
-            with contextlib.suppress(FileNotFoundError):
-                there.add((name, self._namespace.path_of(name).stat().st_ino))
-        self._passed &= there
-        self._put_off = {one: at for one, at in self._put_off.items() if one in there}
-        yield from sorted(there - self._passed)
-
-    def _durability_of(self, name: str) -> str:
+    def _read_durability(self, name: str) -> str:
         try:
             return str(self._namespace.open_segment(name).options["durability"])
         except (NoSuchQueue, SegmentError):
             return "memory"
 
-    def _attach(self, name: str, durability: str) -> None:
+    def _attach(self, name: str) -> None:
+        durability = self._read_durability(name)
+        if durability == "memory":
+            return
+        try:
+            self._directory.ready()
+        except LockTimeout:
+            raise
+        except (ShmqError, OSError) as error:
+            raise DirectoryError(error) from error
         if name in self._kept:  # it was deleted and created again
-            self._leave(name)
+            self._detach(name)
         handle = attach(self._namespace, name)
         try:
             if durability == "journal":
-                self._keep(self._journaled(handle))
+                self._start_writing(self._open_journal(handle))
             else:
-                self._keep(SnapshotWriter(self._directory.disk, handle, self._sizes))
+                self._start_writing(SnapshotWriter(self._directory.disk, handle, self._sizes))
         except BaseException:
             handle.close()
             raise
 
-    def _journaled(self, handle: LocalQueue) -> JournalWriter:
+    def _open_journal(self, handle: LocalQueue) -> JournalWriter:
         """The queue's journal; if its files are missing, a snapshot is written first.
 
         Nothing more is confirmed before that. Raises OSError.
@@ -436,16 +405,16 @@ class Writer:
             raise
         return kept
 
-    def _keep(self, kept: SnapshotWriter) -> None:
+    def _start_writing(self, kept: SnapshotWriter) -> None:
         with self._lock:
             self._kept[kept.name] = kept
         if isinstance(kept, JournalWriter):
-            thread = threading.Thread(target=self._follow, args=(kept,), name=kept.name)
+            thread = threading.Thread(target=self._write_commits, args=(kept,), name=kept.name)
             thread.start()
             self._threads[kept.name] = thread
         log.info("queue %s is kept in %s", kept.name, self._directory.path)
 
-    def _leave(self, name: str) -> None:
+    def _detach(self, name: str) -> None:
         """Detach from a queue that was deleted or replaced, and remove its files."""
         with self._lock:
             kept = self._kept.pop(name)
@@ -472,7 +441,7 @@ class Writer:
 
     # ---- the threads ----
 
-    def _follow(self, kept: JournalWriter) -> None:
+    def _write_commits(self, kept: JournalWriter) -> None:
         """Write the queue's commits until it is deleted, or the writer stops."""
         while not self._stopped and not kept.deleted:
             try:
@@ -483,33 +452,28 @@ class Writer:
             except Exception as error:  # noqa: BLE001 - else the queue would stay unwritten
                 kept.refuse(error)
             if kept.error is not None:
-                self._rest()
+                wait_for_retry(lambda: self._stopped)
         with contextlib.suppress(ShmqError, MemoryError):
-            self._write_out(kept)
+            self._write_rest(kept)
 
-    def _rest(self) -> None:
-        end = time.monotonic() + RETRY
-        while not self._stopped and time.monotonic() < end:
-            time.sleep(POLL)
-
-    def _write_out(self, kept: JournalWriter) -> None:
+    def _write_rest(self, kept: JournalWriter) -> None:
         """Write what is left since the writer was stopped."""
         last, end = kept.handle.last_sequence, time.monotonic() + LAST
         while not kept.deleted and kept.step() and time.monotonic() < end:
             if kept.follower.synced >= last and not kept.pending:
                 return
 
-    def _end(self) -> None:
-        for kept in self._list():
+    def _close_all(self) -> None:
+        for kept in self._list_writers():
             if isinstance(kept, JournalWriter):
                 kept.follower.wake()
         self._streams.end()
         for thread in self._threads.values():
             thread.join()
         self._snapshot_thread.finish(
-            [kept for kept in self._list() if not isinstance(kept, JournalWriter)]
+            [kept for kept in self._list_writers() if not isinstance(kept, JournalWriter)]
         )
-        for kept in self._list():
+        for kept in self._list_writers():
             with self._lock:
                 del self._kept[kept.name]
             self._finish(kept)

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from shmq.native import _file
+from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
 from shmq.native.directories import make_directory
 
@@ -99,7 +102,7 @@ class Disk:
         return os.pwritev(file, pieces[:_PIECES], offset)
 
     def truncate(self, file: int, length: int) -> None:
-        """Cut the file off behind ``length`` bytes."""
+        """Cut the file off after ``length`` bytes."""
         os.ftruncate(file, length)
 
     def sync(self, file: int) -> None:
@@ -110,20 +113,13 @@ class Disk:
         """
         os.fdatasync(file)
 
-    def has_name(self, file: int) -> bool:
-        """Whether the file still has a name in a directory, so was not removed."""
-        return os.fstat(file).st_nlink > 0
-
     def commit(self, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
         """Write a few pieces one after the other, and sync the file; returns where they end.
 
-        Raises FileNotFoundError if the file was removed: writes to it succeed, but are lost.
+        One call of the core, without the GIL. Raises FileNotFoundError if the file was removed:
+        writes to it succeed, but are lost.
         """
-        end = write_pushed(self, file, pieces, offset)
-        self.sync(file)
-        if not self.has_name(file):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return end
+        return _file.write_synced(file, list(pieces), offset)
 
     def push(self, file: int, offset: int, length: int) -> None:
         """Ask the kernel to write these bytes soon and drop them from the page cache; no wait.
@@ -150,6 +146,34 @@ class Disk:
         return self.directory / name
 
 
+class ReadOnly(Disk):
+    """A directory whose files are only read, so they need not be writable."""
+
+    def open(self, name: str) -> int:
+        """Open the file of that name for reading. Raises FileNotFoundError."""
+        return open_file(self.path(name), os.O_RDONLY | _FLAGS)
+
+
+class AppendedFile:
+    """The owner of an open file, to which only it appends."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._file = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open."""
+        return self._file >= 0
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        if self._file >= 0:
+            file, self._file = self._file, -1
+            with contextlib.suppress(OSError):
+                self._disk.close(file)
+
+
 def _sync_directory(path: Path) -> None:
     directory = open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -160,6 +184,8 @@ def _sync_directory(path: Path) -> None:
 
 #: Bytes that are copied before writing them to disk is started.
 _PUSHED: Final = 1 << 19
+#: Bytes that are read at a time.
+_PIECE: Final = 1 << 20
 
 
 @contextlib.contextmanager
@@ -181,7 +207,26 @@ def size_of(disk: Disk, name: str) -> int:
 def read_whole(disk: Disk, name: str) -> bytes:
     """The bytes of the file of that name. Raises OSError."""
     with opened(disk, name) as file:
-        return disk.read(file, disk.size(file), 0)
+        return b"".join(read_pieces(disk, file, disk.size(file)))
+
+
+def read_pieces(disk: Disk, file: int, size: int) -> Iterator[bytes]:
+    """The first ``size`` bytes of the file, or all that it has, in pieces. Raises OSError."""
+    at = 0
+    while at < size and (piece := disk.read(file, min(_PIECE, size - at), at)):
+        yield piece
+        at += len(piece)
+
+
+def map_file(disk: Disk, name: str) -> mmap.mmap | bytes:
+    """The bytes of the file, mapped, so that they are read from the disk on access.
+
+    It must not be truncated while the mapping is used. Raises OSError.
+    """
+    with opened(disk, name) as file:
+        size = disk.size(file)
+        reserve_standard()
+        return mmap.mmap(file, size, access=mmap.ACCESS_READ) if size else b""
 
 
 def sync_file(disk: Disk, name: str) -> None:
@@ -190,14 +235,32 @@ def sync_file(disk: Disk, name: str) -> None:
         disk.sync(file)
 
 
-def make_file(disk: Disk, name: str, pieces: Sequence[bytes | memoryview]) -> None:
-    """Create the file with this content, and sync it, but not its name. Raises OSError."""
-    file = disk.create(name)
+def create_file(
+    disk: Disk,
+    name: str,
+    pieces: Sequence[bytes | memoryview],
+    unfinished: str | None = None,
+    guard: contextlib.AbstractContextManager[object] | None = None,
+) -> tuple[int, int]:
+    """Create the file with this content, durably; returns it, open, and its length.
+
+    With the temporary name ``unfinished`` it replaces the file of its name, within ``guard``; what
+    that raises leaves the old file. Raises OSError; then the file has its old content or the new.
+    """
+    remove_file(disk, unfinished or name)
+    file = disk.create(unfinished or name)
     try:
-        write_whole(disk, file, pieces, 0)
+        end = write_whole(disk, file, pieces, 0)
         disk.sync(file)
-    finally:
-        disk.close(file)
+        if unfinished is not None:
+            with guard or contextlib.nullcontext():
+                disk.rename(unfinished, name)
+        disk.sync_directory()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            disk.close(file)
+        raise
+    return file, end
 
 
 def replace_file(
@@ -207,17 +270,37 @@ def replace_file(
     pieces: Sequence[bytes | memoryview],
     guard: contextlib.AbstractContextManager[object] | None = None,
 ) -> None:
-    """Replace the file durably; ``unfinished`` is its temporary name.
+    """Replace the file durably: see `create_file`."""
+    disk.close(create_file(disk, name, pieces, unfinished, guard)[0])
 
-    The file gets its name within ``guard``; what that raises leaves the old file. Raises OSError;
-    then the file has its old content or the new one.
+
+def write_file(
+    disk: Disk,
+    name: str,
+    pieces: Iterable[bytes | memoryview],
+    on_written: Callable[[int], object] | None = None,
+) -> None:
+    """Create the file with this content, and sync it, but not its name. Raises OSError.
+
+    ``on_written`` is called with how many more bytes are written.
     """
+    file = disk.create(name)
+    try:
+        end = 0
+        for piece in pieces:
+            start, end = end, write_pushed(disk, file, [piece], end)
+            if on_written is not None:
+                on_written(end - start)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+
+
+def remove_file(disk: Disk, name: str) -> None:
+    """Remove the file, durably, if it exists. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
-        disk.unlink(unfinished)
-    make_file(disk, unfinished, pieces)
-    with guard or contextlib.nullcontext():
-        disk.rename(unfinished, name)
-    disk.sync_directory()
+        disk.unlink(name)
+        disk.sync_directory()
 
 
 @contextlib.contextmanager
@@ -252,27 +335,10 @@ def write_whole(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], off
 
 def write_pushed(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
     """Do the same for many bytes that are synced next: the disk begins while the rest is copied."""
-    for lot in _lots(pieces):
-        begin, offset = offset, write_whole(disk, file, lot, offset)
-        if offset - begin == _PUSHED:  # not for the small rest: the sync follows at once
-            with contextlib.suppress(OSError):  # only a hint: the sync reports errors
-                disk.push(file, begin, offset - begin)
-    return offset
-
-
-def _lots(pieces: Sequence[bytes | memoryview]) -> Iterator[list[memoryview]]:
-    """The pieces in lots of `_PUSHED` bytes; the last may be shorter."""
-    lot: list[memoryview] = []
-    size = 0
     for piece in pieces:
-        left = memoryview(piece).cast("B")
-        while len(left):
-            part = left[: _PUSHED - size]
-            left = left[len(part) :]
-            lot.append(part)
-            size += len(part)
-            if size == _PUSHED:
-                yield lot
-                lot, size = [], 0
-    if lot:
-        yield lot
+        view = memoryview(piece).cast("B")
+        for at in range(0, len(view), _PUSHED):
+            start, offset = offset, write_whole(disk, file, [view[at : at + _PUSHED]], offset)
+            with contextlib.suppress(OSError):  # only a hint: the sync reports errors
+                disk.push(file, start, offset - start)
+    return offset

@@ -19,7 +19,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Literal
 
-from shmq.disk.storage.disk import Disk, opened, write_whole
+from shmq.disk.storage.disk import Disk, read_whole, remove_file, sync_file, write_whole
 from shmq.disk.storage.file_header import hash_key_of
 from shmq.disk.storage.paths import (
     CARD,
@@ -91,9 +91,8 @@ def finish_erasures(disk: Disk) -> list[str]:
 
 def _read_note(disk: Disk, name: str) -> set[int]:
     """The keys in a note, which is synced first: its writer may have died before that."""
-    with opened(disk, name) as file:
-        disk.sync(file)
-        raw = disk.read(file, disk.size(file), 0)
+    sync_file(disk, name)
+    raw = read_whole(disk, name)
     whole = len(raw) // _KEY.size * _KEY.size
     return {key for (key,) in _KEY.iter_unpack(raw[:whole])}
 
@@ -106,15 +105,13 @@ def _remove(disk: Disk, queue: str, keys: Collection[int], *, last: bool) -> Non
                 disk.unlink(name)
     disk.sync_directory()
     if last:
-        with contextlib.suppress(FileNotFoundError):
-            disk.unlink(erasure_note(queue))
-        disk.sync_directory()
+        remove_file(disk, erasure_note(queue))
 
 
 def erase_stream(disk: Disk, name: str, identity: int) -> bool:
     """Remove the stream's files, durably; return whether there were any. Raises OSError.
 
-    ``disk`` is the data directory. If a writer adds files meanwhile, some may stay behind,
+    ``disk`` is the data directory. If a writer adds files in the meantime, some may remain,
     without a metadata file; the writer then calls this again.
     """
     own = disk.under(stream_directory(name, identity))

@@ -45,13 +45,8 @@ _MAGIC = b"DMSQ"
 _SCOPES = {SNAPSHOT: 1, JOURNAL: 1, STREAM: 2, STREAM_CARD: 3, DEFINITIONS: 4, STREAM_PRODUCERS: 2}
 _FIXED = struct.Struct("<4sHBBIIQQQQqQII")
 _CRC = struct.Struct("<I")
-#: The magic of a header, and the hash key behind 20 bytes.
+#: The magic of a header, and the hash key after 20 bytes.
 _HASH_KEY = struct.Struct("<4s20xQ")
-
-
-def new_salt() -> int:
-    """A random number for the checksums of a file."""
-    return int.from_bytes(os.urandom(4), "little")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +155,15 @@ def _read_names(raw: bytes, path: str) -> tuple[str, dict[str, Any], int | None]
         raise DamagedFile(path, _FIXED.size, f"name and options cannot be read: {error}") from None
 
 
+def header_of(
+    disk: Disk, name: str, kinds: Collection[int] = (SNAPSHOT, JOURNAL)
+) -> tuple[FileHeader, int]:
+    """The header of the file of that name, and its length: see `read_header`. Raises OSError."""
+    with opened(disk, name) as file:
+        raw = disk.read(file, HEADER_BYTES, 0)
+    return read_header(raw, str(disk.path(name)), kinds)
+
+
 def hash_key_of(disk: Disk, name: str) -> int | None:
     """The hash key in the file's header; None if it has none, or is gone."""
     try:
@@ -200,7 +204,7 @@ class Trailer:
         self._puts += puts
 
     def pack(self, end: int, salt: int) -> bytes:
-        """The bytes of the trailer, to be written at ``end``, behind the last batch."""
+        """The bytes of the trailer, to be written at ``end``, after the last batch."""
         complete = pack_record(
             "end", salt, batch=self._batch, last_seq=self._last_seq,
             batches=self._batches, puts=self._puts,
@@ -211,78 +215,68 @@ class Trailer:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueIdentity:
-    """The queue's identity, as in the headers of all its files."""
+class Identity:
+    """The queue or stream that a file belongs to, as in the headers of all its files."""
 
     name: str
-    queue_id: int
-    hash_key: int
+    #: Its id in shared memory; that of a stream is new after each recovery.
+    id: int
+    #: What no other one of its name has, and what survives recovery: the hash key of a queue, the
+    #: identity of a stream.
+    key: int
     options: dict[str, Any] = field(hash=False)
+
+    def header(
+        self,
+        kind: int,
+        number: int,
+        *,
+        partition: int | None = None,
+        previous_end: int = 0,
+        first_batch: int = 0,
+    ) -> FileHeader:
+        """The header of a new file, with its own salt."""
+        return FileHeader(
+            kind=kind, name=self.name, options=self.options, partition=partition,
+            salt=int.from_bytes(os.urandom(4), "little"), queue_id=self.id, hash_key=self.key,
+            number=number, previous_end=previous_end, created=time.time_ns(),
+            first_batch=first_batch,
+        )  # fmt: skip
+
+
+class QueueIdentity(Identity):
+    """That of a queue."""
 
     @classmethod
     def of(cls, segment: _core.Segment, name: str) -> QueueIdentity:
         """The identity of the queue in the segment."""
         return cls(name, segment.queue_id, segment.hash_key, segment.options)
 
-    def header(
-        self, kind: int, number: int, *, previous_end: int = 0, first_batch: int = 0
-    ) -> FileHeader:
-        """The header of a new file, with its own salt."""
-        return FileHeader(
-            kind=kind,
-            name=self.name,
-            options=self.options,
-            salt=new_salt(),
-            queue_id=self.queue_id,
-            hash_key=self.hash_key,
-            number=number,
-            previous_end=previous_end,
-            created=time.time_ns(),
-            first_batch=first_batch,
-        )
 
+class StreamIdentity(Identity):
+    """That of a stream."""
 
-@dataclass(frozen=True, slots=True)
-class StreamIdentity:
-    """The stream's identity, as in the headers of all its files."""
-
-    name: str
-    #: The id in shared memory, new after each recovery.
-    stream_id: int
-    #: The identity that survives recovery; its low half is the salt of the records.
-    identity: int
-    options: dict[str, Any] = field(hash=False)
+    @property
+    def identity(self) -> int:
+        """The identity that survives recovery; its low half is the salt of the records."""
+        return self.key
 
     @property
     def salt(self) -> int:
         """The salt of the stream's records."""
-        return self.identity & 0xFFFFFFFF
+        return self.key & 0xFFFFFFFF
 
     def segment(self, partition: int, base: int) -> FileHeader:
-        """The header of a new segment, with its own salt."""
-        return self._header(STREAM, base, partition)
+        """The header of a new segment."""
+        return self.header(STREAM, base, partition=partition, first_batch=base)
 
     def card(self) -> FileHeader:
         """The header of its metadata file."""
-        return self._header(STREAM_CARD, 0, None)
+        return self.header(STREAM_CARD, 0)
 
     def producers(self, partition: int, until: int) -> FileHeader:
         """The header of the file with a partition's producers before ``until``."""
-        return self._header(STREAM_PRODUCERS, until, partition)
-
-    def _header(self, kind: int, number: int, partition: int | None) -> FileHeader:
-        return FileHeader(
-            kind=kind,
-            name=self.name,
-            options=self.options,
-            partition=partition,
-            salt=new_salt(),
-            queue_id=self.stream_id,
-            hash_key=self.identity,
-            number=number,
-            created=time.time_ns(),
-            first_batch=number,
-        )
+        return self.header(STREAM_PRODUCERS, until, partition=partition, first_batch=until)
 
 
 class Tail(NamedTuple):
@@ -293,7 +287,7 @@ class Tail(NamedTuple):
     offset: int
     bytes: int
     #: From the commit's BATCH record: its number, and the last sequence (in a stream, the offset
-    #: behind its last record); None: that record is torn, too.
+    #: after its last record); None: that record is torn, too.
     batch: int | None
     last_seq: int | None
 
@@ -306,7 +300,7 @@ class Tail(NamedTuple):
 
 
 def read_tail(disk: Disk, name: str, end: int, salt: int) -> Tail | None:
-    """The bytes written behind ``end`` of the file; None: there are none. Raises OSError."""
+    """The bytes written after ``end`` of the file; None: there are none. Raises OSError."""
     with opened(disk, name) as file:
         raw = disk.read(file, max(0, disk.size(file) - end), end)
     written = len(raw.rstrip(b"\0"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -24,23 +25,21 @@ def lock_file(path: Path) -> int:
     """
     end = time.monotonic() + _LOCK_TIMEOUT
     while True:
-        file = open_file(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file), path.stat()):
-                return file
-        except FileNotFoundError:  # its last holder removed it
-            os.close(file)
-        except BlockingIOError:
-            os.close(file)
-            if time.monotonic() >= end:
-                raise
-            time.sleep(_POLL_INTERVAL)
-        except BaseException:
-            os.close(file)
-            raise
-        else:
-            os.close(file)
+        with contextlib.ExitStack() as closing:
+            file = open_file(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+            closing.callback(os.close, file)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(file), path.stat()):
+                    closing.pop_all()
+                    return file
+                continue
+            except FileNotFoundError:  # its last holder removed it
+                continue
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise
+        time.sleep(_POLL_INTERVAL)
 
 
 def is_locked(path: Path) -> bool:

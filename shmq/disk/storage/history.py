@@ -68,7 +68,7 @@ def _read(disk: Disk) -> tuple[int, History]:
         raw = read_whole(disk, HISTORY)
     except OSError:
         return 0, History()
-    slots = (_unpacked(raw[at : at + _SLOT]) for at in (0, _SLOT))
+    slots = (_unpack(raw[at : at + _SLOT]) for at in (0, _SLOT))
     return max((slot for slot in slots if slot is not None), default=(0, History()), key=_number)
 
 
@@ -76,7 +76,7 @@ def _number(slot: tuple[int, History]) -> int:
     return slot[0]
 
 
-def _unpacked(slot: bytes) -> tuple[int, History] | None:
+def _unpack(slot: bytes) -> tuple[int, History] | None:
     crc, _, line = slot.partition(b"\n")[0].partition(b" ")
     if crc != b"%08x" % zlib.crc32(line):
         return None
@@ -111,8 +111,8 @@ def _pack(number: int, history: History) -> bytes:
         "number": number,
         "memory": history.memory,
         "earlier": history.earlier,
-        "moving_from": _text(history.moving_from),
-        "moved_to": _text(history.moved_to),
+        "moving_from": _format_path(history.moving_from),
+        "moved_to": _format_path(history.moved_to),
     }
     line = json.dumps(members, ensure_ascii=False).encode("utf-8", "surrogateescape")
     slot = b"%08x %b\n" % (zlib.crc32(line), line)
@@ -121,5 +121,5 @@ def _pack(number: int, history: History) -> bytes:
     return slot.ljust(_SLOT, b"\0")
 
 
-def _text(path: Path | None) -> str | None:
+def _format_path(path: Path | None) -> str | None:
     return None if path is None else os.fspath(path)

@@ -8,14 +8,13 @@ name is free. Each recovery rewrites it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from shmq.disk.storage.disk import Disk, write_whole
+from shmq.disk.storage.disk import Disk, remove_file, replace_file
 from shmq.disk.storage.erase import erasure_note, is_carded, is_left
 from shmq.disk.storage.file_lock import is_locked
 from shmq.disk.storage.history import HISTORY
@@ -72,18 +71,10 @@ def write_refusals(disk: Disk, found: Mapping[Kind, Mapping[str, ShmqError | Non
         kind: {name: None if error is None else _pack(error) for name, error in names.items()}
         for kind, names in found.items()
     }
-    with contextlib.suppress(FileNotFoundError):
-        disk.unlink(_UNFINISHED_REFUSALS)
-    if not any(refusals.values()):
-        with contextlib.suppress(FileNotFoundError):
-            disk.unlink(_REFUSALS)
-        return
-    file = disk.create(_UNFINISHED_REFUSALS)
-    try:
-        write_whole(disk, file, [json.dumps(refusals).encode()], 0)
-    finally:
-        disk.close(file)
-    disk.rename(_UNFINISHED_REFUSALS, _REFUSALS)
+    if any(refusals.values()):
+        replace_file(disk, _REFUSALS, _UNFINISHED_REFUSALS, [json.dumps(refusals).encode()])
+    else:
+        remove_file(disk, _REFUSALS)
 
 
 def _pack(error: ShmqError) -> dict[str, Any]:

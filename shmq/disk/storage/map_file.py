@@ -58,10 +58,10 @@ def parse_map(raw: bytes, path: str, kind: int) -> tuple[FileHeader, dict[str, A
     Raises :class:`~shmq.FileError`.
     """
     header, at = read_header(raw[:HEADER_BYTES], path, (kind,))
-    return header, _told_by(raw, at, path), at
+    return header, _unpack_map(raw, at, path), at
 
 
-def _told_by(raw: bytes, at: int, path: str) -> dict[str, Any]:
+def _unpack_map(raw: bytes, at: int, path: str) -> dict[str, Any]:
     if len(raw) < at + _LENGTH.size:
         raise DamagedFile(path, len(raw), "the file is cut off")
     size, crc = _LENGTH.unpack_from(raw, at)

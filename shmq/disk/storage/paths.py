@@ -70,7 +70,7 @@ def unfinished(queue: str) -> str:
 
 def free_name(first: str, taken: Collection[str]) -> str:
     """``first``, or ``first`` with ``.2`` and so on appended, whichever is not ``taken``."""
-    return next(one for one in _numbered(first) if one not in taken)
+    return next(one for one in _number_names(first) if one not in taken)
 
 
 def aside_names(files: Mapping[str, int | None], taken: Collection[str]) -> dict[str, str]:
@@ -85,13 +85,13 @@ def aside_names(files: Mapping[str, int | None], taken: Collection[str]) -> dict
         lives.setdefault(unread if key is None else key, []).append(file)
     renamed: dict[str, str] = {}
     for key, own in lives.items():
-        numbered = zip(*(_numbered(f"{file}.{key:016x}") for file in own), strict=True)
+        numbered = zip(*(_number_names(f"{file}.{key:016x}") for file in own), strict=True)
         free = next(names for names in numbered if not any(name in taken for name in names))
         renamed.update(zip(own, free, strict=True))
     return renamed
 
 
-def _numbered(first: str) -> Iterator[str]:
+def _number_names(first: str) -> Iterator[str]:
     yield first
     for number in itertools.count(2):
         yield f"{first}.{number}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-#: Called with the name of the step, the bytes that are done, and those of all; 0: nobody knows.
+#: Called with the name of the step, the bytes that are done, and those of all; 0: unknown.
 Report: TypeAlias = Callable[[str, int, int], None]
 #: Called with how many more bytes are done.
 OnProgress: TypeAlias = Callable[[int], object]

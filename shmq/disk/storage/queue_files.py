@@ -4,16 +4,15 @@ A :class:`QueueFiles` is read as a whole, without shared memory: the files are c
 each other and replayed into the live messages, in order. The caller selects the files.
 
 How far a file counts: a segment up to the ``previous_end`` of the next one, a closed one at
-least up to the end in its footer, a snapshot to its end. Only behind that may the last file
+least up to the end in its footer, a snapshot to its end. Only after that may the last file
 end in a torn batch; anything else is damage.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import mmap
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -24,7 +23,6 @@ from shmq.disk.storage.progress import OnProgress
 from shmq.errors import DamagedFile, FileError
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.native.descriptors import open_file
 
 #: The first and the last sequence number that a message may have.
 ALL_NUMBERS: Final = (0, (1 << 64) - 1)
@@ -115,11 +113,6 @@ class QueueFiles:
         self._feed_segments(segments)
         for file, offset, count, how in self._replay.skipped():
             self.skipped.append(Skipped(self._fed[file], offset, count, _WHAT[how]))
-
-    @classmethod
-    def of(cls, paths: Sequence[str | os.PathLike[str]], salvage: bool = False) -> QueueFiles:
-        """The chain of the files at ``paths``, which must not be truncated while it is open."""
-        return cls([(os.fspath(path), map_file(path)) for path in paths], salvage)
 
     def __enter__(self) -> Self:
         return self
@@ -217,7 +210,7 @@ class QueueFiles:
     ) -> None:
         """Fill the unpublished ``segment`` with the queue's state, and publish it.
 
-        ``logged``: the files are those of the queue's own journal, which continues behind
+        ``logged``: the files are those of the queue's own journal, which continues after
         them. ``on_progress`` is called again and again with how many more of the ``bytes`` are in
         it. Raises :class:`~shmq.NoSpace`, and :class:`~shmq.FileError` for messages that do not fit
         in a queue with the segment's options.
@@ -277,11 +270,11 @@ class QueueFiles:
     def _check_first(self, snapshot: _File | None, segment: _File) -> None:
         number = segment.header.number
         if snapshot and number != snapshot.header.number:
-            self._miss(segment, f"segments {snapshot.header.number} to {number - 1} are missing")
+            self._report(segment, f"segments {snapshot.header.number} to {number - 1} are missing")
         elif not snapshot and segment.header.previous_end:
-            self._miss(segment, "what is before it is missing, and no snapshot exists")
+            self._report(segment, "what is before it is missing, and no snapshot exists")
 
-    def _miss(self, segment: _File, what: str) -> None:
+    def _report(self, segment: _File, what: str) -> None:
         if not self._salvage:
             raise DamagedFile(segment.path, 0, what)
         self.skipped.append(Skipped(segment.path, 0, 0, what))
@@ -301,7 +294,9 @@ class QueueFiles:
         for at, file in enumerate(segments):
             number, after = file.header.number, segments[at + 1] if at + 1 < len(segments) else None
             if after and after.header.number != number + 1:
-                self._miss(after, f"segments {number + 1} to {after.header.number - 1} are missing")
+                self._report(
+                    after, f"segments {number + 1} to {after.header.number - 1} are missing"
+                )
                 after = None
             whole = max(file.start, after.header.previous_end if after else file.closed)
             found = self._feed(file, whole, after is not None)
@@ -318,16 +313,6 @@ class QueueFiles:
         if fed == "damaged":
             raise DamagedFile(file.path, found["damage"], _WHAT[found["how"]])
         return found
-
-
-def map_file(path: str | os.PathLike[str]) -> Any:
-    """The file's bytes, mapped; the file must not be truncated while the mapping is used."""
-    file = open_file(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(file).st_size
-        return mmap.mmap(file, size, access=mmap.ACCESS_READ) if size else b""
-    finally:
-        os.close(file)
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:

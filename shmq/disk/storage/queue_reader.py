@@ -7,41 +7,30 @@ mapped, and if a file has disappeared, the files are listed again.
 
 from __future__ import annotations
 
-import mmap
-import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shmq.disk.storage.disk import Disk, opened
+from shmq.disk.storage.disk import Disk, map_file, opened, read_pieces
 from shmq.disk.storage.file_header import (
     HEADER_BYTES,
     JOURNAL,
     SNAPSHOT,
     VERSION,
     FileHeader,
+    header_of,
     read_header,
 )
 from shmq.disk.storage.paths import Files, catalog, segment_name, snapshot_name
 from shmq.disk.storage.queue_files import ALL_NUMBERS, QueueFiles
 from shmq.errors import DamagedFile, FileError
-from shmq.native._core import read_record, reserve_standard
-from shmq.native.descriptors import open_file
+from shmq.native._core import read_record
 
-#: How many times a queue's files are listed, if snapshots replace them meanwhile.
+#: How many times a queue's files are listed, if snapshots replace them in the meantime.
 _TRIES: Final = 20
 _FOOTER_BYTES: Final = 32
 _MARK_BYTES: Final = 72
-_PIECE: Final = 8 << 20
-
-
-class ReadOnly(Disk):
-    """A directory whose files are only read, so they need not be writable."""
-
-    def open(self, name: str) -> int:
-        """Open the file of that name for reading. Raises FileNotFoundError."""
-        return open_file(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +61,7 @@ def open_queue(
             if tries == _TRIES - 1 or catalog(disk.names()).get(queue) == files:
                 raise
             continue
-        # A snapshot alone is not enough if its first segment was created meanwhile.
+        # A snapshot alone is not enough if its first segment was created in the meantime.
         if len(parts) > 1 or catalog(disk.names()).get(queue) == files:
             return chain, parts
         chain.close()
@@ -125,9 +114,8 @@ def _read(disk: Disk, name: str) -> tuple[Any, Part]:
         begin = disk.read(file, HEADER_BYTES, 0)
         mark = begin[:_MARK_BYTES]
         if _is_closed(disk, file, name, begin, size):
-            reserve_standard()
-            return mmap.mmap(file, size, access=mmap.ACCESS_READ), Part(name, size, mark)
-        data = b"".join(_pieces(disk, file, size))
+            return map_file(disk, name), Part(name, size, mark)
+        data = b"".join(read_pieces(disk, file, size))
         return data, Part(name, len(data), mark)
 
 
@@ -141,13 +129,6 @@ def _is_closed(disk: Disk, file: int, name: str, begin: bytes, size: int) -> boo
         return False
     end = disk.read(file, _FOOTER_BYTES, size - _FOOTER_BYTES)
     return read_record(end, 0, header.salt)[:2] == ("ok", "footer")
-
-
-def _pieces(disk: Disk, file: int, size: int) -> Iterator[bytes]:
-    at = 0
-    while at < size and (piece := disk.read(file, min(_PIECE, size - at), at)):
-        yield piece
-        at += len(piece)
 
 
 #: Parts of a header: magic, version, size, the segment's number, the length of the names.
@@ -179,7 +160,7 @@ def lineage_of(disk: Disk, files: Files) -> list[str]:
         header = _header_if_any(disk, name)
         own = (JOURNAL, files.queue, number)
         if number == files.segments[-1]:
-            if header is None and _never_begun(disk, name, number):
+            if header is None and _was_never_started(disk, name, number):
                 continue
             if header is not None and (
                 _identify(header) != own or key not in {None, header.hash_key}
@@ -204,28 +185,23 @@ def _check(disk: Disk, name: str, header: FileHeader, own: tuple[object, ...]) -
         )
 
 
-def _beginning(disk: Disk, name: str) -> tuple[bytes, int]:
-    """The beginning of the file, and its length."""
-    with opened(disk, name) as file:
-        return disk.read(file, HEADER_BYTES, 0), disk.size(file)
-
-
 def _header_if_any(disk: Disk, name: str) -> FileHeader | None:
     """Its header; None if that is damaged, which the reader of the file reports."""
     try:
-        return read_header(_beginning(disk, name)[0], name)[0]
+        return header_of(disk, name)[0]
     except FileError:
         return None
 
 
-def _never_begun(disk: Disk, name: str, number: int) -> bool:
+def _was_never_started(disk: Disk, name: str, number: int) -> bool:
     """Whether the segment has no intact header because the header was never synced.
 
     A power cut leaves some sectors of a header, with zeros or old bytes in place of the others,
-    and nothing behind it. A file with most signs of a header, and bytes behind it, was damaged
+    and nothing after it. A file with most signs of a header, and bytes after it, was damaged
     later.
     """
-    raw, length = _beginning(disk, name)
+    with opened(disk, name) as file:
+        raw, length = disk.read(file, _SIGNS.size, 0), disk.size(file)
     if len(raw) < _SIGNS.size:
         return True
     magic, version, size, stated, names = _SIGNS.unpack_from(raw)

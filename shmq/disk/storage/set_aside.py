@@ -23,6 +23,7 @@ from shmq.disk.storage.paths import (
     SCHEMAS,
     STREAMS,
     catalog,
+    free_name,
     stream_directory,
     streams_among,
 )
@@ -90,14 +91,22 @@ class RenamedDisk(Disk):
         return self.directory / self._now.get(name, name)
 
 
+def rename_aside(disk: Disk, name: str, ending: str) -> str:
+    """Rename a file or a directory durably, by appending that ending; returns the new name."""
+    there = free_name(f"{name}.{ending}", disk.names())
+    disk.rename(name, there)
+    disk.sync_directory()
+    return there
+
+
 def files_aside(directory: Path) -> list[FileSetAside]:
     """The items set aside there, by kind and name; none without the directory. Raises OSError."""
     disk = Disk(directory)
-    found = [*_queues(disk), *_of_namespace(disk), *_streams(disk)]
+    found = [*_list_queues(disk), *_list_definitions(disk), *_list_streams(disk)]
     return sorted(found, key=lambda one: (one.kind, one.name, one.file))
 
 
-def _queues(disk: Disk) -> Iterator[FileSetAside]:
+def _list_queues(disk: Disk) -> Iterator[FileSetAside]:
     lives: dict[tuple[str, str, int], dict[str, str]] = {}
     for name in disk.names():
         match = _QUEUE.fullmatch(name)
@@ -112,7 +121,7 @@ def _queues(disk: Disk) -> Iterator[FileSetAside]:
         yield from _describe(disk, "queue", queue, files or [*before], why, before if files else {})
 
 
-def _of_namespace(disk: Disk) -> Iterator[FileSetAside]:
+def _list_definitions(disk: Disk) -> Iterator[FileSetAside]:
     for name in disk.names():
         if (match := _DEFINITIONS.fullmatch(name)) is not None:
             why, old = _NOT_USED, match["file"]
@@ -122,7 +131,7 @@ def _of_namespace(disk: Disk) -> Iterator[FileSetAside]:
             yield from _describe(disk, "transactions", TRANSACTIONS, [name], why, {})
 
 
-def _streams(disk: Disk) -> Iterator[FileSetAside]:
+def _list_streams(disk: Disk) -> Iterator[FileSetAside]:
     there = disk.under(STREAMS).names()
     for entry in there:
         if (match := _STREAM.fullmatch(entry)) is not None:

@@ -1,6 +1,6 @@
 """Reads all segments of a partition as one log.
 
-A segment counts up to the first offset of the next one: records behind that may be left over
+A segment counts up to the first offset of the next one: records after that may be left over
 from a writer that was killed or whose disk failed.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import itertools
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from shmq.disk.storage.disk import Disk
@@ -46,31 +47,31 @@ class StreamFiles:
         """Records from the one with ``offset`` on; None: there are none in the files.
 
         They are from one segment: call again from their end. Those of a segment that was removed
-        meanwhile are gone.
+        in the meantime are gone.
         """
         if offset >= until:
             return None
-        for look in (self._list_known, self._poll):
+        for look in (self._get_known, self._poll):
             found = look()
             at = bisect.bisect_right(found, offset) - 1
-            # There may be new segments behind the last known one.
-            if at < 0 or (look == self._list_known and at == len(found) - 1):
+            # There may be new segments after the last known one.
+            if at < 0 or (look == self._get_known and at == len(found) - 1):
                 continue
             try:
-                return self._block(found, at, offset, until, most_bytes, most)
+                return self._read_block(found, at, offset, until, most_bytes, most)
             except FileNotFoundError:
                 continue
         return None
 
     def next_whole(self, offset: int, until: int) -> int:
-        """The first readable offset in the files behind the one with ``offset``.
+        """The first readable offset in the files after the one with ``offset``.
 
         Returns ``until`` if there is none before it.
         """
         found = [base for base in self._poll() if offset < base < until]
         for base, limit in itertools.pairwise([*found, until]):
             with contextlib.suppress(FileNotFoundError, FileError):
-                place = self._segment(base).first(limit)
+                place = self._open_segment(base).first(limit)
                 if place is not None:
                     return place.offset
         return until
@@ -86,7 +87,7 @@ class StreamFiles:
         for at in range(max(0, near - 1), len(found)):
             limit = min(until, found[at + 1]) if at + 1 < len(found) else until
             try:
-                place = self._segment(found[at]).at(time, limit)
+                place = self._open_segment(found[at]).at(time, limit)
             except FileNotFoundError:
                 continue
             except FileError:
@@ -97,18 +98,18 @@ class StreamFiles:
 
     def first_time(self, until: int) -> int | None:
         """The time of the first readable record, in ns; None: there is none."""
-        for base in self._poll():
-            with contextlib.suppress(FileNotFoundError, FileError):  # removed, or damaged
-                time = self._segment(base).first_time(until) if base < until else None
-                if time is not None:
-                    return time
-        return None
+        return self._find_time(self._poll(), until, StreamSegment.first_time)
 
     def last_time(self, until: int) -> int | None:
         """The time of the last readable record before ``until``; None: there is none."""
-        for base in reversed(self._poll()):
-            with contextlib.suppress(FileNotFoundError, FileError):
-                time = self._segment(base).last_time(until) if base < until else None
+        return self._find_time(reversed(self._poll()), until, StreamSegment.last_time)
+
+    def _find_time(
+        self, found: Iterable[int], until: int, read: Callable[[StreamSegment, int], int | None]
+    ) -> int | None:
+        for base in found:
+            with contextlib.suppress(FileNotFoundError, FileError):  # removed, or damaged
+                time = read(self._open_segment(base), until) if base < until else None
                 if time is not None:
                     return time
         return None
@@ -124,19 +125,19 @@ class StreamFiles:
     def _is_later(self, base: int, time: int, until: int) -> bool:
         """Whether the segment begins with an entry of this time or later, or has none."""
         try:
-            first = self._segment(base).first_time(until)
+            first = self._open_segment(base).first_time(until)
         except FileNotFoundError:
             return False  # retention removed it, so it was old
         except FileError:
             return True  # unknown: the caller reads the segment
         return first is None or first >= time
 
-    def _block(
+    def _read_block(
         self, found: list[int], at: int, offset: int, until: int, most_bytes: int, most: int
     ) -> Block | None:
         limit = min(until, found[at + 1]) if at + 1 < len(found) else until
         try:
-            segment = self._segment(found[at])
+            segment = self._open_segment(found[at])
         except FileError as error:
             raise self._make_unreadable_error(found[at], error) from error
         return segment.block(offset, limit, most_bytes, most)
@@ -148,7 +149,7 @@ class StreamFiles:
             return DamagedFile(path, error.offset, error.what, first_offset=base)
         return DamagedFile(path, 0, str(error), first_offset=base)
 
-    def _segment(self, base: int) -> StreamSegment:
+    def _open_segment(self, base: int) -> StreamSegment:
         with self._lock:
             segment = self._open.pop(base, None)
         if segment is None:
@@ -159,7 +160,7 @@ class StreamFiles:
                 del self._open[next(iter(self._open))]
         return segment
 
-    def _list_known(self) -> list[int]:
+    def _get_known(self) -> list[int]:
         return self._bases
 
     def _poll(self) -> list[int]:

@@ -31,7 +31,7 @@ class Generation:
 
     @property
     def end(self) -> int:
-        """The partition behind the last one."""
+        """The partition after the last one."""
         return self.begin + self.count
 
     @property

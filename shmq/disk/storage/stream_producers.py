@@ -33,12 +33,12 @@ def producers_before(disk: Disk, until: int) -> Producers:
     An unreadable segment is left out, with all before it: a producer must not be refused because
     of missing records. Raises OSError.
     """
-    begin, found = _noted(disk, until)
+    begin, found = _read_noted(disk, until)
     there = bases(disk.names())
     if begin is None:
         there = there[-_SEGMENTS:]
     for base in there:
-        if (begin or 0) <= base < until and not _look_through(disk, base, until, found):
+        if (begin or 0) <= base < until and not _add_producers(disk, base, until, found):
             found.clear()
     if len(found) > _MOST:
         newest = heapq.nlargest(_MOST, found.items(), key=lambda one: one[1][1])
@@ -56,7 +56,7 @@ def note_producers(disk: Disk, identity: StreamIdentity, partition: int, until: 
     write_map(disk, PRODUCERS, UNFINISHED_PRODUCERS, header, {"producers": rows})
 
 
-def _noted(disk: Disk, until: int) -> tuple[int | None, Producers]:
+def _read_noted(disk: Disk, until: int) -> tuple[int | None, Producers]:
     """The offset up to which the file of the producers goes, and those producers."""
     try:
         found = read_map(disk, PRODUCERS, STREAM_PRODUCERS)
@@ -84,7 +84,7 @@ def _check(content: dict[str, Any], path: str, at: int) -> Producers:
     return found
 
 
-def _look_through(disk: Disk, base: int, until: int, found: Producers) -> bool:
+def _add_producers(disk: Disk, base: int, until: int, found: Producers) -> bool:
     """Add the producers of a segment; return whether it could be read."""
     try:
         return StreamSegment(disk, base).produced(until, found)

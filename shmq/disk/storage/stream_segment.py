@@ -8,30 +8,21 @@ is not closed only what the writer has published may be read, so every call gets
 from __future__ import annotations
 
 import bisect
-import mmap
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from shmq.disk.storage.disk import Disk, opened
-from shmq.disk.storage.file_header import (
-    BATCH_BYTES,
-    HEADER_BYTES,
-    INDEXED,
-    STREAM,
-    FileHeader,
-    read_header,
-)
+from shmq.disk.storage.disk import Disk, map_file, read_whole
+from shmq.disk.storage.file_header import BATCH_BYTES, INDEXED, STREAM, FileHeader, header_of
 from shmq.disk.storage.paths import segment_file
 from shmq.disk.storage.progress import OnProgress
 from shmq.errors import DamagedFile
 from shmq.fork_safe import new_lock
 from shmq.native import _file
-from shmq.native._core import read_record, reserve_standard
+from shmq.native._core import read_record
 
 #: Behind every offset: the whole file may be read.
 EVERYTHING: Final = (1 << 64) - 1
 _FOOTER_BYTES: Final = 32
-_PIECE: Final = 8 << 20
 _SIGN: Final = 1 << 63
 #: Before every time, in ns.
 LEAST_TIME: Final = -_SIGN
@@ -42,7 +33,7 @@ class Block:
     """Records as they lie in a file, BATCH records between them."""
 
     data: memoryview
-    #: The offset of the first entry, and the offset behind the last.
+    #: The offset of the first entry, and the offset after the last.
     first: int
     next: int
     #: Whether the file is closed. In a growing file each read may create another mapping, with its
@@ -74,7 +65,7 @@ class Checked(NamedTuple):
 
     #: "end", or "torn" for a commit at the end that was never finished.
     how: str
-    #: The position behind the last intact commit, and the offset behind it.
+    #: The position after the last intact commit, and the offset after it.
     end: int
     offset: int
     #: The last record's time, in ns.
@@ -99,11 +90,11 @@ def read_stream_header(disk: Disk, base: int) -> tuple[FileHeader, int]:
     Raises :class:`~shmq.FileError` and OSError.
     """
     name = segment_file(base)
-    path = str(disk.path(name))
-    with opened(disk, name) as file:
-        header, size = read_header(disk.read(file, HEADER_BYTES, 0), path, (STREAM,))
+    header, size = header_of(disk, name, (STREAM,))
     if header.number != base:
-        raise DamagedFile(path, 32, f"the header says that it begins with {header.number}")
+        raise DamagedFile(
+            str(disk.path(name)), 32, f"the header says that it begins with {header.number}"
+        )
     return header, size
 
 
@@ -139,7 +130,7 @@ class StreamSegment:
     def block(self, offset: int, until: int, most_bytes: int, most: int) -> Block | None:
         """The records from the one with ``offset`` on, before ``until``.
 
-        As many as ``most_bytes`` and ``most`` offsets allow, but at least one, and none behind
+        As many as ``most_bytes`` and ``most`` offsets allow, but at least one, and none after
         damage. None: there are none in this file.
         """
         at = self._seek(offset, until)
@@ -151,13 +142,13 @@ class StreamSegment:
             if count:
                 self._read_to = FilePosition(end, behind, time)
                 return Block(memoryview(self._data)[at.at : end], at.offset, behind, self.closed)
-            at = None if how == "stop" else self._entry(at, offset, until)
+            at = None if how == "stop" else self._find_entry(at, offset, until)
         return None
 
     def at(self, time: int, until: int) -> FilePosition | None:
         """The first entry of this time or later, before ``until``; None: there is none.
 
-        If damage hides it, the position of the damage, with the time of the entry behind it.
+        If damage hides it, the position of the damage, with the time of the entry after it.
         """
         with self._lock:
             self._grow(until)
@@ -192,18 +183,18 @@ class StreamSegment:
                 self._data, at.at, self._salts, at.offset, at.time, stop_offset=until
             )
             found = time if count or time != LEAST_TIME else found
-            at = None if how != "damaged" else self._behind(end, behind, time, until)
+            at = None if how != "damaged" else self._find_after(end, behind, time, until)
         return found
 
     def last(self, until: int = EVERYTHING) -> tuple[int, int | None]:
-        """The offset behind the last entry before ``until``, and the time of that entry."""
+        """The offset after the last entry before ``until``, and the time of that entry."""
         with self._lock:
             self._grow(until)
             start = self._places[-1]
         how, end, behind, time, count = _file.walk(
             self._data, start.at, self._salts, start.offset, start.time, stop_offset=until
         )
-        self._refuse(how, end)
+        self._check_walk(how, end)
         return behind, (time if count or start.time != LEAST_TIME else None)
 
     def entry_bytes(self, until: int) -> int:
@@ -220,8 +211,8 @@ class StreamSegment:
         Nothing from the offset ``until`` on counts. ``on_progress`` is called again and again with
         how many more bytes are read. Raises :class:`~shmq.DamagedFile`.
         """
-        # The writer truncates the zeros behind its records, so a mapping could fault.
-        data = self._data if self.closed else self._copy()
+        # The writer truncates the zeros after its records, so a mapping could fault.
+        data = self._data if self.closed else read_whole(self._disk, segment_file(self.base))
         found = Checked(
             *_file.check(data, self.start, self._salts, self.base, on_progress=on_progress)
         )
@@ -247,9 +238,9 @@ class StreamSegment:
                 return read_to if offset < until else None
             near = bisect.bisect_right(self._places, offset, key=lambda place: place.offset)
             start = self._places[max(0, near - 1)]
-        return self._entry(start, offset, until)
+        return self._find_entry(start, offset, until)
 
-    def _entry(self, start: FilePosition, offset: int, until: int) -> FilePosition | None:
+    def _find_entry(self, start: FilePosition, offset: int, until: int) -> FilePosition | None:
         """The entry with ``offset``; None: it is not before ``until``, or not in this file."""
         # With the least time of all a walk would stop before the damage.
         found = self._walk(start, offset, LEAST_TIME + 1, until)
@@ -277,7 +268,7 @@ class StreamSegment:
                 return FilePosition(at, found, found_time)
             if found >= until:
                 return None
-            behind = self._behind(at, found, found_time, until)
+            behind = self._find_after(at, found, found_time, until)
             if behind is None:
                 # Without a limit the end of the file is not damage.
                 return (
@@ -287,8 +278,8 @@ class StreamSegment:
                 return DamagedRange(at, found, behind)
             start = behind
 
-    def _behind(self, at: int, offset: int, time: int, until: int) -> FilePosition | None:
-        """The first readable entry behind the damage there, and before ``until``."""
+    def _find_after(self, at: int, offset: int, time: int, until: int) -> FilePosition | None:
+        """The first readable entry after the damage there, and before ``until``."""
         found = _file.find(self._data, at + 8, self._salts, offset, time, until)
         return None if found is None else FilePosition(*found)
 
@@ -310,20 +301,9 @@ class StreamSegment:
             self._places.append(last)
 
     def _map(self) -> None:
-        with opened(self._disk, segment_file(self.base)) as file:
-            size = self._disk.size(file)
-            if size < self.start:
-                raise DamagedFile(self.path, size, "the file is cut off")
-            reserve_standard()
-            self._data = mmap.mmap(file, size, access=mmap.ACCESS_READ)
-
-    def _copy(self) -> bytes:
-        with opened(self._disk, segment_file(self.base)) as file:
-            pieces, at = [], 0
-            while piece := self._disk.read(file, _PIECE, at):
-                pieces.append(piece)
-                at += len(piece)
-            return b"".join(pieces)
+        self._data = map_file(self._disk, segment_file(self.base))
+        if len(self._data) < self.start:
+            raise DamagedFile(self.path, len(self._data), "the file is cut off")
 
     def _read_index(self) -> None:
         """Read the index of a closed file."""
@@ -340,21 +320,21 @@ class StreamSegment:
             self._entry_bytes = footer["end"] - self.start - batches
         how, kind, _, index = read_record(self._data, footer["index"], self._salts[0])
         if (how, kind) != ("ok", "index"):
-            self._no_index(footer["index"], "the footer points to no index")
+            self._note_damaged_index(footer["index"], "the footer points to no index")
             return
         places = [
             FilePosition(at, offset, (time ^ _SIGN) - _SIGN)
             for at, offset, time in index["entries"]
         ]
         if any(not self.start <= place.at < size for place in places):
-            self._no_index(footer["index"], "the index points outside the file")
+            self._note_damaged_index(footer["index"], "the index points outside the file")
             return
         self._places += places
 
-    def _no_index(self, at: int, what: str) -> None:
+    def _note_damaged_index(self, at: int, what: str) -> None:
         """Note that the index is damaged: reads are slower without it, a check reports it."""
         self._index_damage = DamagedFile(self.path, at, what)
 
-    def _refuse(self, how: str, at: int) -> None:
+    def _check_walk(self, how: str, at: int) -> None:
         if how == "damaged":
             raise DamagedFile(self.path, at, "the next record is damaged")

@@ -8,7 +8,6 @@ A torn record at its end was never confirmed.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import struct
@@ -18,7 +17,15 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.disk.storage.disk import Disk, make_file, opened, write_whole
+from shmq.disk.storage.disk import (
+    AppendedFile,
+    Disk,
+    create_file,
+    read_whole,
+    remove_file,
+    sync_file,
+    write_whole,
+)
 from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.native import _core
 
@@ -39,6 +46,8 @@ _RECORD: Final = struct.Struct("<II")
 Id = tuple[int, int]
 #: A part that is written by itself: "queue", "stream" or "groups", name, identity.
 Part = tuple[str, str, int]
+#: The steps of a transaction, and the kind of part that each is for.
+_STEPS: Final = {"acks": "queue", "puts": "queue", "appends": "stream", "offsets": "groups"}
 
 
 @dataclass
@@ -51,39 +60,26 @@ class StoredTransaction:
 
     def packed(self) -> list[Any]:
         """What is left to do, for the file."""
-        work = {
-            "process": self.id[0],
-            "acks": [one for one in self.work["acks"] if ("queue", *one[:2]) in self.parts],
-            "puts": [one for one in self.work["puts"] if ("queue", *one[:2]) in self.parts],
-            "appends": [one for one in self.work["appends"] if ("stream", *one[:2]) in self.parts],
-            "offsets": [one for one in self.work["offsets"] if ("groups", *one[:2]) in self.parts],
+        left = {
+            step: [one for one in self.work[step] if (kind, *one[:2]) in self.parts]
+            for step, kind in _STEPS.items()
         }
-        return ["open", *self.id, work]
+        return ["open", *self.id, {"process": self.id[0], **left}]
 
 
 def parts_of(work: dict[str, Any]) -> set[Part]:
     """The parts that have steps of the transaction."""
-    return {
-        *(("queue", one[0], one[1]) for one in (*work["acks"], *work["puts"])),
-        *(("stream", one[0], one[1]) for one in work["appends"]),
-        *(("groups", one[0], one[1]) for one in work["offsets"]),
-    }
+    return {(kind, one[0], one[1]) for step, kind in _STEPS.items() for one in work[step]}
 
 
-class TransactionFile:
+class TransactionFile(AppendedFile):
     """Writes the file. For one thread at a time."""
 
     def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self._file = -1
+        super().__init__(disk)
         self._salt = 0
         #: The length of the file.
         self.end = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether `add` is possible; otherwise the file has to be replaced."""
-        return self._file >= 0
 
     def add(
         self, transactions: Iterable[StoredTransaction], done: Iterable[tuple[Id, Part]]
@@ -114,33 +110,13 @@ class TransactionFile:
             _CRC.pack(_core.crc32c(head)),
             *(_pack([t.packed()], salt) for t in transactions),
         ]
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(_UNFINISHED)
-        file = self._disk.create(_UNFINISHED)
-        try:
-            end = write_whole(self._disk, file, data, 0)
-            self._disk.sync(file)
-            self._disk.rename(_UNFINISHED, TRANSACTIONS)
-            self._disk.sync_directory()
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._disk.close(file)
-            raise
-        self._file, self._salt, self.end = file, salt, end
+        self._file, self.end = create_file(self._disk, TRANSACTIONS, data, _UNFINISHED)
+        self._salt = salt
 
     def remove(self) -> None:
         """Remove the file: no transaction is left. Raises OSError."""
         self.abandon()
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(TRANSACTIONS)
-            self._disk.sync_directory()
-
-    def abandon(self) -> None:
-        """Close the file as it is."""
-        if self._file >= 0:
-            file, self._file = self._file, -1
-            with contextlib.suppress(OSError):
-                self._disk.close(file)
+        remove_file(self._disk, TRANSACTIONS)
 
 
 def _pack(steps: list[list[Any]], salt: int) -> bytes:
@@ -182,39 +158,35 @@ def salvage_noted(disk: Disk) -> str | None:
         for name in (f"{TRANSACTIONS}.damaged.{number}" for number in itertools.count(1))
         if name not in disk.names()
     )
-    raw = _content(disk)
-    make_file(disk, there, [raw])
-    disk.sync_directory()
+    disk.close(create_file(disk, there, [_read_synced(disk)])[0])
     written = TransactionFile(disk)
     written.replace(noted)
     written.abandon()
     return f"{damage}; it is renamed to {there}, and its other transactions may be on disk in part"
 
 
-def _content(disk: Disk) -> bytes:
-    with opened(disk, TRANSACTIONS) as file:
-        raw = disk.read(file, disk.size(file), 0)
-        disk.sync(file)
+def _read_synced(disk: Disk) -> bytes:
+    sync_file(disk, TRANSACTIONS)
     disk.sync_directory()
-    return raw
+    return read_whole(disk, TRANSACTIONS)
 
 
 def _read(disk: Disk) -> tuple[list[StoredTransaction], DamagedFile | None]:
     """The intact transactions in the file, and the first damage."""
     if TRANSACTIONS not in disk.names():
         return [], None
-    raw, path = _content(disk), str(disk.path(TRANSACTIONS))
+    raw, path = _read_synced(disk), str(disk.path(TRANSACTIONS))
     damage = None
     try:
-        salt = _salt_of(raw, path)
+        salt = _read_salt(raw, path)
     except DamagedFile as error:
         damage, salt = error, int.from_bytes(raw[8:12], "little")
     noted: dict[Id, StoredTransaction] = {}
     at = _BEGIN
     while True:
-        record = _record_at(raw, at, salt)
+        record = _read_record(raw, at, salt)
         if record is None:
-            later = _next_record(raw, at + 8, salt)
+            later = _find_record(raw, at + 8, salt)
             if later is None:
                 return list(noted.values()), damage
             damage = damage or DamagedFile(path, at, "a transaction is not as it was written")
@@ -222,20 +194,20 @@ def _read(disk: Disk) -> tuple[list[StoredTransaction], DamagedFile | None]:
             continue
         try:
             for step in msgpack.unpackb(record[0], strict_map_key=False):
-                _take(noted, step)
+                _apply_step(noted, step)
         except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException) as error:
             # This also covers a mark for a transaction that cannot be read.
             damage = damage or DamagedFile(path, at, f"a transaction cannot be read: {error}")
         at = record[1]
 
 
-def _next_record(raw: bytes, begin: int, salt: int) -> int | None:
+def _find_record(raw: bytes, begin: int, salt: int) -> int | None:
     """The position of the next intact record, from that byte on."""
     places = range(begin, len(raw) - _RECORD.size + 1, 8)
-    return next((at for at in places if _record_at(raw, at, salt) is not None), None)
+    return next((at for at in places if _read_record(raw, at, salt) is not None), None)
 
 
-def _take(noted: dict[Id, StoredTransaction], step: list[Any]) -> None:
+def _apply_step(noted: dict[Id, StoredTransaction], step: list[Any]) -> None:
     if step[0] == "open":
         work = step[3]
         noted[step[1], step[2]] = StoredTransaction((step[1], step[2]), work, parts_of(work))
@@ -247,7 +219,7 @@ def _take(noted: dict[Id, StoredTransaction], step: list[Any]) -> None:
             del noted[process, number]
 
 
-def _salt_of(raw: bytes, path: str) -> int:
+def _read_salt(raw: bytes, path: str) -> int:
     if len(raw) < _BEGIN or _CRC.unpack_from(raw, 12)[0] != _core.crc32c(raw[:12]):
         raise DamagedFile(path, 0, "the header's checksum is not that of its bytes")
     magic, version, salt = _HEAD.unpack_from(raw)
@@ -259,7 +231,7 @@ def _salt_of(raw: bytes, path: str) -> int:
     return int(salt)
 
 
-def _record_at(raw: bytes, at: int, salt: int) -> tuple[bytes, int] | None:
+def _read_record(raw: bytes, at: int, salt: int) -> tuple[bytes, int] | None:
     """The bytes of the record, and the position of the next; None: no intact record follows."""
     if at + _RECORD.size > len(raw):
         return None

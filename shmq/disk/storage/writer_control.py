@@ -83,7 +83,7 @@ class Source(Protocol):
 
 
 @contextlib.contextmanager
-def _address(directory: Path) -> Iterator[str]:
+def _open_address(directory: Path) -> Iterator[str]:
     """A short address of the socket, for a directory path of any length: unix(7), sun_path."""
     opened = open_file(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -104,7 +104,7 @@ class Control:
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
-            with _address(directory) as address:
+            with _open_address(directory) as address:
                 self._listening.bind(address)
         except BaseException:
             self._listening.close()
@@ -138,48 +138,44 @@ class Control:
     def _answer(self, way: socket.socket) -> None:
         with way, contextlib.suppress(BrokenPipeError, ConnectionError, WriterEnding):
             try:
-                asked = json.loads(next(_lines(way)))
-                do: Callable[[socket.socket, list[str], list[str]], None] = {
-                    "snapshot": self._snapshot,
-                    "cut": self._cut,
-                    "define": self._define,
-                    "end": self._end,
-                }[asked["do"]]
+                asked = json.loads(next(_read_lines(way)))
+                do = str(asked["do"])
                 names = [check_name(name) for name in asked["queues"]]
                 streams = [check_name(name, "stream") for name in asked.get("streams", [])]
             except InvalidName as error:
-                _say(way, {"error": str(error)})
+                _send(way, {"error": str(error)})
                 return
             except (StopIteration, ValueError, KeyError, TypeError, RecursionError):
-                _say(way, {"error": "the writer does not know the request"})
+                _send(way, {"error": "the writer does not know the request"})
                 return
-            do(way, names, streams)
-
-    def _snapshot(self, way: socket.socket, names: list[str], _: list[str]) -> None:
-        for name in names:
-            _say(way, {"queue": name, "error": _outcome(self._source.snapshot, name)})
+            match do:
+                case "snapshot":
+                    for name in names:
+                        _send(way, {"queue": name, "error": _try(self._source.snapshot, name)})
+                case "cut":
+                    self._cut(way, names, streams)
+                case "define":
+                    _send(way, {"error": _try(self._source.define)})
+                case "end":
+                    _send(way, {"error": _try(self._source.give_way)})
+                case _:
+                    _send(way, {"error": "the writer does not know the request"})
 
     def _cut(self, way: socket.socket, names: list[str], streams: list[str]) -> None:
         files: list[CutFile] = []
-        error = _outcome(lambda: files.extend(self._source.cut(names, streams)))
+        error = _try(lambda: files.extend(self._source.cut(names, streams)))
         try:
             for file in files:
                 said: dict[str, Any] = {"kind": file.kind, "queue": file.queue}
                 said |= {"name": file.name, "bytes": file.bytes}
-                socket.send_fds(way, [_line(said)], [file.descriptor])
-            _say(way, {"error": error})
+                socket.send_fds(way, [_pack_line(said)], [file.descriptor])
+            _send(way, {"error": error})
         finally:
             for file in files:
                 os.close(file.descriptor)
 
-    def _define(self, way: socket.socket, names: list[str], streams: list[str]) -> None:  # noqa: ARG002
-        _say(way, {"error": _outcome(self._source.define)})
 
-    def _end(self, way: socket.socket, names: list[str], streams: list[str]) -> None:  # noqa: ARG002
-        _say(way, {"error": _outcome(self._source.give_way)})
-
-
-def _outcome(work: Callable[..., object], *arguments: object) -> str | None:
+def _try(work: Callable[..., object], *arguments: object) -> str | None:
     """The text of the error; None if there was none. Raises WriterEnding."""
     try:
         work(*arguments)
@@ -197,7 +193,7 @@ def ask_for_snapshots(directory: Path, queues: list[str]) -> Iterator[tuple[str,
     """
     left = list(queues)
     with _request(directory, "snapshot", queues) as way:
-        for line in _lines(way):
+        for line in _read_lines(way):
             said = json.loads(line)
             if "queue" not in said:
                 raise ShmqError(said["error"])
@@ -212,7 +208,7 @@ def ask_for_cut(directory: Path, queues: list[str], streams: list[str]) -> list[
     files: list[CutFile] = []
     try:
         with _request(directory, "cut", queues, streams) as way:
-            for said, descriptor in _told_with_files(way):
+            for said, descriptor in _read_with_files(way):
                 if descriptor is not None:
                     kind, what = said["kind"], said["queue"]
                     files.append(CutFile(kind, what, said["name"], said["bytes"], descriptor))
@@ -233,7 +229,7 @@ def ask_to_end(directory: Path, timeout: float) -> None:
     Raises ShmqError and OSError if it does not answer within ``timeout`` seconds.
     """
     with _request(directory, "end", [], timeout=timeout) as way:
-        for line in _lines(way):
+        for line in _read_lines(way):
             if (error := json.loads(line)["error"]) is not None:
                 raise ShmqError(error)
 
@@ -244,14 +240,14 @@ def ask_to_define(directory: Path, timeout: float) -> str | None:
     Raises ShmqError and OSError if it does not answer within ``timeout`` seconds.
     """
     with _request(directory, "define", [], timeout=timeout) as way:
-        for line in _lines(way):
+        for line in _read_lines(way):
             reason: str | None = json.loads(line)["error"]
             return reason
     raise ShmqError("the writer ended before it had written them: ask again")
 
 
-def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int | None]]:
-    """The lines, each with the descriptor that came with it.
+def _read_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int | None]]:
+    """The lines, each with the descriptor that arrived with it.
 
     The kernel does not join bytes with different descriptors, but it may join bytes without a
     descriptor to the bytes before them.
@@ -280,25 +276,25 @@ def _request(
     way.settimeout(timeout)
     with way:
         try:
-            with _address(directory) as address:
+            with _open_address(directory) as address:
                 way.connect(address)
         except OSError as error:
             raise ShmqError(
                 f"{directory} has no writer ({error.strerror}): start shmq serve or shmq persist"
             ) from error
-        _say(way, {"do": do, "queues": queues, "streams": list(streams)})
+        _send(way, {"do": do, "queues": queues, "streams": list(streams)})
         yield way
 
 
-def _say(way: socket.socket, what: dict[str, Any]) -> None:
-    way.sendall(_line(what))
+def _send(way: socket.socket, what: dict[str, Any]) -> None:
+    way.sendall(_pack_line(what))
 
 
-def _line(what: dict[str, Any]) -> bytes:
+def _pack_line(what: dict[str, Any]) -> bytes:
     return json.dumps(what).encode() + b"\n"
 
 
-def _lines(way: socket.socket) -> Iterator[bytes]:
+def _read_lines(way: socket.socket) -> Iterator[bytes]:
     """The lines that arrive, until the other side ends."""
     with way.makefile("rb") as file:
         while line := file.readline(_MOST):

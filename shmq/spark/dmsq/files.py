@@ -15,9 +15,10 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql.datasource import InputPartition
 
 from shmq.disk.persistence.recovery import settle_moves
+from shmq.disk.storage.disk import ReadOnly
 from shmq.disk.storage.paths import SUFFIX, catalog
 from shmq.disk.storage.queue_files import QueueFiles, Skipped
-from shmq.disk.storage.queue_reader import Part, ReadOnly, open_parts, open_queue
+from shmq.disk.storage.queue_reader import Part, open_parts, open_queue
 from shmq.errors import (
     DamagedFile,
     FileError,

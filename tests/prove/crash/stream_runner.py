@@ -21,7 +21,7 @@ import shmq
 from shmq.api.names import SHM
 from shmq.api.stream_options import StreamDurability
 from shmq.client.local.stream import attach
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.disk.persistence.stream_writer import StreamWriter
 from shmq.disk.storage.disk import Disk

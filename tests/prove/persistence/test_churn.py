@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 import shmq
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.paths import catalog
 from tests.support.queue_chain import chain

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from shmq.disk.persistence.journal import WriteSizes
 from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.snapshot import Snapshot
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.transaction_file import Id, Part
+from tests.support.stepwise_disk import StepwiseDisk
 
 
-class _Through(Disk):
+class _Through(StepwiseDisk):
     """A disk that passes everything on to another; what is derived leaves something out."""
 
     def __init__(self, disk: Disk) -> None:

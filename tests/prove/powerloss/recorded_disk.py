@@ -10,7 +10,6 @@ from pathlib import Path
 from unittest import mock
 
 from shmq.disk.storage import disk as disk_module
-from shmq.disk.storage.disk import Disk
 from tests.prove.powerloss.events import (
     Create,
     Event,
@@ -25,6 +24,7 @@ from tests.prove.powerloss.events import (
 )
 from tests.prove.powerloss.expectation import Expectation
 from tests.prove.powerloss.trace import Step, Trace
+from tests.support.stepwise_disk import StepwiseDisk
 
 #: Given the number of a call to the disk and its method's name: the error to raise, a
 #: negative number for a write that is to be short, or None.
@@ -95,7 +95,7 @@ class Recording:
         return self._lock
 
 
-class RecordingDisk(Disk):
+class RecordingDisk(StepwiseDisk):
     """The real one, upon a directory of the test's, with every call written down."""
 
     def __init__(self, recording: Recording, directory: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.api.names import SHM
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.disk.persistence.stream_recovery import StoredStream, plan_streams
 from shmq.disk.storage.disk import Disk

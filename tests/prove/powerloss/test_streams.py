@@ -98,18 +98,18 @@ def _uncounted(patch: pytest.MonkeyPatch) -> None:
 
 def _untold(patch: pytest.MonkeyPatch) -> None:
     """A writer that writes new partitions, and leaves the card as it is."""
-    tell = StreamPartitionWriters._tell
+    tell = StreamPartitionWriters._write_card
 
     def tell_once(kept: StreamPartitionWriters, card: StreamCard) -> None:
-        if not kept._told.eras:
+        if not kept._card.eras:
             tell(kept, card)
 
-    patch.setattr(StreamPartitionWriters, "_tell", tell_once)
+    patch.setattr(StreamPartitionWriters, "_write_card", tell_once)
 
 
 def _unripe(patch: pytest.MonkeyPatch) -> None:
     """A writer that does not wait for what is in the sealed partitions."""
-    patch.setattr(stream_partition_writer, "_writable_generations", eras_among)
+    patch.setattr(stream_partition_writer, "_list_writable_generations", eras_among)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import shmq
 from shmq.cli.shared.exit_codes import Code
 from shmq.disk.persistence.conflicts import set_aside
 from shmq.disk.persistence.definitions import recover_definitions
-from shmq.disk.persistence.restore import Restored, RestoredFile, restore_aside
+from shmq.disk.persistence.restore import restore_aside
+from shmq.disk.persistence.stream_restore import Restored
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.file_header import DEFINITIONS, FileHeader
 from shmq.disk.storage.map_file import write_map
@@ -73,9 +74,9 @@ def test_a_queue_is_restored_from_the_files_that_were_set_aside_together(
 
     done = restore_aside(namespace, second[1])
 
-    assert done == Restored("q", "restored", 3)
+    assert done == Restored("queue", "q", "restored", 3)
     assert bodies(namespace, "q") == [b"1", b"2", b"3"]
-    assert restore_aside(namespace, first[0], "older") == Restored("older", "restored", 2)
+    assert restore_aside(namespace, first[0], "older") == Restored("queue", "older", "restored", 2)
     assert set(first + second) <= set(own.disk.names())
 
 
@@ -198,6 +199,6 @@ def test_definitions_come_back_if_they_can_be_read_and_nothing_would_write_over_
     own.close()
     refused = restore_aside(namespace, damaged)
     assert (refused.state, len(refused.problems)) == ("damaged", 1)
-    assert restore_aside(namespace, whole) == RestoredFile(EXCHANGES, "restored")
+    assert restore_aside(namespace, whole) == Restored("file", EXCHANGES, "restored")
     with pytest.raises(shmq.ShmqError, match=f"{EXCHANGES} exists"):
         restore_aside(namespace, damaged)

@@ -156,7 +156,7 @@ def test_a_writer_with_another_directory_moves_the_files_there(
 
 
 def files_of(directory: Path) -> list[str]:
-    return move._files(directory)
+    return move._list_files(directory)
 
 
 def test_an_application_that_starts_before_the_service_does_not_restore_what_is_stale(
@@ -526,7 +526,7 @@ def test_a_move_that_is_refused_changes_nothing(case: str, namespace: str, tmp_p
                 "from shmq.disk.persistence import move\n"
                 "from shmq.disk.persistence.process import Persistence\n"
                 "def full(*_): raise OSError(errno.ENOSPC, 'full')\n"
-                "move._take = full\n"
+                "move._move_file = full\n"
                 "Persistence(sys.argv[1], Path(sys.argv[2])).recover()"
             )
             done = subprocess.run(
@@ -647,7 +647,7 @@ def moved(namespace: str, target: Path, at: int, monkeypatch: pytest.MonkeyPatch
         return call
 
     with monkeypatch.context() as patch, contextlib.suppress(CutOff):
-        for name in ("_take", "write_history", "remember"):
+        for name in ("_move_file", "write_history", "remember"):
             patch.setattr(move, name, counted(getattr(move, name)))
         for name in ("unlink", "rename", "sync_directory"):
             patch.setattr(Disk, name, counted(getattr(Disk, name)))
@@ -663,7 +663,7 @@ def moved(namespace: str, target: Path, at: int, monkeypatch: pytest.MonkeyPatch
             records = broker.stream("s").reader("earliest", timeout=0)
             assert [record.body for record in records] == [b"kept"]
         lose(namespace)
-    assert move._files(own) == []
+    assert move._list_files(own) == []
     return not cut
 
 

@@ -17,7 +17,7 @@ from pyarrow import parquet
 import shmq
 from shmq.cli import dmsq
 from shmq.cli.shared.exit_codes import Code
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import StreamJournal
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.map_file import write_map

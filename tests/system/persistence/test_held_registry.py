@@ -139,11 +139,11 @@ def test_an_idle_writer_goes_on_while_it_cannot_lock_the_registry(
     registry.processes.own_number()
     idle = 1e-9
     writer = Writer(namespace, DataDirectory(namespace, Disk(tmp_path / "data")), idle=idle)
-    assert not writer._is_over(idle)
+    assert not writer._is_unused(idle)
     with held(namespace) as release:
-        assert not writer._is_over(idle)
+        assert not writer._is_unused(idle)
         release()
-    assert writer._is_over(idle)
+    assert writer._is_unused(idle)
 
 
 def test_a_stream_whose_metadata_waits_for_the_registry_has_no_failing_disk(

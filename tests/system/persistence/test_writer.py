@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.disk.persistence.journal import WriteSizes
-from shmq.disk.persistence.journal_writer import RETRY, JournalWriter
+from shmq.disk.persistence.journal_writer import JournalWriter
+from shmq.disk.persistence.outage import RETRY
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.writer import Writer
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.paths import catalog, snapshot_name
@@ -27,6 +28,7 @@ from tests.support.failing_disk import FailingDisk
 from tests.support.manual_writer import ManualWriter
 from tests.support.processes import PATIENCE, Child, Start, eventually
 from tests.support.queue_chain import chain
+from tests.support.stepwise_disk import StepwiseDisk
 
 SMALL = WriteSizes(segment=256 << 10, ahead=16 << 10, commit=64 << 10, chunk=64 << 10)
 
@@ -211,7 +213,7 @@ def test_an_unexpected_error_ends_no_queue(
         synced(queue)
 
 
-class CountingDisk(Disk):
+class CountingDisk(StepwiseDisk):
     """Counts how often the queues are listed."""
 
     listed = 0

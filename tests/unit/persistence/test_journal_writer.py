@@ -241,7 +241,7 @@ def test_what_is_settled_while_a_snapshot_is_written_is_settled(writer: ManualWr
 def test_a_journal_is_due_for_a_snapshot_when_little_of_it_is_live(writer: ManualWriter) -> None:
     queue = writer.create()
     journal_writer = writer.follow()
-    while journal_writer.journal.bytes <= 2 * SMALL.segment:
+    while journal_writer.journal.size <= 2 * SMALL.segment:
         assert not journal_writer.due
         queue.put(bytes(1000))
         run_out(journal_writer)
@@ -252,7 +252,7 @@ def test_a_journal_is_due_for_a_snapshot_when_little_of_it_is_live(writer: Manua
     assert journal_writer.due
     journal_writer.snapshot()
     assert not journal_writer.due
-    assert journal_writer.journal.bytes == 0
+    assert journal_writer.journal.size == 0
 
 
 def test_one_message_that_stays_pins_nothing(writer: ManualWriter) -> None:
@@ -267,6 +267,6 @@ def test_one_message_that_stays_pins_nothing(writer: ManualWriter) -> None:
         run_out(journal_writer)
         if journal_writer.due:
             journal_writer.snapshot()
-    assert journal_writer.journal.bytes < 4 * SMALL.segment
+    assert journal_writer.journal.size < 4 * SMALL.segment
     assert sum(path.stat().st_size for path in writer.disk.directory.iterdir()) < 5 * SMALL.segment
     assert bodies(writer) == [b"stays"]

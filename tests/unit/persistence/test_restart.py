@@ -151,7 +151,7 @@ def test_files_of_another_queue_of_that_name_are_set_aside(writer: ManualWriter)
     queue.put(b"old")
     run_out(journal_writer)
     journal_writer.snapshot()
-    key = journal_writer.identity.hash_key
+    key = journal_writer.identity.key
     writer.kill(journal_writer)
     (writer.disk.directory / "q.dmsq").rename(writer.disk.directory / "other")
     writer.broker.delete_queue("q")

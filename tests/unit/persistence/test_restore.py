@@ -10,7 +10,7 @@ import pytest
 import shmq
 from shmq.disk.persistence.conflicts import set_aside
 from shmq.disk.persistence.recovery import plan, recover
-from shmq.disk.persistence.restore import Restored, restore
+from shmq.disk.persistence.restore import restore
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.erase import erase_queue, finish_erasures
 from shmq.disk.storage.paths import segment_name, snapshot_name
@@ -73,8 +73,7 @@ def test_what_a_queue_goes_on_from_is_on_disk_before_it_does(
     monkeypatch.setattr(Disk, "sync", told)
     (done,) = restore(namespace)
 
-    assert isinstance(done, Restored)
-    assert (done.state, done.messages) == ("restored", 1)
+    assert (done.kind, done.state, done.count) == ("queue", "restored", 1)
     assert synced == [segment_name("q", 1)]
 
 
@@ -91,8 +90,7 @@ def test_how_far_the_restoration_of_one_large_queue_is_gets_reported(
 
     (done,) = restore(namespace, source, report=lambda *step: seen.append(step))
 
-    assert isinstance(done, Restored)
-    assert (done.state, done.messages) == ("restored", 6)
+    assert (done.kind, done.state, done.count) == ("queue", "restored", 6)
     for name in ("reading queues", "restoring queues"):
         steps = [(at, total) for step, at, total in seen if step == name]
         assert len({at for at, total in steps if 0 < at < total}) > 1, name

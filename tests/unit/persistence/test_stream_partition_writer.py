@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_partition_writer import (
     StreamPartitionWriter,
     StreamPartitionWriters,
@@ -167,10 +167,10 @@ def test_what_the_disk_refuses_is_told_and_written_later(tmp_path: Path) -> None
     ring.add(20)
     disk.failing = range(disk.calls + 1, disk.calls + 3)
     assert not kept.step()
-    assert (ring.synced, ring.code, kept.well) == (0, 5, False)
+    assert (ring.synced, ring.code, kept.error is None) == (0, 5, False)
     disk.failing = range(0)
     assert kept.step()
-    assert (ring.synced, ring.code, kept.well) == (20, 0, True)
+    assert (ring.synced, ring.code, kept.error is None) == (20, 0, True)
     assert stored(disk, 20)
 
 
@@ -478,11 +478,13 @@ def test_a_card_that_cannot_be_read_is_written_anew_with_all_that_is_on_disk(
     own = disk.under(stream_directory("s", IDENTITY.identity))
     own.path(CARD).write_bytes(b"DMSQ")
     written: list[list[Generation]] = []
-    told = StreamPartitionWriters._tell
+    told = StreamPartitionWriters._write_card
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StreamPartitionWriters, "_tell", lambda kept, card: written.append(card.eras))
+        patch.setattr(
+            StreamPartitionWriters, "_write_card", lambda kept, card: written.append(card.eras)
+        )
         StreamPartitionWriters(disk, handle, IDENTITY_OF_FIVE, SMALL)
-        patch.setattr(StreamPartitionWriters, "_tell", told)
+        patch.setattr(StreamPartitionWriters, "_write_card", told)
         StreamPartitionWriters(disk, handle, IDENTITY_OF_FIVE, SMALL).close()
     assert written == [[Generation(0, 2), Generation(2, 3, 1002)]]
     assert eras_on(disk) == written[0]

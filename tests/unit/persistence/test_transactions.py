@@ -20,6 +20,7 @@ from shmq.disk.storage.transaction_file import (
     read_noted,
 )
 from shmq.host.namespace.namespace import Namespace
+from tests.support.stepwise_disk import StepwiseDisk
 
 
 def work_of(number: int) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def test_shared_memory_is_searched_only_after_an_announcement(
     assert looks == 1
 
 
-class Counting(Disk):
+class Counting(StepwiseDisk):
     """Notes the order of writes and syncs."""
 
     def __init__(self, directory: Path) -> None:

@@ -305,7 +305,9 @@ KEPT = Path(__file__).parent / "version-1"
 
 
 def test_files_of_version_1_stay_readable() -> None:
-    with QueueFiles.of(sorted(KEPT.glob("*.dmsq"))) as chain:
+    with QueueFiles(
+        (str(path), path.read_bytes()) for path in sorted(KEPT.glob("*.dmsq"))
+    ) as chain:
         found = {fields.pop("seq"): fields for fields in chain}
         assert (chain.name, chain.options["capacity"], chain.last_seq) == ("orders", 64, 9)
         assert chain.totals["acked"] == 5

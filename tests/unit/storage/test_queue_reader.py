@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from shmq.disk.storage.disk import ReadOnly
 from shmq.disk.storage.paths import segment_name, snapshot_name
 from shmq.disk.storage.queue_files import QueueFiles
-from shmq.disk.storage.queue_reader import ReadOnly, open_parts, open_queue
+from shmq.disk.storage.queue_reader import open_parts, open_queue
 from shmq.errors import DamagedFile, FileError
 from tests.support.queue_files import WALL, Building, put, settle
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.paths import bases, segment_file

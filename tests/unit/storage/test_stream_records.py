@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.stream_files import StreamFiles

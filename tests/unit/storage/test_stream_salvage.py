@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shmq.disk.persistence.journal import WriteSizes
+from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import StreamJournal
 from shmq.disk.persistence.stream_recovery import stored_stream
 from shmq.disk.persistence.stream_salvage import salvage_stream

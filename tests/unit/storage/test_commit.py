@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from shmq.disk.persistence.system_disk import SystemDisk
 from shmq.disk.storage.disk import Disk
+from tests.support.stepwise_disk import StepwiseDisk
 
 LOT = 1 << 19
 
 
-@pytest.fixture(params=[Disk, SystemDisk])
+@pytest.fixture(params=[StepwiseDisk, Disk])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
     made: Disk = request.param(tmp_path)
     return made
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_written_or_synced_is_refused(disk: Disk) -> None:
 
 
 def test_more_pieces_than_a_commit_has_are_refused(tmp_path: Path) -> None:
-    disk = SystemDisk(tmp_path)
+    disk = Disk(tmp_path)
     file = disk.create("a")
     with pytest.raises(ValueError, match="9 pieces"):
         disk.commit(file, [b"x"] * 9, 0)
