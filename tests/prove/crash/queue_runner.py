@@ -1,90 +1,40 @@
-"""Kill a process at every shared store of an operation, and see what survives.
-
-Runs under a build with crash points: ``python runner.py SCENARIO``, with that build and
-this project's root on PYTHONPATH. For k = 1, 2, … a
-forked victim is killed right after its k-th store, until it gets through. After each
-death the survivor goes on with the queue, and everything is counted.
-"""
+"""Deaths in the operations of a queue."""
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import os
-import signal
-import sys
 import time
-import traceback
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import shmq
-from shmq.api.names import SHM
 from shmq.native import _core
+from tests.prove.crash.death import Broken, Play
 from tests.prove.crash.scenarios import SCENARIOS, Scenario, Stage, drain
+
+MODULES = (_core,)
 
 LONGER_THAN_ANY_DELAY = 1000
 
 
-class Broken(Exception):
-    """A promise was not kept."""
-
-
-def run(name: str) -> int:
-    """All deaths of one scenario; returns how many points there were."""
-    scenario = SCENARIOS[name]
-    point = 1
-    while True:
-        try:
-            if survive(scenario, point):
-                return point - 1
-        except BaseException as error:
-            error.add_note(f"in scenario {name!r}, killed after store {point}")
-            raise
-        point += 1
-
-
-def survive(scenario: Scenario, point: int) -> bool:
+def survive(name: str, broker: Any, play: Play) -> bool:
     """One death, judged; True if the victim got through without dying."""
-    namespace = f"crash-{os.getpid()}"
+    scenario = SCENARIOS[name]
     now = time.monotonic_ns()
     _core.set_clock(now)
-    with shmq.connect(namespace) as broker:
-        queue = broker.create_queue("q", **{"capacity": 200, "retry_delay": 0, **scenario.options})
-        stage = Stage(broker=broker, queue=queue, now=now)
-        scenario.prepare(stage)
-        finished = act_in_a_fork(scenario, stage, point)
-        judge(scenario, stage, finished)
-        for name in [summary.name for summary in broker.list_queues()]:
-            broker.delete_queue(name)
-    left = [entry for entry in os.listdir(SHM) if f"@{namespace}" in entry]
-    if left:
-        raise Broken(f"left in {SHM}: {left}")
+    queue = broker.create_queue("q", **{"capacity": 200, "retry_delay": 0, **scenario.options})
+    stage = Stage(broker=broker, queue=queue, now=now)
+    scenario.prepare(stage)
+
+    def prepare() -> Callable[[], object]:
+        stage.queue.qsize()  # attaches this process
+        scenario.victim(stage)
+        return lambda: scenario.act(stage)
+
+    finished = play(prepare)
+    judge(scenario, stage, finished)
     return finished
-
-
-def act_in_a_fork(scenario: Scenario, stage: Stage, point: int) -> bool:
-    """Whether the victim finished; it died by the crash point if not."""
-    victim = os.fork()
-    if victim == 0:
-        code = 3
-        try:
-            stage.queue.qsize()  # attaches this process
-            scenario.victim(stage)
-            _core.crash_at(point)
-            scenario.act(stage)
-            _core.crash_at(0)
-            code = 0
-        finally:
-            if code:
-                traceback.print_exc()
-            os._exit(code)
-    _, status = os.waitpid(victim, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        return False
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
-        return True
-    raise Broken(f"the victim ended with status {status}")
 
 
 def judge(scenario: Scenario, stage: Stage, finished: bool) -> None:
@@ -175,15 +125,3 @@ def check_nothing_leaked(stage: Stage) -> None:
     queue.purge()
     stage.sync()
     queue.check()
-
-
-def main() -> None:
-    faulthandler.dump_traceback_later(240, exit=True)
-    if not _core.HAS_CRASHPOINTS:
-        raise SystemExit("this build has no crash points: build with SHMQ_CRASHPOINTS=1")
-    for name in sys.argv[1:] or SCENARIOS:
-        print(f"{name}: {run(name)} points", flush=True)
-
-
-if __name__ == "__main__":
-    main()
