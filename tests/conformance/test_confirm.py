@@ -14,7 +14,7 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.api.options import Confirm, Durability
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.support.writer_process import WriterProcess, running_writer
 
 #: A time within which a test's disk may be waited for in vain, in seconds.

@@ -10,16 +10,15 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
 from .tools import (
     LATER,
     MOMENT,
-    PATIENCE,
     SOON,
     bodies,
     drain,
-    eventually,
     getter_asleep,
     in_thread,
     in_time,

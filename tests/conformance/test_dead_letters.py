@@ -10,19 +10,9 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from tests.support.waiting import eventually
 
-from .tools import (
-    LATER,
-    SOON,
-    bodies,
-    drain,
-    eventually,
-    in_thread,
-    in_time,
-    lease_all,
-    next_message,
-    outcome,
-)
+from .tools import LATER, SOON, bodies, drain, in_thread, in_time, lease_all, next_message, outcome
 
 
 def deliver_and_nack(queue: Queue, times: int) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import LATER, SOON, drain, eventually
+from .tools import LATER, SOON, drain
 
 MANY = 2000
 

@@ -16,9 +16,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, SOON, drain, in_thread, lease_all, next_message, outcome
+from .tools import LATER, SOON, drain, in_thread, lease_all, next_message, outcome
 
 
 def is_readable(event: Queue | shmq.ReadyEvent, wait: float = 0.0) -> bool:

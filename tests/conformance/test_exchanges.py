@@ -11,9 +11,10 @@ import pytest
 import shmq
 from shmq import Binding, Broker, Exchange, ExchangeSummary, Published
 from shmq.api.keywords import QueueKeywords
+from tests.support.waiting import PATIENCE
 
 from .conftest import Connect
-from .tools import PATIENCE, SOON, drain, in_thread, outcome
+from .tools import SOON, drain, in_thread, outcome
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE
 
 from .conftest import Connect
-from .tools import PATIENCE, SOON, drain, getter_asleep, in_thread, outcome
+from .tools import SOON, drain, getter_asleep, in_thread, outcome
 
 EU = "header.region = 'eu'"
 

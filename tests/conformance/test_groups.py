@@ -11,9 +11,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Member, Stream
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, SOON, eventually
+from .tools import LATER, SOON
 
 PARTITIONS = 4
 

@@ -9,9 +9,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import LATER, SOON, drain, eventually, in_thread, in_time, next_message, outcome
+from .tools import LATER, SOON, drain, in_thread, in_time, next_message, outcome
 
 SETTLE: dict[str, Callable[[Message], None]] = {
     "ack": lambda message: message.ack(),

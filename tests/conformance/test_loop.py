@@ -12,20 +12,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import (
-    LATER,
-    MOMENT,
-    PATIENCE,
-    SOON,
-    eventually,
-    getter_asleep,
-    in_thread,
-    in_time,
-    lease_all,
-    outcome,
-)
+from .tools import LATER, MOMENT, SOON, getter_asleep, in_thread, in_time, lease_all, outcome
 
 
 class Failure(Exception):

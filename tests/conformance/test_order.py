@@ -6,19 +6,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import (
-    LATER,
-    SOON,
-    bodies,
-    drain,
-    eventually,
-    in_thread,
-    lease_all,
-    next_message,
-    outcome,
-)
+from .tools import LATER, SOON, bodies, drain, in_thread, lease_all, next_message, outcome
 
 GROUPS = 3000
 

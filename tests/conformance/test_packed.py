@@ -13,18 +13,9 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE, eventually
 
-from .tools import (
-    LATER,
-    PATIENCE,
-    SOON,
-    drain,
-    eventually,
-    getter_asleep,
-    in_thread,
-    outcome,
-    putter_asleep,
-)
+from .tools import LATER, SOON, drain, getter_asleep, in_thread, outcome, putter_asleep
 
 MIB = 1 << 20
 

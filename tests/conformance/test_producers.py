@@ -15,10 +15,11 @@ import pytest
 
 import shmq
 from shmq import Stream
+from tests.support.waiting import eventually
 from tests.support.writer_process import WriterProcess, running_writer
 
 from .conftest import Connect
-from .tools import LATER, eventually, in_thread, outcome
+from .tools import LATER, in_thread, outcome
 
 #: Lines that are much the same, as bytes.
 LINES = [b"user %d has seen page %d of the catalogue" % (n % 7, n) for n in range(300)]

@@ -10,10 +10,10 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.api.options import Overflow
+from tests.support.waiting import PATIENCE
 
 from .conftest import Connect
 from .tools import (
-    PATIENCE,
     SOON,
     bodies,
     drain,

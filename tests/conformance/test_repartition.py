@@ -15,10 +15,11 @@ import pytest
 
 import shmq
 from shmq import Broker, Record, Stream
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.writer_process import running_writer
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, SOON, eventually
+from .tools import LATER, SOON
 
 KEYS = [b"key-%d" % n for n in range(8)]
 

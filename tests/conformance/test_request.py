@@ -14,9 +14,10 @@ import pytest
 import shmq
 from shmq import Broker, Message, Queue
 from shmq.api.names import is_reply_name
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, SOON, drain, eventually, in_thread, next_message, outcome
+from .tools import LATER, SOON, drain, in_thread, next_message, outcome
 
 
 @contextlib.contextmanager

@@ -11,9 +11,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Stream
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, drain, eventually
+from .tools import LATER, drain
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ import pytest
 import shmq
 from shmq import Broker, Stream
 from shmq.native import _stream
+from tests.support.waiting import PATIENCE, eventually
 
-from .tools import PATIENCE, eventually, in_thread, outcome
+from .tools import in_thread, outcome
 
 
 @pytest.fixture

@@ -15,9 +15,10 @@ import pytest
 import shmq
 from shmq.api import Stream
 from tests.conformance.conftest import Connect
-from tests.conformance.test_streams_on_disk import PATIENCE, create, filled
+from tests.conformance.test_streams_on_disk import create, filled
 from tests.conformance.tools import SOON
 from tests.support.queue_files import flip
+from tests.support.waiting import PATIENCE
 from tests.support.writer_process import WriterProcess, running_writer
 
 COUNT = 2000

@@ -14,11 +14,11 @@ import pytest
 import shmq
 from shmq.api import Stream
 from tests.conformance.conftest import Connect
-from tests.conformance.tools import SOON, eventually, in_thread
+from tests.conformance.tools import SOON, in_thread
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.writer_process import WriterProcess, running_writer
 
 RING = 64 << 10
-PATIENCE = 60.0
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Record, Stream
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import PATIENCE, SOON, eventually, in_thread, outcome
+from .tools import SOON, in_thread, outcome
 
 
 @pytest.fixture

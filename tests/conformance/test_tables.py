@@ -14,9 +14,10 @@ import pytest
 import shmq
 from shmq import Broker, Table
 from tests.support.loops import occupied_pool
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import LATER, SOON, eventually, in_thread, outcome
+from .tools import LATER, SOON, in_thread, outcome
 
 
 @pytest.fixture(params=["memory", "disk"])

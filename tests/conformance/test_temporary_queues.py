@@ -13,9 +13,10 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.client.local.queue import LocalQueue
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import LATER, MOMENT, SOON, drain, eventually, in_thread, in_time, outcome
+from .tools import LATER, MOMENT, SOON, drain, in_thread, in_time, outcome
 
 ENDS: list[dict[str, Any]] = [{"auto_delete": True}, {"exclusive": True}]
 

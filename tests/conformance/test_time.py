@@ -9,8 +9,9 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from tests.support.waiting import eventually
 
-from .tools import LATER, SOON, drain, eventually, in_thread, in_time, next_message, outcome
+from .tools import LATER, SOON, drain, in_thread, in_time, next_message, outcome
 
 
 def lease_that_expires(queue: Queue, **properties: Any) -> Message:

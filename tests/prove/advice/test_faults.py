@@ -14,7 +14,7 @@ from shmq.extras.advice.report import Advice, advise
 from shmq.extras.advice.workload import Workload
 from tests.prove.recovery.tools import lose
 from tests.support.memory_loss import bring_back
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.support.workloads import GOLDEN
 from tests.support.writer_process import WriterProcess, running_writer
 

@@ -15,7 +15,7 @@ import pytest
 import shmq
 from shmq.extras.advice.report import Advice, advise
 from shmq.extras.advice.workload import ANSWERS, Workload
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.support.workloads import GOLDEN
 
 #: How long a simulation takes, at least, and what it has at most.

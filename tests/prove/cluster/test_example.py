@@ -8,8 +8,8 @@ from pathlib import Path
 import shmq
 from shmq.extras.nats.cluster.local import LocalCluster
 from tests.support.examples import command, printed
-from tests.support.processes import eventually
 from tests.support.server import serve
+from tests.support.waiting import eventually
 
 
 def runs(url: str, namespace: str, log: Path) -> None:

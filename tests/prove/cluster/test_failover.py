@@ -15,8 +15,8 @@ import pytest
 import shmq
 from shmq.extras.nats.client.names import partition_stream, queue_stream
 from shmq.extras.nats.cluster.local import LocalCluster
-from tests.conformance.tools import eventually
 from tests.support.nats_cluster import OLD_BINARY, PREFIX, running_cluster
+from tests.support.waiting import eventually
 
 #: How often the history below is interrupted by the death of a server: SHMQ_KILLS says more.
 KILLS = int(os.environ.get("SHMQ_KILLS", "4"))

@@ -15,7 +15,7 @@ from tests.support.browser import HOSTILE, PAGES, fill, open_page
 from tests.support.chromium import CHROMIUM, chromium
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

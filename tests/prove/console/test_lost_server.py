@@ -6,8 +6,8 @@ import signal
 
 from tests.support.browser import Page, open_page
 from tests.support.console import console
-from tests.support.processes import PATIENCE, eventually
 from tests.support.server import serve
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_each_page_says_that_it_is_old_and_metrics_fail(namespace: str) -> None:

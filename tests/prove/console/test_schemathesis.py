@@ -26,7 +26,7 @@ from shmq.extras.console.api import table
 from shmq.extras.console.api.openapi import document
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
-from tests.support.processes import PATIENCE
+from tests.support.waiting import PATIENCE
 
 CHECKS = [
     not_a_server_error,

@@ -12,8 +12,9 @@ from faststream import FastStream
 
 import shmq
 from shmq.extras.faststream import ShmqBroker
-from tests.support.processes import HOUR, Child, Start, eventually, sleep_undisturbed
+from tests.support.processes import HOUR, Child, Start, sleep_undisturbed
 from tests.support.server import serve
+from tests.support.waiting import eventually
 
 COUNT = 2_000
 

@@ -21,8 +21,8 @@ import shmq
 from shmq.extras.advice.measurement import measure
 from shmq.extras.advice.question import QUESTIONS
 from shmq.extras.advice.workload import ANSWERS, Workload
-from tests.support.processes import eventually
-from tests.support.shell import PATIENCE, ROOT, Shell, read_until, terminal
+from tests.support.shell import ROOT, Shell, read_until, terminal
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.workloads import GOLDEN
 from tests.system.cli.conftest import Quick
 

@@ -29,8 +29,9 @@ from shmq.extras.nats.client.names import kv_stream, queue_stream
 from shmq.extras.nats.client.queue import NatsQueue
 from shmq.extras.nats.client.queue_port import Handoff, NatsQueuePort
 from shmq.extras.nats.client.settlement import Settlements
-from tests.conformance.tools import PATIENCE, eventually, getter_asleep
+from tests.conformance.tools import getter_asleep
 from tests.support.nats_server import NATS_SERVER
+from tests.support.waiting import PATIENCE, eventually
 
 Connect = Callable[[], shmq.Broker]
 

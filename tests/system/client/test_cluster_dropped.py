@@ -13,7 +13,7 @@ import shmq
 from shmq.extras.nats.client import loop_thread
 from shmq.extras.nats.client.broker import NatsBroker
 from tests.support.nats_server import NATS_SERVER
-from tests.support.processes import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from shmq.extras.nats.client.inbox import Arrival
 from shmq.extras.nats.client.pull import Pulls
 from shmq.extras.nats.client.settlement import Settlements
 from shmq.extras.nats.cluster.local import LocalCluster
-from tests.conformance.tools import PATIENCE, eventually
 from tests.support.nats_cluster import PREFIX
 from tests.support.nats_server import NATS_SERVER
+from tests.support.waiting import PATIENCE, eventually
 
 #: The visibility timeout of the queues here, in seconds.
 LEASE = 2.0

@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
-from tests.support.processes import PATIENCE, eventually
 from tests.support.server import Server, serve
+from tests.support.waiting import PATIENCE, eventually
 
 
 def got(url: str) -> tuple[int, bytes]:

@@ -14,7 +14,7 @@ import pytest
 
 import shmq
 from tests.support.console import API, Console, console
-from tests.support.processes import PATIENCE
+from tests.support.waiting import PATIENCE
 
 READER = "reader" + "r" * 40
 OTHER = "other" + "o" * 40

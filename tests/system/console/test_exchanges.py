@@ -9,7 +9,7 @@ import pytest
 
 import shmq
 from tests.support.console import Console
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import pytest
 import shmq
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.console import API, Console, console, write_tokens
-from tests.support.processes import PATIENCE, eventually
 from tests.support.shell import Shell
+from tests.support.waiting import PATIENCE, eventually
 
 READER = "reader" + "r" * 40
 WRITER = "writer" + "w" * 40

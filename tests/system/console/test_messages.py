@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from tests.support.console import API, Console, Reply, console
-from tests.support.processes import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_bodies_are_shown_as_json_text_or_base64(site: Console, shop: shmq.Broker) -> None:

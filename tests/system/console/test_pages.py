@@ -17,8 +17,8 @@ from shmq.server.config.tokens import make_token
 from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page, send
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
-from tests.support.processes import eventually
 from tests.support.stopped import SHM, locks_of_queue
+from tests.support.waiting import eventually
 
 STATIC = Path(endpoints.__file__).with_name("static")
 

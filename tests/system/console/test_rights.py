@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from tests.support.console import Console, Reply, console
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 PRODUCER, READER, BILLER, OWNER = ("p" * 40, "r" * 40, "b" * 40, "o" * 40)
 TOKENS = {

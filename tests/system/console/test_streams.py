@@ -11,7 +11,7 @@ import pytest
 
 import shmq
 from tests.support.console import Console, Reply
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.support.writer_process import running_writer
 
 RECORDS = "/streams/clicks/records"

@@ -15,7 +15,7 @@ from websockets.typing import Subprotocol
 
 import shmq
 from tests.support.console import API, Console, console
-from tests.support.processes import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually
 
 WORKER = "worker" + "w" * 40
 PROTOCOL = Subprotocol("shmq.v1")

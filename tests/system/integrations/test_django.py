@@ -28,8 +28,9 @@ from django.utils import timezone
 import shmq
 from shmq import Reject
 from tests.support.namespaces import own_namespace
-from tests.support.processes import PATIENCE, ROOT, environment, eventually
+from tests.support.processes import ROOT, environment
 from tests.support.server import serve
+from tests.support.waiting import PATIENCE, eventually
 
 SITE = "tests.support.django_site.settings"
 with pytest.MonkeyPatch.context() as patch:  # the processes of other tests have their own settings

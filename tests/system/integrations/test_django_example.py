@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import shmq
-from tests.support.processes import PATIENCE, ROOT, environment, eventually
+from tests.support.processes import ROOT, environment
+from tests.support.waiting import PATIENCE, eventually
 
 MANAGE = [sys.executable, "-m", "examples.django.manage"]
 

@@ -26,8 +26,8 @@ import shmq
 from shmq.client.local.dead_letters import DeadLetters
 from shmq.extras.dramatiq import ShmqBroker, ShmqRateLimiterBackend
 from shmq.extras.dramatiq.consumer import LeasedMessage
-from tests.support.processes import PATIENCE, eventually
 from tests.support.server import serve
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from dramatiq.results import ResultFailure, Results, ResultTimeout
 
 import shmq
 from shmq.extras.dramatiq import ShmqBroker, ShmqRateLimiterBackend, ShmqResultBackend
-from tests.support.processes import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 class App:

@@ -29,8 +29,9 @@ from shmq.extras.faststream import (
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.loops import until
 from tests.support.namespaces import own_namespace
-from tests.support.processes import HOUR, PATIENCE
+from tests.support.processes import HOUR
 from tests.support.server import serve
+from tests.support.waiting import PATIENCE
 
 TOKEN = "a token that only the tests of FastStream use"
 

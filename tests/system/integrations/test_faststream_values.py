@@ -21,7 +21,8 @@ from faststream.exceptions import AckMessage, NackMessage, RejectMessage
 import shmq
 from shmq.extras.faststream import ShmqBroker, ShmqMessage, ShmqQueue
 from tests.support.loops import occupied_pool, until
-from tests.support.processes import PATIENCE, environment, eventually
+from tests.support.processes import environment
+from tests.support.waiting import PATIENCE, eventually
 
 #: A value that is published or returned, and what arrives.
 VALUES: list[tuple[Any, Any]] = [

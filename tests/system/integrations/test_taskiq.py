@@ -26,9 +26,9 @@ from taskiq.exceptions import (
 
 import shmq
 from shmq.extras.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
-from tests.support.processes import PATIENCE
 from tests.support.server import serve
 from tests.support.taskiq_worker import worker
+from tests.support.waiting import PATIENCE
 
 #: Marks the parameter that taskiq fills in.
 DEPENDS: Any = TaskiqDepends()

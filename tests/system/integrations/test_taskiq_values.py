@@ -17,8 +17,8 @@ from taskiq.serializers import JSONSerializer, MSGPackSerializer, PickleSerializ
 import shmq
 from shmq.extras.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
 from tests.support.loops import occupied_pool
-from tests.support.processes import PATIENCE
 from tests.support.taskiq_worker import worker
+from tests.support.waiting import PATIENCE
 
 SERIALIZERS = {"json": JSONSerializer, "pickle": PickleSerializer, "msgpack": MSGPackSerializer}
 

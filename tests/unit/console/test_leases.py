@@ -12,7 +12,7 @@ from shmq.extras.console.leases import IDLE, LeaseBook, LeaseSession
 from shmq.extras.console.observer import ObserverThread
 from shmq.extras.console.sessions import Sessions
 from shmq.extras.console.settings import ConsoleSettings
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 
 class Clock:

@@ -8,7 +8,7 @@ import shmq
 from shmq.extras.console.history import History
 from shmq.extras.console.observer import ObserverThread
 from shmq.host.diagnose.activity import Observation
-from tests.support.processes import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 def test_a_listener_that_fails_ends_neither_the_thread_nor_the_others(broker: shmq.Broker) -> None:

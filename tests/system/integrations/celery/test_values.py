@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import shmq
-from tests.support.processes import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 

@@ -13,8 +13,9 @@ import pytest
 import shmq
 from tests.support.celery_worker import celery, celery_environment
 from tests.support.certificates import WHY_NOT, Certificates
-from tests.support.processes import PATIENCE, ROOT
+from tests.support.processes import ROOT
 from tests.support.server import serve
+from tests.support.waiting import PATIENCE
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
