@@ -106,7 +106,7 @@ test-contract:
 	$(QUICK) tests/conformance tests/unit tests/tree
 
 # The last folder's are those marked `smoke`.
-COMMANDS := tests/system/cli tests/system/console tests/system/mp tests/system/workers
+COMMANDS := tests/system/cli tests/extras/console/system tests/system/mp tests/system/workers
 test-commands:
 	$(QUICK) $(COMMANDS) tests/prove --ignore=tests/prove/bench
 
@@ -128,7 +128,7 @@ prove-contract:
 # Deaths at any store, of the machine, and at random; and whatever has no lane of its own.
 SPARK := tests/prove/spark tests/prove/soak/spark
 PAGES := tests/prove/examples tests/prove/docs tests/prove/bench
-INTEGRATIONS := tests/prove/integrations tests/prove/console tests/prove/release
+INTEGRATIONS := tests/prove/integrations tests/extras/console/prove tests/prove/release
 prove-death:
 	$(THOROUGH) $(foreach lane,$(SPARK) $(PAGES) $(INTEGRATIONS),--ignore=$(lane)) tests/prove
 
@@ -176,8 +176,8 @@ spark-cluster: $(VENV)/test
 # Two histories of a cluster of three servers, while servers, bridges and consumers are killed or stopped:
 # make cluster-soak KILLS=100
 cluster-soak: $(VENV)/test
-	SHMQ_KILLS=$(KILLS) $(BIN)/python -m pytest tests/prove/cluster/test_failover.py \
-		tests/prove/cluster/test_history.py -k 'deaths_of_leaders or whoever_is_killed'
+	SHMQ_KILLS=$(KILLS) $(BIN)/python -m pytest tests/extras/nats/prove/test_failover.py \
+		tests/extras/nats/prove/test_history.py -k 'deaths_of_leaders or whoever_is_killed'
 
 options: $(VENV)/built
 	$(BIN)/python tools/options.py
