@@ -17,9 +17,9 @@ def namespace() -> Iterator[str]:
         yield name
 
 
-@pytest.fixture(params=["memory", "tcp"])
+@pytest.fixture(params=["memory", pytest.param("tcp", marks=pytest.mark.prove)])
 def target(request: pytest.FixtureRequest, namespace: str) -> Iterator[str]:
-    """What a broker is given to reach the namespace."""
+    """What a broker is given to reach the namespace; `make test` runs each test in memory."""
     if request.param == "memory":
         yield namespace
     else:

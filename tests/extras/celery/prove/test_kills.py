@@ -17,7 +17,7 @@ from tests.support.writer_process import running_writer
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
-SIZE = int(os.environ.get("SHMQ_CELERY_TASKS", "10000"))
+SIZE = int(os.environ.get("SHMQ_CELERY_TASKS", "3000"))
 
 
 def is_settled(broker: shmq.Broker) -> bool:

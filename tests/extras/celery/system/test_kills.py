@@ -1,6 +1,7 @@
-"""No task is lost when a process of Celery is killed: some hundreds of tasks.
+"""No task is lost when a worker of Celery is killed: some hundreds of tasks.
 
-tests/extras/celery/prove runs them with thousands, over TCP, and with lost memory.
+tests/extras/celery/prove has thousands, and kills of processes of the pool, over TCP and with lost
+memory, too.
 """
 
 from __future__ import annotations
@@ -34,15 +35,3 @@ def test_no_task_is_lost_when_a_workers_main_process_is_killed(
         found = tasks.finish(lambda: is_settled(broker))
     assert len(doubled(found)) <= WINDOW
     is_empty(broker.queue("celery"))
-
-
-def test_no_task_is_lost_when_a_process_of_the_pool_is_killed(
-    namespace: str, broker: shmq.Broker, tmp_path: Path
-) -> None:
-    tasks = load(SIZE, tmp_path, f"shmq:///{namespace}")
-    tasks.publish()
-    with tasks.running():
-        tasks.wait_until(0.3)
-        tasks.workers[0].pool()[0].kill()
-        found = tasks.finish(lambda: is_settled(broker))
-    assert len(doubled(found)) <= 1

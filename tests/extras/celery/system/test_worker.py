@@ -132,6 +132,7 @@ def ask(client: str = CLIENT, *arguments: str, **more: str) -> object:
     return json.loads(done.stdout)
 
 
+@pytest.mark.prove
 def test_a_worker_of_processes_answers_on_this_host(namespace: str, broker: shmq.Broker) -> None:
     url = {"TEST_BROKER": f"shmq:///{namespace}", "TEST_BACKEND": f"shmq:///{namespace}"}
     with celery("worker", "-c", "2", "-l", "info", **url) as worker:

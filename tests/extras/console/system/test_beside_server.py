@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from tests.support.server import Server, serve
 from tests.support.waiting import PATIENCE, eventually
@@ -57,6 +58,7 @@ def test_a_server_starts_a_console_replaces_it_and_ends_it_and_audits_its_change
         assert not psutil.pid_exists(second)
 
 
+@pytest.mark.prove
 def test_a_server_gives_its_metrics_alone(namespace: str) -> None:
     with serve(namespace, flags=("--metrics", "127.0.0.1:0")) as server:
         server.hears(r"metrics are at \S+/metrics")

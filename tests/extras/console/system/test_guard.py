@@ -129,6 +129,7 @@ def test_tokens_show_and_allow_what_they_allow_over_tcp(place: str, shop: shmq.B
         assert "wrong" * 10 not in site.log
 
 
+@pytest.mark.prove
 def test_leases_belong_to_the_token_that_took_them(place: str, shop: shmq.Broker) -> None:
     shop.create_queue("orders").put("x")
     tokens = {READER: {"consume": ["*"]}, WRITER: {"consume": ["*"]}}
@@ -147,6 +148,7 @@ def test_a_public_address_wants_tokens_and_tls() -> None:
     assert "without tokens and without TLS" in refused.error
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 def test_the_cookie_of_a_login_over_tls_is_sent_over_tls_alone(place: str, tmp_path: Path) -> None:
     made = Certificates(tmp_path)
@@ -173,6 +175,7 @@ def test_the_cookie_of_a_login_over_tls_is_sent_over_tls_alone(place: str, tmp_p
             assert connection.getresponse().status == 200
 
 
+@pytest.mark.prove
 def test_a_unix_socket_is_for_its_user_alone_and_removed_at_the_end(
     place: str, tmp_path: Path
 ) -> None:
@@ -199,6 +202,7 @@ def test_a_prefix_is_the_path_behind_a_proxy(place: str) -> None:
         assert site.api("GET", "/overview").status == 200
 
 
+@pytest.mark.prove
 def test_metrics_have_an_address_of_their_own(place: str) -> None:
     with console(place, "--metrics-bind", "127.0.0.1:0", tokens=TOKENS) as site:
         url = site.hears(r"http://\S+/metrics")
@@ -237,6 +241,7 @@ def test_changes_and_refusals_are_audited_with_the_token_and_the_peer(
         site.hears("event=queue.purge .* via=http .* messages=1\n")
 
 
+@pytest.mark.prove
 def test_the_audit_has_the_group_the_target_and_the_version(
     site: Console, shop: shmq.Broker
 ) -> None:
@@ -276,6 +281,7 @@ def test_the_log_is_json_and_the_audit_has_a_file_as_well(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+@pytest.mark.prove
 def test_tokens_are_read_again_at_sighup(place: str, tmp_path: Path) -> None:
     config = write_tokens(tmp_path, {READER: {"consume": ["*"]}})
     with console(place, "--config", str(config)) as site:

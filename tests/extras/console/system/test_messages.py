@@ -176,6 +176,7 @@ def test_a_lease_waits_for_a_message_and_an_empty_queue_gives_none(
     assert (reply.status, reply.json["items"]) == (200, [])
 
 
+@pytest.mark.prove
 def test_messages_return_when_the_console_ends(place: str, shop: shmq.Broker) -> None:
     queue = shop.create_queue("held")
     queue.put("a")

@@ -150,6 +150,7 @@ def test_a_stream_shows_the_lag_of_its_groups(airport: Console) -> None:
     assert "lag of map" in seen(airport, "/streams/positions")
 
 
+@pytest.mark.prove
 def test_the_page_of_a_query_is_a_link_if_a_browser_may_be_sent_there() -> None:
     page = "http://driver:4040/StreamingQuery/"
     with own_namespace() as name, shmq.connect(name) as broker, console(name) as site:
@@ -262,6 +263,7 @@ def test_dead_letters_are_counted_and_then_sent_back(site: Console, shop: shmq.B
     assert queue.qsize() == 2
 
 
+@pytest.mark.prove
 def test_a_count_of_dead_letters_that_ends_early_says_so(site: Console, shop: shmq.Broker) -> None:
     letters = shop.create_queue("letters", dead_letter=None, capacity=1 << 17)
     letters.put_many([b""] * (MOST_COUNTED + 1))
@@ -389,6 +391,7 @@ def test_no_file_outside_the_folder_is_given(site: Console) -> None:
     assert open_page(site, "/static/console.css").headers["content-type"].startswith("text/css")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("page", ["/", "/queues", "/queues/{}", "/queues/{}/put", "/host"])
 def test_a_name_of_another_system_is_shown_as_its_text(page: str) -> None:
     text = "<b>celery@host/a</b>"

@@ -199,6 +199,7 @@ def test_a_change_that_a_foreign_page_might_have_sent_is_refused(
         assert (told.status, told.code) == (403, "csrf"), (method, path)
 
 
+@pytest.mark.prove
 def test_a_console_that_only_shows_still_shows_and_checks(
     reading: Console, filled: shmq.Broker
 ) -> None:

@@ -226,6 +226,7 @@ def test_sockets_of_other_sites_and_without_the_protocol_are_refused(site: Conso
         pass
 
 
+@pytest.mark.prove
 def test_a_console_that_only_shows_has_no_sockets(place: str) -> None:
     with console(place, changes=False) as site:
         assert status_of(site) == 403
@@ -248,6 +249,7 @@ def test_rights_are_those_of_the_token(place: str, shop: shmq.Broker) -> None:
             assert heard(socket)["put"]["sequence"] == 1
 
 
+@pytest.mark.prove
 def test_a_right_that_a_frame_is_refused_is_in_the_audit(place: str, shop: shmq.Broker) -> None:
     shop.create_queue("orders")
     shop.create_queue("results")
@@ -265,6 +267,7 @@ def test_a_right_that_a_frame_is_refused_is_in_the_audit(place: str, shop: shmq.
             site.hears(f"{start.format(name)} .*operation={operation}\n")
 
 
+@pytest.mark.prove
 def test_a_flood_of_refused_frames_is_counted_in_the_audit(place: str, shop: shmq.Broker) -> None:
     shop.create_queue("orders")
     with console(place, tokens={WORKER: {"consume": ["orders"]}}) as site:
@@ -284,6 +287,7 @@ def test_a_flood_of_refused_frames_is_counted_in_the_audit(place: str, shop: shm
         eventually(lambda: told() == 200, "each refusal is recorded or counted")
 
 
+@pytest.mark.prove
 def test_sockets_are_closed_when_the_console_ends_and_messages_return(
     place: str, shop: shmq.Broker
 ) -> None:

@@ -276,6 +276,7 @@ def test_arguments_that_no_message_holds_are_an_error_of_the_caller() -> None:
         tasks.echo.enqueue("x" * (4 << 20))
 
 
+@pytest.mark.prove
 def test_arguments_that_leave_no_room_for_the_result_are_an_error_of_the_caller(
     broker: shmq.Broker,
 ) -> None:

@@ -347,6 +347,7 @@ async def add(numbers: list[int]) -> int:
 """
 
 
+@pytest.mark.prove
 def test_the_command_of_faststream_runs_with_what_the_extra_installs(
     namespace: str, tmp_path: Path
 ) -> None:

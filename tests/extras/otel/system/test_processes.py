@@ -75,6 +75,7 @@ def test_spans_of_two_processes_are_related_by_the_message(target: str, tmp_path
     assert attributes.get("server.port") == port
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("handler", ["act", "act_later"])
 def test_a_worker_has_a_span_for_each_call_of_its_handler(
     handler: str, namespace: str, broker: shmq.Broker, tmp_path: Path
