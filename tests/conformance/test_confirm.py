@@ -1,4 +1,8 @@
-"""Puts that return once they are on disk: the same over each transport."""
+"""Puts that return once they are on disk: the same over each transport.
+
+Other levels: c/test_durable_reply.c, unit/persistence/test_unconfirmed.py,
+system/wire/test_durable.py, system/persistence/test_writer.py, prove/powerloss.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Consume: an iterator that leases ahead, gathers acks and stops cleanly."""
+"""Consume: an iterator that leases ahead, gathers acks and stops cleanly.
+
+Other levels: system/client/test_consumer.py, system/wire/test_consume.py,
+system/server/test_waiting_consumers.py, system/cli/test_consume.py.
+"""
 
 from __future__ import annotations
 

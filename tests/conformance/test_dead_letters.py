@@ -1,4 +1,8 @@
-"""Dead letters: why, when and from where, what they keep, and the way back."""
+"""Dead letters: why, when and from where, what they keep, and the way back.
+
+Other levels: c/test_transfer.c, system/client/test_dead_letters.py,
+system/persistence/test_transfers.py, prove/crash/scenarios.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Dedupe: the second put of an id within the window is taken as done."""
+"""Dedupe: the second put of an id within the window is taken as done.
+
+Other levels: c/test_dedupe.c, prove/crash/scenarios.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The descriptor of a queue: readable while a message may be visible, as a socket's is."""
+"""The descriptor of a queue: readable while a message may be visible, as a socket's is.
+
+Other levels: system/client/remote/test_descriptors.py, system/processes/test_descriptors.py,
+tree/test_descriptors.py.
+"""
 
 from __future__ import annotations
 

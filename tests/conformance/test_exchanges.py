@@ -1,4 +1,8 @@
-"""Exchanges: which queues get a message, and what becomes of one that no queue gets."""
+"""Exchanges: which queues get a message, and what becomes of one that no queue gets.
+
+Other levels: unit/routing/test_book.py, conformance/models/test_exchanges.py,
+system/cli/test_exchange.py, system/wire/test_exchanges.py.
+"""
 
 from __future__ import annotations
 

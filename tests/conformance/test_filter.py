@@ -1,4 +1,8 @@
-"""Filters: gets that select messages by headers and properties, and what other gets receive."""
+"""Filters: gets that select messages by headers and properties, and what other gets receive.
+
+Other levels: c/test_filter.c, c/test_select.c, unit/expression/test_parse.py,
+system/client/test_filters.py, system/wire/test_filters.py.
+"""
 
 from __future__ import annotations
 

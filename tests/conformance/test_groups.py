@@ -1,4 +1,8 @@
-"""Groups: the owner of each partition, committed offsets, and what becomes of both."""
+"""Groups: the owner of each partition, committed offsets, and what becomes of both.
+
+Other levels: c/test_group_state.c, system/wire/test_groups.py, conformance/models/test_groups.py,
+prove/crash/group_runner.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A loop over bodies: a step acknowledges, an exception returns, the rest is not counted."""
+"""A loop over bodies: a step acknowledges, an exception returns, the rest is not counted.
+
+Other levels: system/client/test_asyncio.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Packed batches: many records in one buffer in, and one buffer out."""
+"""Packed batches: many records in one buffer in, and one buffer out.
+
+Other levels: c/test_packed_batch.c.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Producers of streams: batches, partitions, acknowledgements, and attempts that are repeated."""
+"""Producers of streams: batches, partitions, acknowledgements, and attempts that are repeated.
+
+Other levels: system/persistence/test_producers.py, prove/crash/stream_runner.py.
+"""
 
 from __future__ import annotations
 

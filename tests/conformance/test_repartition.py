@@ -1,6 +1,8 @@
 """More partitions for a stream that is in use: no key's records change their order.
 
 All of it in memory, and for a stream with a journal that a writer keeps meanwhile.
+
+Other levels: prove/persistence/test_repartition.py, prove/crash/stream_runner.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Requests and their replies."""
+"""Requests and their replies.
+
+Other levels: c/test_request.c, system/client/test_reply_queues.py, system/cli/test_request.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Groups that share a stream: records lent one by one, settled one by one."""
+"""Groups that share a stream: records lent one by one, settled one by one.
+
+Other levels: c/test_group_state.c, prove/crash/group_runner.py.
+"""
 
 from __future__ import annotations
 

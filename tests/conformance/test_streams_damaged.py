@@ -1,4 +1,7 @@
-"""What is promised where a file of a stream is damaged: an error of that partition and range."""
+"""What is promised where a file of a stream is damaged: an error of that partition and range.
+
+Other levels: c/test_damage.c, unit/storage/test_stream_salvage.py.
+"""
 
 from __future__ import annotations
 

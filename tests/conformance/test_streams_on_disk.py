@@ -1,4 +1,8 @@
-"""What is promised of durable streams: the disk confirms, and reads go on from the files."""
+"""What is promised of durable streams: the disk confirms, and reads go on from the files.
+
+Other levels: unit/storage/test_stream_files.py, system/persistence/test_streams.py,
+prove/powerloss/test_streams.py.
+"""
 
 from __future__ import annotations
 

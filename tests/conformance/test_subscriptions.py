@@ -1,4 +1,7 @@
-"""Subscriptions: patterns of keys, history, many cursors, and subscribers that are too slow."""
+"""Subscriptions: patterns of keys, history, many cursors, and subscribers that are too slow.
+
+Other levels: system/processes/test_subscriptions.py.
+"""
 
 from __future__ import annotations
 

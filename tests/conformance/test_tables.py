@@ -1,4 +1,7 @@
-"""Tables: values by key, with a time to live, counters with bounds, and waiting for a key."""
+"""Tables: values by key, with a time to live, counters with bounds, and waiting for a key.
+
+Other levels: system/cli/test_table.py, system/wire/test_tables.py, system/processes/test_tables.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Queues that end by themselves: `expires`, `auto_delete` and `exclusive`."""
+"""Queues that end by themselves: `expires`, `auto_delete` and `exclusive`.
+
+Other levels: system/server/test_temporary_queues.py, system/processes/test_temporary_queues.py,
+system/persistence/test_temporary_queues.py.
+"""
 
 from __future__ import annotations
 

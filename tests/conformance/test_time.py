@@ -1,4 +1,7 @@
-"""Time: delay, deliver_at and ttl."""
+"""Time: delay, deliver_at and ttl.
+
+Other levels: c/test_timer.c, system/processes/test_clock.py.
+"""
 
 from __future__ import annotations
 
