@@ -18,8 +18,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # The lanes of `make test` and of `make prove`, the longest first.
 QUICK_LANES := test-contract test-system test-commands test-extras test-units test-lint test-c
-THOROUGH_LANES := prove-extras prove-death prove-spark prove-contract prove-system prove-pages \
-    prove-cluster prove-release prove-c
+THOROUGH_LANES := prove-extras prove-death prove-spark prove-contract prove-cluster prove-system \
+    prove-pages prove-release prove-c
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -131,7 +131,7 @@ test-extras:
 	$(QUICK) tests/extras
 
 prove: $(VENV)/test $(VENV)/bench
-	@started=$$(date +%s); $(LANES) --jobs=4 $(THOROUGH_LANES) || exit 1; \
+	@started=$$(date +%s); $(LANES) --jobs=5 $(THOROUGH_LANES) || exit 1; \
 	echo "make prove: passed in $$(($$(date +%s) - started)) s"
 
 prove-c:
@@ -140,7 +140,7 @@ prove-c:
 
 prove-contract:
 	$(THOROUGH) tests/conformance
-	SHMQ_MODEL_EXAMPLES=600 $(BIN)/python -m pytest $(PYTEST) tests/conformance/models
+	SHMQ_MODEL_EXAMPLES=600 $(OWN_SHM) $(BIN)/python -m pytest $(PYTEST) tests/conformance/models
 
 prove-system:
 	$(THOROUGH) tests/system
@@ -151,7 +151,8 @@ PAGES := tests/prove/examples tests/prove/docs tests/prove/bench
 prove-death:
 	$(THOROUGH) $(foreach lane,$(SPARK) $(PAGES) tests/prove/release,--ignore=$(lane)) tests/prove
 
-# The frameworks' own tests, the console in a browser.
+# The frameworks' own tests, and the console in a browser. A cluster waits for elections most of the
+# time.
 prove-extras:
 	$(THOROUGH) --ignore=tests/extras/nats tests/extras
 
