@@ -25,8 +25,8 @@ from tests.support.watchdog import Watchdog
 
 __all__ = ["spark"]
 
-#: What is in it is of `make prove` alone, but for what is marked ``smoke``.
-PROVE = Path(__file__).with_name("prove")
+#: Folders of this name have what is of `make prove` alone, but for what is marked ``smoke``.
+PROVE = "prove"
 
 #: How long a test may take before it counts as hanging, in seconds. A marker gives
 #: another limit: ``@pytest.mark.watchdog(600)``.
@@ -52,7 +52,7 @@ os.environ.setdefault("PYTHONFAULTHANDLER", "1")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "prove: of `make prove`, and not of `make test`")
-    config.addinivalue_line("markers", "smoke: of `make test`, though it is in tests/prove")
+    config.addinivalue_line("markers", "smoke: of `make test`, though it is in a folder `prove`")
     config.addinivalue_line("markers", "watchdog(seconds): how long the test may take")
     config.addinivalue_line("markers", "only_local(why): it looks at what only shared memory has")
     config.addinivalue_line(
@@ -72,9 +72,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is in ``tests/prove`` is marked ``prove``, unless it is marked ``smoke``."""
+    """What is in a folder ``prove`` is marked ``prove``, unless it is marked ``smoke``."""
+    here = Path(__file__).parent
     for item in items:
-        if PROVE in item.path.parents and item.get_closest_marker("smoke") is None:
+        if PROVE in item.path.relative_to(here).parts and item.get_closest_marker("smoke") is None:
             item.add_marker(pytest.mark.prove)
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = "docs/integrate/cluster.md"
-FILES: Final = ("tests/system/client/test_cluster_contract.py",)
+FILES: Final = ("tests/extras/nats/system/test_cluster_contract.py",)
 #: The verdicts, in the order of the table.
 VERDICTS: Final = ("exact", "emulated", "weaker", "refused")
 

@@ -20,7 +20,7 @@ import shmq  # noqa: E402
 from tests.support.browser import FLIGHTS, fill, open_page  # noqa: E402
 from tests.support.chromium import CHROMIUM, chromium  # noqa: E402
 from tests.support.console import Console, console  # noqa: E402
-from tests.support.processes import eventually  # noqa: E402
+from tests.support.waiting import eventually  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

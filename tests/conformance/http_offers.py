@@ -68,9 +68,9 @@ _MANY: Final = "it makes thousands of requests, and the queue behind them is the
 _CLIENT: Final = "it is about the methods of a client in Python"
 _RECEIPT: Final = "receipts are texts over HTTP, and name their queue"
 _LOAN: Final = "a loan is memory of the queue"
-_STREAMS: Final = "the client of these tests has no streams; tests/system/console has tests of them"
+_STREAMS: Final = "the client of these tests has no streams; tests/extras/console tests them"
 _PROPERTIES: Final = "properties that shmq does not know are not shown in JSON"
-_EXPLAINED: Final = "a refusal is one code over HTTP; tests/system/console has tests of its text"
+_EXPLAINED: Final = "a refusal is one code over HTTP; tests/extras/console tests its text"
 
 #: Single tests of the modules that run, and why these do not.
 NOT_OFFERED: Final[dict[str, str]] = {

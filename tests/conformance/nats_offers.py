@@ -1,7 +1,8 @@
 """What of the contract's tests a cluster of NATS JetStream passes, refuses, and cannot pass.
 
-A test in REFUSED runs, and must raise `Unsupported`; `tests/system/client/test_cluster_contract.py`
-has the refusals with their reasons. What is emulated or weaker has its own tests there.
+A test in REFUSED runs, and must raise `Unsupported`; `test_cluster_contract.py` in
+`tests/extras/nats/system` has the refusals with their reasons. What is emulated or weaker has its
+own tests there.
 """
 
 from __future__ import annotations

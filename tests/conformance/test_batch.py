@@ -8,9 +8,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, SOON, drain, eventually, getter_asleep, in_thread, outcome
+from .tools import LATER, SOON, drain, getter_asleep, in_thread, outcome
 
 LARGE = 200_000
 

@@ -11,19 +11,10 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.api.options import Overflow
+from tests.support.waiting import PATIENCE
 
 from .conftest import Connect
-from .tools import (
-    LATER,
-    PATIENCE,
-    SOON,
-    bodies,
-    drain,
-    getter_asleep,
-    in_thread,
-    outcome,
-    putter_asleep,
-)
+from .tools import LATER, SOON, bodies, drain, getter_asleep, in_thread, outcome, putter_asleep
 
 
 def test_put_many_puts_all_in_order_and_counts_them(queue: Queue) -> None:

@@ -1,4 +1,8 @@
-"""Messages as columns, and runs: leased, read, found again and settled by numbers."""
+"""Messages as columns, and runs: leased, read, found again and settled by numbers.
+
+Other levels: c/test_columns.c, unit/native/test_map_columns.py, system/client/test_columns.py,
+system/wire/test_columns.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Puts that return once they are on disk: the same over each transport."""
+"""Puts that return once they are on disk: the same over each transport.
+
+Other levels: c/test_durable_reply.c, unit/persistence/test_unconfirmed.py,
+system/wire/test_durable.py, system/persistence/test_writer.py, prove/powerloss.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.api.options import Confirm, Durability
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.support.writer_process import WriterProcess, running_writer
 
 #: A time within which a test's disk may be waited for in vain, in seconds.

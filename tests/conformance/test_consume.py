@@ -1,4 +1,8 @@
-"""Consume: an iterator that leases ahead, gathers acks and stops cleanly."""
+"""Consume: an iterator that leases ahead, gathers acks and stops cleanly.
+
+Other levels: system/client/test_consumer.py, system/wire/test_consume.py,
+system/server/test_waiting_consumers.py, system/cli/test_consume.py.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,15 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
 from .tools import (
     LATER,
     MOMENT,
-    PATIENCE,
     SOON,
     bodies,
     drain,
-    eventually,
     getter_asleep,
     in_thread,
     in_time,

@@ -1,4 +1,8 @@
-"""Dead letters: why, when and from where, what they keep, and the way back."""
+"""Dead letters: why, when and from where, what they keep, and the way back.
+
+Other levels: c/test_transfer.c, system/client/test_dead_letters.py,
+system/persistence/test_transfers.py, prove/crash/scenarios.py.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,9 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from tests.support.waiting import eventually
 
-from .tools import (
-    LATER,
-    SOON,
-    bodies,
-    drain,
-    eventually,
-    in_thread,
-    in_time,
-    lease_all,
-    next_message,
-    outcome,
-)
+from .tools import LATER, SOON, bodies, drain, in_thread, in_time, lease_all, next_message, outcome
 
 
 def deliver_and_nack(queue: Queue, times: int) -> None:

@@ -1,4 +1,7 @@
-"""Dedupe: the second put of an id within the window is taken as done."""
+"""Dedupe: the second put of an id within the window is taken as done.
+
+Other levels: c/test_dedupe.c, prove/crash/scenarios.py.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import LATER, SOON, drain, eventually
+from .tools import LATER, SOON, drain
 
 MANY = 2000
 

@@ -1,4 +1,8 @@
-"""The descriptor of a queue: readable while a message may be visible, as a socket's is."""
+"""The descriptor of a queue: readable while a message may be visible, as a socket's is.
+
+Other levels: system/client/remote/test_descriptors.py, system/processes/test_descriptors.py,
+tree/test_descriptors.py.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, SOON, drain, in_thread, lease_all, next_message, outcome
+from .tools import LATER, SOON, drain, in_thread, lease_all, next_message, outcome
 
 
 def is_readable(event: Queue | shmq.ReadyEvent, wait: float = 0.0) -> bool:

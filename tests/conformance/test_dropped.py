@@ -1,4 +1,7 @@
-"""A leased message that is dropped gives a ResourceWarning."""
+"""A leased message that is dropped gives a ResourceWarning.
+
+Other levels: system/client/remote/test_dropped.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Exchanges: which queues get a message, and what becomes of one that no queue gets."""
+"""Exchanges: which queues get a message, and what becomes of one that no queue gets.
+
+Other levels: unit/routing/test_book.py, conformance/models/test_exchanges.py,
+system/cli/test_exchange.py, system/wire/test_exchanges.py.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,10 @@ import pytest
 import shmq
 from shmq import Binding, Broker, Exchange, ExchangeSummary, Published
 from shmq.api.keywords import QueueKeywords
+from tests.support.waiting import PATIENCE
 
 from .conftest import Connect
-from .tools import PATIENCE, SOON, drain, in_thread, outcome
+from .tools import SOON, drain, in_thread, outcome
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
-"""Filters: gets that select messages by headers and properties, and what other gets receive."""
+"""Filters: gets that select messages by headers and properties, and what other gets receive.
+
+Other levels: c/test_filter.c, c/test_select.c, unit/expression/test_parse.py,
+system/client/test_filters.py, system/wire/test_filters.py.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE
 
 from .conftest import Connect
-from .tools import PATIENCE, SOON, drain, getter_asleep, in_thread, outcome
+from .tools import SOON, drain, getter_asleep, in_thread, outcome
 
 EU = "header.region = 'eu'"
 

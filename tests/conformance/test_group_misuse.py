@@ -10,9 +10,9 @@ import pytest
 
 import shmq
 from shmq import Broker, Stream
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import eventually
 
 NAN = float("nan")
 HUGE = 1 << 70

@@ -1,4 +1,8 @@
-"""Groups: the owner of each partition, committed offsets, and what becomes of both."""
+"""Groups: the owner of each partition, committed offsets, and what becomes of both.
+
+Other levels: c/test_group_state.c, system/wire/test_groups.py, conformance/models/test_groups.py,
+prove/crash/group_runner.py.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Member, Stream
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, SOON, eventually
+from .tools import LATER, SOON
 
 PARTITIONS = 4
 

@@ -1,4 +1,8 @@
-"""The lease: ack, nack, reject, extend, expiry, and receipts that fence."""
+"""The lease: ack, nack, reject, extend, expiry, and receipts that fence.
+
+Other levels: c/test_lease.c, c/test_receipt.c, system/wire/test_receipts.py,
+system/workers/test_lease.py, prove/crash/scenarios.py.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import LATER, SOON, drain, eventually, in_thread, in_time, next_message, outcome
+from .tools import LATER, SOON, drain, in_thread, in_time, next_message, outcome
 
 SETTLE: dict[str, Callable[[Message], None]] = {
     "ack": lambda message: message.ack(),
@@ -172,6 +177,7 @@ def test_a_retry_delay_of_zero_returns_the_message_at_once(broker: Broker) -> No
     assert queue.get_nowait().delivery_count == 2
 
 
+@pytest.mark.only_local("deliveries are counted in the queue's segment")
 def test_the_retry_delay_survives_any_number_of_deliveries(broker: Broker) -> None:
     queue = broker.create_queue("jobs", max_deliveries=None, retry_delay=LATER)
     queue.put(b"x")

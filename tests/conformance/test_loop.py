@@ -1,4 +1,7 @@
-"""A loop over bodies: a step acknowledges, an exception returns, the rest is not counted."""
+"""A loop over bodies: a step acknowledges, an exception returns, the rest is not counted.
+
+Other levels: system/client/test_asyncio.py.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import (
-    LATER,
-    MOMENT,
-    PATIENCE,
-    SOON,
-    eventually,
-    getter_asleep,
-    in_thread,
-    in_time,
-    lease_all,
-    outcome,
-)
+from .tools import LATER, MOMENT, SOON, getter_asleep, in_thread, in_time, lease_all, outcome
 
 
 class Failure(Exception):

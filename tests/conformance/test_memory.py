@@ -1,4 +1,7 @@
-"""Memory: taken in steps, given back, and never blocked by one message."""
+"""Memory: taken in steps, given back, and never blocked by one message.
+
+Other levels: c/test_arena.c, system/processes/test_full_memory.py.
+"""
 
 from __future__ import annotations
 

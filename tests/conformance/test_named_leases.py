@@ -1,4 +1,7 @@
-"""Runs that are leased in a name: taken over, fenced, settled by epoch, released."""
+"""Runs that are leased in a name: taken over, fenced, settled by epoch, released.
+
+Other levels: prove/recovery/test_named_leases.py.
+"""
 
 from __future__ import annotations
 

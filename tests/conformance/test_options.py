@@ -1,4 +1,7 @@
-"""The options of a queue: defaults, ranges, and what a full queue does."""
+"""The options of a queue: defaults, ranges, and what a full queue does.
+
+Other levels: tree/test_options.py, c/test_segment.c.
+"""
 
 from __future__ import annotations
 

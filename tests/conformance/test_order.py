@@ -1,4 +1,7 @@
-"""Order: strict priority, then first in first out; one in flight per group."""
+"""Order: strict priority, then first in first out; one in flight per group.
+
+Other levels: c/test_group.c, c/test_ready_order.c.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import (
-    LATER,
-    SOON,
-    bodies,
-    drain,
-    eventually,
-    in_thread,
-    lease_all,
-    next_message,
-    outcome,
-)
+from .tools import LATER, SOON, bodies, drain, in_thread, lease_all, next_message, outcome
 
 GROUPS = 3000
 
@@ -272,6 +266,7 @@ def test_a_blocked_group_with_thousands_behind_it_stalls_no_other(queue: Queue) 
     assert drain(queue) == list(range(1, 5000))
 
 
+@pytest.mark.only_local("groups have their room in the queue's segment")
 def test_groups_that_come_and_go_take_no_lasting_room(broker: Broker) -> None:
     queue = broker.create_queue("jobs", capacity=4)
 

@@ -1,4 +1,7 @@
-"""Packed batches: many records in one buffer in, and one buffer out."""
+"""Packed batches: many records in one buffer in, and one buffer out.
+
+Other levels: c/test_packed_batch.c.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,9 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE, eventually
 
-from .tools import (
-    LATER,
-    PATIENCE,
-    SOON,
-    drain,
-    eventually,
-    getter_asleep,
-    in_thread,
-    outcome,
-    putter_asleep,
-)
+from .tools import LATER, SOON, drain, getter_asleep, in_thread, outcome, putter_asleep
 
 MIB = 1 << 20
 

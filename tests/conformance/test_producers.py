@@ -1,4 +1,7 @@
-"""Producers of streams: batches, partitions, acknowledgements, and attempts that are repeated."""
+"""Producers of streams: batches, partitions, acknowledgements, and attempts that are repeated.
+
+Other levels: system/persistence/test_producers.py, prove/crash/stream_runner.py.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ import pytest
 
 import shmq
 from shmq import Stream
+from tests.support.waiting import eventually
 from tests.support.writer_process import WriterProcess, running_writer
 
 from .conftest import Connect
-from .tools import LATER, eventually, in_thread, outcome
+from .tools import LATER, in_thread, outcome
 
 #: Lines that are much the same, as bytes.
 LINES = [b"user %d has seen page %d of the catalogue" % (n % 7, n) for n in range(300)]

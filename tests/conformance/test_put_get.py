@@ -1,4 +1,8 @@
-"""Put and get: waiting or not, full and empty, and what a message carries."""
+"""Put and get: waiting or not, full and empty, and what a message carries.
+
+Other levels: c/test_put.c, c/test_put_ring.c, conformance/models/test_model.py,
+system/wire/test_produce.py, prove/crash/scenarios.py.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,10 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.api.options import Overflow
+from tests.support.waiting import PATIENCE
 
 from .conftest import Connect
 from .tools import (
-    PATIENCE,
     SOON,
     bodies,
     drain,

@@ -1,6 +1,8 @@
 """More partitions for a stream that is in use: no key's records change their order.
 
 All of it in memory, and for a stream with a journal that a writer keeps meanwhile.
+
+Other levels: prove/persistence/test_repartition.py, prove/crash/stream_runner.py.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ import pytest
 
 import shmq
 from shmq import Broker, Record, Stream
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.writer_process import running_writer
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, SOON, eventually
+from .tools import LATER, SOON
 
 KEYS = [b"key-%d" % n for n in range(8)]
 

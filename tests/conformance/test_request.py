@@ -1,4 +1,7 @@
-"""Requests and their replies."""
+"""Requests and their replies.
+
+Other levels: c/test_request.c, system/client/test_reply_queues.py, system/cli/test_request.py.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ import pytest
 import shmq
 from shmq import Broker, Message, Queue
 from shmq.api.names import is_reply_name
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, SOON, drain, eventually, in_thread, next_message, outcome
+from .tools import LATER, SOON, drain, in_thread, next_message, outcome
 
 
 @contextlib.contextmanager

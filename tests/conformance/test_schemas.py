@@ -1,4 +1,7 @@
-"""Schemas of queues: versions, rules, and puts that are checked."""
+"""Schemas of queues: versions, rules, and puts that are checked.
+
+Other levels: system/cli/test_schema.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Groups that share a stream: records lent one by one, settled one by one."""
+"""Groups that share a stream: records lent one by one, settled one by one.
+
+Other levels: c/test_group_state.c, prove/crash/group_runner.py.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Stream
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import LATER, PATIENCE, drain, eventually
+from .tools import LATER, drain
 
 
 @pytest.fixture

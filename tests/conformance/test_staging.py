@@ -14,19 +14,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import (
-    LATER,
-    MOMENT,
-    PATIENCE,
-    SOON,
-    drain,
-    eventually,
-    in_thread,
-    in_time,
-    next_message,
-)
+from .tools import LATER, MOMENT, SOON, drain, in_thread, in_time, next_message
 
 MANY = [b"%d" % number for number in range(2500)]
 

@@ -9,18 +9,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import (
-    LATER,
-    PATIENCE,
-    SOON,
-    eventually,
-    getter_asleep,
-    in_thread,
-    outcome,
-    putter_asleep,
-)
+from .tools import LATER, SOON, getter_asleep, in_thread, outcome, putter_asleep
 
 TOTALS = [
     "put",

@@ -12,8 +12,9 @@ import shmq
 from shmq import Broker, Stream
 from shmq.model.codec.compression import compressor
 from shmq.native import _stream
+from tests.support.waiting import PATIENCE
 
-from .tools import PATIENCE, next_message
+from .tools import next_message
 
 HUGE = 1 << 70
 #: {[1]: 1}, in msgpack.

@@ -1,4 +1,10 @@
-"""Streams: appending, reading by offset and by time, and what becomes of old records."""
+"""Streams: appending, reading by offset and by time, and what becomes of old records.
+
+Other levels: c/test_log.c, c/test_stream_segment.c, unit/namespace/test_streams.py,
+unit/storage/test_stream_records.py, system/wire/test_streams.py,
+system/persistence/test_streams.py, system/cli/test_stream.py, prove/crash/stream_runner.py,
+prove/powerloss/test_streams.py, prove/soak/test_streams.py.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +17,9 @@ import pytest
 import shmq
 from shmq import Broker, Stream
 from shmq.native import _stream
+from tests.support.waiting import PATIENCE, eventually
 
-from .tools import PATIENCE, eventually, in_thread, outcome
+from .tools import in_thread, outcome
 
 
 @pytest.fixture

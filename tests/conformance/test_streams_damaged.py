@@ -1,4 +1,7 @@
-"""What is promised where a file of a stream is damaged: an error of that partition and range."""
+"""What is promised where a file of a stream is damaged: an error of that partition and range.
+
+Other levels: c/test_damage.c, unit/storage/test_stream_salvage.py.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ import pytest
 import shmq
 from shmq.api import Stream
 from tests.conformance.conftest import Connect
-from tests.conformance.test_streams_on_disk import PATIENCE, create, filled
+from tests.conformance.test_streams_on_disk import create, filled
 from tests.conformance.tools import SOON
 from tests.support.queue_files import flip
+from tests.support.waiting import PATIENCE
 from tests.support.writer_process import WriterProcess, running_writer
 
 COUNT = 2000

@@ -1,4 +1,8 @@
-"""What is promised of durable streams: the disk confirms, and reads go on from the files."""
+"""What is promised of durable streams: the disk confirms, and reads go on from the files.
+
+Other levels: unit/storage/test_stream_files.py, system/persistence/test_streams.py,
+prove/powerloss/test_streams.py.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,11 @@ import pytest
 import shmq
 from shmq.api import Stream
 from tests.conformance.conftest import Connect
-from tests.conformance.tools import SOON, eventually, in_thread
+from tests.conformance.tools import SOON, in_thread
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.writer_process import WriterProcess, running_writer
 
 RING = 64 << 10
-PATIENCE = 60.0
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""Subscriptions: patterns of keys, history, many cursors, and subscribers that are too slow."""
+"""Subscriptions: patterns of keys, history, many cursors, and subscribers that are too slow.
+
+Other levels: system/processes/test_subscriptions.py.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ import pytest
 
 import shmq
 from shmq import Broker, Record, Stream
+from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import PATIENCE, SOON, eventually, in_thread, outcome
+from .tools import SOON, in_thread, outcome
 
 
 @pytest.fixture

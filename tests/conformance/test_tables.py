@@ -1,4 +1,7 @@
-"""Tables: values by key, with a time to live, counters with bounds, and waiting for a key."""
+"""Tables: values by key, with a time to live, counters with bounds, and waiting for a key.
+
+Other levels: system/cli/test_table.py, system/wire/test_tables.py, system/processes/test_tables.py.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ import pytest
 import shmq
 from shmq import Broker, Table
 from tests.support.loops import occupied_pool
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import LATER, SOON, eventually, in_thread, outcome
+from .tools import LATER, SOON, in_thread, outcome
 
 
 @pytest.fixture(params=["memory", "disk"])

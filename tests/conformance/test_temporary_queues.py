@@ -1,4 +1,8 @@
-"""Queues that end by themselves: `expires`, `auto_delete` and `exclusive`."""
+"""Queues that end by themselves: `expires`, `auto_delete` and `exclusive`.
+
+Other levels: system/server/test_temporary_queues.py, system/processes/test_temporary_queues.py,
+system/persistence/test_temporary_queues.py.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,10 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.client.local.queue import LocalQueue
+from tests.support.waiting import eventually
 
 from .conftest import Connect
-from .tools import LATER, MOMENT, SOON, drain, eventually, in_thread, in_time, outcome
+from .tools import LATER, MOMENT, SOON, drain, in_thread, in_time, outcome
 
 ENDS: list[dict[str, Any]] = [{"auto_delete": True}, {"exclusive": True}]
 

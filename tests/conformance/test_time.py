@@ -1,4 +1,7 @@
-"""Time: delay, deliver_at and ttl."""
+"""Time: delay, deliver_at and ttl.
+
+Other levels: c/test_timer.c, system/processes/test_clock.py.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
+from tests.support.waiting import eventually
 
-from .tools import LATER, SOON, drain, eventually, in_thread, in_time, next_message, outcome
+from .tools import LATER, SOON, drain, in_thread, in_time, next_message, outcome
 
 
 def lease_that_expires(queue: Queue, **properties: Any) -> Message:

@@ -1,4 +1,9 @@
-"""Transactions: all of what comes out and what went in, or nothing."""
+"""Transactions: all of what comes out and what went in, or nothing.
+
+Other levels: unit/persistence/test_transactions.py, system/client/test_transactions.py,
+prove/crash/transaction_runner.py, prove/recovery/test_transactions.py,
+prove/soak/test_transactions.py.
+"""
 
 from __future__ import annotations
 

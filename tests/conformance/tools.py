@@ -1,4 +1,4 @@
-"""What the conformance tests share: waiting for a condition, work in threads, bodies."""
+"""What the conformance tests share: work in threads, bodies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
 from shmq import Message, Queue
+from tests.support.waiting import PATIENCE, eventually
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: How long a test waits for what must come, in seconds; only a failure takes so long.
-PATIENCE = 60.0
 #: A time that passes within a test, in seconds. What must be done before it has passed is done
 #: `in_time`: any thread may be delayed for longer.
 SOON = 0.05
@@ -22,14 +21,6 @@ SOON = 0.05
 MOMENT = 0.4
 #: A time that does not pass within a test, in seconds.
 LATER = 600.0
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Return once ``condition()`` holds; fail with ``what`` if it does not in time."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.002)
 
 
 def in_time(attempt: Callable[[], T], late: type[Exception] | tuple[type[Exception], ...]) -> T:

@@ -15,7 +15,7 @@ import shmq
 from shmq.extras.nats.bridge.bridge import RunningBridge
 from shmq.extras.nats.bridge.config import Backward, Bridge, Forward, Mirror, check
 from shmq.extras.nats.bridge.progress import Numbers
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 #: How long a test waits for what it expects, in seconds.
 PATIENCE = 120.0

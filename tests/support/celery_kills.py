@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.support.celery_worker import CeleryProcess, celery, celery_environment, recorded
-from tests.support.processes import PATIENCE, ROOT, eventually
+from tests.support.processes import ROOT
+from tests.support.waiting import PATIENCE, eventually
 
 #: Processes of a worker's pool, and the tasks that a worker holds for each of them.
 CONCURRENCY = 2

@@ -19,7 +19,8 @@ import psutil
 import pytest
 
 from tests.support.ended_processes import kill_groups
-from tests.support.processes import PATIENCE, ROOT, environment, eventually
+from tests.support.processes import ROOT, environment
+from tests.support.waiting import PATIENCE, eventually
 
 APP = "tests.support.celery_tasks"
 

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from shmq.server.config.tokens import hash_of
-from tests.support.processes import PATIENCE, ROOT, environment, eventually
+from tests.support.processes import ROOT, environment
+from tests.support.waiting import PATIENCE, eventually
 
 API = "/api/v1"
 

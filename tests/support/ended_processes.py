@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from tests.support.processes import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 def runs(pid: int) -> bool:

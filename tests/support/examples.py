@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.ended_processes import kill_groups
-from tests.support.processes import PATIENCE, ROOT, environment, eventually
+from tests.support.processes import ROOT, environment
+from tests.support.waiting import PATIENCE, eventually
 
 EXAMPLES = ROOT / "examples"
 

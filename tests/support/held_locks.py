@@ -75,7 +75,7 @@ from shmq.extras.frameworks.connection import Connection  # noqa: E402
 from shmq.extras.frameworks.task_queues import TaskQueues  # noqa: E402
 from shmq.extras.frameworks.task_table import TaskTable  # noqa: E402
 from tests.support.first_use import KINDS, LIMIT, RING, SMALL  # noqa: E402
-from tests.support.processes import eventually  # noqa: E402
+from tests.support.waiting import eventually  # noqa: E402
 
 #: How many children the program forks.
 FORKS = 2

@@ -8,7 +8,6 @@ loop. Commands are those of `tcp_servers`: ``serve NAMESPACE``, answered with th
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import sys
 from typing import Any
@@ -20,6 +19,7 @@ import shmq
 from shmq.extras.console.server.app import application
 from shmq.extras.console.server.process import ConsoleProcess
 from shmq.extras.console.settings import ConsoleSettings
+from tests.support.namespaces import delete_all
 
 
 class _Site:
@@ -36,11 +36,7 @@ class _Site:
         self.console.ending.set()
         self.console.leases.close()
         self.console.observer.stop()
-        for name in self._broker.queue_names():
-            with contextlib.suppress(shmq.NoSuchQueue):
-                self._broker.delete_queue(name)
-        for exchange in self._broker.list_exchanges():
-            self._broker.delete_exchange(exchange.name)
+        delete_all(self._broker)
         self._broker.close()
 
 

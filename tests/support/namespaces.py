@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ def own_namespace(*, debris: bool = False, inhabited: bool = False) -> Iterator[
 
 
 def _left_after_deletion(namespace: str) -> list[str]:
+    if not _in_shared_memory(namespace):
+        return []
     with shmq.connect(namespace) as broker:
         delete_all(broker)
     return [path.name for path in _in_shared_memory(namespace)]
@@ -42,16 +45,17 @@ def _left_after_deletion(namespace: str) -> list[str]:
 
 def delete_all(broker: shmq.Broker) -> None:
     """Delete the queues, exchanges, streams and tables of the broker's namespace."""
-    for summary in broker.list_queues():
+    for queue in broker.queue_names():
         with contextlib.suppress(shmq.NoSuchQueue):  # staging queues go with their target
-            broker.delete_queue(summary.name)
+            broker.delete_queue(queue)
     for exchange in broker.list_exchanges():
         broker.delete_exchange(exchange.name)
     for stream in broker.list_streams():
-        broker.delete_stream(stream.name)
+        with contextlib.suppress(shmq.NoSuchStream):  # a client deletes it at the same time
+            broker.delete_stream(stream.name)
     for table in broker.list_tables():
         broker.delete_table(table)
 
 
 def _in_shared_memory(namespace: str) -> list[Path]:
-    return sorted(path for path in SHM.iterdir() if namespace in path.name)
+    return sorted(SHM / name for name in os.listdir(SHM) if namespace in name)

@@ -7,14 +7,11 @@ import json
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import shmq
-
-#: How long a server may take to start, in seconds.
-_PATIENCE = 60.0
+from tests.support.waiting import eventually
 
 
 def server_binary() -> str:
@@ -60,18 +57,16 @@ class NatsServer:
         self._process = subprocess.Popen(
             [server_binary(), "-c", str(config), "-l", str(self._folder / "log")]
         )
-        told = self._folder / f"nats-server_{self._process.pid}.ports"
-        give_up = time.monotonic() + _PATIENCE
-        while True:
-            try:  # it listens by now, and may still be writing the file
-                (url,) = json.loads(told.read_text())["nats"]
-            except (FileNotFoundError, ValueError):
-                assert self._process.poll() is None, (self._folder / "log").read_text()
-                assert time.monotonic() < give_up, "the server does not start"
-                time.sleep(0.01)
-            else:
-                self.port = int(url.rpartition(":")[2])
-                return
+        ports = self._folder / f"nats-server_{self._process.pid}.ports"
+        eventually(lambda: self._has_written(ports), "the server listens")
+        (url,) = json.loads(ports.read_text())["nats"]
+        self.port = int(url.rpartition(":")[2])
+
+    def _has_written(self, ports: Path) -> bool:
+        """Whether the file of its ports is complete."""
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "log").read_text()
+        return ports.exists() and ports.read_text().endswith("}")
 
     def close(self) -> None:
         """End it, and remove its files."""

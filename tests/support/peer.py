@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Self
 import msgpack
 
 from shmq.protocol.opcodes import HEADER, MAGIC, PROTOCOL_VERSION, Status, Type
-from tests.support.processes import PATIENCE
 from tests.support.server import Server
+from tests.support.waiting import PATIENCE
 
 _HEADER = struct.Struct("!IIBBHI")
 

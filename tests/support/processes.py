@@ -18,26 +18,15 @@ from typing import Any
 import shmq
 from shmq import Queue
 from shmq.client.local.queue import LocalQueue
+from tests.support.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 SHM = Path("/dev/shm")
 
-#: How long a test waits for an expected event, in seconds; only a failure takes this long.
-PATIENCE = 60.0
 #: A visibility timeout that does not pass within a test, in seconds.
 HOUR = 3600.0
 #: The size in bytes of a body that is written and read in place, without a copy.
 LARGE = 20_000
-
-
-def eventually(
-    condition: Callable[[], bool], what: str, patience: float = PATIENCE, pause: float = 0.002
-) -> None:
-    """Return once ``condition()`` holds; fail with ``what`` if that takes too long."""
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(pause)
 
 
 def of_threads(pid: int, file: str) -> dict[str, str]:

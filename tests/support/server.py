@@ -22,7 +22,8 @@ import psutil
 from shmq.host.supervision.stderr import SHOW_STACK
 from shmq.server.config.tokens import hash_of
 from tests.support.ended_processes import runs
-from tests.support.processes import PATIENCE, ROOT, environment, eventually
+from tests.support.processes import ROOT, environment
+from tests.support.waiting import PATIENCE, eventually
 
 #: Below those that the kernel gives to connections: ip(7), ip_local_port_range.
 _FIXED_PORTS = range(10_000, 32_000)

@@ -10,15 +10,13 @@ import pty
 import select
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.waiting import PATIENCE
 
-#: How long a test waits for an expected event, in seconds; only a failure takes this long.
-PATIENCE = 60.0
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,14 +117,6 @@ def ended(process: subprocess.Popen[bytes]) -> Ran:
     """Wait for the end of a started command, and read the rest of its output."""
     out, err = process.communicate(timeout=PATIENCE)
     return Ran(process.returncode, out or b"", err or b"")
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Return once ``condition()`` holds; fail with ``what`` if that takes too long."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.005)
 
 
 @contextlib.contextmanager

@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 
 from tests.support.memory_loss import bring_back, lose_memory
-from tests.support.processes import eventually
 from tests.support.server import Server, fixed_port, serve
 from tests.support.task_workers import Framework, Process, Workers, check, ends, is_drained, workers
+from tests.support.waiting import eventually
 from tests.support.writer_process import WriterProcess
 
 #: How many tasks a killed process may have run without their acknowledgement: its threads of

@@ -15,8 +15,9 @@ import psutil
 
 import shmq
 from tests.support.ended_processes import kill_groups
-from tests.support.processes import PATIENCE, ROOT, environment, eventually
+from tests.support.processes import ROOT, environment
 from tests.support.task_apps.ledger import LEDGER, OPTIONS, TARGET, Ledger
+from tests.support.waiting import PATIENCE, eventually
 
 APPS = "tests.support.task_apps"
 

@@ -10,7 +10,7 @@ from typing import Any
 from taskiq.receiver import Receiver
 
 from shmq.extras.taskiq import ShmqBroker
-from tests.support.processes import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ import shmq
 from shmq.server.config.settings import Settings
 from shmq.server.connection.connection import ConnectionCounts
 from shmq.server.frontend import FrontEnd
+from tests.support.namespaces import delete_all
 
 
 class TcpServers:
@@ -89,16 +90,7 @@ class _TcpServer:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         with shmq.connect(self._namespace) as broker:
-            for summary in broker.list_queues():
-                with contextlib.suppress(shmq.NoSuchQueue):
-                    broker.delete_queue(summary.name)
-            for stream in broker.list_streams():
-                with contextlib.suppress(shmq.NoSuchStream):
-                    broker.delete_stream(stream.name)
-            for exchange in broker.list_exchanges():
-                broker.delete_exchange(exchange.name)
-            for table in broker.list_tables():
-                broker.delete_table(table)
+            delete_all(broker)
 
 
 async def _main() -> None:

@@ -23,8 +23,9 @@ import shmq
 from shmq.disk.persistence.writer import Writer
 from shmq.disk.storage.writer_control import Control
 from shmq.host.namespace.data_directory import DataDirectory
-from tests.support.processes import PATIENCE, eventually, of_threads
+from tests.support.processes import of_threads
 from tests.support.stepwise_disk import StepwiseDisk
+from tests.support.waiting import PATIENCE, eventually
 
 multiprocessing.set_forkserver_preload([__name__])
 

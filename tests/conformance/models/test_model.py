@@ -1,7 +1,7 @@
 """Hypothesis drives the real queue and the model through the same operations.
 
 Time is the model's: the core's clock stands still until a rule moves it. The environment
-makes the run longer: ``SHMQ_MODEL_EXAMPLES`` (default 100) of at most
+makes the run longer: ``SHMQ_MODEL_EXAMPLES`` (default 50) of at most
 ``SHMQ_MODEL_STEPS`` (default 50) steps each.
 """
 
@@ -26,7 +26,7 @@ from shmq.native import _core
 
 from .model import SECOND, Item, ModelConsumer, ModelQueue, NoRoom, Place, Refused
 
-EXAMPLES = int(os.environ.get("SHMQ_MODEL_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("SHMQ_MODEL_EXAMPLES", "50"))
 STEPS = int(os.environ.get("SHMQ_MODEL_STEPS", "50"))
 
 #: Two clients, so that one can hold what the other wants.

@@ -1,25 +1,20 @@
-"""Kill a member of a group at every shared store of an operation, and see what survives.
+"""Deaths in the operations of a member of a group.
 
-Runs under a build with crash points, as runner.py does: ``python group_runner.py SCENARIO``.
-The group lies in memory that a forked victim shares with the survivor.
+The group lies in memory that the victim shares with the survivor.
 """
 
 from __future__ import annotations
 
 import mmap
-import os
-import signal
-import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _group
+from tests.prove.crash.death import Play, check
 
-#: Where the victims and the survivor are registered.
-NAMESPACE = Namespace.of(f"crash-{os.getpid()}")
+MODULES = (_group,)
 
 SECOND = 1_000_000_000
 PARTITIONS = 3
@@ -37,10 +32,6 @@ OPTIONS: dict[str, Any] = {
     "dead_letter": None,
 }
 SHARED = {**OPTIONS, "session": 0, "lease": SECOND, "assignment": "shared", "held": 16}
-
-
-class Broken(Exception):
-    """A promise was not kept."""
 
 
 @dataclass
@@ -63,11 +54,6 @@ class Scenario:
     prepare: Callable[[Stage], object]
     act: Callable[[Stage], object]
     judge: Callable[[Stage, bool], object]
-
-
-def check(true: bool, what: str) -> None:
-    if not true:
-        raise Broken(what)
 
 
 # ---- partitions ----
@@ -207,56 +193,17 @@ SCENARIOS = {
 }
 
 
-def survive(scenario: Scenario, point: int) -> bool:
+def survive(name: str, broker: Any, play: Play) -> bool:
     """One death, judged; True if the victim got through without dying."""
+    scenario = SCENARIOS[name]
     memory = mmap.mmap(-1, _group.size_of(scenario.options))
     _group.make(memory, scenario.options)
-    stage = Stage(_group.GroupState(memory, "the group", NAMESPACE.processes.own))
+    processes = Namespace.of(broker.namespace).processes
+    stage = Stage(_group.GroupState(memory, "the group", processes.own))
     stage.group_state.widen(PARTITIONS)
     stage.me = stage.group_state.join(1, b"me")[1]
     stage.victim = stage.group_state.join(2, b"victim")[1]
     scenario.prepare(stage)
-    finished = act_in_a_fork(scenario, stage, point)
+    finished = play(lambda: lambda: scenario.act(stage))
     scenario.judge(stage, finished)
     return finished
-
-
-def act_in_a_fork(scenario: Scenario, stage: Stage, point: int) -> bool:
-    """Whether the victim finished; it died by the crash point if not."""
-    victim = os.fork()
-    if victim == 0:
-        code = 3
-        try:
-            _group.crash_at(point)
-            scenario.act(stage)
-            _group.crash_at(0)
-            code = 0
-        finally:
-            if code:
-                traceback.print_exc()
-            os._exit(code)
-    _, status = os.waitpid(victim, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        return False
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
-        return True
-    raise Broken(f"the victim ended with status {status}")
-
-
-def run(name: str) -> int:
-    """All deaths of one scenario; returns how many points there were."""
-    assert _group.HAS_CRASHPOINTS
-    point = 1
-    try:
-        while not survive(SCENARIOS[name], point):
-            point += 1
-    finally:
-        NAMESPACE.retire()
-    return point - 1
-
-
-if __name__ == "__main__":
-    try:
-        print(f"{sys.argv[1]}: {run(sys.argv[1])} points")
-    except Broken as broken:
-        sys.exit(f"{sys.argv[1]}: {broken}")

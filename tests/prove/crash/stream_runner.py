@@ -1,19 +1,14 @@
-"""Kill an appender at every shared store of what it does, and see what the stream holds.
+"""Deaths in the operations of a stream.
 
-As `runner.py`, for streams: ``python stream_runner.py SCENARIO``. After each death the survivor
-finds the records that there were, and of what was being appended all or nothing; it appends
-on, finds every record by its offset, and repeats what a producer was at, which is there once.
-What has a journal is then written, loses its memory, and is as it was.
+After each death the survivor finds the records that there were, and of what was being appended
+all or nothing; it appends, finds every record by its offset, and repeats what a producer was at,
+which is there once. What has a journal is then written, loses its memory, and is as it was.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import shutil
-import signal
-import sys
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -29,17 +24,14 @@ from shmq.disk.storage.file_header import StreamIdentity
 from shmq.host.namespace.data_directory import DataDirectory
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core, _stream
+from tests.prove.crash.death import Broken, Play
 from tests.support.memory_loss import bring_back, lose_memory
 
-WATCHDOG = 240
+MODULES = (_stream, _core)
 RING = 64 << 10
 PRODUCER = 77
 #: Where what is durable has its files, as long as one death is judged.
 FILES = SHM / f"shmq-crash-{os.getpid()}"
-
-
-class Broken(Exception):
-    """A promise was not kept."""
 
 
 def one(stream: Any) -> None:
@@ -117,78 +109,34 @@ SCENARIOS: dict[str, Callable[[Any], None]] = {
 DURABLE = frozenset({"repartition_kept", "keep"})
 
 
-def run(name: str) -> int:
-    """All deaths of one scenario; returns how many points there were."""
-    points = 0
-    for crash_at in (_stream.crash_at, _core.crash_at):
-        point = 1
-        while True:
-            try:
-                if survive(name, crash_at, point):
-                    break
-            except BaseException as error:
-                error.add_note(f"in scenario {name!r}, killed after store {point}")
-                raise
-            point += 1
-        points += point - 1
-    return points
-
-
-def survive(name: str, crash_at: Callable[[int], None], point: int) -> bool:
+def survive(name: str, broker: Any, play: Play) -> bool:
     """One death, judged; True if the victim got through without dying."""
-    namespace = f"crash-{os.getpid()}"
-    with shmq.connect(namespace) as broker:
-        durability: StreamDurability = "journal" if name in DURABLE else "memory"
-        stream = broker.create_stream("s", 1, ring_bytes=RING, durability=durability)
-        for n in range(150 if name == "large" else 20):
-            stream.append(b"old %d" % n + bytes(500), partition=0)
-        if name == "keep":
-            stream.repartition(2)
-            stream.append(b"came", partition=1)
-        before = contents(stream)
-        finished = act_in_a_fork(SCENARIOS[name], stream, crash_at, point)
-        if name == "delete":
-            judge_deletion(broker, finished)
-        elif name == "repartition":
-            judge_partitions(broker, stream, before, finished)
-        elif name == "repartition_kept":
-            judge_partitions(broker, stream, before, finished)
-            judge_files(broker, stream)
-        elif name == "keep":
-            judge_files(broker, stream)
-        else:
-            judge(name, stream, before, finished)
-        for found in broker.list_streams():
-            broker.delete_stream(found.name)
-    left = [entry for entry in os.listdir(SHM) if f"@{namespace}" in entry]
-    if left:
-        raise Broken(f"left in {SHM}: {left}")
+    durability: StreamDurability = "journal" if name in DURABLE else "memory"
+    stream = broker.create_stream("s", 1, ring_bytes=RING, durability=durability)
+    for n in range(150 if name == "large" else 20):
+        stream.append(b"old %d" % n + bytes(500), partition=0)
+    if name == "keep":
+        stream.repartition(2)
+        stream.append(b"came", partition=1)
+    before = contents(stream)
+
+    def prepare() -> Callable[[], object]:
+        stream.namespace.processes.own_number()
+        return lambda: SCENARIOS[name](stream)
+
+    finished = play(prepare)
+    if name == "delete":
+        judge_deletion(broker, finished)
+    elif name == "repartition":
+        judge_partitions(broker, stream, before, finished)
+    elif name == "repartition_kept":
+        judge_partitions(broker, stream, before, finished)
+        judge_files(broker, stream)
+    elif name == "keep":
+        judge_files(broker, stream)
+    else:
+        judge(name, stream, before, finished)
     return finished
-
-
-def act_in_a_fork(
-    act: Callable[[Any], None], stream: Any, crash_at: Callable[[int], None], point: int
-) -> bool:
-    """Whether the victim finished; it died by the crash point if not."""
-    victim = os.fork()
-    if victim == 0:
-        code = 3
-        try:
-            stream.namespace.processes.own_number()
-            crash_at(point)
-            act(stream)
-            crash_at(0)
-            code = 0
-        finally:
-            if code:
-                traceback.print_exc()
-            os._exit(code)
-    _, status = os.waitpid(victim, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        return False
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
-        return True
-    raise Broken(f"the victim ended with status {status}")
 
 
 def contents(stream: Any) -> dict[int, bytes]:
@@ -282,16 +230,3 @@ def judge_deletion(broker: Any, finished: bool) -> None:
         raise Broken("the stream was deleted, but is there")
     stream = broker.ensure_stream("s", partitions=1, ring_bytes=RING)
     stream.append(b"x", partition=0)
-
-
-def main() -> int:
-    """Run the scenario that is named."""
-    faulthandler.dump_traceback_later(WATCHDOG, exit=True)
-    if not _stream.HAS_CRASHPOINTS:
-        raise SystemExit("this needs a build with SHMQ_CRASHPOINTS=1")
-    print(f"{sys.argv[1]}: {run(sys.argv[1])} points")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,26 +1,21 @@
-"""Kill a process at every shared store of a commit, and see whether it all happened, or nothing.
+"""Deaths in a commit, which happens as a whole, or not at all.
 
-As `runner.py`, for transactions: ``python transaction_runner.py SCENARIO``. A scenario is what
-the victim does, and who of those that come by is the first to look afterwards.
+A scenario is what the victim does, and which survivor is the first to look afterwards.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import signal
-import sys
-import traceback
 from collections.abc import Callable
 from typing import Any
 
-import shmq
-from shmq.api.names import SHM
 from shmq.client.local.transaction import LocalTransaction
 from shmq.client.transaction.transaction_log import TransactionLog
 from shmq.native import _core, _group, _stream
+from tests.prove.crash.death import Broken, Play
 
-WATCHDOG = 240
+MODULES = (_core, _stream, _group)
 RING = 64 << 10
 RECORDS = 4
 #: What is found: records that came out, messages that did, the offset that is committed, and
@@ -28,10 +23,6 @@ RECORDS = 4
 Found = tuple[int, int, int, int]
 NOTHING: Found = (0, 0, 0, 1)
 ALL: Found = (6, 3, RECORDS, 0)
-
-
-class Broken(Exception):
-    """A promise was not kept."""
 
 
 class Stage:
@@ -113,84 +104,17 @@ FIRST: dict[str, Callable[[Stage], object]] = {
 SCENARIOS = ["commit-group", "commit-lease", "commit-copy", "settle-lease"]
 
 
-def run(name: str) -> int:
-    """All deaths of one scenario; returns how many points there were."""
-    act, first = name.split("-")
-    points = 0
-    for module in (_core, _stream, _group):
-        point = 1
-        while True:
-            try:
-                if survive(act, first, module.crash_at, point):
-                    break
-            except BaseException as error:
-                error.add_note(f"in {name!r}, killed after store {point} of {module.__name__}")
-                raise
-            point += 1
-        points += point - 1
-    return points
-
-
-def survive(act: str, first: str, crash_at: Callable[[int], None], point: int) -> bool:
+def survive(name: str, broker: Any, play: Play) -> bool:
     """One death, judged; True if the victim got through without dying."""
-    namespace = f"crash-{os.getpid()}"
-    with shmq.connect(namespace) as broker:
-        stage = Stage(broker)
-        finished = act_in_a_fork(ACTS[act], stage, crash_at, point)
-        FIRST[first](stage)
-        found = stage.found()
-        allowed = {ALL} if finished or act == "settle" else {ALL, NOTHING}
-        if found not in allowed:
-            raise Broken(f"{found} is neither all nor nothing; allowed are {allowed}")
-        again = stage.found()
-        if again[:3] != found[:3] or again[3]:
-            raise Broken(f"{found} has become {again}")
-        for name in ("source", "sink"):
-            broker.delete_stream(name)
-        for name in ("work", "done"):
-            broker.delete_queue(name)
-    left = [entry for entry in os.listdir(SHM) if f"@{namespace}" in entry]
-    if left:
-        raise Broken(f"left in {SHM}: {left}")
+    act, first = name.split("-")
+    stage = Stage(broker)
+    finished = play(lambda: ACTS[act](stage))
+    FIRST[first](stage)
+    found = stage.found()
+    allowed = {ALL} if finished or act == "settle" else {ALL, NOTHING}
+    if found not in allowed:
+        raise Broken(f"{found} is neither all nor nothing; allowed are {allowed}")
+    again = stage.found()
+    if again[:3] != found[:3] or again[3]:
+        raise Broken(f"{found} has become {again}")
     return finished
-
-
-def act_in_a_fork(
-    prepare: Callable[[Stage], Callable[[], None]],
-    stage: Stage,
-    crash_at: Callable[[int], None],
-    point: int,
-) -> bool:
-    """Whether the victim finished; it died by the crash point if not."""
-    victim = os.fork()
-    if victim == 0:
-        code = 3
-        try:
-            act = prepare(stage)
-            crash_at(point)
-            act()
-            crash_at(0)
-            code = 0
-        finally:
-            if code:
-                traceback.print_exc()
-            os._exit(code)
-    _, status = os.waitpid(victim, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        return False
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
-        return True
-    raise Broken(f"the victim ended with status {status}")
-
-
-def main() -> int:
-    """Run the scenario that is named."""
-    faulthandler.dump_traceback_later(WATCHDOG, exit=True)
-    if not _stream.HAS_CRASHPOINTS:
-        raise SystemExit("this needs a build with SHMQ_CRASHPOINTS=1")
-    print(f"{sys.argv[1]}: {run(sys.argv[1])} points")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

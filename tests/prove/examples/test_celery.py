@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from tests.support.celery_worker import CeleryProcess, celery, celery_environment
-from tests.support.processes import PATIENCE, ROOT, eventually
+from tests.support.processes import ROOT
 from tests.support.server import fixed_port
+from tests.support.waiting import PATIENCE, eventually
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 

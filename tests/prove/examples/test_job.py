@@ -19,7 +19,7 @@ from examples.flights.memory import files
 from examples.flights.plan import Plan
 from examples.flights.report import direct_delays, direct_sums, faults, group_faults
 from examples.flights.screen import LiveScreen, PlainScreen, QuietScreen, screen_for
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 MakeFile = Callable[[list[tuple[str, str, str, str]]], Path]
 

@@ -18,8 +18,8 @@ import pytest
 
 import shmq
 from tests.support.examples import EXAMPLES, command, printed
-from tests.support.processes import PATIENCE, eventually
 from tests.support.server import fixed_port, serve
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.writer_process import running_writer
 
 # ---- 1: a web application ----

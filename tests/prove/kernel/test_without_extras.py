@@ -39,7 +39,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kernel")
     skipped = shutil.ignore_patterns("__pycache__", "extras", "*.pyx", "*.c")
     shutil.copytree(ROOT / "shmq", folder / "shmq", ignore=skipped)
-    skipped = shutil.ignore_patterns("__pycache__")
+    skipped = shutil.ignore_patterns("__pycache__", "extras")
     for name in ("tests", "docs", "tools"):
         shutil.copytree(ROOT / name, folder / name, ignore=skipped)
     shutil.copy(ROOT / "pyproject.toml", folder)

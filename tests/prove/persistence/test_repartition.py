@@ -17,10 +17,9 @@ from shmq.host.namespace import group_files
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _stream
 from tests.support.memory_loss import bring_back, lose_memory
-from tests.support.processes import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.writer_process import WriterProcess
 
-PATIENCE = 60.0
 SOON = 0.05
 KEYS = [b"key-%d" % n for n in range(8)]
 

@@ -24,9 +24,9 @@ from shmq.disk.storage.transaction_file import TRANSACTIONS
 from shmq.host.namespace.data_directory import DataDirectory
 from shmq.host.namespace.namespace import Namespace
 from tests.prove.recovery.tools import Persist, lose
-from tests.support.processes import PATIENCE
 from tests.support.queue_files import HASH_KEY, Building, put
 from tests.support.shell import Shell
+from tests.support.waiting import PATIENCE
 
 KEY = f"{HASH_KEY:016x}"
 FILES = (snapshot_name("q"), segment_name("q", 1))

@@ -18,9 +18,10 @@ import shmq
 from shmq.host.namespace.namespace import Namespace
 from tests.prove.recovery.test_recovery import damaged
 from tests.prove.recovery.tools import lose, running_writer
-from tests.support.processes import PATIENCE, ROOT, environment, eventually, run_script
+from tests.support.processes import ROOT, environment, run_script
 from tests.support.server import serve
 from tests.support.shell import Shell
+from tests.support.waiting import PATIENCE, eventually
 
 #: For how long a writer of these tests stays when no queue needs it, in seconds: on a busy machine
 #: it may take a while until those that it was started for come to it.

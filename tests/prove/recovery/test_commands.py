@@ -22,9 +22,9 @@ from shmq.disk.persistence.verify import verify_file
 from shmq.disk.storage.disk import Disk
 from tests.prove.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
 from tests.prove.recovery.tools import Persist, lose
-from tests.support.processes import eventually
 from tests.support.server import Server
 from tests.support.shell import Shell
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

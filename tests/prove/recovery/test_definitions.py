@@ -12,8 +12,8 @@ import pytest
 import shmq
 from tests.prove.recovery.test_autostart import Writers, writers
 from tests.prove.recovery.tools import Persist, lose
-from tests.support.processes import PATIENCE, eventually
 from tests.support.server import serve
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.writer_process import running_writer
 
 __all__ = ["writers"]

@@ -8,7 +8,8 @@ import pytest
 
 from shmq.host.namespace.namespace import Namespace
 from tests.support.own_shm import UNSHARE, own_shm
-from tests.support.processes import PATIENCE, eventually, run_script
+from tests.support.processes import run_script
+from tests.support.waiting import PATIENCE, eventually
 
 #: It fills the disk at its data directory; then its own process, which has been told of the full
 #: disk, must find that the writer is dead, and start another one.

@@ -26,7 +26,8 @@ from shmq.host.namespace.data_directory import chosen_directory
 from shmq.host.namespace.directory_record import read_record
 from shmq.host.namespace.namespace import Namespace
 from tests.support.namespaces import SHM, own_namespace
-from tests.support.processes import PATIENCE, ROOT, environment, eventually
+from tests.support.processes import ROOT, environment
+from tests.support.waiting import PATIENCE, eventually
 
 COUNT = 50
 

@@ -15,7 +15,8 @@ import pytest
 import shmq
 from shmq.api.options import Durability
 from tests.prove.recovery.tools import Persist, lose
-from tests.support.processes import PATIENCE, drain, eventually, is_sound
+from tests.support.processes import drain, is_sound
+from tests.support.waiting import PATIENCE, eventually
 
 DURABLE = ("journal", "snapshot")
 

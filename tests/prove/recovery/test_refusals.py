@@ -12,8 +12,8 @@ import shmq
 from shmq.cli.shared.exit_codes import Code
 from tests.prove.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
 from tests.prove.recovery.tools import Persist, lose
-from tests.support.processes import PATIENCE
 from tests.support.shell import Shell
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

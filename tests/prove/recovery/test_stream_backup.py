@@ -15,8 +15,8 @@ from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.paths import CARD
 from shmq.disk.storage.stream_meta import read_card
 from tests.prove.recovery.tools import Persist, lose
-from tests.support.processes import PATIENCE, eventually
 from tests.support.shell import Shell
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture

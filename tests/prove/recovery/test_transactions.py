@@ -14,7 +14,7 @@ from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.transaction_file import TRANSACTIONS, read_noted
 from shmq.host.namespace.data_directory import DataDirectory
 from tests.prove.recovery.tools import lose
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.support.writer_process import WriterProcess, running_writer
 
 

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.processes import PATIENCE, ROOT, SHM, environment, eventually
+from tests.support.processes import ROOT, SHM, environment
+from tests.support.waiting import PATIENCE, eventually
 
 
 class Persist:

@@ -23,7 +23,7 @@ from typing import Any, Final
 import psutil
 
 import shmq
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 _MOUNTS: Final = (
     "mount -t tmpfs -o size=96m tmpfs /dev/shm && "

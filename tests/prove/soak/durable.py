@@ -39,8 +39,9 @@ from tests.prove.soak import workers
 from tests.prove.soak.drain import check, drain
 from tests.prove.soak.stops import insist
 from tests.prove.soak.workers import BATCH, body_of, properties
-from tests.support.processes import PATIENCE, SHM, eventually
+from tests.support.processes import SHM
 from tests.support.server import Server
+from tests.support.waiting import PATIENCE, eventually
 
 PRODUCERS = 3
 CONSUMERS = 2

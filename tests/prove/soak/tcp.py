@@ -24,8 +24,8 @@ from tests.prove.soak import tcp_workers, workers
 from tests.prove.soak.drain import check, drain
 from tests.prove.soak.stops import Stops, delete, insist
 from tests.support.ended_processes import runs
-from tests.support.processes import eventually
 from tests.support.server import Server, fixed_port, serve
+from tests.support.waiting import eventually
 
 REMOTE = 3
 LOCAL = 1

@@ -25,7 +25,7 @@ from shmq.client.transaction.recover import settle_all
 from shmq.client.transaction.transaction_log import owners
 from shmq.host.namespace.namespace import Namespace
 from tests.prove.soak.stops import delete, insist
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 STREAMS = ("source", "sink")
 QUEUES = ("results", "jobs")

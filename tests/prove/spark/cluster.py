@@ -29,8 +29,9 @@ import shmq
 from shmq.spark.java import find_java
 from tests.support.certificates import Certificates
 from tests.support.namespaces import own_namespace
-from tests.support.processes import PATIENCE, ROOT
+from tests.support.processes import ROOT
 from tests.support.server import Server, serve
+from tests.support.waiting import PATIENCE
 
 MESSAGES = 2_000
 #: How long a driver and two executors may take on a busy machine, in seconds.

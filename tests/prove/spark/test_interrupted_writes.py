@@ -13,8 +13,8 @@ import pytest
 
 import shmq
 from tests.prove.spark.test_sink import bodies, error_of, numbers, queue_names, slowly
-from tests.support.processes import eventually
 from tests.support.server import Server, fixed_port, serve
+from tests.support.waiting import eventually
 from tests.support.writer_process import running_writer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 import shmq
 from tests.prove.spark.test_sink import bodies, queue_names, slowly, write
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     import pandas as pd

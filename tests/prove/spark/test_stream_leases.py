@@ -19,8 +19,9 @@ import shmq
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.queue.leases import LeasedMessages, Leases
 from shmq.spark.queue.reader import QueueInputPartition, QueueSourceStreamingReader
-from tests.support.processes import PATIENCE, ROOT, environment
+from tests.support.processes import ROOT, environment
 from tests.support.server import serve
+from tests.support.waiting import PATIENCE
 
 #: Leases the batch after the offset on its stdin, says the offset, and goes on when it is told to.
 _DRIVER = """

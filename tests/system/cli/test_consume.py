@@ -12,7 +12,8 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.shell import PATIENCE, Shell, ended, eventually, read_until, terminal
+from tests.support.shell import Shell, ended, read_until, terminal
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.cli.conftest import Quick
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.processes import eventually
 from tests.support.shell import Shell
+from tests.support.waiting import eventually
 from tests.support.writer_process import running_writer
 from tests.system.cli.conftest import Quick
 

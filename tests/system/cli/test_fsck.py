@@ -16,8 +16,9 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.client.local.queue import LocalQueue
 from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from tests.support.layout import place_of
-from tests.support.shell import Shell, ended, eventually
+from tests.support.shell import Shell, ended
 from tests.support.stopped import locks_of_queue
+from tests.support.waiting import eventually
 from tests.system.cli.conftest import Quick
 
 SHM = Path("/dev/shm")

@@ -50,7 +50,7 @@ OTHERS = {
     "persist",
     "ping",
     "request",
-    # Those of a cluster: see test_cluster.py, tests/system/bridge and the pages.
+    # Those of a cluster: see test_cluster.py, tests/extras/nats/system/bridge and the pages.
     "bridge",
     *(path for path in COMMANDS if path.split()[0] == "cluster"),
     *(path for path in COMMANDS if path.startswith("pipeline ")),

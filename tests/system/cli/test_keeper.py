@@ -9,7 +9,8 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.shell import Shell, ended, eventually
+from tests.support.shell import Shell, ended
+from tests.support.waiting import eventually
 
 
 def test_it_keeps_time_until_it_is_told_to_stop(shell: Shell, broker: shmq.Broker) -> None:

@@ -14,7 +14,8 @@ from click.testing import Result
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.shell import Shell, eventually, read_until, terminal
+from tests.support.shell import Shell, read_until, terminal
+from tests.support.waiting import eventually
 from tests.system.cli.conftest import Quick
 
 Invoke = Callable[..., Result]

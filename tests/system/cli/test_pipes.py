@@ -13,7 +13,8 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.shell import PATIENCE, Shell, ended, eventually
+from tests.support.shell import Shell, ended
+from tests.support.waiting import PATIENCE, eventually
 
 BODIES = [f"message {number}" for number in range(100)]
 

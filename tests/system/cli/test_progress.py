@@ -16,7 +16,8 @@ import pytest
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from tests.support.queue_files import Building, put
-from tests.support.shell import PATIENCE, Ran, Shell, ended, eventually, read_until, terminal
+from tests.support.shell import Ran, Shell, ended, read_until, terminal
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.writer_process import running_writer
 from tests.system.cli.conftest import Quick
 

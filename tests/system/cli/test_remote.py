@@ -20,7 +20,8 @@ from shmq.cli.shared.exit_codes import Code
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.console import console
 from tests.support.server import Server, serve
-from tests.support.shell import Ran, Shell, ended, eventually
+from tests.support.shell import Ran, Shell, ended
+from tests.support.waiting import eventually
 from tests.system.cli.conftest import Quick
 
 #: What is done to queues from their making to their end: a command, and what it reads.

@@ -24,7 +24,8 @@ from rich.console import Console
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.top import ORDERS, Row, draw, ordered
-from tests.support.shell import PATIENCE, Shell, ended, eventually, read_until, terminal
+from tests.support.shell import Shell, ended, read_until, terminal
+from tests.support.waiting import PATIENCE, eventually
 
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 

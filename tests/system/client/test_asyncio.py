@@ -15,7 +15,7 @@ import shmq
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.waiting.waiting_tasks import TaskQueue
 from tests.support.loops import Loop, until
-from tests.support.processes import PATIENCE
+from tests.support.waiting import PATIENCE
 
 #: What is never waited for in vain, in seconds.
 HOUR = 3600.0

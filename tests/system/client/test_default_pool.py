@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import shmq
-from tests.conformance.tools import PATIENCE
 from tests.support.loops import occupied_pool
 from tests.support.namespaces import own_namespace
 from tests.support.tcp_servers import TCP_SERVERS
+from tests.support.waiting import PATIENCE
 
 
 async def _consumed(broker: shmq.Broker) -> Any:

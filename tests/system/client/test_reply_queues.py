@@ -14,7 +14,8 @@ import pytest
 import shmq
 from shmq.api.names import is_reply_name, reply_name
 from shmq.client.local.broker import LocalBroker
-from tests.conformance.tools import PATIENCE, eventually, in_thread, outcome
+from tests.conformance.tools import in_thread, outcome
+from tests.support.waiting import PATIENCE, eventually
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -22,10 +22,7 @@ from shmq.client.transaction.recover import handles_in, settle_all
 from shmq.host.diagnose.leftovers import sweep
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _stream
-from tests.support.processes import eventually
-
-#: How long a test waits for what must come, in seconds; only a failure takes so long.
-PATIENCE = 60.0
+from tests.support.waiting import PATIENCE, eventually
 
 
 def die_behind_the_commit_point(broker: Broker, collect: Callable[[Broker], None]) -> None:

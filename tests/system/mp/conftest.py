@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.processes import Start, eventually, files_of
+from tests.support.processes import Start, files_of
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(autouse=True)

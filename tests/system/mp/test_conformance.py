@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import shmq.mp
-from tests.support.processes import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually
 
 METHODS = ("fork", "spawn", "forkserver")
 MAKERS: dict[str, Any] = {"multiprocessing": multiprocessing, "shmq.mp": shmq.mp}

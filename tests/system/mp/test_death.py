@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from shmq.mp import JoinableQueue, Queue
-from tests.support.processes import PATIENCE, Start, eventually
+from tests.support.processes import Start
+from tests.support.waiting import PATIENCE, eventually
 
 
 def get_for_ever(pipe: Connection, q: Any, ledger: Path) -> None:

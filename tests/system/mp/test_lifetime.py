@@ -16,7 +16,8 @@ import pytest
 
 import shmq
 from shmq.mp import JoinableQueue, Queue, SimpleQueue
-from tests.support.processes import SHM, Start, eventually, files_of, run_script
+from tests.support.processes import SHM, Start, files_of, run_script
+from tests.support.waiting import eventually
 
 from .conftest import queues_of
 

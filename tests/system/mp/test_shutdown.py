@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from shmq.mp import JoinableQueue, Queue, ShutDown, SimpleQueue
-from tests.support.processes import PATIENCE, Start, eventually
+from tests.support.processes import Start
+from tests.support.waiting import PATIENCE, eventually
 
 KINDS = [Queue, JoinableQueue, SimpleQueue]
 

@@ -16,7 +16,8 @@ from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.inventory import is_written
 from shmq.host.namespace.data_directory import DataDirectory, chosen_directory
 from shmq.host.namespace.namespace import Namespace
-from tests.support.processes import PATIENCE, ROOT, environment
+from tests.support.processes import ROOT, environment
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)

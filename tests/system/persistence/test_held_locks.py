@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from tests.support.manual_writer import ManualWriter
-from tests.support.processes import PATIENCE
 from tests.support.stopped import locks_of_queue
+from tests.support.waiting import PATIENCE
 
 
 def test_a_journal_waits_for_a_queue_that_a_stopped_process_holds(

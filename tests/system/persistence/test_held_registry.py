@@ -20,9 +20,9 @@ from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.inventory import is_written
 from shmq.host.namespace.data_directory import DataDirectory
 from shmq.host.namespace.namespace import Namespace
-from tests.support.processes import PATIENCE, eventually
 from tests.support.server import Server
 from tests.support.stopped import stopped_inside
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.persistence.test_writer import synced, writing
 
 #: Holds the registry of a namespace, stopped.

@@ -11,12 +11,12 @@ from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.paths import PRODUCERS, bases, partition_directory
 from shmq.disk.storage.stream_producers import producers_before
 from tests.support.memory_loss import bring_back, lose_memory
+from tests.support.waiting import PATIENCE
 from tests.support.writer_process import WriterProcess
 
 pytestmark = pytest.mark.prove
 
 RING = 64 << 10
-PATIENCE = 60.0
 
 
 def create(broker: shmq.Broker, **options: Any) -> Any:

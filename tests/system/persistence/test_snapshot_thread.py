@@ -13,7 +13,8 @@ import shmq
 from shmq.client.local.queue import attach
 from shmq.disk.persistence.snapshot import SnapshotThread, SnapshotWriter
 from tests.support.manual_writer import SMALL, ManualWriter
-from tests.support.processes import PATIENCE, ROOT
+from tests.support.processes import ROOT
+from tests.support.waiting import PATIENCE
 
 
 class Slow(SnapshotWriter):

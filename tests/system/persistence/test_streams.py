@@ -27,11 +27,10 @@ from shmq.host.diagnose.streams import examine_files
 from shmq.host.namespace import group_files
 from shmq.host.namespace.namespace import Namespace
 from tests.support.memory_loss import bring_back, lose_memory
-from tests.support.processes import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.writer_process import WriterProcess
 
 RING = 64 << 10
-PATIENCE = 60.0
 GROUP = {
     "assignment": "range", "session": 30_000_000_000, "lease": 0, "latest": False,
     "max_deliveries": None, "held": 0, "dead_letter": None,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import shmq
-from tests.support.processes import Start, eventually
+from tests.support.processes import Start
+from tests.support.waiting import eventually
 from tests.support.writer_process import WriterProcess
 
 

@@ -12,7 +12,7 @@ import pytest
 import shmq
 from shmq import Queue
 from shmq.client.local.queue import LocalQueue
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.support.writer_process import WriterProcess
 
 pytestmark = pytest.mark.prove

@@ -26,9 +26,10 @@ from shmq.disk.storage.paths import catalog, snapshot_name
 from shmq.host.namespace.data_directory import DataDirectory
 from tests.support.failing_disk import FailingDisk
 from tests.support.manual_writer import ManualWriter
-from tests.support.processes import PATIENCE, Child, Start, eventually
+from tests.support.processes import Child, Start
 from tests.support.queue_chain import chain
 from tests.support.stepwise_disk import StepwiseDisk
+from tests.support.waiting import PATIENCE, eventually
 
 SMALL = WriteSizes(segment=256 << 10, ahead=16 << 10, commit=64 << 10, chunk=64 << 10)
 

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from shmq import Broker, Message, Queue
-from tests.support.processes import HOUR, PATIENCE, ROOT, drain, environment, is_empty
+from tests.support.processes import HOUR, ROOT, drain, environment, is_empty
 from tests.support.stopped import locks_of_queue
+from tests.support.waiting import PATIENCE
 
 #: Reads the offset, in seconds, from the file that JUMP names, at every call, and counts
 #: behind it: waits by the wall clock, for a semaphore by the monotonic one, for a lock.

@@ -15,9 +15,10 @@ import pytest
 import shmq
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.namespaces import own_namespace
-from tests.support.processes import PATIENCE, ROOT, environment, run_script
+from tests.support.processes import ROOT, environment, run_script
 from tests.support.server import Server
 from tests.support.tcp_servers import TCP_SERVERS
+from tests.support.waiting import PATIENCE
 from tests.support.writer_process import WriterProcess, running_writer
 
 from .closed_descriptors import PARTITIONS, STEPS, TEXTS

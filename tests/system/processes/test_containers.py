@@ -20,7 +20,6 @@ from shmq.host.namespace.namespace import Namespace
 from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import (
     HOUR,
-    PATIENCE,
     ROOT,
     SHM,
     Start,
@@ -33,6 +32,7 @@ from tests.support.processes import (
     why_not,
 )
 from tests.support.stopped import lock_of_partition, locks_of_queue
+from tests.support.waiting import PATIENCE
 
 
 def run_contained(code: str, size: str = "64m") -> str:

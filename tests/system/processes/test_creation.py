@@ -28,7 +28,8 @@ from shmq.host.namespace.semaphores import (
 )
 from shmq.native import _core
 from tests.support.layout import place_of
-from tests.support.processes import PATIENCE, Start, drain, files_of, is_empty, is_sound
+from tests.support.processes import Start, drain, files_of, is_empty, is_sound
+from tests.support.waiting import PATIENCE
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import pytest
 import shmq
 from shmq import Broker, LockTimeout, Queue
 from shmq.client.local.queue import LocalQueue
-from tests.support.processes import HOUR, PATIENCE, Start, drain, is_sound
+from tests.support.processes import HOUR, Start, drain, is_sound
 from tests.support.stopped import (
     AWAITED,
     SHM,
@@ -23,6 +23,7 @@ from tests.support.stopped import (
     locks_of_group,
     locks_of_queue,
 )
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

@@ -20,17 +20,16 @@ from shmq import Broker, Queue
 from tests.support.processes import (
     HOUR,
     LARGE,
-    PATIENCE,
     Child,
     Start,
     asleep,
     attached,
     drain,
-    eventually,
     hold,
     is_empty,
     is_sound,
 )
+from tests.support.waiting import PATIENCE, eventually
 
 
 def tight(broker: Broker) -> Queue:

@@ -13,8 +13,9 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from tests.support.namespaces import own_namespace
-from tests.support.processes import PATIENCE, Start, hold
+from tests.support.processes import Start, hold
 from tests.support.tcp_servers import TCP_SERVERS
+from tests.support.waiting import PATIENCE
 
 #: How many messages each of the processes puts that a descriptor tells of.
 MANY = 3000

@@ -14,9 +14,7 @@ from shmq.client.local.broker import LocalBroker
 from shmq.host.namespace.namespace import Namespace
 from shmq.mp.store import Store
 from tests.support.processes import SHM, files_of
-
-#: Far longer than what is waited for takes, in seconds.
-PATIENCE = 60.0
+from tests.support.waiting import PATIENCE
 
 
 def garbage(what: object) -> None:

@@ -12,17 +12,8 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
-from tests.support.processes import (
-    LARGE,
-    PATIENCE,
-    Start,
-    asleep,
-    attached,
-    drain,
-    eventually,
-    is_empty,
-    is_sound,
-)
+from tests.support.processes import LARGE, Start, asleep, attached, drain, is_empty, is_sound
+from tests.support.waiting import PATIENCE, eventually
 
 #: What each message is settled by, in the process that did not lease it.
 SETTLE: dict[str, Callable[[Queue, Message], object]] = {

@@ -52,10 +52,10 @@ def test_no_child_hangs_that_is_forked_at_the_first_use(
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 @pytest.mark.parametrize("transport", ["local", "tcp"])
-def test_none_of_a_thousand_children_hangs(
+def test_none_of_hundreds_of_children_hangs(
     namespace: str, transport: str, method: str, seed: int
 ) -> None:
     run(namespace, transport, method, seed=seed + 2)

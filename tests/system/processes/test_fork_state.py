@@ -17,8 +17,9 @@ from shmq.client.handles.put import waiting_puts
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.routing.book import Book
 from shmq.mp.mutex import Mutex
-from tests.support.processes import PATIENCE, Child, Start, drain, eventually
+from tests.support.processes import Child, Start, drain
 from tests.support.tcp_servers import TCP_SERVERS
+from tests.support.waiting import PATIENCE, eventually
 
 #: A fork of a process with threads is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

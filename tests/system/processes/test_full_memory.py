@@ -14,7 +14,8 @@ import pytest
 
 from shmq import Broker, Queue
 from tests.support.own_shm import own_shm, with_own_shm
-from tests.support.processes import PATIENCE, ROOT, SHM, drain, environment, files_of, run_script
+from tests.support.processes import ROOT, SHM, drain, environment, files_of, run_script
+from tests.support.waiting import PATIENCE
 
 KIB = 1024
 

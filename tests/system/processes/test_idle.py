@@ -21,7 +21,8 @@ from shmq.client.local import deaths
 from shmq.client.local.queue import attach
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
-from tests.support.processes import Child, Start, asleep, eventually, hold, sleep_undisturbed
+from tests.support.processes import Child, Start, asleep, hold, sleep_undisturbed
+from tests.support.waiting import eventually
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.

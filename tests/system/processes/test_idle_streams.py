@@ -16,7 +16,8 @@ import shmq
 from shmq import Broker, Stream
 from shmq.client.handles import member
 from shmq.client.local.stream import LocalStream
-from tests.support.processes import HOUR, Start, eventually, sleep_undisturbed
+from tests.support.processes import HOUR, Start, sleep_undisturbed
+from tests.support.waiting import eventually
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
 #: looks every 50 ms has more than ten times as many.

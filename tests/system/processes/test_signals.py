@@ -15,7 +15,8 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
-from tests.support.processes import HOUR, LARGE, PATIENCE, Start, asleep, drain, is_empty, is_sound
+from tests.support.processes import HOUR, LARGE, Start, asleep, drain, is_empty, is_sound
+from tests.support.waiting import PATIENCE
 
 #: Waits for a message, and for space, without limit.
 GETS: dict[str, Callable[[Queue], Any]] = {

@@ -14,7 +14,8 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.support.processes import HOUR, PATIENCE, Start, attached, drain, is_empty
+from tests.support.processes import HOUR, Start, attached, drain, is_empty
+from tests.support.waiting import PATIENCE
 
 METHODS = ["fork", "forkserver", "spawn"]
 

@@ -17,8 +17,9 @@ import pytest
 import shmq
 from shmq import Broker, LockTimeout, Queue
 from tests.conformance.tools import in_thread, outcome
-from tests.support.processes import HOUR, PATIENCE, Start, asleep, drain, eventually, is_sound
+from tests.support.processes import HOUR, Start, asleep, drain, is_sound
 from tests.support.stopped import lock_of_partition, locks_of_group, locks_of_queue, stopped_inside
+from tests.support.waiting import PATIENCE, eventually
 
 SIDES = ("gets", "puts")
 

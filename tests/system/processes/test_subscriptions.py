@@ -8,8 +8,8 @@ import signal
 from multiprocessing.connection import Connection
 
 import shmq
-from tests.conformance.tools import PATIENCE
 from tests.support.processes import Start
+from tests.support.waiting import PATIENCE
 
 
 def test_a_dead_subscriber_holds_back_no_append(broker: shmq.Broker) -> None:

@@ -22,7 +22,8 @@ from shmq.host.namespace.namespace import Namespace
 from shmq.model.table.backup import copied
 from shmq.model.table.files import find
 from tests.support.own_shm import own_shm, with_own_shm
-from tests.support.processes import Start, eventually, run_script
+from tests.support.processes import Start, run_script
+from tests.support.waiting import eventually
 
 #: A fork of a process with threads is what a test is about.
 with_threads = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

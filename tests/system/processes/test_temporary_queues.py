@@ -21,17 +21,8 @@ from shmq.client.local.temporary_queue import remove_if_over
 from shmq.host.diagnose.leftovers import sweep
 from shmq.host.namespace.namespace import Namespace
 from shmq.server.keeper import Keeper
-from tests.support.processes import (
-    PATIENCE,
-    Child,
-    Start,
-    asleep,
-    drain,
-    eventually,
-    files_of,
-    is_sound,
-    run_script,
-)
+from tests.support.processes import Child, Start, asleep, drain, files_of, is_sound, run_script
+from tests.support.waiting import PATIENCE, eventually
 
 ENDS: dict[str, dict[str, Any]] = {
     "auto_delete": {"auto_delete": True},

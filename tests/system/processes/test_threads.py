@@ -12,17 +12,8 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.support.processes import (
-    HOUR,
-    LARGE,
-    PATIENCE,
-    asleep,
-    attached,
-    drain,
-    eventually,
-    is_empty,
-    is_sound,
-)
+from tests.support.processes import HOUR, LARGE, asleep, attached, drain, is_empty, is_sound
+from tests.support.waiting import PATIENCE, eventually
 
 PRODUCERS = CONSUMERS = 4
 EACH = 500

@@ -18,9 +18,10 @@ import shmq
 from shmq.host.namespace.namespace import Namespace
 from shmq.native.descriptors import open_file
 from tests.support.namespaces import own_namespace
-from tests.support.processes import PATIENCE, ROOT, SHM, environment, eventually
+from tests.support.processes import ROOT, SHM, environment
 from tests.support.server import serve
 from tests.support.tcp_servers import TCP_SERVERS
+from tests.support.waiting import PATIENCE, eventually
 
 from .closed_descriptors import STEPS
 

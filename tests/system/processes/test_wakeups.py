@@ -12,7 +12,8 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.support.processes import Start, eventually, files_of, is_empty, is_sound, run_script
+from tests.support.processes import Start, files_of, is_empty, is_sound, run_script
+from tests.support.waiting import eventually
 
 
 def wakeups_of(namespace: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import shmq
 from shmq.protocol.opcodes import Status, Type
 from tests.support.peer import Peer, name_of
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.system.server.conftest import Serve
 
 ALL = "*" * 40

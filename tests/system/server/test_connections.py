@@ -16,7 +16,7 @@ import pytest
 import shmq
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.support.peer import Peer, frame, name_of
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.system.server.conftest import Serve
 
 pytestmark = pytest.mark.prove

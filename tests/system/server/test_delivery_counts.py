@@ -16,7 +16,8 @@ import shmq
 from shmq.client.ports.steps import run
 from shmq.protocol.opcodes import Flag, Type
 from tests.support.peer import Peer, frame, name_of
-from tests.support.processes import Start, eventually
+from tests.support.processes import Start
+from tests.support.waiting import eventually
 from tests.system.server.conftest import Serve
 
 pytestmark = pytest.mark.prove

@@ -17,8 +17,9 @@ from shmq.host.supervision.heartbeat import BEAT, Heartbeat
 from shmq.host.supervision.stderr import show_stack_on_demand
 from shmq.protocol.opcodes import Type
 from tests.support.peer import Peer
-from tests.support.processes import HOUR, eventually
+from tests.support.processes import HOUR
 from tests.support.server import Server
+from tests.support.waiting import eventually
 from tests.system.server.conftest import Serve
 
 #: The least that may be set, in seconds.

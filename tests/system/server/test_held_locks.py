@@ -13,9 +13,9 @@ import pytest
 import shmq
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.support.peer import Peer, name_of
-from tests.support.processes import eventually
 from tests.support.server import Server, serve
 from tests.support.stopped import locks_of_queue
+from tests.support.waiting import eventually
 
 LARGE = b"x" * (64 << 10)
 

@@ -16,8 +16,8 @@ import shmq
 from shmq.api.names import is_reply_name, reply_name
 from shmq.protocol.opcodes import Status, Type
 from tests.support.peer import Peer, name_of
-from tests.support.processes import PATIENCE, eventually
 from tests.support.server import Server
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.server.conftest import Serve
 
 pytestmark = pytest.mark.prove

@@ -8,8 +8,8 @@ import pytest
 
 import shmq
 from shmq.protocol.opcodes import FOREVER, Status, Type
-from tests.conformance.tools import eventually
 from tests.support.peer import Peer, name_of
+from tests.support.waiting import eventually
 from tests.system.server.conftest import Serve
 
 pytestmark = pytest.mark.prove

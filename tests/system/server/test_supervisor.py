@@ -22,8 +22,9 @@ from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor
 from tests.support.ended_processes import runs
 from tests.support.peer import Peer
-from tests.support.processes import ROOT, environment, eventually, files_of
+from tests.support.processes import ROOT, environment, files_of
 from tests.support.server import Server, fixed_port
+from tests.support.waiting import eventually
 from tests.system.server.conftest import Serve
 
 TOKEN, OTHER = "t" * 40, "o" * 40

@@ -13,8 +13,9 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from tests.support.peer import Peer
-from tests.support.processes import PATIENCE, Child, Start, drain, eventually
+from tests.support.processes import Child, Start, drain
 from tests.support.server import Server
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.server.conftest import Serve
 
 pytestmark = pytest.mark.prove

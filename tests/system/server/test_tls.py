@@ -19,7 +19,7 @@ from shmq.protocol.opcodes import FOREVER, Status, Type
 from shmq.server.config.tls import Tls
 from tests.support.certificates import Certificates
 from tests.support.peer import Peer, frame, name_of
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.system.server.conftest import Serve
 
 Pair = tuple[Path, Path]

@@ -20,8 +20,8 @@ from shmq.server.config.settings import Settings
 from shmq.server.listener import refuse
 from tests.support.namespaces import own_namespace
 from tests.support.peer import frame, name_of
-from tests.support.processes import eventually
 from tests.support.server import serve
+from tests.support.waiting import eventually
 
 #: Opens a socket as a service manager does, and becomes the command that follows.
 MANAGER = """

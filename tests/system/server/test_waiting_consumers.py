@@ -14,7 +14,7 @@ from shmq.server import frontend
 from shmq.server.config.settings import Settings
 from shmq.server.connection.connection import ConnectionCounts
 from tests.support.peer import frame, name_of
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 
 def test_a_consumer_that_waited_and_is_gone_is_not_counted_any_more(

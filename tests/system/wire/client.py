@@ -9,11 +9,9 @@ import struct
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.waiting import PATIENCE
 from tests.system.wire import frames
 from tests.system.wire.frames import HEADER_BYTES, Delivery, Frame, S, T
-
-#: How long anything may take before the test fails, in seconds.
-PATIENCE = 60.0
 
 Address = tuple[str, int]
 

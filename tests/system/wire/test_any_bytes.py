@@ -15,8 +15,8 @@ import hypothesis.strategies as st
 import pytest
 
 import shmq
-from tests.support.processes import eventually
 from tests.support.server import Server
+from tests.support.waiting import eventually
 from tests.system.wire import frames, random_stream_requests
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.conftest import Serve

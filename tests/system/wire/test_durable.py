@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import shmq
-from tests.support.processes import eventually
 from tests.support.server import Server
+from tests.support.waiting import eventually
 from tests.support.writer_process import WriterProcess, running_writer
 from tests.system.wire import frames
 from tests.system.wire.client import Wire

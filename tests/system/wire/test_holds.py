@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.system.wire import frames
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.entries import append, entry, fetch, hold, parts

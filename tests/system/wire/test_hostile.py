@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from tests.support.processes import ROOT, eventually
+from tests.support.processes import ROOT
 from tests.support.server import Server
+from tests.support.waiting import eventually
 from tests.system.wire import frames
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.conftest import Serve

@@ -7,8 +7,8 @@ import struct
 from typing import BinaryIO
 
 from shmq.protocol.opcodes import HEADER
-from tests.support.processes import PATIENCE
 from tests.support.server import serve
+from tests.support.waiting import PATIENCE
 from tests.unit.protocol.page import frames
 
 

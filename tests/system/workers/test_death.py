@@ -16,7 +16,7 @@ import shmq
 from shmq.workers.plan import Plan
 from shmq.workers.supervisor import Supervisor
 from tests.support.ended_processes import runs
-from tests.support.processes import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, kill
 

@@ -17,7 +17,7 @@ import pytest
 import shmq
 from shmq.workers.plan import Plan, load
 from shmq.workers.supervisor import Supervisor
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.system.workers import handlers
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, Workers

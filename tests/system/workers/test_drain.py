@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import shmq
-from tests.support.processes import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, Workers
 

@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq.client.shared.rpc_server import LeaseKeeper
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal
 

@@ -7,7 +7,7 @@ import urllib.request
 
 import shmq
 from tests.support.openmetrics import families
-from tests.support.processes import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 
 

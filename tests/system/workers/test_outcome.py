@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import shmq
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import psutil
 
 from tests.support.ended_processes import runs
-from tests.support.processes import PATIENCE, ROOT, environment, eventually
+from tests.support.processes import ROOT, environment
+from tests.support.waiting import PATIENCE, eventually
 
 
 class Entry(NamedTuple):

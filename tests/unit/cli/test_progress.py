@@ -13,7 +13,7 @@ from shmq.cli.shared import progress as module
 from shmq.cli.shared.output import note
 from shmq.cli.shared.progress import Pace, progress
 from shmq.cli.shared.sparkline import sparkline
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 from tests.unit.cli.terminal import Terminal
 
 

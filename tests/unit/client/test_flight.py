@@ -12,7 +12,7 @@ import pytest
 from shmq.errors import ShmqError
 from shmq.extras.nats.client.flight import Flight
 from shmq.extras.nats.client.loop_thread import Begun, LoopThread
-from tests.support.processes import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 async def nothing() -> None:

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("nats")
 
 from shmq.extras.nats.client.loop_thread import LoopThread
-from tests.support.processes import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_a_call_that_is_interrupted_before_it_begins_leaves_no_coroutine() -> None:

@@ -13,7 +13,8 @@ import pytest
 import shmq
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.waiting import guardian
-from tests.support.processes import HOUR, eventually
+from tests.support.processes import HOUR
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

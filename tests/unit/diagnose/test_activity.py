@@ -12,7 +12,7 @@ from shmq.client.shared import durability
 from shmq.host.diagnose import activity
 from shmq.host.diagnose.activity import Observer
 from tests.support.namespaces import own_namespace
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

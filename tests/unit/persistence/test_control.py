@@ -22,7 +22,7 @@ from shmq.disk.storage.writer_control import (
 from shmq.errors import ShmqError
 from shmq.host.namespace.data_directory import DataDirectory
 from shmq.host.namespace.namespace import Namespace
-from tests.support.processes import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 class Nothing:

@@ -13,7 +13,7 @@ import pytest
 
 from shmq.disk.storage.writer_control import Control, CutFile
 from shmq.errors import ShmqError
-from tests.support.processes import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 class Source:

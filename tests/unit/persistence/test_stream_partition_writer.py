@@ -34,8 +34,8 @@ from shmq.disk.storage.stream_files import StreamFiles
 from shmq.disk.storage.stream_meta import Generation, StreamCard, eras_of, read_card, write_card
 from shmq.errors import DamagedFile, OffsetOutOfRange, StreamDeleted
 from tests.support.failing_disk import FailingDisk
-from tests.support.processes import eventually
 from tests.support.stream_entries import IDENTITY, TICK, entry, value_of
+from tests.support.waiting import eventually
 
 SMALL = WriteSizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10)
 OPTIONS = {"partitions": 2, "segment_bytes": 64 << 10, "retention_bytes": None}

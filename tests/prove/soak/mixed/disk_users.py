@@ -31,7 +31,8 @@ from tests.prove.soak.mixed.rounds import until
 from tests.prove.soak.mixed.small_disk import Filler
 from tests.prove.soak.stops import insist
 from tests.support.namespaces import delete_all
-from tests.support.processes import SHM, eventually
+from tests.support.processes import SHM
+from tests.support.waiting import eventually
 
 T = TypeVar("T")
 

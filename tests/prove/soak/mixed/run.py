@@ -32,7 +32,8 @@ from tests.prove.soak.mixed.crew import Hindered, Hindrance
 from tests.prove.soak.mixed.evidence import keep_evidence, log_stacks
 from tests.prove.soak.mixed.frozen_clock import freeze_all_clocks, freeze_wall_clock
 from tests.prove.soak.mixed.small_disk import Filler, on_small_disk, why_no_disk
-from tests.support.processes import PATIENCE, ROOT, SHM, environment, eventually
+from tests.support.processes import ROOT, SHM, environment
+from tests.support.waiting import PATIENCE, eventually
 
 INGREDIENTS: Final = ("full-disk", "closed-descriptors", "frozen-clocks", "directories")
 #: Of those who are chosen, so many stand still instead of being killed.

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.processes import PATIENCE, ROOT, eventually
+from tests.support.processes import ROOT
 from tests.support.shell import Shell
+from tests.support.waiting import PATIENCE, eventually
 
 #: The processes of a job: the command, Java, a Python worker.
 KINDS = ("command", "java", "python")

@@ -29,8 +29,9 @@ import pyarrow.dataset as ds
 import shmq
 from tests.prove.soak.spark.pipeline import KINDS, Pipeline
 from tests.prove.spark.jobs.tools import current
-from tests.support.processes import PATIENCE, SHM, eventually
+from tests.support.processes import SHM
 from tests.support.server import Server, fixed_port
+from tests.support.waiting import PATIENCE, eventually
 
 #: Bodies are that long: the number, and a filling that follows from it.
 BODY: Final = 100

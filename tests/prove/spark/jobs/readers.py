@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.dataset as ds
 
 from tests.prove.spark.jobs.tools import current
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 #: The column in which no two rows are the same.
 KEY = "offset"

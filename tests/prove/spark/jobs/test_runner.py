@@ -18,7 +18,7 @@ from shmq.spark.jobs.job import Progress, Stream, each_batch
 from shmq.spark.jobs.runner import run, settle_last
 from tests.prove.spark.jobs.tools import queue_of, settings
 from tests.prove.spark.query import NEVER
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

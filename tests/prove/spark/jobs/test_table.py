@@ -21,7 +21,7 @@ from shmq.spark.jobs.table import BATCH, FileTable
 from tests.prove.soak.spark.pipeline import Pipeline
 from tests.prove.spark.jobs.readers import by_duckdb, read_by_all, watched
 from tests.prove.spark.jobs.tools import current, run_job, written
-from tests.support.processes import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,8 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.protocol.opcodes import Type
-from tests.conformance.tools import MOMENT, PATIENCE, eventually
+from tests.conformance.tools import MOMENT
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.client.remote.proxy import Proxy
 
 

@@ -11,7 +11,7 @@ from shmq.client.remote.address import Target
 from shmq.client.remote.connect import dial
 from shmq.native._core import Answer, Wire
 from shmq.protocol.opcodes import Status, Type
-from tests.support.processes import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

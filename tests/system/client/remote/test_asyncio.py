@@ -13,9 +13,10 @@ from shmq import Broker, Queue
 from shmq.client.remote.connection import LoopDriver
 from shmq.native import _core
 from shmq.protocol.opcodes import Type
-from tests.conformance.tools import LATER, PATIENCE, drain, next_message
+from tests.conformance.tools import LATER, drain, next_message
 from tests.support.loops import Loop, until
 from tests.support.peer import frame
+from tests.support.waiting import PATIENCE
 from tests.system.client.remote.proxy import Proxy
 
 

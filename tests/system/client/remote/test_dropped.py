@@ -10,7 +10,7 @@ import pytest
 import shmq
 from shmq import Broker
 from shmq.client.remote.connection import Connection
-from tests.conformance.tools import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

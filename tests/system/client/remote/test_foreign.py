@@ -13,7 +13,7 @@ import pytest
 
 import shmq
 from shmq.protocol.opcodes import MAGIC, PROTOCOL_VERSION, Status, Type
-from tests.conformance.tools import PATIENCE
+from tests.support.waiting import PATIENCE
 
 _HEADER = struct.Struct("!IIBBHI")
 

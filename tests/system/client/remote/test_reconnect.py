@@ -13,8 +13,9 @@ import shmq
 from shmq import Broker, Queue
 from shmq.client.remote.connection import LoopDriver
 from shmq.protocol.opcodes import Type
-from tests.conformance.tools import LATER, PATIENCE, drain, eventually, in_thread, outcome
+from tests.conformance.tools import LATER, drain, in_thread, outcome
 from tests.support.server import serve
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.client.remote.proxy import Proxy, of_type
 
 

@@ -17,7 +17,8 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.protocol.opcodes import Type
-from tests.conformance.tools import LATER, MOMENT, PATIENCE, SOON, eventually
+from tests.conformance.tools import LATER, MOMENT, SOON
+from tests.support.waiting import PATIENCE, eventually
 from tests.system.client.remote.proxy import Proxy
 
 MANY = 200

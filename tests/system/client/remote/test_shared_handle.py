@@ -14,15 +14,8 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.conformance.tools import (
-    PATIENCE,
-    drain,
-    eventually,
-    getter_asleep,
-    in_thread,
-    next_message,
-    outcome,
-)
+from tests.conformance.tools import drain, getter_asleep, in_thread, next_message, outcome
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_a_get_that_waits_holds_no_other_thread_up(broker: Broker, queue: Queue) -> None:

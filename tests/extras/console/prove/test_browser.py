@@ -1,0 +1,227 @@
+"""The pages in a real browser: for everyone, on every screen, and with nothing from elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import shmq
+from shmq.server.config.tokens import make_token
+from tests.support.browser import HOSTILE, PAGES, fill, open_page
+from tests.support.chromium import CHROMIUM, chromium
+from tests.support.console import Console, console
+from tests.support.namespaces import own_namespace
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [
+    pytest.mark.prove,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium"),
+]
+
+#: The place of what has the focus, among all that can be followed, pressed or filled in.
+_FOCUSED = (
+    "[...document.querySelectorAll('a[href], button, input')].indexOf(document.activeElement)"
+)
+
+#: A screen, and the colours that its user prefers.
+SCREENS = [(1280, "light"), (1280, "dark"), (320, "light")]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[str]:
+    with own_namespace() as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def airport(namespace: str) -> Iterator[Console]:
+    with shmq.connect(namespace) as broker:
+        held = fill(broker)
+        with console(namespace, "--prefix", "/ops") as site:
+            eventually(lambda: open_page(site, "/queues/arrivals").status == 200, "it was observed")
+            yield site
+        for message in held:
+            message.ack()
+
+
+class Watched:
+    """A page with what went wrong in it."""
+
+    def __init__(self, page: Page, host: str) -> None:
+        self.page = page
+        self.problems: list[str] = []
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", lambda request: self._asked(request.url, host))
+
+    def _said(self, message: Any) -> None:
+        if message.type in {"error", "warning"}:
+            self.problems.append(f"{message.text} at {message.location}")
+
+    def _asked(self, url: str, host: str) -> None:
+        if urlsplit(url).netloc != host and not url.startswith("data:"):
+            self.problems.append(f"a request to {url}")
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, site: Console, path: str, **how: Any) -> Iterator[Watched]:
+    """A page in a browser of its own; nothing may have gone wrong in it at the end."""
+    context = browser.new_context(**how)
+    try:
+        watched = Watched(context.new_page(), urlsplit(site.url).netloc)
+        watched.page.goto(site.url + path, wait_until="load")
+        yield watched
+        assert watched.problems == [], path
+    finally:
+        context.close()
+
+
+def screen(width: int, colours: str) -> dict[str, Any]:
+    return {"viewport": {"width": width, "height": 800}, "color_scheme": colours}
+
+
+@pytest.mark.parametrize(("width", "colours"), SCREENS)
+def test_no_page_has_a_barrier_or_scrolls_sideways(
+    browser: Browser, airport: Console, width: int, colours: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    axe, barriers = Axe(), []
+    for path in (*PAGES, "/queues/nowhere"):
+        context = browser.new_context(**screen(width, colours))
+        page = context.new_page()
+        page.goto(airport.url + path, wait_until="load")
+        found = axe.run(page)
+        if found.violations_count:
+            barriers.append(f"{path}: {found.generate_report()}")
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            barriers.append(f"{path} scrolls sideways")
+        context.close()
+    assert barriers == [], "\n".join(barriers)
+
+
+def test_no_page_asks_another_host_or_makes_an_error(browser: Browser, airport: Console) -> None:
+    for path in PAGES:
+        with opened(browser, airport, path) as watched:
+            assert watched.page.title().endswith("shmq")
+
+
+def test_without_scripts_each_page_says_the_same(browser: Browser, airport: Console) -> None:
+    for path in PAGES:
+        words = []
+        for scripts in (True, False):
+            with opened(browser, airport, path, java_script_enabled=scripts) as watched:
+                words.append(
+                    {
+                        text.strip()
+                        for text in watched.page.locator(
+                            "h1, h2, thead th, dt, label"
+                        ).all_inner_texts()
+                    }
+                )
+        assert words[0] >= words[1] and words[1], path
+
+
+def test_the_keyboard_reaches_every_link_and_shows_where_it_is(
+    browser: Browser, airport: Console
+) -> None:
+    for path in PAGES:
+        with opened(browser, airport, path) as watched:
+            page = watched.page
+            wanted = page.locator("a[href]:visible, button:visible, input:visible").count()
+            others = "select:visible, textarea:visible, summary:visible, [tabindex='0']:visible"
+            page.keyboard.press("Tab")
+            assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+            reached = set()
+            for _ in range(wanted + page.locator(others).count() + 3):
+                reached.add(page.evaluate(_FOCUSED))
+                page.keyboard.press("Tab")
+            reached.discard(-1)
+            assert len(reached) >= wanted, path
+
+
+def test_the_rates_are_drawn(browser: Browser, airport: Console) -> None:
+    with opened(browser, airport, "/queues/arrivals") as watched:
+        watched.page.wait_for_selector(".plot canvas")
+
+
+def test_numbers_change_while_the_page_is_open(
+    browser: Browser, airport: Console, namespace: str
+) -> None:
+    with opened(browser, airport, "/queues") as watched, shmq.connect(namespace) as broker:
+        queue = broker.create_queue("fresh")
+        watched.page.wait_for_selector("text=fresh", timeout=20_000)
+        queue.close()
+
+
+def test_a_body_runs_no_script(browser: Browser, airport: Console, namespace: str) -> None:
+    with shmq.connect(namespace) as broker:
+        broker.create_queue("hostile").put(HOSTILE, headers={"x": HOSTILE})
+        with opened(browser, airport, "/queues/hostile/messages") as watched:
+            assert watched.page.locator("article img, article script").count() == 0
+
+
+def test_a_message_is_put_and_a_queue_purged_and_deleted(
+    browser: Browser, airport: Console, namespace: str
+) -> None:
+    with shmq.connect(namespace) as broker:
+        queue = broker.create_queue("driven")
+        with opened(browser, airport, "/queues/driven/put", java_script_enabled=False) as watched:
+            page = watched.page
+            page.fill("textarea", '{"flight": 1545}')
+            page.click("text=Show what would be put")
+            assert queue.qsize() == 0
+            page.click("text=Put the message")
+            page.wait_for_selector("[role=status]:has-text('was put')")
+            assert queue.qsize() == 1
+            for verb, label, done in (
+                ("Purge", "Remove 1 message", queue.empty),
+                ("Delete", "Delete the queue", lambda: "driven" not in broker.queue_names()),
+            ):
+                page.goto(f"{airport.url}/queues/driven")
+                page.click(f".actions >> text={verb}")
+                page.click(f"button >> text={label}")
+                eventually(done, label)  # the click may end before the answer
+
+
+def test_dead_letters_are_sent_back(browser: Browser, airport: Console, namespace: str) -> None:
+    with shmq.connect(namespace) as broker:
+        queue = broker.create_queue("lost")
+        queue.put(b"1")
+        queue.get(timeout=0).reject()
+        eventually(lambda: broker.queue("lost.dlq").qsize() == 1, "a dead letter")
+        eventually(lambda: b"lost.dlq" in open_page(airport, "/letters").content, "it is seen")
+        with opened(browser, airport, "/letters?queue=lost.dlq") as watched:
+            watched.page.click("text=Count and send back")
+            watched.page.click("button >> text=Send back 1 dead letter")
+            eventually(lambda: queue.qsize() == 1, "it is sent back")
+
+
+def test_one_logs_in_and_out(browser: Browser, namespace: str) -> None:
+    token = make_token()
+    with (
+        console(namespace, tokens={token: {"consume": ["*"]}}) as site,
+        opened(browser, site, "/queues", **screen(320, "light")) as watched,
+    ):
+        from axe_playwright_python.sync_playwright import Axe
+
+        page = watched.page
+        assert Axe().run(page).violations_count == 0
+        page.fill("#token", token)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("h1:has-text('Queues')")
+        page.click("text=Log out")
+        page.wait_for_selector("h1:has-text('Log in')")

@@ -1,0 +1,408 @@
+"""The pages, as they come over HTTP: what they show, to whom, and what their forms do."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import shmq
+from shmq.api.query_pages import TABLE, key_of
+from shmq.extras.console.api.queues import MOST_COUNTED
+from shmq.extras.console.pages import endpoints
+from shmq.server.config.tokens import make_token
+from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page, send
+from tests.support.console import Console, console
+from tests.support.namespaces import own_namespace
+from tests.support.stopped import SHM, locks_of_queue
+from tests.support.waiting import eventually
+
+STATIC = Path(endpoints.__file__).with_name("static")
+
+
+def seen(site: Console, path: str) -> str:
+    """The text of a page, once the console has seen what it is about."""
+    found: list[str] = []
+
+    def there() -> bool:
+        answer = open_page(site, path)
+        found[:] = [Page(answer.content.decode()).text]
+        return answer.status == 200
+
+    eventually(there, f"{path} is there")
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def airport() -> Iterator[Console]:
+    """A console under a prefix, over flights."""
+    with own_namespace() as name, shmq.connect(name) as broker:
+        held = fill(broker)
+        with console(name, "--prefix", "/ops") as site:
+            seen(site, "/queues/arrivals")
+            yield site
+        for message in held:
+            message.ack()
+
+
+# ---- what they show ----
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_each_page_is_whole_and_leads_nowhere_else(airport: Console, path: str) -> None:
+    answer = open_page(airport, path)
+    text = answer.content.decode()
+    assert answer.status == 200, text
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    page = Page(text)
+    assert [link for link in page.links if not link.startswith(("/ops/", "#", "data:,"))] == []
+    assert [tag for tag, given in page.tags if "style" in given or tag == "style"] == []
+    assert [given for tag, given in page.tags if tag == "script" and "src" not in given] == []
+    assert not [name for _, given in page.tags for name in given if name.startswith("on")]
+
+
+def test_every_link_of_a_page_leads_to_a_page(airport: Console) -> None:
+    links = {
+        link for path in PAGES for link in Page(open_page(airport, path).content.decode()).links
+    }
+    for link in sorted(links):
+        if link.startswith("/ops/") and not link.endswith("/logout"):
+            assert open_page(airport, link.removeprefix("/ops")).status == 200, link
+
+
+def test_the_overview_says_what_is_wrong(airport: Console) -> None:
+    text = seen(airport, "/")
+    assert "Messages waiting" in text
+    assert "dead letters of 'arrivals'" in text
+
+
+def test_a_queue_shows_who_is_attached_and_who_holds_what(airport: Console) -> None:
+    text = seen(airport, "/queues/arrivals")
+    assert "python" in text or "pytest" in text
+    assert "Leased messages message holder pid time left" in text
+    assert "visibility_timeout 3600.0" in text
+
+
+def test_the_list_of_queues_takes_an_expression(airport: Console) -> None:
+    found = Page(
+        open_page(airport, "/queues?where=depth+%3E+1+and+name+%3D+%27arrivals%27").content.decode()
+    )
+    rows = [link for link in found.links if link.startswith("/ops/queues/")]
+    assert rows == ["/ops/queues/arrivals"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "what"),
+    [
+        ("/queues?where=depth+is+high", 400, "where"),
+        ("/queues?sort=beauty", 400, "beauty"),
+        ("/queues/nowhere", 404, "nowhere"),
+        ("/queues/arrivals/messages?limit=0", 400, "limit='0'"),
+        ("/queues/arrivals/messages?limit=00000000000000000001999", 400, "limit="),
+        (f"/queues/arrivals/messages?put={'0' * 20}{'9' * 5000}", 400, "put="),
+        ("/queues/arrivals/messages?as=picture", 400, "picture"),
+        ("/streams/nowhere", 404, "nowhere"),
+        ("/exchanges?exchange=nowhere", 404, "nowhere"),
+        ("/exchanges?exchange=flights&headers=%5B", 400, "headers"),
+        ("/nowhere", 404, "/nowhere"),
+    ],
+)
+def test_a_refusal_is_a_page_with_a_way_back(
+    airport: Console, path: str, status: int, what: str
+) -> None:
+    answer = open_page(airport, path)
+    page = Page(answer.content.decode())
+    assert answer.status == status
+    assert what in page.text
+    assert "/ops/" in page.links
+
+
+def test_what_cannot_be_used_has_a_page_that_says_why() -> None:
+    with own_namespace(debris=True) as name, shmq.connect(name) as broker:
+        broker.create_queue("torn").close()
+        broker.create_stream("torn", 1).close()
+        broker.create_queue("locked").close()
+        for file in (f"shmq@{name}@torn", f"log.shmq@{name}@torn@0"):
+            with (SHM / file).open("r+b") as opened:
+                opened.write(b"\xff" * 4096)
+        with locks_of_queue(name, "locked")["gets"].held_by_stopped(), console(name) as site:
+            for path, why in (
+                ("/queues/torn", "is damaged"),
+                ("/streams/torn", "is damaged"),
+                ("/queues/locked", "(stopped)"),
+                ("/queues/torn/delete", "is damaged"),
+            ):
+                assert why in seen(site, path), path
+
+
+def test_dead_letters_are_grouped_by_reason_and_source(airport: Console) -> None:
+    text = seen(airport, "/letters")
+    assert "rejected arrivals 2" in text
+    assert "max_deliveries arrivals 1" in text
+
+
+def test_a_stream_shows_the_lag_of_its_groups(airport: Console) -> None:
+    assert "lag of map" in seen(airport, "/streams/positions")
+
+
+@pytest.mark.prove
+def test_the_page_of_a_query_is_a_link_if_a_browser_may_be_sent_there() -> None:
+    page = "http://driver:4040/StreamingQuery/"
+    with own_namespace() as name, shmq.connect(name) as broker, console(name) as site:
+        broker.create_queue("orders", dead_letter=None)
+        broker.create_stream("clicks").close()
+        with broker.ensure_table(TABLE) as table:
+            for kind, which in (("queue", "orders"), ("stream", "clicks"), ("queue", "other")):
+                table.set(key_of(kind, which, "1"), page)
+                table.set(key_of(kind, which, "2"), "javascript:alert(1)")
+                table.set(key_of(kind, which, "3"), f'{page}?"><b>')
+                table.set(key_of(kind, which, "4"), 17)
+        for path in ("/queues/orders", "/streams/clicks"):
+            seen(site, path)
+            answer = open_page(site, path)
+            links = Page(answer.content.decode()).links
+            assert page in links
+            assert f'{page}?"><b>' in links
+            assert "javascript:alert(1)" not in links
+            assert b"<b>" not in answer.content
+        broker.delete_table(TABLE)
+        broker.delete_stream("clicks")
+
+
+def test_the_route_of_a_message_is_told_and_nothing_is_put(airport: Console) -> None:
+    text = seen(airport, "/exchanges?exchange=flights&key=ua.ewr")
+    assert "From flights it goes to queue arrivals , queue departures" in text
+    assert "goes to queue departures" in seen(airport, "/exchanges?exchange=flights&key=xx.yyy")
+
+
+# ---- bodies ----
+
+
+def test_a_body_a_header_and_a_group_are_texts_and_never_markup(
+    site: Console, shop: shmq.Broker
+) -> None:
+    queue = shop.create_queue("hostile")
+    queue.put(HOSTILE, headers={"what": HOSTILE}, group="<b>")
+    text = open_page(site, "/queues/hostile/messages").content.decode()
+    assert "<script>alert" not in text
+    assert "onerror=alert(1)&gt;" in text
+    assert "\u202e" not in text
+    assert HOSTILE.replace("\u202e", "\\u202e") in "".join(Page(text).texts)
+
+
+def test_a_body_is_shown_as_json_text_or_hex_and_cut(site: Console, shop: shmq.Broker) -> None:
+    queue = shop.create_queue("bodies")
+    queue.put({"flight": 1545}, codec="json")
+    queue.put(b"\xff\x00", codec="bytes")
+    queue.put("x" * 5000)
+    shown = "".join(Page(open_page(site, "/queues/bodies/messages").content.decode()).texts)
+    assert '"flight": 1545' in shown
+    assert "000000  ff 00" in shown
+    assert "Cut at 4 KiB" in shown
+    assert "x" * 4096 in shown and "x" * 4097 not in shown
+    hexes = "".join(Page(open_page(site, "/queues/bodies/messages?as=hex").content.decode()).texts)
+    assert "78 78 78" in hexes
+
+
+# ---- changes ----
+
+
+def test_a_message_is_put_once_it_was_confirmed(site: Console, shop: shmq.Broker) -> None:
+    queue = shop.create_queue("orders")
+    fields = form_of(site, "/queues/orders/put")
+    fields |= {"body": '{"a": 1}', "encoding": "json", "headers": '{"x": "<b>"}', "priority": "2"}
+    asked = send(site, "/queues/orders/put", **fields)
+    assert asked.status == 200, asked
+    assert queue.qsize() == 0
+    confirmed = Page(asked.content.decode()).fields("/queues/orders/put")
+    done = send(site, "/queues/orders/put", **confirmed)
+    assert done.status == 303, done
+    message = queue.get(timeout=0)
+    assert (message.body, dict(message.headers), message.priority) == ({"a": 1}, {"x": "<b>"}, 2)
+    assert done.headers["location"] == f"/queues/orders/messages?put={message.sequence}"
+    message.ack()
+
+
+def test_a_form_that_is_wrong_comes_back_with_what_was_written(
+    site: Console, shop: shmq.Broker
+) -> None:
+    shop.create_queue("orders")
+    fields = form_of(site, "/queues/orders/put") | {"body": "{", "encoding": "json"}
+    answer = send(site, "/queues/orders/put", **fields)
+    text = answer.content.decode()
+    assert "body: it is not JSON" in Page(text).text
+    assert '<textarea id="body" name="body" rows="8" spellcheck="false">{</textarea>' in text
+
+
+def test_a_purge_says_how_many_first(site: Console, shop: shmq.Broker) -> None:
+    queue = shop.create_queue("orders")
+    queue.put_many([b"1", b"2"])
+    asked = seen(site, "/queues/orders/purge")
+    assert "2 waiting messages" in asked
+    assert queue.qsize() == 2
+    fields = form_of(site, "/queues/orders/purge")
+    assert send(site, "/queues/orders/purge", **fields).status == 303
+    assert queue.qsize() == 0
+
+
+def test_dead_letters_are_counted_and_then_sent_back(site: Console, shop: shmq.Broker) -> None:
+    queue = shop.create_queue("orders")
+    queue.put_many([b"1", b"2"])
+    for message in queue.get_many(2, timeout=0):
+        message.reject()
+    eventually(lambda: shop.queue("orders.dlq").qsize() == 2, "two dead letters")
+    path = "/queues/orders.dlq/redrive?where=reason+%3D+%27rejected%27"
+    assert "2 dead letters of orders.dlq would go back" in seen(site, path)
+    fields = form_of(site, path)
+    assert send(site, "/queues/orders.dlq/redrive", **fields).status == 303
+    assert queue.qsize() == 2
+
+
+@pytest.mark.prove
+def test_a_count_of_dead_letters_that_ends_early_says_so(site: Console, shop: shmq.Broker) -> None:
+    letters = shop.create_queue("letters", dead_letter=None, capacity=1 << 17)
+    letters.put_many([b""] * (MOST_COUNTED + 1))
+    text = seen(site, "/queues/letters/redrive?where=sequence+%3E+0")
+    assert "More than 100,000 dead letters of letters would go back" in text
+    assert "The count ends at the first 100,000; the redrive does not." in text
+    assert "Send back more than 100,000 dead letters" in text
+    counted = site.api("GET", "/queues/letters/redrive", where="sequence > 1").json
+    assert counted == {"count": MOST_COUNTED, "more": False}
+
+
+def test_a_queue_is_deleted_unless_it_was_made_anew_meanwhile(
+    site: Console, shop: shmq.Broker
+) -> None:
+    shop.create_queue("orders")
+    stale = form_of(site, "/queues/orders/delete")
+    shop.delete_queue("orders")
+    shop.create_queue("orders")
+    assert send(site, "/queues/orders/delete", **stale).status == 409
+    fields = form_of(site, "/queues/orders/delete")
+    assert send(site, "/queues/orders/delete", **fields).status == 303
+    assert "orders" not in shop.queue_names()
+
+
+def test_a_form_without_the_secret_of_the_page_changes_nothing(
+    site: Console, shop: shmq.Broker
+) -> None:
+    queue = shop.create_queue("orders")
+    queue.put(b"1")
+    identity = str(queue.identity)
+    for csrf in ("", "1", "ü"):
+        answer = send(site, "/queues/orders/purge", identity=identity, csrf=csrf)
+        assert answer.status == 403, answer
+    assert queue.qsize() == 1
+
+
+def test_what_is_no_form_is_refused(site: Console, shop: shmq.Broker) -> None:
+    shop.create_queue("orders")
+    answer = site.ask("POST", "/queues/orders/purge", {"csrf": "1"}, {"Accept": "text/html"})
+    assert answer.status == 415
+    fields = {f"f{n}": "1" for n in range(40)}
+    assert send(site, "/queues/orders/purge", **fields).status == 400
+
+
+def test_without_allow_changes_no_form_is_shown_and_none_is_taken() -> None:
+    with own_namespace() as name, shmq.connect(name) as broker:
+        queue = broker.create_queue("orders")
+        queue.put(b"1")
+        with console(name, changes=False) as site:
+            text = open_page(site, "/queues/orders")
+            assert "read-only" in Page(text.content.decode()).text
+            assert not [link for link in Page(text.content.decode()).links if "purge" in link]
+            for path in ("purge", "delete", "put", "redrive"):
+                assert open_page(site, f"/queues/orders/{path}").status == 403
+                assert send(site, f"/queues/orders/{path}", csrf="1").status == 403
+        assert queue.qsize() == 1
+
+
+# ---- login ----
+
+
+def test_a_login_gives_a_session_with_the_rights_of_its_token() -> None:
+    token, weak = make_token(), make_token()
+    tokens = {token: {"consume": ["*"], "admin": ["*"]}, weak: {"produce": ["orders"]}}
+    with own_namespace() as name, shmq.connect(name) as broker:
+        broker.create_queue("orders").put(b"secret")
+        broker.create_queue("private")
+        with console(name, "--prefix", "/ops", tokens=tokens) as site:
+            _sessions(site, token, weak)
+
+
+def _sessions(site: Console, token: str, weak: str) -> None:
+    asked = open_page(site, "/queues")
+    assert (asked.status, asked.headers["location"]) == (303, "/ops/login?next=/ops/queues")
+    assert "not accepted" in Page(send(site, "/login", token="wrong").content.decode()).text
+
+    answer = send(site, "/login", token=token, next="/ops/queues")
+    assert (answer.status, answer.headers["location"]) == (303, "/ops/queues")
+    cookie = answer.headers["set-cookie"]
+    assert {"HttpOnly", "Path=/ops", "SameSite=strict"} <= {
+        one.strip() for one in cookie.split(";")
+    }
+    strong = cookie.partition(";")[0]
+    assert "Log out" in Page(open_page(site, "/", strong).content.decode()).text
+    assert open_page(site, "/queues/orders/messages", strong).status == 200
+
+    for foreign in ("//evil.example/", "https://evil.example/", "/other", "/ops/\\evil"):
+        went = send(site, "/login", token=weak, next=foreign)
+        assert went.headers["location"] == "/ops/", foreign
+    low = went.headers["set-cookie"].partition(";")[0]
+    listed = Page(open_page(site, "/queues", low).content.decode()).text
+    assert "orders" in listed and "private" not in listed
+    assert open_page(site, "/queues/orders/messages", low).status == 403
+    assert open_page(site, "/queues/orders/purge", low).status == 403
+    assert open_page(site, "/queues/private", low).status == 404
+
+    page = Page(open_page(site, "/", strong).content.decode())
+    csrf = page.fields("/ops/logout")["csrf"]
+    assert send(site, "/logout", strong, csrf="wrong").status == 403
+    assert send(site, "/logout", strong, csrf=csrf).status == 303
+    assert open_page(site, "/queues", strong).status == 303
+
+
+# ---- files ----
+
+
+def test_the_files_of_others_are_what_they_were_published_as() -> None:
+    published = {
+        "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+        "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+        "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+    }
+    found = {name: hashlib.sha256((STATIC / name).read_bytes()).hexdigest() for name in published}
+    assert found == published
+
+
+def test_no_file_outside_the_folder_is_given(site: Console) -> None:
+    for path in (
+        "/static/../rendering.py",
+        "/static/%2e%2e/rendering.py",
+        "/static/",
+        "/static/no",
+    ):
+        assert open_page(site, path).status == 404, path
+    assert open_page(site, "/static/console.css").headers["content-type"].startswith("text/css")
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("page", ["/", "/queues", "/queues/{}", "/queues/{}/put", "/host"])
+def test_a_name_of_another_system_is_shown_as_its_text(page: str) -> None:
+    text = "<b>celery@host/a</b>"
+    queue = shmq.escape_name(text)
+    with own_namespace() as name, shmq.connect(name) as broker, console(name) as site:
+        broker.create_queue(queue, dead_letter=None).put(b"x")
+        path = f"/queues/{quote(queue)}"
+        seen(site, path)
+        content = open_page(site, page.format(quote(queue))).content.decode()
+    assert text in Page(content).text
+    assert text not in content
+    assert queue not in Page(content).text
+    if page != "/queues/{}":
+        assert path in Page(content).links
