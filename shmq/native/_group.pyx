@@ -161,6 +161,11 @@ cdef class GroupState:
     cdef void _unlock(self) noexcept:
         shmq_group_state_unlock(&self.group_state)
 
+    # Whether the operation under the lock succeeded.
+    cdef bint _unlock_after(self, int status) noexcept:
+        shmq_group_state_unlock(&self.group_state)
+        return status == SHMQ_OK
+
     # ---- inspection ----
 
     @property
@@ -268,9 +273,8 @@ cdef class GroupState:
     def leave(self, uint64_t id, bint evicted) -> bool:
         """Remove a member; whether it was one."""
         self._lock()
-        cdef int status = shmq_group_state_leave(&self.group_state, id, evicted, shmq_now())
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(
+            shmq_group_state_leave(&self.group_state, id, evicted, shmq_now()))
 
     def beat(self, uint32_t at, uint64_t id) -> int | None:
         """Record a heartbeat of the member: returns `change`, or None if it is not a member."""
@@ -330,27 +334,20 @@ cdef class GroupState:
         """Assign partitions to members, as computed in that epoch; whether it is still current."""
         cdef uint64_t meant[SHMQ_MAX_GROUP_PARTITIONS]
         cdef uint32_t n = len(whom), p
-        cdef int status
         for p in range(n):
             meant[p] = whom[p]
         self._lock()
-        status = shmq_group_state_plan(&self.group_state, epoch, meant, n)
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(shmq_group_state_plan(&self.group_state, epoch, meant, n))
 
     def claim(self, uint32_t partition, uint64_t id) -> bool:
         """Take a partition that is assigned to the member; whether the member has it now."""
         self._lock()
-        cdef int status = shmq_group_partition_claim(&self.group_state, partition, id)
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(shmq_group_partition_claim(&self.group_state, partition, id))
 
     def release(self, uint32_t partition, uint64_t id) -> bool:
         """Give up a partition; whether the member had it."""
         self._lock()
-        cdef int status = shmq_group_partition_release(&self.group_state, partition, id)
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(shmq_group_partition_release(&self.group_state, partition, id))
 
     def commit(self, uint32_t partition, uint64_t id, uint64_t offset) -> bool:
         """Commit all records before ``offset``; False if the partition is not the member's.
@@ -358,9 +355,8 @@ cdef class GroupState:
         With the id 0: if the partition has no owner.
         """
         self._lock()
-        cdef int status = shmq_group_partition_commit(&self.group_state, partition, id, offset, shmq_wall())
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(shmq_group_partition_commit(
+            &self.group_state, partition, id, offset, shmq_wall()))
 
     # ---- sharing ----
 
@@ -405,44 +401,33 @@ cdef class GroupState:
     def hand(self, uint64_t receipt) -> bool:
         """Count the delivery of a record to the application; whether it is still leased."""
         self._lock()
-        cdef int status = shmq_shared_group_hand(&self.group_state, receipt, shmq_now())
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(shmq_shared_group_hand(&self.group_state, receipt, shmq_now()))
 
     def ack(self, uint64_t receipt) -> bool:
         """Settle the record as done; whether it was still leased."""
         self._lock()
-        cdef int status = shmq_shared_group_ack(&self.group_state, receipt, shmq_now())
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(shmq_shared_group_ack(&self.group_state, receipt, shmq_now()))
 
     def nack(self, uint64_t receipt, int64_t delay, bint counted=True) -> bool:
         """Return the record in ``delay`` ns, or give it up after its last delivery.
 
         Without ``counted`` it is returned as if it had not been delivered.
         """
-        cdef int status
         self._lock()
-        if counted:
-            status = shmq_shared_group_nack(&self.group_state, receipt, delay, shmq_now())
-        else:
-            status = shmq_shared_group_return(&self.group_state, receipt, delay, shmq_now())
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(
+            shmq_shared_group_nack(&self.group_state, receipt, delay, shmq_now()) if counted else
+            shmq_shared_group_return(&self.group_state, receipt, delay, shmq_now()))
 
     def reject(self, uint64_t receipt) -> bool:
         """Give the record up: it goes to the dead letters, or is dropped."""
         self._lock()
-        cdef int status = shmq_shared_group_reject(&self.group_state, receipt, shmq_now())
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(shmq_shared_group_reject(&self.group_state, receipt, shmq_now()))
 
     def extend(self, uint64_t receipt, int64_t ns) -> bool:
         """Extend the lease to ``ns`` from now; 0: to the group's lease."""
         self._lock()
-        cdef int status = shmq_shared_group_extend(&self.group_state, receipt, ns, shmq_now())
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(
+            shmq_shared_group_extend(&self.group_state, receipt, ns, shmq_now()))
 
     def bury(self, uint64_t id) -> _Lent | None:
         """Take a record that was given up, to move it to the dead letters."""
@@ -455,16 +440,12 @@ cdef class GroupState:
     def buried(self, uint64_t receipt, bint there=True) -> bool:
         """The record is in the dead-letter queue; or, not ``there``, dropped, for lack of a queue."""
         self._lock()
-        cdef int status = shmq_shared_group_moved(&self.group_state, receipt, there)
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(shmq_shared_group_moved(&self.group_state, receipt, there))
 
     def lost(self, uint64_t receipt) -> bool:
         """Settle a record that the stream no longer has."""
         self._lock()
-        cdef int status = shmq_shared_group_lost(&self.group_state, receipt)
-        self._unlock()
-        return status == SHMQ_OK
+        return self._unlock_after(shmq_shared_group_lost(&self.group_state, receipt))
 
     def due(self) -> int:
         """When the next held record is due; may be early."""
