@@ -6,7 +6,6 @@ import contextlib
 import functools
 import importlib.metadata
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,8 +18,9 @@ import psutil
 import pytest
 
 from tests.support.ended_processes import kill_groups
+from tests.support.logged import Logged
 from tests.support.processes import ROOT, environment
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE
 
 APP = "tests.support.celery_tasks"
 
@@ -57,8 +57,10 @@ def celery_environment(**more: object) -> dict[str, str]:
     return made
 
 
-class CeleryProcess:
+class CeleryProcess(Logged):
     """A command of Celery that runs, and its log."""
+
+    process: psutil.Popen
 
     def __init__(self, log: Path, arguments: Sequence[str], app: str, **more: object) -> None:
         self._log = log
@@ -72,23 +74,6 @@ class CeleryProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-
-    @property
-    def log(self) -> str:
-        """What it has written so far."""
-        return self._log.read_text()
-
-    def hears(self, pattern: str) -> str:
-        """Return what its output has that matches the pattern, once it has."""
-
-        def done() -> bool:
-            assert self.process.poll() is None, f"it has ended: {self.log}"
-            return re.search(pattern, self.log) is not None
-
-        eventually(done, f"{pattern!r} in {self.log}")
-        found = re.search(pattern, self.log)
-        assert found is not None
-        return found[0]
 
     def pool(self) -> list[psutil.Process]:
         """The processes of a worker's pool."""

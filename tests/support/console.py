@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -15,8 +14,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from shmq.server.config.tokens import hash_of
+from tests.support.logged import Logged
 from tests.support.processes import ROOT, environment
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE
 
 API = "/api/v1"
 
@@ -39,30 +39,16 @@ class Reply(NamedTuple):
         return str(self.json["code"])
 
 
-class Console:
+class Console(Logged):
     """A running console, and one client of it: each request has a connection of its own."""
+
+    process: subprocess.Popen[bytes]
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self.process = process
         self._log = log
         #: The headers of each request.
         self.headers: dict[str, str] = {"X-Shmq-CSRF": "1"}
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def hears(self, pattern: str) -> str:
-        """Return what the log has that matches the pattern, once it has."""
-
-        def done() -> bool:
-            assert self.process.poll() is None, f"the console has ended: {self.log}"
-            return re.search(pattern, self.log) is not None
-
-        eventually(done, repr(pattern))
-        found = re.search(pattern, self.log)
-        assert found is not None
-        return found[0]
 
     @property
     def url(self) -> str:

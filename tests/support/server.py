@@ -22,6 +22,7 @@ import psutil
 from shmq.host.supervision.stderr import SHOW_STACK
 from shmq.server.config.tokens import hash_of
 from tests.support.ended_processes import runs
+from tests.support.logged import Logged
 from tests.support.processes import ROOT, environment
 from tests.support.waiting import PATIENCE, eventually
 
@@ -44,7 +45,7 @@ def fixed_port() -> int:
 DRAIN = 1.0
 
 
-class Server:
+class Server(Logged):
     """A supervisor and its processes, with settings in ``config`` and a log in ``log``.
 
     The command that starts it begins with ``before``.
@@ -98,24 +99,6 @@ class Server:
     @property
     def pid(self) -> int:
         return int(self.process.pid)
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def said(self, pattern: str) -> list[str]:
-        return re.findall(pattern, self.log)
-
-    def hears(self, pattern: str, times: int = 1) -> None:
-        """Return once the log has matched the pattern that many times."""
-
-        def done() -> bool:
-            if len(self.said(pattern)) >= times:
-                return True
-            assert self.process.poll() is None, f"the server has ended: {self.log}"
-            return False
-
-        eventually(done, f"{times} times {pattern!r}")
 
     @property
     def url(self) -> str:

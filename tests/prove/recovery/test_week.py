@@ -21,4 +21,4 @@ def test_nothing_confirmed_is_lost_in_a_day() -> None:
 def test_nothing_confirmed_is_lost_in_a_week() -> None:
     if why := why_not(*HOST, "true"):
         pytest.skip(why)
-    assert sequences(SEED, steps=12, seconds=60) > 0
+    assert sequences(SEED, steps=12, seconds=20) > 0

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.logged import Logged
 from tests.support.processes import ROOT, SHM, environment
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE
 
 
-class Persist:
+class Persist(Logged):
     """``shmq persist`` of one namespace, in a directory of its own."""
 
     def __init__(self, namespace: str, directory: Path) -> None:
@@ -41,22 +42,6 @@ class Persist:
         before = self.log.count("keeping the durable queues")
         self.start()
         self.hears("keeping the durable queues", before + 1)
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def hears(self, text: str, times: int = 1) -> None:
-        """Return once the log has said that so many times."""
-
-        def done() -> bool:
-            if self.log.count(text) >= times:
-                return True
-            assert self.process is not None
-            assert self.process.poll() is None, self.log
-            return False
-
-        eventually(done, f"{times} times {text!r}")
 
     def end(self) -> None:
         """End it as an operator does."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import psutil
 
 from tests.support.ended_processes import runs
+from tests.support.logged import Logged
 from tests.support.processes import ROOT, environment
 from tests.support.waiting import PATIENCE, eventually
 
@@ -53,8 +53,10 @@ class Journal:
         self._gate.touch()
 
 
-class Workers:
+class Workers(Logged):
     """A supervisor with its processes, started by a command."""
+
+    process: psutil.Popen
 
     def __init__(self, command: list[str], namespace: str, log: Path, journal: Journal) -> None:
         self._log = log
@@ -67,16 +69,9 @@ class Workers:
                 stderr=stderr,
             )
 
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def said(self, pattern: str) -> list[str]:
-        return re.findall(pattern, self.log)
-
-    def hears(self, pattern: str, times: int = 1) -> None:
-        """Return once the log has said that so many times."""
-        eventually(lambda: len(self.said(pattern)) >= times, f"{times} times {pattern!r}")
+    def has_ended(self) -> bool:
+        """Whether nothing more will be written: its workers may write after its end."""
+        return False
 
     def ready(self, count: int) -> None:
         """Return once so many processes take messages."""
