@@ -165,13 +165,13 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         hold: tuple[int, Mapping[int, int]] | None = None,
     ) -> Steps[Found]:
         del hold  # its floors move by themselves
-        found = self._read_each(places, limit, max_bytes, where)
+        found = self.fetch_now(places, limit, max_bytes, where)
         if not found and wait != 0:
             yield (lambda: self.wait_for_any(places, wait), lambda: self.abeyond_any(places, wait))
-            found = self._read_each(places, limit, max_bytes, where)
+            found = self.fetch_now(places, limit, max_bytes, where)
         return found
 
-    def _read_each(
+    def fetch_now(
         self, places: Mapping[int, int], limit: int, max_bytes: int, where: str | None
     ) -> dict[int, Any]:
         found: dict[int, Any] = {}
