@@ -131,13 +131,17 @@ class QueueHandle(api.Queue):
         confirm: Confirm | None = None,
         **properties: Any,
     ) -> api.Put:
-        _core.check_timeout(timeout)
-        durable = self._is_durable(confirm)
-        meta, buffer = encode(body, self.options.priorities, properties)
-        known = properties.get("dedupe_id") is not None
-        item = self.port.pack(meta, buffer, known)
-        waits = waits_for_room(self.options, block, timeout)
-        return await arun(self.port.put(item, waits, timeout, known, durable))
+        port = self.port
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        durable = (confirm is not None or self._confirms) and self._is_durable(confirm)
+        meta, known = None, False
+        if properties or type(body) is not bytes:
+            meta, body = encode(body, port.options.priorities, properties)
+            known = properties.get("dedupe_id") is not None
+        item = port.pack(meta, body, known)
+        waits = waits_for_room(port.options, block, timeout)
+        return await arun(port.put(item, waits, timeout, known, durable))
 
     def put_many(
         self,
@@ -208,17 +212,14 @@ class QueueHandle(api.Queue):
 
     # ---- get ----
 
-    def _take(
-        self, limit: int, block: bool, timeout: float | None, where: str | None = None
+    def _taking(
+        self, limit: int, block: bool, timeout: float | None, where: str | None
     ) -> Steps[list[Any]]:
         _core.check_timeout(timeout)
+        port = self.port
         if where is not None:
-            self.port.check_where(where)
-        limit = min(limit, self.options.capacity)
-        messages = yield from self.port.take(limit, timeout if block else 0.0, where)
-        if not messages:
-            self.found_nothing()
-        return messages
+            port.check_where(where)
+        return port.take(min(limit, port.options.capacity), timeout if block else 0.0, where)
 
     def found_nothing(self) -> None:
         """A get has found nothing: the descriptor, if there is one, ends to be readable."""
@@ -232,6 +233,7 @@ class QueueHandle(api.Queue):
         if messages:
             found: api.Message = self.port.hand_over(messages)[0]
             return found
+        self.found_nothing()
         what = "no message" if where is None else "no message that `where` means"
         if block and timeout is not None:
             raise errors.Empty(f"{what} came to queue {self.name!r} within {timeout} s")
@@ -240,15 +242,18 @@ class QueueHandle(api.Queue):
     def get(
         self, block: bool = True, timeout: float | None = None, *, where: str | None = None
     ) -> api.Message:
-        return self._first(run(self._take(1, block, timeout, where)), block, timeout, where)
+        return self._first(run(self._taking(1, block, timeout, where)), block, timeout, where)
 
     async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
-        return self._first(await arun(self._take(1, True, timeout, where)), True, timeout, where)
+        return self._first(await arun(self._taking(1, True, timeout, where)), True, timeout, where)
 
     def _many(
         self, max: int, block: bool, timeout: float | None, where: str | None = None
     ) -> list[Any]:
-        return run(self._take(check_whole("max", max, 1, None), block, timeout, where))
+        messages = run(self._taking(check_whole("max", max, 1, None), block, timeout, where))
+        if not messages:
+            self.found_nothing()
+        return messages
 
     def get_many(
         self,
@@ -375,7 +380,7 @@ class QueueHandle(api.Queue):
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
         receipts = list(map(self.port.receipt_of, messages))
         self.port.check_open()
-        return self.port.settle("ack", receipts, None) if receipts else []
+        return self._settle_given("ack", receipts, None) if receipts else []
 
     def ack(self, receipt: int) -> None:
         self._settle("ack", receipt, None)
@@ -393,8 +398,12 @@ class QueueHandle(api.Queue):
     def _settle(self, kind: Settlement, receipt: int, ms: int | None) -> None:
         number = self.port.receipt_of(receipt)
         self.port.check_open()
-        if self.port.settle(kind, [number], ms):
+        if self._settle_given(kind, [number], ms):
             raise self._make_stale_error(number)
+
+    def _settle_given(self, kind: Settlement, given: list[int], ms: int | None) -> list[int]:
+        """Settle receipts of the application, which may be any numbers."""
+        return self.port.settle(kind, given, ms)
 
     def _make_stale_error(self, receipt: int) -> errors.LeaseExpired:
         return errors.LeaseExpired(

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import secrets
-from typing import Any
+from typing import Any, Final
 
 from shmq import api, errors
 from shmq.api.options import QueueOptions
@@ -27,6 +27,8 @@ from shmq.protocol.status import error_of
 #: The longest payload of one PRODUCE_BATCH, in bytes: a compromise between round trips and the
 #: server's memory.
 _BATCH_BYTES = 4 << 20
+
+_OK: Final = int(Status.OK)
 
 #: The pauses before a put is repeated that was lost, and that met a server that shuts down.
 _LOST_PAUSE, _SHUT_PAUSE = 0.001, 0.05
@@ -142,15 +144,19 @@ class RemotePuts(QueuePort):
             wire: Any = connection.wire
             if wire is None or not wire.is_usable:
                 wire = yield connection.readying(time.monotonic() + self._patience)
-            first = Attempt(wire, wire.produce(meta, body, durable), time.monotonic())
-            until = None if timeout is None else first.began + timeout
+            answer = wire.produce(meta, body, durable)
+            began = time.monotonic()
             if durable:
-                yield from confirmed(self, wire, first.answer, until)
+                until = None if timeout is None else began + timeout
+                yield from confirmed(self, wire, answer, until)
             else:
-                yield connection.answering(wire, first.answer, self._patience)
-        elif not first.answer.done:
-            connection.give_up(first.wire)
-        wire, answer, began = first
+                yield connection.answering(wire, answer, self._patience)
+            if answer.status == _OK and not answer.lost:
+                return _core.new_put(answer.number, False)  # the usual case
+        else:
+            wire, answer, began = first
+            if not answer.done:
+                connection.give_up(wire)
         until = None if timeout is None else began + timeout
         backoff = RoomBackoff()
         while answer.lost or answer.status in (Status.QUEUE_FULL, Status.SHUTTING_DOWN):

@@ -121,8 +121,6 @@ class RemoteQueuePort(RemotePuts):
         self, kind: Settlement, receipts: list[int], ms: int | None, *, first: Attempt | None = None
     ) -> list[int]:
         # ``first`` is an attempt for all of them that the caller has made.
-        if not (min(receipts) > 0 and max(receipts) < 1 << 64):
-            return self._settle_possible(kind, receipts, ms)
         number = _TYPE[kind]
         argument = FOREVER if ms is None and kind == "nack" else ms
         refused: list[int] = []
@@ -135,19 +133,6 @@ class RemoteQueuePort(RemotePuts):
             elif answer.status != Status.OK:
                 raise self.error(answer)
         return refused
-
-    def _settle_possible(self, kind: Settlement, receipts: list[int], ms: int | None) -> list[int]:
-        """Settle the receipts that can exist; the others are refused without a request."""
-        possible = [receipt for receipt in receipts if 0 < receipt < 1 << 64]
-        refused = iter(self.settle(kind, possible, ms) if possible else ())
-        found, following = [], next(refused, 0)
-        for receipt in receipts:
-            if not 0 < receipt < 1 << 64:
-                found.append(receipt)
-            elif receipt == following:
-                found.append(receipt)
-                following = next(refused, 0)
-        return found
 
     # ---- what the queue has ----
 
