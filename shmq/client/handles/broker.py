@@ -38,6 +38,8 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         super().__init__()
         self._closed = False
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: Errors whose hints may still be asked for; a closed broker can no longer list names.
+        self._unread: weakref.WeakSet[NotFound] = weakref.WeakSet()
 
     def _keep_handle(self, handle: _Any) -> _Any:
         """The handle, which is closed with the broker."""
@@ -54,6 +56,7 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         except NotFound as error:
             if self.suggests:
                 suggest_known(error, name, list_names)
+                self._unread.add(error)
             raise
 
     # ---- queues ----
@@ -276,6 +279,8 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
     def close(self) -> None:
         if self._closed:
             return
+        for error in list(self._unread):
+            str(error)
         self._close_replies()
         self._closed = True  # before its handles: it ends serve() in another thread
         for handle in list(self._handles):
