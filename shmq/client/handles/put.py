@@ -10,6 +10,7 @@ from typing import Any
 
 from shmq import errors
 from shmq.api.options import QueueOptions, check_one_of
+from shmq.client.ports.queue import QueueKey
 from shmq.errors import MessageTooLarge
 from shmq.fork_safe import new_lock
 from shmq.model.codec import codecs
@@ -61,9 +62,6 @@ def with_entry(meta: bytes, entry: bytes) -> bytes:
         return bytes([meta[0] + 1]) + meta[1:] + entry
     return bytes([_MAP16, 0, count + 1]) + meta[1:] + entry
 
-
-#: The server's URL, the namespace, and the queue's name.
-QueueKey = tuple[str, str, str]
 
 _waiting_puts: collections.Counter[QueueKey] = collections.Counter()
 _waiting_lock = new_lock()

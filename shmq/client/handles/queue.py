@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
@@ -17,14 +18,18 @@ from shmq.client.handles.put import (
     encode_given,
     is_durable,
     pack_records,
+    waiting_put,
+    waiting_puts,
     waits_for_room,
 )
 from shmq.client.ports.queue import QueuePort, Settlement
 from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.shared.async_bodies import AsyncBodies
+from shmq.client.shared.backoff import RoomBackoff
 from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
 from shmq.model.expression.parse import Where
+from shmq.native import _clock as time
 from shmq.native import _core
 
 #: The most messages that one get_packed leases, and how many of them at once.
@@ -55,7 +60,8 @@ class QueueHandle(api.Queue):
 
     @property
     def identity(self) -> int:
-        return self.port.identity()
+        found: int = self.port.describe("identity")
+        return found
 
     @property
     def closed(self) -> bool:
@@ -83,9 +89,8 @@ class QueueHandle(api.Queue):
         durable: bool,
     ) -> api.Put:
         """Put an encoded message; ``known``: the application gave it a dedupe id."""
-        item = self.port.pack(meta, body, known)
         waits = waits_for_room(self.options, block, timeout)
-        return run(self.port.put(item, waits, timeout, known, durable))
+        return run(self.port.put((meta, body), waits, timeout, known, durable))
 
     def put(
         self,
@@ -139,9 +144,8 @@ class QueueHandle(api.Queue):
         if properties or type(body) is not bytes:
             meta, body = encode(body, port.options.priorities, properties)
             known = properties.get("dedupe_id") is not None
-        item = port.pack(meta, body, known)
         waits = waits_for_room(port.options, block, timeout)
-        return await arun(port.put(item, waits, timeout, known, durable))
+        return await arun(port.put((meta, body), waits, timeout, known, durable))
 
     def put_many(
         self,
@@ -161,14 +165,14 @@ class QueueHandle(api.Queue):
         durable = self._is_durable(confirm)
         check_many(bodies)
         given = (codec, priority, group, headers, delay, None, ttl, None, None, None)
-        items = self._pack_many(list(bodies), given)
+        items = self._encode_many(list(bodies), given)
         waits = waits_for_room(self.options, block, timeout)
         return self.port.put_many(items, waits, timeout, durable)
 
-    def _pack_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
+    def _encode_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
         """Return the items of a `put_many`."""
-        pack, priorities = self.port.pack, self.options.priorities
-        return [pack(*encode_given(body, priorities, given), False) for body in bodies]
+        priorities = self.options.priorities
+        return [encode_given(body, priorities, given) for body in bodies]
 
     def put_packed(
         self,
@@ -203,8 +207,24 @@ class QueueHandle(api.Queue):
         known = properties.get("dedupe_id") is not None
         meta, _ = encode(b"", self.options.priorities, properties, encoded=True)
         self.port.check_bytes(size, meta)
-        self.port.wait_for_room(waits_for_room(self.options, block, timeout), timeout)
+        self._await_room(waits_for_room(self.options, block, timeout), timeout)
         return QueueLoan(size, lambda body: self._put(meta, body, block, timeout, known, durable))
+
+    def _await_room(self, waits: bool, timeout: float | None) -> None:
+        """Return once a message may fit. Raises Full."""
+        until = None if timeout is None else time.monotonic() + timeout
+        backoff = RoomBackoff()
+        while True:
+            try:
+                return self.port.check_room()
+            except errors.Full:
+                left = None if until is None else until - time.monotonic()
+                if self.options.overflow == "drop-oldest":
+                    return None
+                if not waits or (left is not None and left <= 0):
+                    raise
+            with waiting_put(self.port.key):
+                time.sleep(backoff.pause(left))
 
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
         durable = self._is_durable(confirm)
@@ -425,20 +445,33 @@ class QueueHandle(api.Queue):
         return self.port.redrive(most, None if where is None else Where(where))
 
     def stats(self) -> api.QueueStats:
-        return self.port.stats()
+        # A put to a server waits by retrying.
+        found = self._stats()
+        return dataclasses.replace(
+            found, waiting_put=found.waiting_put + waiting_puts(self.port.key)
+        )
+
+    def _stats(self) -> api.QueueStats:
+        found: api.QueueStats = self.port.describe("stats")
+        return found
 
     def attachments(self) -> list[api.Attachment]:
-        return self.port.attachments()
+        found: list[api.Attachment] = self.port.describe("attachments")
+        return found
 
     def leases(self, limit: int = 100, *, after: int = 0) -> list[api.Lease]:
         limit = min(check_whole("limit", limit, 1, None), self.options.capacity)
         return self.port.leases(limit, check_whole("after", after, 0, (1 << 64) - 1))
 
     def qsize(self) -> int:
-        return self.port.depth()
+        return self._stats().depth
 
     def full(self) -> bool:
-        return self.port.is_full()
+        try:
+            self.port.check_room()
+        except errors.Full:
+            return True
+        return False
 
     # ---- the end ----
 

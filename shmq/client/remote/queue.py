@@ -16,7 +16,6 @@ from shmq.client.remote.address import Target
 from shmq.client.remote.bulk import RemoteBulkQueue
 from shmq.client.remote.connection import Attempt, Connection, RemoteHandle
 from shmq.client.remote.get import RemoteGet, first_wait
-from shmq.client.remote.put import with_id
 from shmq.client.remote.queue_port import RemoteQueuePort
 from shmq.client.remote.ready_watch import RemoteReadyWatch
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
@@ -96,29 +95,27 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         known: bool,
         durable: bool,
     ) -> api.Put:
+        if durable:
+            return super()._put(meta, body, block, timeout, known, durable)
         puts = self.port
-        puts.check_size(body, meta)
-        if puts.identified and not known:
-            meta = with_id(meta)
-        first = None
-        if not durable:
-            wire = self._connection.wire
-            if wire is None or not wire.is_usable:
-                wire = self._connection.ready(time.monotonic() + self._patience)
-            began = time.monotonic()
-            answer: Any = wire.put(meta, body, self._patience)
-            if type(answer) is _core.Put:
-                return answer
-            first = Attempt(wire, answer, began)
+        item = meta, body = puts.pack(meta, body, known)
+        wire = self._connection.wire
+        if wire is None or not wire.is_usable:
+            wire = self._connection.ready(time.monotonic() + self._patience)
+        began = time.monotonic()
+        answer: Any = wire.put(meta, body, self._patience)
+        if type(answer) is _core.Put:
+            return answer
+        first = Attempt(wire, answer, began)
         waits = waits_for_room(self.options, block, timeout)
-        return run(puts.put((meta, body), waits, timeout, known, durable, first))
+        return run(puts.put(item, waits, timeout, known, durable, first))
 
-    def _pack_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
+    def _encode_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
         port = self.port
         small = min(port.options.max_message_bytes, port.frame() - 512)
         if given == _NO_PROPERTIES and not port.identified and _core.are_bytes(bodies, small):
             return bodies
-        return super()._pack_many(bodies, given)
+        return super()._encode_many(bodies, given)
 
     def get(
         self, block: bool = True, timeout: float | None = None, *, where: str | None = None

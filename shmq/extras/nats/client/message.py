@@ -210,6 +210,11 @@ class NatsMessage(api.Message):
         receipt: int = self._queue.held.receipt_of(self.lease)
         return receipt
 
+    @property
+    def is_leased(self) -> bool:
+        """Whether the lease holds, as far as the client can tell."""
+        return self.lease is not None and self.lease.is_good
+
     def _claimed(self) -> Lease:
         if self.lease is None:
             raise LeaseExpired(
@@ -251,11 +256,3 @@ class NatsMessage(api.Message):
 
     def __repr__(self) -> str:
         return f"<Message {self._sequence} of {self._queue.name!r}, {len(self._raw)} bytes>"
-
-
-def records_of(message: NatsMessage) -> list[bytes]:
-    """The records of a message; one that is not a valid packed batch is one record."""
-    if message.codec == "packed":
-        with contextlib.suppress(Exception):
-            return list(_core.unpack_records(message.raw))
-    return [message.raw]
