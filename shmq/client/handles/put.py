@@ -6,15 +6,17 @@ import collections
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmq import errors
 from shmq.api.options import QueueOptions, check_one_of
-from shmq.client.ports.queue import QueueKey
 from shmq.errors import MessageTooLarge
 from shmq.fork_safe import new_lock
 from shmq.model.codec import codecs
 from shmq.native import _core
+
+if TYPE_CHECKING:
+    from shmq.client.ports.queue import QueueKey
 
 _FIXMAP, _MAP16 = 0x80, 0xDE
 _MOST_FIXED = 15

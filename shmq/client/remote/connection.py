@@ -178,6 +178,12 @@ class Connection:
         """The server's URL."""
         return str(self.target.address)
 
+    @property
+    def where(self) -> str:
+        """The place of a name, for error texts."""
+        namespace = "" if self.greeting is None else f"namespace {self.greeting.namespace!r} of "
+        return f"in {namespace}{self.url}"
+
     def set_queue(self, queue: Any) -> None:
         """Set the ``queue``, a weak reference, by which messages settle themselves."""
         self._queue = queue

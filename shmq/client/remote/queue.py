@@ -52,8 +52,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
             self._make(create)
         answer = connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
-            where = f"in namespace {namespace!r} of {connection.url}"
-            raise errors.NoSuchQueue.of(self._name, where)
+            raise errors.NoSuchQueue.of(self._name, connection.where)
         if answer.status != Status.OK:
             raise error_of(answer, f"queue {self._name!r} of {connection.url}")
         state = QueueState.unpack(answer)
