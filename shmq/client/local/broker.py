@@ -87,19 +87,21 @@ class LocalBroker(_Handle):
     def collection(self, kind: Kind) -> CollectionPort:
         # Most processes only use queues: everything else is loaded on demand.
         namespace = self._namespace
-        with late_imports:
-            if kind == "stream":
+        if kind == "stream":
+            with late_imports:
                 from shmq.client.local.stream import StreamCollection  # noqa: PLC0415
 
-                return StreamCollection(namespace)
-            if kind == "exchange":
+            return StreamCollection(namespace)
+        if kind == "exchange":
+            with late_imports:
                 from shmq.client.local.exchange import ExchangeCollection  # noqa: PLC0415
 
-                return ExchangeCollection(namespace)
-            if kind == "table":
+            return ExchangeCollection(namespace)
+        if kind == "table":
+            with late_imports:
                 from shmq.client.local.table import TableCollection  # noqa: PLC0415 - loads SQLite
 
-                return TableCollection(namespace)
+            return TableCollection(namespace)
         return QueueCollection(namespace, self._owned)
 
     def _delete(self, kind: Kind, name: str) -> None:
