@@ -291,6 +291,13 @@ class NoSuchGroup(NotFound):
 
     _kind = "group"
 
+    @classmethod
+    def of(cls, name: str, where: str) -> Self:
+        """The error for a name that no group of the stream ``where`` has."""
+        return cls(
+            f"stream {where!r} has no group {name!r}: see `shmq stream groups {where}`", name
+        )
+
 
 class OffsetOutOfRange(ShmqError, LookupError):
     """The partition has no such record: it is gone already, or is not there yet."""
