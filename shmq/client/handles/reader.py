@@ -230,11 +230,11 @@ class _Reading:
         stream: Any,
         start: api.Start,
         partitions: Iterable[int] | None,
-        limit: int,
-        timeout: float | None,
-        lapped: Literal["raise", "skip"],
-        where: str | None,
-        on_damage: api.OnDamage,
+        limit: int = 1000,
+        timeout: float | None = None,
+        lapped: Literal["raise", "skip"] = "raise",
+        where: str | None = None,
+        on_damage: api.OnDamage = "raise",
         hold: int | None = None,
     ) -> None:
         _stream.check_timeout(timeout)

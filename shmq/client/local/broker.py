@@ -20,19 +20,12 @@ from shmq.client.local.queues import (
 )
 from shmq.client.local.temporary_queue import remove_dropped, remove_owned
 from shmq.client.local.waiting import wait_thread
-from shmq.client.ports.broker import CollectionPort, Kind
+from shmq.client.ports.broker import CollectionPort, Kind, make_neither_error
 from shmq.client.shared import durability, name_texts
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.transaction.recover import attach_by, look, settle_all
 from shmq.disk.storage.paths import SCHEMAS
-from shmq.errors import (
-    InvalidName,
-    NoSuchQueue,
-    QueueExists,
-    SegmentError,
-    ShmqError,
-    no_descriptor,
-)
+from shmq.errors import InvalidName, QueueExists, SegmentError, ShmqError, no_descriptor
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.semaphores import sweep_wakeups
 from shmq.lazy_imports import late_imports
@@ -51,12 +44,6 @@ else:
     _Handle = BrokerHandle
 
 log = logging.getLogger("shmq")
-
-
-def _no_schemas(name: str, namespace: str) -> NoSuchQueue:
-    return NoSuchQueue(
-        f"neither a queue nor a stream {name!r} exists in namespace {namespace!r}: create it first"
-    )
 
 
 def _attach(kind: str, namespace: Namespace, name: str) -> LocalQueue | LocalStream:
@@ -117,7 +104,7 @@ class LocalBroker(_Handle):
             durability.bring_back(self._namespace, "queue", name)
             durability.bring_back(self._namespace, "stream", name)
         if not is_named(namespace, name):
-            raise _no_schemas(name, namespace.name)
+            raise make_neither_error(name, f"in namespace {self.namespace!r}")
         durability.bring_back_schemas(self._namespace)
 
     def _forget_schemas(self) -> None:
@@ -137,7 +124,7 @@ class LocalBroker(_Handle):
             return 0
         with durability.on_disk(self._namespace), self._namespace.locked():
             if not is_named(self._namespace, name):
-                raise _no_schemas(name, self._namespace.name)
+                raise make_neither_error(name, f"in namespace {self.namespace!r}")
             return Schemas(self._namespace).set(name, schema, rule)
 
     def find_schemas(self, name: str) -> list[api.SchemaVersion]:

@@ -7,9 +7,17 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from shmq import api
+from shmq.errors import NoSuchQueue
 
 #: What has a name in a namespace.
 Kind = Literal["queue", "stream", "exchange", "table"]
+
+
+def make_neither_error(name: str, where: str) -> NoSuchQueue:
+    """Return the error for a schema of a name that no queue and no stream has ``where``."""
+    return NoSuchQueue(
+        f"neither a queue nor a stream {name!r} exists {where}: create it first", name
+    )
 
 
 class CollectionPort(abc.ABC):

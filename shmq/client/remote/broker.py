@@ -9,7 +9,7 @@ from typing import Any, Literal
 from shmq import api, errors
 from shmq.api.names import reply_name
 from shmq.client.handles.broker import BrokerHandle
-from shmq.client.ports.broker import CollectionPort, Kind
+from shmq.client.ports.broker import CollectionPort, Kind, make_neither_error
 from shmq.client.remote.address import Target, Tls
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.exchange import RemoteExchange
@@ -93,7 +93,8 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
         self._connection.await_(wire, answer, patience)
         if answer.lost:
             raise self._connection.lost(wire)
-        self._check(answer)
+        if answer.status != Status.OK:
+            raise error_of(answer, self.url)
         return time.monotonic() - began
 
     # ---- what has a name ----
@@ -118,13 +119,14 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
 
     def _schema(self, name: str, asked: SchemaRequest) -> SchemaAnswer:
         """The answer. Raises SchemaError if the server refuses the schema."""
-        answer = self._ask(Type.SCHEMA, name, asked.pack(), again=True)
+        payload = pack_name(name) + asked.pack()
+        answer = self._connection.call(
+            lambda wire: wire.request(Type.SCHEMA, False, payload), again=True
+        )
         if answer.status == Status.NO_QUEUE:
-            raise errors.NoSuchQueue(
-                f"neither a queue nor a stream {name!r} exists in namespace {self.namespace!r} of "
-                f"{self.url}: create it first"
-            )
-        self._check(answer, name)
+            raise make_neither_error(name, self._connection.where)
+        if answer.status != Status.OK:
+            raise error_of(answer, f"queue {name!r} of {self.url}")
         found = SchemaAnswer.unpack(answer, name)
         if found.refused is not None:
             raise errors.SchemaError(found.refused, name, found.field)
@@ -142,18 +144,10 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
 
     def _remove_reply_queue(self, queue: api.Queue) -> None:
         with contextlib.suppress(errors.ShmqError):
-            self._ask(Type.DELETE, queue.name)
+            self.collection("queue").delete(queue.name)
         queue.close()
 
     # ---- the connection ----
-
-    def _ask(self, kind: int, name: str, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
-        payload = pack_name(name) + rest
-        return self._connection.call(lambda wire: wire.request(kind, False, payload), again=again)
-
-    def _check(self, answer: _core.Answer, name: str = "") -> None:
-        if answer.status != Status.OK:
-            raise error_of(answer, f"queue {name!r} of {self.url}" if name else self.url)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -29,7 +29,7 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
         self.connection = ClusterConnection(target)
         self.definitions = Definitions(self.connection)
         self.exchanges = Exchanges(self.connection, self.definitions)
-        self._schemas = Schemas(self.definitions)
+        self._schemas = Schemas(self.definitions, self.connection.where)
         self.streams = StreamCollection(self.connection, self.definitions, self.exchanges)
         try:
             self.connection.run(self.connection.api("INFO"))

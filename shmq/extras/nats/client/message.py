@@ -165,10 +165,6 @@ class NatsMessage(api.Message):
         """The properties with the codec, as they were put."""
         return self._all
 
-    def is_of(self, queue: object) -> bool:
-        """Whether that handle handed it out."""
-        return self._queue is queue
-
     def recount(self, uncounted: int) -> None:
         """Leave out so many deliveries, which were returned uncounted."""
         if self.lease is not None:
