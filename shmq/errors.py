@@ -13,6 +13,7 @@ import queue
 
 TYPE_CHECKING = False  # that of typing, whose import would cost as much as the interpreter's start
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Self
 
 __all__ = [
@@ -153,6 +154,8 @@ class NotFound(ShmqError, LookupError):
     name: str
     #: The text without the hint at another name, which is for those who may see all names.
     plain: str
+    #: Finds a hint at another name, which may take a request: called when the text is first read.
+    find_hint: Callable[[], str] | None
 
     #: What the name was to lead to, and the command that lists the existing ones.
     _kind = ""
@@ -162,6 +165,7 @@ class NotFound(ShmqError, LookupError):
         super().__init__(message)
         self.name = name
         self.plain = message
+        self.find_hint = None
 
     @classmethod
     def of(cls, name: str, where: str) -> Self:
@@ -177,10 +181,16 @@ class NotFound(ShmqError, LookupError):
         """What the name was to lead to: "queue", "stream", "exchange", "table" or "group"."""
         return self._kind
 
-    def add_hint(self, hint: str) -> None:
-        """Put a hint at another name in front of what else to do."""
-        what, colon, rest = self.plain.partition(": ")
-        self.args = (f"{what}: {hint}" + (f" Otherwise {rest}" if colon else ""),)
+    def __str__(self) -> str:
+        find, self.find_hint = self.find_hint, None
+        if find is not None and (hint := find()):
+            what, colon, rest = self.plain.partition(": ")
+            self.args = (f"{what}: {hint}" + (f" Otherwise {rest}" if colon else ""),)
+        return super().__str__()
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        str(self)  # with the hint: another process cannot find it
+        return super().__reduce__()
 
 
 class NoSuchQueue(NotFound):
@@ -279,6 +289,13 @@ class NoSuchGroup(NotFound):
     """The stream has no group of that name."""
 
     _kind = "group"
+
+    @classmethod
+    def of(cls, name: str, where: str) -> Self:
+        """The error for a name that no group of the stream ``where`` has."""
+        return cls(
+            f"stream {where!r} has no group {name!r}: see `shmq stream groups {where}`", name
+        )
 
 
 class OffsetOutOfRange(ShmqError, LookupError):

@@ -31,8 +31,12 @@ def suggest(name: object, known: Iterable[str], otherwise: str | None = None) ->
 
 
 def suggest_known(error: NotFound, name: str, list_names: Callable[[], Iterable[str]]) -> None:
-    """Add a hint at the closest of the listed names to the error; none if listing them fails."""
+    """Let the text of the error hint at the closest of the listed names, if they can be listed."""
+
+    def find_hint() -> str:
+        with contextlib.suppress(Exception):
+            return suggest(name, (one for one in list_names() if one != name), "")
+        return ""
+
     error.name = name
-    with contextlib.suppress(Exception):
-        if hint := suggest(name, (one for one in list_names() if one != name), ""):
-            error.add_hint(hint)
+    error.find_hint = find_hint

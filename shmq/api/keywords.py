@@ -8,7 +8,7 @@ them on can take ``**properties: Unpack[PutKeywords]`` or ``**options: Unpack[Qu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from shmq.api.options import Confirm, Durability, Expired, Match, Overflow, TargetKind
 from shmq.api.producer import Acks, Partitioner
@@ -123,6 +123,28 @@ class ProducerKeywords(TypedDict, total=False):
     idempotent: bool
     codec: str | None
     compression: Compression | None
+
+
+class ReaderKeywords(TypedDict, total=False):
+    """The options of ``Stream.reader`` and ``areader`` besides the start and the partitions."""
+
+    limit: int
+    timeout: float | None
+    lapped: Literal["raise", "skip"]
+    where: str | None
+    on_damage: OnDamage
+
+
+class RecordLoanKeywords(TypedDict, total=False):
+    """The options of ``Stream.loan``: those of ``Stream.append``."""
+
+    key: bytes | str | None
+    headers: Mapping[str, Any] | None
+    timestamp: float | None
+    partition: int | None
+    block: bool | None
+    timeout: float | None
+    confirm: Confirm | None
 
 
 class SubscribeKeywords(TypedDict, total=False):

@@ -78,9 +78,7 @@ def _find_assignment(name: str, group: str, found: list[shmq.GroupSummary]) -> s
     for one in found:
         if one.name == group:
             return one.assignment
-    error = shmq.NoSuchGroup(
-        f"stream {name!r} has no group {group!r}: see shmq stream groups {name}"
-    )
+    error = shmq.NoSuchGroup.of(group, name)
     suggest_known(error, group, lambda: [one.name for one in found])
     raise error
 

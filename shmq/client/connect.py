@@ -57,7 +57,7 @@ def connect(
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_url(target):
         how = token, tls, connect_timeout, request_timeout, wait_for_acks
-        return traced(_connect_to(target, *how))
+        return traced(connect_to(target, *how))
     if token is not None or tls not in (None, False):
         raise InvalidOption(
             f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "
@@ -69,7 +69,8 @@ def connect(
     return traced(LocalBroker(target))
 
 
-def _connect_to(url: str, *how: Any) -> api.Broker:
+def connect_to(url: str, *how: Any) -> api.Broker:
+    """Connect to the URL, with the other arguments of `connect` in their order."""
     with late_imports:
         from shmq.plugins import find_transport  # noqa: PLC0415 - with a URL alone
 

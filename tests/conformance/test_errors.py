@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import shmq
-from shmq import Broker, Queue, QueueStats
+from shmq import Broker, Queue, QueueStats, suggestions
 
 from .tools import LATER, drain
 
@@ -425,6 +426,34 @@ def test_an_unknown_queue_is_refused_with_the_name_that_was_meant(broker: Broker
         ) as error:
             ask("ordres")
         one_line(error.value)
+
+
+def test_the_names_are_listed_only_for_a_reader_of_the_error(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_queue("orders", dead_letter=None)
+    listed: list[str] = []
+    find = suggestions.suggest
+
+    def suggest(name: str, *known: Any) -> str:
+        listed.append(name)
+        return find(name, *known)
+
+    monkeypatch.setattr(suggestions, "suggest", suggest)
+    with pytest.raises(shmq.NoSuchQueue) as error:
+        broker.queue("ordres")
+    assert not listed
+    assert "did you mean 'orders'?" in str(pickle.loads(pickle.dumps(error.value)))
+    assert "did you mean 'orders'?" in str(error.value)
+    assert listed == ["ordres"]
+
+
+def test_a_closed_broker_has_completed_the_errors_that_may_be_read(broker: Broker) -> None:
+    broker.create_queue("orders", dead_letter=None)
+    with pytest.raises(shmq.NoSuchQueue) as error:
+        broker.queue("ordres")
+    broker.close()
+    assert "did you mean 'orders'?" in str(error.value)
 
 
 def test_an_unknown_stream_is_refused_with_the_name_that_was_meant(broker: Broker) -> None:

@@ -92,6 +92,8 @@ def test_create_stream_takes_the_partitions_in_their_place() -> None:
         ),
         (keywords.ProducerKeywords, Stream.producer, set()),
         (keywords.SubscribeKeywords, Stream.subscribe, {"pattern"}),
+        (keywords.ReaderKeywords, Stream.reader, {"start", "partitions"}),
+        (keywords.RecordLoanKeywords, Stream.loan, {"size"}),
     ],
 )
 def test_what_can_be_given_is_what_the_method_takes(

@@ -18,6 +18,7 @@ from click.core import ParameterSource
 
 import shmq
 from shmq.api.names import check_name, default_namespace
+from shmq.client.connect import connect_to
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import ShmqError
 from shmq.native._core import reserve_standard
@@ -251,15 +252,8 @@ class Target:
         """The broker. Takes the timeouts of :func:`shmq.connect` and raises its errors."""
         if self.place.url is None:
             return shmq.connect(self.namespace)
-        transport = find_transport(self.place.url)
-        if transport is not None:
-            broker: shmq.Broker = transport.connect(
-                self.place.url, self.place.token, self.tls, connect_timeout, request_timeout
-            )
-            return broker
-        from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
-
-        return RemoteBroker(self.server(connect_timeout, request_timeout))
+        how = self.place.token, self.tls, connect_timeout, request_timeout
+        return connect_to(self.place.url, *how)
 
 
 def complete_contexts(_: click.Context, __: click.Parameter, begun: str) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args, overload
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, get_args, overload
 
 from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import IfDifferent, QueueOptions, check_one_of
-from shmq.client.ports.broker import BrokerPort, Exchange, Queue, Stream, Table
+from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
 from shmq.errors import InvalidOption, NotFound, ShmqError
@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from shmq.api.table import TableDurability
 
 T = TypeVar("T")
+Queue = TypeVar("Queue", bound=api.Queue)
+Stream = TypeVar("Stream", bound=api.Stream)
+Exchange = TypeVar("Exchange", bound=api.Exchange)
+Table = TypeVar("Table", bound=api.Table)
 _Handle = TypeVar("_Handle", bound="api.Queue | api.Stream | api.Exchange")
 _Any = TypeVar("_Any", bound="api.Queue | api.Stream | api.Exchange | api.Table")
 
 
-class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
+class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table]):
     """Implements :class:`shmq.api.Broker` on top of its port."""
 
     #: Whether the error for an unknown name suggests a known one. A server's broker does not: a
@@ -38,6 +42,8 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         super().__init__()
         self._closed = False
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: Errors whose hints may still be asked for; a closed broker can no longer list names.
+        self._unread: weakref.WeakSet[NotFound] = weakref.WeakSet()
 
     def _keep_handle(self, handle: _Any) -> _Any:
         """The handle, which is closed with the broker."""
@@ -45,58 +51,75 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         share_name(self, handle.name)
         return handle
 
-    def _find_known(
-        self, find: Callable[[str], T], name: str, list_names: Callable[[], Iterable[str]]
-    ) -> T:
-        """Return what ``find`` does for the name; its NotFound suggests one of the listed names."""
+    # ---- what has a name ----
+
+    def _make(
+        self, kind: Kind, name: str, wanted: Any, given: Mapping[str, Any], exact: bool
+    ) -> Any:
+        self._check_open()
+        return self._keep_handle(self.collection(kind).make(name, wanted, given, exact))
+
+    def _open(self, kind: Kind, name: str, to_put: bool = False) -> Any:
+        self._check_open()
+        check_name(name, kind)
+        named = self.collection(kind)
+        return self._keep_handle(self._find_known(lambda: named.open(name, to_put), name, named))
+
+    def _delete(self, kind: Kind, name: str) -> None:
+        self._check_open()
+        check_name(name, kind)
+        named = self.collection(kind)
+        self._find_known(lambda: named.delete(name), name, named)
+
+    def _list(self, kind: Kind) -> list[Any]:
+        self._check_open()
+        return self.collection(kind).summaries()
+
+    def _find_known(self, find: Callable[[], T], name: str, known: CollectionPort) -> T:
+        """Return what ``find`` does for the name; its NotFound suggests a known one."""
         try:
-            return find(name)
+            return find()
         except NotFound as error:
             if self.suggests:
-                suggest_known(error, name, list_names)
+                suggest_known(error, name, known.names)
+                self._unread.add(error)
             raise
 
     # ---- queues ----
 
     def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
-        self._check_open()
-        wanted = QueueOptions.for_queue(check_name(name), options)
-        return self._keep_handle(self.make_queue(name, wanted, options, True))
+        queue: Queue = self._make_queue(name, options, True)
+        return queue
 
     def ensure_queue(
         self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
     ) -> Queue:
-        self._check_open()
         check_if_different(if_different)
-        wanted = QueueOptions.for_queue(check_name(name), options)
-        made = self.make_queue(name, wanted, options, False)
-        return self._keep_handle(same(made, options, if_different))
+        queue: Queue = same(self._make_queue(name, options, False), options, if_different)
+        return queue
+
+    def _make_queue(self, name: str, given: Mapping[str, Any], exact: bool) -> Any:
+        self._check_open()
+        wanted = QueueOptions.for_queue(check_name(name), given)
+        return self._make("queue", name, wanted, given, exact)
 
     def queue(self, name: str) -> Queue:
-        self._check_open()
-        return self._keep_handle(self._open_known_queue(name, False))
+        queue: Queue = self._open("queue", name)
+        return queue
 
     def put_target(self, name: str) -> Queue:
-        self._check_open()
-        return self._keep_handle(self._open_known_queue(name, True))
-
-    def _open_known_queue(self, name: str, to_put: bool) -> Queue:
-        check_name(name)
-        return self._find_known(
-            lambda one: self.open_queue(one, to_put), name, self.find_queue_names
-        )
+        queue: Queue = self._open("queue", name, True)
+        return queue
 
     def delete_queue(self, name: str) -> None:
-        self._check_open()
-        self._find_known(self.remove_queue, check_name(name), self.find_queue_names)
+        self._delete("queue", name)
 
     def list_queues(self) -> list[api.QueueSummary]:
-        self._check_open()
-        return with_texts(self, self.summarize_queues())
+        return with_texts(self, self._list("queue"))
 
     def queue_names(self) -> list[str]:
         self._check_open()
-        names = self.find_queue_names()
+        names = self.collection("queue").names()
         learn_names(self, names)
         return names
 
@@ -105,7 +128,8 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
     def create_stream(
         self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
     ) -> Stream:
-        return self._make_stream(name, {"partitions": partitions, **options}, True)
+        stream: Stream = self._make_stream(name, {"partitions": partitions, **options}, True)
+        return stream
 
     def ensure_stream(
         self,
@@ -115,38 +139,34 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         **options: Unpack[EnsureStreamKeywords],
     ) -> Stream:
         check_if_different(if_different)
-        return same(self._make_stream(name, options, False), options, if_different)
+        stream: Stream = same(self._make_stream(name, options, False), options, if_different)
+        return stream
 
-    def _make_stream(self, name: str, given: Mapping[str, Any], exact: bool) -> Stream:
+    def _make_stream(self, name: str, given: Mapping[str, Any], exact: bool) -> Any:
         with late_imports:
             from shmq.api.stream_options import StreamOptions  # noqa: PLC0415
 
         self._check_open()
         check_name(name, "stream")
-        return self._keep_handle(self.make_stream(name, StreamOptions.given(given), given, exact))
+        return self._make("stream", name, StreamOptions.given(given), given, exact)
 
     def stream(self, name: str) -> Stream:
-        self._check_open()
-        check_name(name, "stream")
-        return self._keep_handle(self._find_known(self.open_stream, name, self._stream_names))
+        stream: Stream = self._open("stream", name)
+        return stream
 
     def delete_stream(self, name: str) -> None:
-        self._check_open()
-        self._find_known(self.remove_stream, check_name(name, "stream"), self._stream_names)
-
-    def _stream_names(self) -> list[str]:
-        return [one.name for one in self.summarize_streams()]
+        self._delete("stream", name)
 
     def list_streams(self) -> list[api.StreamSummary]:
-        self._check_open()
-        return with_texts(self, self.summarize_streams())
+        return with_texts(self, self._list("stream"))
 
     # ---- exchanges ----
 
     def create_exchange(
         self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
     ) -> Exchange:
-        return self._make_exchange(name, kind, alternate, True)
+        exchange: Exchange = self._make_exchange(name, kind, alternate, True)
+        return exchange
 
     def ensure_exchange(
         self,
@@ -159,35 +179,29 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         check_if_different(if_different)
         given = {"kind": kind, "alternate": alternate}
         given = {key: value for key, value in given.items() if value is not None}
-        return same(
-            self._make_exchange(name, kind or "direct", alternate, False), given, if_different
-        )
+        made = self._make_exchange(name, kind or "direct", alternate, False)
+        exchange: Exchange = same(made, given, if_different)
+        return exchange
 
     def _make_exchange(
         self, name: str, kind: api.ExchangeKind, alternate: str | None, exact: bool
-    ) -> Exchange:
+    ) -> Any:
         with late_imports:
             from shmq.model.routing.table import check_exchange  # noqa: PLC0415
 
         check_exchange(name, kind, alternate)
-        self._check_open()
-        return self._keep_handle(self.make_exchange(name, kind, alternate, exact))
+        wanted = {"kind": kind, "alternate": alternate}
+        return self._make("exchange", name, wanted, wanted, exact)
 
     def exchange(self, name: str) -> Exchange:
-        self._check_open()
-        check_name(name, "exchange")
-        return self._keep_handle(self._find_known(self.open_exchange, name, self._exchange_names))
+        exchange: Exchange = self._open("exchange", name)
+        return exchange
 
     def delete_exchange(self, name: str) -> None:
-        self._check_open()
-        self._find_known(self.remove_exchange, check_name(name, "exchange"), self._exchange_names)
-
-    def _exchange_names(self) -> list[str]:
-        return [one.name for one in self.summarize_exchanges()]
+        self._delete("exchange", name)
 
     def list_exchanges(self) -> list[api.ExchangeSummary]:
-        self._check_open()
-        return with_texts(self, self.summarize_exchanges())
+        return with_texts(self, self._list("exchange"))
 
     # ---- tables ----
 
@@ -200,20 +214,19 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
         self._check_open()
         check_name(name, "table")
         check_table(durability, max_bytes)
-        return self._keep_handle(self.make_table(name, durability, max_bytes))
+        wanted = {"durability": durability, "max_bytes": max_bytes}
+        table: Table = self._make("table", name, wanted, wanted, False)
+        return table
 
     def table(self, name: str) -> Table:
-        self._check_open()
-        check_name(name, "table")
-        return self._keep_handle(self._find_known(self.open_table, name, self.find_table_names))
+        table: Table = self._open("table", name)
+        return table
 
     def delete_table(self, name: str) -> None:
-        self._check_open()
-        self._find_known(self.remove_table, check_name(name, "table"), self.find_table_names)
+        self._delete("table", name)
 
     def list_tables(self) -> list[str]:
-        self._check_open()
-        return self.find_table_names()
+        return self._list("table")
 
     # ---- schemas ----
 
@@ -223,7 +236,8 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
 
     def check_schema(self, name: str, schema: Any, compatibility: str | None = None) -> None:
         self._check_open()
-        self.test_schema(check_name(name), as_json_schema(schema), _rule(compatibility))
+        rule = _rule(compatibility)
+        self.add_schema(check_name(name), as_json_schema(schema), rule, only_check=True)
 
     def schemas(self, name: str) -> list[api.SchemaVersion]:
         self._check_open()
@@ -276,6 +290,8 @@ class BrokerHandle(BrokerPort[Queue, Stream, Exchange, Table], RpcClient):
     def close(self) -> None:
         if self._closed:
             return
+        for error in list(self._unread):
+            str(error)
         self._close_replies()
         self._closed = True  # before its handles: it ends serve() in another thread
         for handle in list(self._handles):

@@ -37,7 +37,7 @@ class Consumer(PrefetchPort, api.Consumer):
             run(self.end())
 
     def __repr__(self) -> str:
-        what = "closed" if self.ended else f"{self.count_ahead()} leased ahead"
+        what = "closed" if self.ended else f"{self.leased_ahead} leased ahead"
         return f"<Consumer of {self.name!r}: {what}>"
 
 

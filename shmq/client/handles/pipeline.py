@@ -43,7 +43,6 @@ class Pipeline(api.Pipeline):
         self, queue: Any, window: int, durable: bool, is_durable: Callable[[str | None], bool]
     ) -> None:
         self._queue = queue
-        self._pack = queue.port.pack
         self._priorities = queue.options.priorities
         self._durable = durable
         self._is_durable = is_durable
@@ -51,7 +50,7 @@ class Pipeline(api.Pipeline):
 
     @property
     def taken(self) -> int:
-        found: int = self._flight.count_taken()
+        found: int = self._flight.taken
         return found
 
     def put(self, body: api.Body, **properties: Any) -> int:
@@ -63,12 +62,11 @@ class Pipeline(api.Pipeline):
             durable = durable if confirm is None else self._is_durable(confirm)
             known = properties.get("dedupe_id") is not None
             meta, body = encode(body, self._priorities, properties)
-        number: int = self._flight.begin(self._pack(meta, body, known), known, durable)
+        number: int = self._flight.begin((meta, body), known, durable)
         return number
 
     def flush(self) -> None:
-        self._flight.wait()
-        found = self._flight.take_failures()
+        found = self._flight.wait()
         if not found:
             return
         failures: dict[int, errors.ShmqError] = {}

@@ -6,7 +6,7 @@ import collections
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmq import errors
 from shmq.api.options import QueueOptions, check_one_of
@@ -14,6 +14,9 @@ from shmq.errors import MessageTooLarge
 from shmq.fork_safe import new_lock
 from shmq.model.codec import codecs
 from shmq.native import _core
+
+if TYPE_CHECKING:
+    from shmq.client.ports.queue import QueueKey
 
 _FIXMAP, _MAP16 = 0x80, 0xDE
 _MOST_FIXED = 15
@@ -61,9 +64,6 @@ def with_entry(meta: bytes, entry: bytes) -> bytes:
         return bytes([meta[0] + 1]) + meta[1:] + entry
     return bytes([_MAP16, 0, count + 1]) + meta[1:] + entry
 
-
-#: The server's URL, the namespace, and the queue's name.
-QueueKey = tuple[str, str, str]
 
 _waiting_puts: collections.Counter[QueueKey] = collections.Counter()
 _waiting_lock = new_lock()

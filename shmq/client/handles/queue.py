@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
@@ -17,14 +18,18 @@ from shmq.client.handles.put import (
     encode_given,
     is_durable,
     pack_records,
+    waiting_put,
+    waiting_puts,
     waits_for_room,
 )
 from shmq.client.ports.queue import QueuePort, Settlement
 from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.shared.async_bodies import AsyncBodies
+from shmq.client.shared.backoff import RoomBackoff
 from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
 from shmq.model.expression.parse import Where
+from shmq.native import _clock as time
 from shmq.native import _core
 
 #: The most messages that one get_packed leases, and how many of them at once.
@@ -55,7 +60,8 @@ class QueueHandle(api.Queue):
 
     @property
     def identity(self) -> int:
-        return self.port.identity()
+        found: int = self.port.describe("identity")
+        return found
 
     @property
     def closed(self) -> bool:
@@ -83,9 +89,8 @@ class QueueHandle(api.Queue):
         durable: bool,
     ) -> api.Put:
         """Put an encoded message; ``known``: the application gave it a dedupe id."""
-        item = self.port.pack(meta, body, known)
         waits = waits_for_room(self.options, block, timeout)
-        return run(self.port.put(item, waits, timeout, known, durable))
+        return run(self.port.put((meta, body), waits, timeout, known, durable))
 
     def put(
         self,
@@ -131,13 +136,16 @@ class QueueHandle(api.Queue):
         confirm: Confirm | None = None,
         **properties: Any,
     ) -> api.Put:
-        _core.check_timeout(timeout)
-        durable = self._is_durable(confirm)
-        meta, buffer = encode(body, self.options.priorities, properties)
-        known = properties.get("dedupe_id") is not None
-        item = self.port.pack(meta, buffer, known)
-        waits = waits_for_room(self.options, block, timeout)
-        return await arun(self.port.put(item, waits, timeout, known, durable))
+        port = self.port
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        durable = (confirm is not None or self._confirms) and self._is_durable(confirm)
+        meta, known = None, False
+        if properties or type(body) is not bytes:
+            meta, body = encode(body, port.options.priorities, properties)
+            known = properties.get("dedupe_id") is not None
+        waits = waits_for_room(port.options, block, timeout)
+        return await arun(port.put((meta, body), waits, timeout, known, durable))
 
     def put_many(
         self,
@@ -157,14 +165,14 @@ class QueueHandle(api.Queue):
         durable = self._is_durable(confirm)
         check_many(bodies)
         given = (codec, priority, group, headers, delay, None, ttl, None, None, None)
-        items = self._pack_many(list(bodies), given)
+        items = self._encode_many(list(bodies), given)
         waits = waits_for_room(self.options, block, timeout)
         return self.port.put_many(items, waits, timeout, durable)
 
-    def _pack_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
+    def _encode_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
         """Return the items of a `put_many`."""
-        pack, priorities = self.port.pack, self.options.priorities
-        return [pack(*encode_given(body, priorities, given), False) for body in bodies]
+        priorities = self.options.priorities
+        return [encode_given(body, priorities, given) for body in bodies]
 
     def put_packed(
         self,
@@ -199,8 +207,24 @@ class QueueHandle(api.Queue):
         known = properties.get("dedupe_id") is not None
         meta, _ = encode(b"", self.options.priorities, properties, encoded=True)
         self.port.check_bytes(size, meta)
-        self.port.wait_for_room(waits_for_room(self.options, block, timeout), timeout)
+        self._await_room(waits_for_room(self.options, block, timeout), timeout)
         return QueueLoan(size, lambda body: self._put(meta, body, block, timeout, known, durable))
+
+    def _await_room(self, waits: bool, timeout: float | None) -> None:
+        """Return once a message may fit. Raises Full."""
+        until = None if timeout is None else time.monotonic() + timeout
+        backoff = RoomBackoff()
+        while True:
+            try:
+                return self.port.check_room()
+            except errors.Full:
+                left = None if until is None else until - time.monotonic()
+                if self.options.overflow == "drop-oldest":
+                    return None
+                if not waits or (left is not None and left <= 0):
+                    raise
+            with waiting_put(self.port.key):
+                time.sleep(backoff.pause(left))
 
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
         durable = self._is_durable(confirm)
@@ -208,17 +232,14 @@ class QueueHandle(api.Queue):
 
     # ---- get ----
 
-    def _take(
-        self, limit: int, block: bool, timeout: float | None, where: str | None = None
+    def _taking(
+        self, limit: int, block: bool, timeout: float | None, where: str | None
     ) -> Steps[list[Any]]:
         _core.check_timeout(timeout)
+        port = self.port
         if where is not None:
-            self.port.check_where(where)
-        limit = min(limit, self.options.capacity)
-        messages = yield from self.port.take(limit, timeout if block else 0.0, where)
-        if not messages:
-            self.found_nothing()
-        return messages
+            port.check_where(where)
+        return port.take(min(limit, port.options.capacity), timeout if block else 0.0, where)
 
     def found_nothing(self) -> None:
         """A get has found nothing: the descriptor, if there is one, ends to be readable."""
@@ -232,6 +253,7 @@ class QueueHandle(api.Queue):
         if messages:
             found: api.Message = self.port.hand_over(messages)[0]
             return found
+        self.found_nothing()
         what = "no message" if where is None else "no message that `where` means"
         if block and timeout is not None:
             raise errors.Empty(f"{what} came to queue {self.name!r} within {timeout} s")
@@ -240,15 +262,18 @@ class QueueHandle(api.Queue):
     def get(
         self, block: bool = True, timeout: float | None = None, *, where: str | None = None
     ) -> api.Message:
-        return self._first(run(self._take(1, block, timeout, where)), block, timeout, where)
+        return self._first(run(self._taking(1, block, timeout, where)), block, timeout, where)
 
     async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
-        return self._first(await arun(self._take(1, True, timeout, where)), True, timeout, where)
+        return self._first(await arun(self._taking(1, True, timeout, where)), True, timeout, where)
 
     def _many(
         self, max: int, block: bool, timeout: float | None, where: str | None = None
     ) -> list[Any]:
-        return run(self._take(check_whole("max", max, 1, None), block, timeout, where))
+        messages = run(self._taking(check_whole("max", max, 1, None), block, timeout, where))
+        if not messages:
+            self.found_nothing()
+        return messages
 
     def get_many(
         self,
@@ -375,7 +400,7 @@ class QueueHandle(api.Queue):
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
         receipts = list(map(self.port.receipt_of, messages))
         self.port.check_open()
-        return self.port.settle("ack", receipts, None) if receipts else []
+        return self._settle_given("ack", receipts, None) if receipts else []
 
     def ack(self, receipt: int) -> None:
         self._settle("ack", receipt, None)
@@ -393,8 +418,12 @@ class QueueHandle(api.Queue):
     def _settle(self, kind: Settlement, receipt: int, ms: int | None) -> None:
         number = self.port.receipt_of(receipt)
         self.port.check_open()
-        if self.port.settle(kind, [number], ms):
+        if self._settle_given(kind, [number], ms):
             raise self._make_stale_error(number)
+
+    def _settle_given(self, kind: Settlement, given: list[int], ms: int | None) -> list[int]:
+        """Settle receipts of the application, which may be any numbers."""
+        return self.port.settle(kind, given, ms)
 
     def _make_stale_error(self, receipt: int) -> errors.LeaseExpired:
         return errors.LeaseExpired(
@@ -416,20 +445,33 @@ class QueueHandle(api.Queue):
         return self.port.redrive(most, None if where is None else Where(where))
 
     def stats(self) -> api.QueueStats:
-        return self.port.stats()
+        # A put to a server waits by retrying.
+        found = self._stats()
+        return dataclasses.replace(
+            found, waiting_put=found.waiting_put + waiting_puts(self.port.key)
+        )
+
+    def _stats(self) -> api.QueueStats:
+        found: api.QueueStats = self.port.describe("stats")
+        return found
 
     def attachments(self) -> list[api.Attachment]:
-        return self.port.attachments()
+        found: list[api.Attachment] = self.port.describe("attachments")
+        return found
 
     def leases(self, limit: int = 100, *, after: int = 0) -> list[api.Lease]:
         limit = min(check_whole("limit", limit, 1, None), self.options.capacity)
         return self.port.leases(limit, check_whole("after", after, 0, (1 << 64) - 1))
 
     def qsize(self) -> int:
-        return self.port.depth()
+        return self._stats().depth
 
     def full(self) -> bool:
-        return self.port.is_full()
+        try:
+            self.port.check_room()
+        except errors.Full:
+            return True
+        return False
 
     # ---- the end ----
 

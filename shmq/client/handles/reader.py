@@ -100,6 +100,14 @@ class Position:
             if left == 0 and not again:
                 return []
 
+    def take_now(self) -> list[api.Records]:
+        """The next records, if no step is needed for them: faster than `take`."""
+        stream = self.stream
+        if self._ends or self._problems or stream.partitions != self._known:
+            return []
+        found = stream.fetch_now(self.offsets, self._limit, _BYTES, self._where)
+        return self._move(found)[0] if found else []
+
     def _slice(self, left: float | None) -> float | None:
         """How long to wait now, if ``left`` seconds are left."""
         if self._problems:
@@ -222,11 +230,11 @@ class _Reading:
         stream: Any,
         start: api.Start,
         partitions: Iterable[int] | None,
-        limit: int,
-        timeout: float | None,
-        lapped: Literal["raise", "skip"],
-        where: str | None,
-        on_damage: api.OnDamage,
+        limit: int = 1000,
+        timeout: float | None = None,
+        lapped: Literal["raise", "skip"] = "raise",
+        where: str | None = None,
+        on_damage: api.OnDamage = "raise",
         hold: int | None = None,
     ) -> None:
         _stream.check_timeout(timeout)
@@ -289,7 +297,7 @@ class Reader(_Reading, api.Reader):
             raise ShmqError("this reader is closed")
         _stream.check_timeout(timeout)
         self._forget()
-        return run(self._at.take(timeout))
+        return self._at.take_now() or run(self._at.take(timeout))
 
     def __next__(self) -> api.Record:
         while True:
@@ -299,7 +307,8 @@ class Reader(_Reading, api.Reader):
                     return record
                 self._records = self._current = None
             if not self._ready and not self._closed:
-                self._ready = run(self._at.take(self._timeout))[::-1]
+                found = self._at.take_now() or run(self._at.take(self._timeout))
+                self._ready = found[::-1]
             if not self._ready:
                 raise StopIteration
             self._records = iter(self._ready.pop())

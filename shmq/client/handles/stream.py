@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from shmq import api
 from shmq.api.names import check_name
@@ -25,7 +25,7 @@ from shmq.native import _stream
 from shmq.native._stream import MAX_PARTITIONS
 
 if TYPE_CHECKING:
-    from shmq.api.keywords import ProducerKeywords
+    from shmq.api.keywords import ProducerKeywords, ReaderKeywords, RecordLoanKeywords
 
 
 class _BufferedRecordLoan(BufferedLoan[api.Appended], api.RecordLoan):
@@ -122,38 +122,14 @@ class StreamHandle(StreamPort, api.Stream):
     def producer(self, **options: Unpack[ProducerKeywords]) -> Producer:
         return Producer(self, **options)
 
-    def loan(
-        self,
-        size: int,
-        *,
-        key: bytes | str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        timestamp: float | None = None,
-        partition: int | None = None,
-        block: bool | None = None,
-        timeout: float | None = None,
-        confirm: Confirm | None = None,
-    ) -> api.RecordLoan:
+    def loan(self, size: int, **how: Unpack[RecordLoanKeywords]) -> api.RecordLoan:
         most = self.options.max_record_bytes
         if check_whole("size", size, 0) > most:
             raise MessageTooLarge(
                 f"a record of {size} bytes can never fit into stream {self.name!r}: "
                 f"max_record_bytes={most}"
             )
-
-        def commit(value: memoryview) -> api.Appended:
-            return self.append(
-                bytes(value),
-                key=key,
-                headers=headers,
-                timestamp=timestamp,
-                partition=partition,
-                block=block,
-                timeout=timeout,
-                confirm=confirm,
-            )
-
-        return _BufferedRecordLoan(size, commit)
+        return _BufferedRecordLoan(size, lambda value: self.append(bytes(value), **how))
 
     # ---- reading ----
 
@@ -228,27 +204,17 @@ class StreamHandle(StreamPort, api.Stream):
         self,
         start: api.Start = "earliest",
         partitions: Iterable[int] | None = None,
-        *,
-        limit: int = 1000,
-        timeout: float | None = None,
-        lapped: Literal["raise", "skip"] = "raise",
-        where: str | None = None,
-        on_damage: api.OnDamage = "raise",
+        **how: Unpack[ReaderKeywords],
     ) -> api.Reader:
-        return Reader(self, start, partitions, limit, timeout, lapped, where, on_damage)
+        return Reader(self, start, partitions, **how)
 
     def areader(
         self,
         start: api.Start = "earliest",
         partitions: Iterable[int] | None = None,
-        *,
-        limit: int = 1000,
-        timeout: float | None = None,
-        lapped: Literal["raise", "skip"] = "raise",
-        where: str | None = None,
-        on_damage: api.OnDamage = "raise",
+        **how: Unpack[ReaderKeywords],
     ) -> api.AsyncReader:
-        return AsyncReader(self, start, partitions, limit, timeout, lapped, where, on_damage)
+        return AsyncReader(self, start, partitions, **how)
 
     def subscribe(
         self,

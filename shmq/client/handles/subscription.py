@@ -104,7 +104,13 @@ class Subscription(api.Subscription):
             self._ready = deque(before.newest(position))
             self._damaged_before = before.damaged
             self._reader = Reader(
-                stream, position, None, limit, None, "skip", None, on_damage, self._floors.number
+                stream,
+                position,
+                None,
+                limit,
+                lapped="skip",
+                on_damage=on_damage,
+                hold=self._floors.number,
             )
         except BaseException:
             self._floors.close()

@@ -18,6 +18,7 @@ from shmq.client.handles.exchange import (
     no_target,
 )
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
+from shmq.client.ports.broker import CollectionPort
 from shmq.client.shared import durability
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
 from shmq.fork_safe import new_lock
@@ -83,15 +84,18 @@ class Targets:
             queue.close()
 
 
-class Exchanges:
-    """The exchange methods of a local broker."""
+class ExchangeCollection(CollectionPort):
+    """The exchanges of a namespace."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._book = Book.of(namespace)
 
-    def make(self, name: str, kind: str, alternate: str | None, exact: bool) -> LocalExchange:
-        """Create the exchange, or attach to it. Raises ExchangeExists if it must be exact."""
+    def make(
+        self, name: str, wanted: Mapping[str, Any], given: Mapping[str, Any], exact: bool
+    ) -> LocalExchange:
+        del given
+        kind, alternate = wanted["kind"], wanted["alternate"]
         operation = check_exchange(name, kind, alternate)
 
         def is_new(table: Table) -> bool:
@@ -103,20 +107,19 @@ class Exchanges:
             self._book.change(operation, is_new)
         return self.open(name)
 
-    def open(self, name: str) -> LocalExchange:
-        """Attach to the exchange. Raises NoSuchExchange."""
+    def open(self, name: str, to_put: bool = False) -> LocalExchange:
+        del to_put
         durability.bring_back_exchanges(self._namespace)
         with self._book.table() as table:
             summary = table.summary(name)
         return LocalExchange(self._namespace, summary)
 
     def delete(self, name: str) -> None:
-        """Delete the exchange. Raises NoSuchExchange."""
         with durability.on_disk(self._namespace):
             self._book.change(["delete", name], lambda table: bool(table.summary(name)))
 
     def summaries(self) -> list[api.ExchangeSummary]:
-        """All exchanges, except those that are only on disk and cannot be recovered."""
+        # Those that are only on disk and cannot be recovered are not among them.
         with contextlib.suppress(ShmqError, OSError):
             durability.bring_back_exchanges(self._namespace)
         with self._book.table() as table:
@@ -266,7 +269,7 @@ def _is_gone(handle: Any) -> bool:
 
 
 def _attach_by_name(namespace: str, name: str) -> LocalExchange:
-    return Exchanges(Namespace.of(namespace)).open(name)
+    return ExchangeCollection(Namespace.of(namespace)).open(name)
 
 
 def _attach(namespace: Namespace, name: str) -> Any:

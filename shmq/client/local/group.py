@@ -90,9 +90,7 @@ class GroupMethods(StreamHandle):
         if state is not None:
             LocalGroupStore(self._namespace, stream, name, state).let_go()
         if not group_files.remove(self._namespace, stream.identity, name):
-            raise NoSuchGroup(
-                f"the stream {stream.name!r} has no group {name!r}: see `shmq stream groups`"
-            )
+            raise NoSuchGroup.of(name, stream.name)
 
 
 class LocalLender(Lender):

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from shmq import api
-from shmq.api.options import check_whole
-from shmq.client.ports.group import SLICE, GroupStore, PartitionSeat
+from shmq.client.ports.group import SLICE, GroupStore
 from shmq.client.transaction.recover import look, settle, taking
 from shmq.errors import OffsetOutOfRange, SegmentError, StreamDeleted
 from shmq.host.namespace import group_files
@@ -47,9 +46,6 @@ class LocalGroupStore(GroupStore):
 
     def for_member(self) -> tuple[LocalGroupStore, _group.GroupState]:
         return self, self.state
-
-    def refresh(self) -> None:
-        """Do nothing: the state is always current, because it is shared memory."""
 
     def poll(
         self, reader: api.Reader | None, change: int | None, seconds: float
@@ -85,9 +81,6 @@ class LocalGroupStore(GroupStore):
         if not self.state.deleted:
             self.state.leave(member, False)
 
-    def why_out(self) -> str:
-        return f"it was silent for more than {self.session_timeout:g} s"
-
     def widen(self) -> None:
         if self.stream.partitions != self.state.partitions:
             self.state.widen(self.stream.partitions)
@@ -114,23 +107,13 @@ class LocalGroupStore(GroupStore):
             meant = divided(self.assignment, members, owners, begin)
             self.state.plan(epoch, meant)
 
-    def check_offset(self, partition: int, offset: int) -> None:
-        count = max(self.stream.partitions, self.state.partitions)
-        check_whole("partition", partition, 0, count - 1)
-        check_whole(f"partition {partition}: offset", offset, 0, self.stream.latest(partition))
-
-    def _fresh_seats(self) -> list[PartitionSeat]:
-        return self.state.seats()
-
     # ---- what appends that wait have to keep ----
 
     def keep_from(self, partition: int, offset: int) -> None:
-        """Note that the group is done up to ``offset``."""
         if self._floors is not None:
             self._floors.keep(partition, offset)
 
     def keep_again(self, partition: int, offset: int) -> None:
-        """Note that the group continues at ``offset``, which may be before what it has done."""
         if self._floors is not None:
             self._floors.keep_from(partition, offset)
 

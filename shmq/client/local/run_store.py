@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from shmq.client.local.table import LocalTable, Tables
+from shmq.client.local.table import LocalTable, TableCollection
 from shmq.errors import NoSuchTable
 from shmq.host.namespace.namespace import Namespace
 
@@ -25,14 +25,15 @@ class RunStore:
     """The runs of one queue, by name and epoch. Close it."""
 
     def __init__(self, namespace: Namespace, identity: int) -> None:
-        self._tables = Tables(namespace)
+        self._tables = TableCollection(namespace)
         self._identity = identity
         self._table: LocalTable | None = None
 
     def save(self, name: str, epoch: int, sequences: bytes) -> None:
         """Keep a run: it is on disk when this returns. Raises ShmqError."""
         if self._table is None:
-            self._table = self._tables.make(_TABLE, "disk", None)
+            wanted = {"durability": "disk", "max_bytes": None}
+            self._table = self._tables.make(_TABLE, wanted, wanted, False)
         entry = {"epoch": epoch, "count": len(sequences) // 8, "taken": _pack(sequences)}
         self._table.set(self._key(name, epoch), entry, ttl=_KEPT)
 

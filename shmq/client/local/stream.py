@@ -20,6 +20,7 @@ from shmq.client.local.group import GroupMethods
 from shmq.client.local.group_store import keep_new
 from shmq.client.local.queue import attach as attach_queue
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
+from shmq.client.ports.broker import CollectionPort
 from shmq.client.ports.steps import Steps
 from shmq.client.ports.stream import Found
 from shmq.client.shared import durability
@@ -165,13 +166,13 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         hold: tuple[int, Mapping[int, int]] | None = None,
     ) -> Steps[Found]:
         del hold  # its floors move by themselves
-        found = self._read_each(places, limit, max_bytes, where)
+        found = self.fetch_now(places, limit, max_bytes, where)
         if not found and wait != 0:
             yield (lambda: self.wait_for_any(places, wait), lambda: self.abeyond_any(places, wait))
-            found = self._read_each(places, limit, max_bytes, where)
+            found = self.fetch_now(places, limit, max_bytes, where)
         return found
 
-    def _read_each(
+    def fetch_now(
         self, places: Mapping[int, int], limit: int, max_bytes: int, where: str | None
     ) -> dict[int, Any]:
         found: dict[int, Any] = {}
@@ -440,26 +441,34 @@ def _attach_by_name(namespace: str, name: str) -> LocalStream:
     return attach(Namespace.of(namespace), name)
 
 
-class LocalStreams:
-    """The stream methods of a local broker."""
+class StreamCollection(CollectionPort):
+    """The streams of a namespace."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
-    def make(self, name: str, wanted: StreamOptions, exact: bool) -> LocalStream:
-        """Create the stream, or attach to it. Raises StreamExists if it must be exact."""
+    def make(
+        self, name: str, wanted: StreamOptions, given: Mapping[str, Any], exact: bool
+    ) -> LocalStream:
+        del given
         wanted.check_of_host(name)
         self._bring_back(name)
         with self._namespace.locked():
             opened = self._stream_if_any(name)
             if opened is None:
-                return self._make(name, wanted)
+                return self._await_writer(self._make(name, wanted))
         differences = wanted.differences(StreamOptions(**opened[0].options)) if exact else {}
         if sum(not log.behind for log in opened[1]) == wanted.partitions:  # when it was created
             differences.pop("partitions", None)
         if differences:
             raise StreamExists.of(name, differences)
-        return LocalStream(self._namespace, name, opened)
+        return self._await_writer(LocalStream(self._namespace, name, opened))
+
+    def _await_writer(self, stream: LocalStream) -> LocalStream:
+        """The stream, once a writer keeps it if it is durable; warns if no writer exists."""
+        if stream.control.options["durability"] != "memory":
+            durability.warn_unkept(self._namespace, "stream", stream.name)
+        return stream
 
     def _make(self, name: str, options: StreamOptions) -> LocalStream:
         """Create the stream; the registry lock is held."""
@@ -467,10 +476,10 @@ class LocalStreams:
         opened = streams.make_stream(self._namespace, name, options)
         return LocalStream(self._namespace, name, opened)
 
-    def attached(self, name: str) -> LocalStream:
-        """Attach to the stream. Raises NoSuchStream, SegmentError."""
+    def open(self, name: str, to_put: bool = False) -> LocalStream:
+        del to_put
         self._bring_back(name)
-        return attach(self._namespace, name)
+        return self._await_writer(attach(self._namespace, name))
 
     def _bring_back(self, name: str) -> None:
         """Recover a stream that is only on disk. Raises ShmqError."""
@@ -478,7 +487,7 @@ class LocalStreams:
             durability.bring_back(self._namespace, "stream", name)
 
     def delete(self, name: str) -> None:
-        """Delete the stream, and groups whose stream is gone. Raises NoSuchStream."""
+        # With it go the groups whose stream is gone.
         with contextlib.suppress(FileError):  # then its files are deleted as they are
             self._bring_back(name)
         with self._namespace.locked():
@@ -507,9 +516,12 @@ class LocalStreams:
         files.sweep(self._namespace, identities)
 
     def summaries(self) -> list[api.StreamSummary]:
-        """The summaries of all streams."""
+        durability.bring_back_all(self._namespace)
         found = (self._summary(name) for name in self._namespace.stream_names())
         return [summary for summary in found if summary is not None]
+
+    def names(self) -> list[str]:
+        return self._namespace.stream_names()
 
     def _summary(self, name: str) -> api.StreamSummary | None:
         try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from shmq.api.table import TableDurability
 from shmq.client.handles.table import TableHandle
+from shmq.client.ports.broker import CollectionPort
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table import files
 from shmq.model.table.entries import Entries
@@ -15,31 +16,27 @@ from shmq.model.table.entry import Bounds, Stored
 _PAUSE: Final = 0.02
 
 
-class Tables:
-    """The table methods of a local broker."""
+class TableCollection(CollectionPort):
+    """The tables of a namespace."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
-    def make(self, name: str, durability: TableDurability, max_bytes: int | None) -> LocalTable:
-        """Attach to the table, or make it."""
-        return LocalTable(self._namespace, files.make(self._namespace, name, durability, max_bytes))
+    def make(
+        self, name: str, wanted: Mapping[str, Any], given: Mapping[str, Any], exact: bool
+    ) -> LocalTable:
+        del given, exact
+        return LocalTable(self._namespace, files.make(self._namespace, name, **wanted))
 
-    def open(self, name: str) -> LocalTable:
-        """Attach to the table. Raises NoSuchTable."""
+    def open(self, name: str, to_put: bool = False) -> LocalTable:
+        del to_put
         return LocalTable(self._namespace, files.find(self._namespace, name))
 
     def delete(self, name: str) -> None:
-        """Delete the table. Raises NoSuchTable."""
         files.remove(self._namespace, name)
 
-    def names(self) -> list[str]:
-        """The names of all tables, sorted. Raises ForeignSegment."""
+    def summaries(self) -> list[str]:
         return [each.name for each in files.tables_of(self._namespace)]
-
-    def tidy(self) -> None:
-        """Remove what dead processes have left in shared memory."""
-        files.tidy(self._namespace)
 
 
 class LocalTable(TableHandle):
@@ -107,4 +104,4 @@ class LocalTable(TableHandle):
 
 
 def _attach_by_name(namespace: str, name: str) -> LocalTable:
-    return Tables(Namespace.of(namespace)).open(name)
+    return TableCollection(Namespace.of(namespace)).open(name)

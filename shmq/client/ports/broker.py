@@ -4,114 +4,74 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Literal
 
 from shmq import api
-from shmq.api.options import QueueOptions
+from shmq.errors import NoSuchQueue
 
-if TYPE_CHECKING:
-    from shmq.api.stream_options import StreamOptions
-    from shmq.api.table import TableDurability
-
-Queue = TypeVar("Queue", bound=api.Queue)
-Stream = TypeVar("Stream", bound=api.Stream)
-Exchange = TypeVar("Exchange", bound=api.Exchange)
-Table = TypeVar("Table", bound=api.Table)
+#: What has a name in a namespace.
+Kind = Literal["queue", "stream", "exchange", "table"]
 
 
-class BrokerPort(abc.ABC, Generic[Queue, Stream, Exchange, Table]):
+def make_neither_error(name: str, where: str) -> NoSuchQueue:
+    """Return the error for a schema of a name that no queue and no stream has ``where``."""
+    return NoSuchQueue(
+        f"neither a queue nor a stream {name!r} exists {where}: create it first", name
+    )
+
+
+class CollectionPort(abc.ABC):
+    """All queues of a namespace, or all its streams, exchanges or tables.
+
+    Names and options were checked. What is made or opened is a new handle. Options are a
+    QueueOptions or StreamOptions, or the arguments of `create_exchange` or `ensure_table`.
+    """
+
+    @abc.abstractmethod
+    def make(self, name: str, wanted: Any, given: Mapping[str, Any], exact: bool) -> Any:
+        """Create it, or open it; ``exact``: raise AlreadyExists if its options differ.
+
+        ``given`` are the options that the application gave. Declaring a queue again restarts its
+        ``expires``.
+        """
+
+    @abc.abstractmethod
+    def open(self, name: str, to_put: bool = False) -> Any:
+        """Open it, ``to_put``: perhaps only for that. Raises NotFound, and Forbidden unless so."""
+
+    @abc.abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete it. Raises NotFound."""
+
+    @abc.abstractmethod
+    def summaries(self) -> list[Any]:
+        """Return the summary of each, sorted by name; of a table the name."""
+
+    def names(self) -> list[str]:
+        """Return the names of all, sorted."""
+        return [one if isinstance(one, str) else one.name for one in self.summaries()]
+
+
+class BrokerPort(abc.ABC):
     """A namespace of a transport.
 
-    Names and options were checked, and ``given`` are the options that the application gave. What is
-    made or opened is a new handle. A transport's class inherits
+    Names and schemas were checked. A transport's class inherits
     :class:`~shmq.client.handles.broker.BrokerHandle`, and implements the port, and ``namespace``
     of the contract.
     """
 
     @abc.abstractmethod
-    def make_queue(
-        self, name: str, wanted: QueueOptions, given: Mapping[str, Any], exact: bool
-    ) -> Queue:
-        """Create the queue, or open it; ``exact``: raise QueueExists if its options differ.
+    def collection(self, kind: Kind) -> CollectionPort:
+        """Return the names of that kind."""
 
-        Declaring a queue again restarts its ``expires``.
+    @abc.abstractmethod
+    def add_schema(
+        self, name: str, schema: dict[str, Any], rule: str | None, *, only_check: bool = False
+    ) -> int:
+        """Set the JSON Schema of a queue or stream, and return its version. Raises SchemaError.
+
+        ``only_check``: raise what that would raise, and return 0.
         """
-
-    @abc.abstractmethod
-    def open_queue(self, name: str, to_put: bool) -> Queue:
-        """Open the queue, perhaps only to put. Raises NoSuchQueue, and Forbidden unless so."""
-
-    @abc.abstractmethod
-    def remove_queue(self, name: str) -> None:
-        """Delete the queue. Raises NoSuchQueue."""
-
-    @abc.abstractmethod
-    def summarize_queues(self) -> list[api.QueueSummary]:
-        """Return the summary of each queue, sorted by name."""
-
-    @abc.abstractmethod
-    def find_queue_names(self) -> list[str]:
-        """Return the names of all queues, sorted."""
-
-    @abc.abstractmethod
-    def make_stream(
-        self, name: str, wanted: StreamOptions, given: Mapping[str, Any], exact: bool
-    ) -> Stream:
-        """Create the stream, or open it; ``exact``: raise StreamExists if its options differ."""
-
-    @abc.abstractmethod
-    def open_stream(self, name: str) -> Stream:
-        """Open the stream. Raises NoSuchStream."""
-
-    @abc.abstractmethod
-    def remove_stream(self, name: str) -> None:
-        """Delete the stream. Raises NoSuchStream."""
-
-    @abc.abstractmethod
-    def summarize_streams(self) -> list[api.StreamSummary]:
-        """Return the summary of each stream, sorted by name."""
-
-    @abc.abstractmethod
-    def make_exchange(
-        self, name: str, kind: api.ExchangeKind, alternate: str | None, exact: bool
-    ) -> Exchange:
-        """Create the exchange, or open it; ``exact``: raise ExchangeExists if it differs."""
-
-    @abc.abstractmethod
-    def open_exchange(self, name: str) -> Exchange:
-        """Open the exchange. Raises NoSuchExchange."""
-
-    @abc.abstractmethod
-    def remove_exchange(self, name: str) -> None:
-        """Delete the exchange. Raises NoSuchExchange."""
-
-    @abc.abstractmethod
-    def summarize_exchanges(self) -> list[api.ExchangeSummary]:
-        """Return the summary of each exchange, sorted by name."""
-
-    @abc.abstractmethod
-    def make_table(self, name: str, durability: TableDurability, max_bytes: int | None) -> Table:
-        """Create the table, or open it."""
-
-    @abc.abstractmethod
-    def open_table(self, name: str) -> Table:
-        """Open the table. Raises NoSuchTable."""
-
-    @abc.abstractmethod
-    def remove_table(self, name: str) -> None:
-        """Delete the table. Raises NoSuchTable."""
-
-    @abc.abstractmethod
-    def find_table_names(self) -> list[str]:
-        """Return the names of all tables, sorted."""
-
-    @abc.abstractmethod
-    def add_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
-        """Set the JSON Schema of a queue or stream, and return its version. Raises SchemaError."""
-
-    @abc.abstractmethod
-    def test_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
-        """Raise what `add_schema` would raise."""
 
     @abc.abstractmethod
     def find_schemas(self, name: str) -> list[api.SchemaVersion]:

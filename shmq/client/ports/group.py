@@ -6,6 +6,7 @@ import abc
 from typing import Any, Final, Protocol
 
 from shmq import api
+from shmq.api.options import check_whole
 from shmq.native import _clock as time
 
 #: How long a member sleeps, in seconds, where nothing wakes it: before it checks for assigned and
@@ -75,7 +76,10 @@ class MemberState(GroupState, Protocol):
 
 
 class GroupStore(abc.ABC):
-    """One group of one stream: the state that its members see, and its maintenance."""
+    """One group of one stream: the state that its members see, and its maintenance.
+
+    What is not abstract may be overridden; the maintenance is nothing where a server does it.
+    """
 
     def __init__(self, stream: api.Stream, name: str, state: GroupState) -> None:
         self.stream = stream
@@ -98,8 +102,7 @@ class GroupStore(abc.ABC):
     def for_member(self) -> tuple[GroupStore, MemberState]:
         """The store and the state for a new member."""
 
-    @abc.abstractmethod
-    def refresh(self) -> None:
+    def refresh(self) -> None:  # noqa: B027 - shared memory is always current
         """Make the next heartbeat of a member fetch the state, however recently it was fetched."""
 
     def poll(
@@ -121,37 +124,35 @@ class GroupStore(abc.ABC):
     def drop(self, member: int) -> None:
         """Remove a member without waiting: for destructors."""
 
-    @abc.abstractmethod
     def why_out(self) -> str:
         """The reason why a member was removed."""
+        return f"it was silent for more than {self.session_timeout:g} s"
 
-    @abc.abstractmethod
-    def widen(self) -> None:
+    def widen(self) -> None:  # noqa: B027 - as above
         """Include partitions that the stream has added since."""
 
     @abc.abstractmethod
     def look_for_dead(self) -> None:
         """Remove members whose process has ended, or whose session has timed out."""
 
-    @abc.abstractmethod
-    def plan(self) -> None:
+    def plan(self) -> None:  # noqa: B027 - as above
         """Assign the partitions to the members, unless that is done."""
 
-    @abc.abstractmethod
     def check_offset(self, partition: int, offset: int) -> None:
         """Raise TypeError or InvalidOption unless ``offset`` is a valid position of the group."""
+        count = max(self.stream.partitions, self.state.partitions)
+        check_whole("partition", partition, 0, count - 1)
+        check_whole(f"partition {partition}: offset", offset, 0, self._end_of(partition))
 
-    @abc.abstractmethod
-    def keep_from(self, partition: int, offset: int) -> None:
+    def _end_of(self, partition: int) -> int:
+        """The largest offset that may be committed."""
+        return self.stream.latest(partition)
+
+    def keep_from(self, partition: int, offset: int) -> None:  # noqa: B027 - as above
         """Note that the group is done up to ``offset``: waiting appends may overwrite that."""
 
-    @abc.abstractmethod
-    def keep_again(self, partition: int, offset: int) -> None:
+    def keep_again(self, partition: int, offset: int) -> None:  # noqa: B027 - as above
         """Note that the group continues at ``offset``, which may be before what it has done."""
-
-    @abc.abstractmethod
-    def _fresh_seats(self) -> list[PartitionSeat]:
-        """The current rows of the partitions."""
 
     # ---- partitions ----
 
@@ -175,7 +176,7 @@ class GroupStore(abc.ABC):
 
     def has_done(self, before: int) -> bool:
         """Whether the group has committed everything in the partitions below ``before``."""
-        seats = self._fresh_seats()
+        seats = self._find_seats()
         ends = self.stream.offsets()
         for partition in range(before):
             committed = seats[partition][2]
@@ -183,6 +184,10 @@ class GroupStore(abc.ABC):
             if done < ends[partition].latest:
                 return False
         return True
+
+    def _find_seats(self) -> list[PartitionSeat]:
+        """The current rows of the partitions."""
+        return self.state.seats()
 
     def _came_later(self, partition: int) -> bool:
         made = self._make(partition)

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+from array import array
 from typing import TYPE_CHECKING, Any, Literal
 
 from shmq import api, errors
 from shmq.api.options import QueueOptions
 from shmq.client.ports.steps import Steps
+from shmq.client.shared.policy import compile_filter
+from shmq.native import _core
 
 if TYPE_CHECKING:
     from shmq.model.expression.parse import Where
 
 #: How messages are settled; "return" is a nack that does not count the delivery.
 Settlement = Literal["ack", "nack", "return", "reject", "extend"]
+
+#: Packed properties (None: there are none), and the body as a buffer.
+Item = tuple[bytes | None, Any]
+
+#: The server's URL, the namespace, and the queue's name.
+QueueKey = tuple[str, str, str]
 
 
 class PrefetchPort(abc.ABC):
@@ -23,6 +33,8 @@ class PrefetchPort(abc.ABC):
     name: str
     #: Whether it was closed.
     ended: bool
+    #: How many messages were not handed out.
+    leased_ahead: int
 
     @abc.abstractmethod
     def quickly(self) -> Any:
@@ -32,13 +44,8 @@ class PrefetchPort(abc.ABC):
     def find_next(self) -> Steps[Any]:
         """Return the next message, or None if none arrived within the timeout."""
 
-    @abc.abstractmethod
-    def count_ahead(self) -> int:
-        """Return how many messages were not handed out."""
-
-    @abc.abstractmethod
-    def send_acks(self) -> None:
-        """Send the acknowledgements so far, without waiting."""
+    def send_acks(self) -> None:  # noqa: B027 - few hold any back
+        """Send the acknowledgements so far, without waiting, if some are held back."""
 
     @abc.abstractmethod
     def confirm_acks(self) -> Steps[None]:
@@ -54,28 +61,21 @@ class FlightPort(abc.ABC):
 
     #: The puts that have failed, by number, from 0 on; None: the outcome is unknown.
     failures: dict[int, errors.ShmqError | None]
+    #: How many puts are known to have been taken.
+    taken: int
 
     @abc.abstractmethod
-    def begin(self, item: Any, known: bool, durable: bool) -> int:
+    def begin(self, item: Item, known: bool, durable: bool) -> int:
         """Begin a put, once there is room in the window, and return its number.
 
-        The arguments are those of a put.
+        The arguments are those of a put. Raises MessageTooLarge.
         """
 
     @abc.abstractmethod
-    def wait(self) -> None:
-        """Wait until no put is under way."""
+    def wait(self) -> dict[int, errors.ShmqError | None]:
+        """Wait until no put is under way; return ``failures``, and forget them."""
 
-    @abc.abstractmethod
-    def take_failures(self) -> dict[int, errors.ShmqError | None]:
-        """Return ``failures``, and forget them."""
-
-    @abc.abstractmethod
-    def count_taken(self) -> int:
-        """Return how many puts are known to have been taken."""
-
-    @abc.abstractmethod
-    def leave(self) -> None:
+    def leave(self) -> None:  # noqa: B027 - few have not sent them
         """Send what is under way, without waiting: the block has raised."""
 
 
@@ -85,34 +85,26 @@ class QueuePort(abc.ABC):
     Arguments were checked and have no defaults. Timeouts are in seconds from now, None is without
     limit, and 0 does not wait. A method that returns `Steps` is a procedure, which the handle runs
     for a thread or for a task; the others block. All raise QueueDeleted if the queue was deleted,
-    ConnectionLost, and the errors that they name.
+    ConnectionLost, and the errors that they name. What is not abstract may be overridden.
     """
 
     name: str
     options: QueueOptions
+    #: The server's URL.
+    url: str
+    #: By which the waiting puts of this process are counted.
+    key: QueueKey
+    #: Whether it was closed.
+    closed: bool
 
-    @property
-    @abc.abstractmethod
-    def closed(self) -> bool:
-        """Whether it was closed."""
-
-    @property
-    @abc.abstractmethod
-    def url(self) -> str:
-        """The server's URL."""
-
-    @abc.abstractmethod
     def check_open(self) -> None:
         """Raise ShmqError if it was closed."""
-
-    @abc.abstractmethod
-    def identity(self) -> int:
-        """Return the queue's identity. Raises Unsupported."""
+        if self.closed:
+            raise errors.ShmqError(f"this handle of queue {self.name!r} is closed")
 
     # ---- puts ----
 
-    @abc.abstractmethod
-    def check_durable(self) -> None:
+    def check_durable(self) -> None:  # noqa: B027 - most can
         """Raise InvalidOption if this transport cannot confirm that a message is on disk."""
 
     @abc.abstractmethod
@@ -120,28 +112,25 @@ class QueuePort(abc.ABC):
         """Raise MessageTooLarge for a body of that size that can never be put."""
 
     @abc.abstractmethod
-    def pack(self, meta: bytes | None, body: Any, known: bool) -> Any:
-        """Return the message of packed properties and a buffer as the puts accept it.
-
-        ``known``: the application gave it a dedupe id. Raises MessageTooLarge.
-        """
-
-    @abc.abstractmethod
     def put(
-        self, item: Any, waits: bool, timeout: float | None, known: bool, durable: bool
+        self, item: Item, waits: bool, timeout: float | None, known: bool, durable: bool
     ) -> Steps[api.Put]:
-        """Put one message, ``waits``: for room. Raises Full, NotConfirmed."""
+        """Put one message, ``waits``: for room; ``known``: the application gave it a dedupe id.
 
-    @abc.abstractmethod
-    def put_many(self, items: list[Any], waits: bool, timeout: float | None, durable: bool) -> int:
-        """Put messages in order, as many as fit; return how many. Raises NotConfirmed.
-
-        An error other than NotConfirmed after the first message ends the call without being raised.
+        Raises Full, MessageTooLarge, NotConfirmed.
         """
 
     @abc.abstractmethod
-    def wait_for_room(self, waits: bool, timeout: float | None) -> None:
-        """Return once a message may fit. Raises Full."""
+    def put_many(self, items: list[Item], waits: bool, timeout: float | None, durable: bool) -> int:
+        """Put messages in order, as many as fit; return how many.
+
+        Raises NotConfirmed, and MessageTooLarge before it puts any. Another error after the first
+        message ends the call without being raised.
+        """
+
+    @abc.abstractmethod
+    def check_room(self) -> None:
+        """Raise Full if the queue holds as many messages as its capacity allows."""
 
     @abc.abstractmethod
     def flight(self, window: int) -> FlightPort:
@@ -149,9 +138,9 @@ class QueuePort(abc.ABC):
 
     # ---- gets ----
 
-    @abc.abstractmethod
     def check_where(self, where: str) -> None:
         """Raise InvalidOption for an expression that cannot be parsed. Raises Unsupported."""
+        compile_filter(where)
 
     @abc.abstractmethod
     def take(self, limit: int, timeout: float | None, where: str | None) -> Steps[list[Any]]:
@@ -164,41 +153,53 @@ class QueuePort(abc.ABC):
     def prefetch(self, handle: Any, limit: int, timeout: float | None, where: str | None) -> Any:
         """Return a new `Consumer` of the handles, which keeps a reference to this handle."""
 
-    @abc.abstractmethod
+    # ---- messages, for which a transport may have faster ways ----
+
     def current(self, messages: list[Any]) -> list[Any]:
         """Return the messages whose leases have not ended on the way."""
+        return messages
 
-    @abc.abstractmethod
     def is_old(self, message: Any) -> bool:
         """Return whether so much of its lease has passed that the message must be delivered."""
+        del message
+        return False
 
-    @abc.abstractmethod
     def is_leased(self, message: Any) -> bool:
         """Return whether its lease holds, as far as the client can tell."""
+        return bool(message.is_leased)
 
-    @abc.abstractmethod
     def hand_over(self, messages: list[Any]) -> list[Any]:
         """Mark the messages as the application's, which must settle them, and return them."""
+        # They are taken out of the list, which the transport may still have. So a message that is
+        # dropped is dropped by its holder, who knows in which line.
+        found = messages.copy()
+        messages.clear()
+        for message in found:
+            message.in_hand = True
+        return found
 
-    @abc.abstractmethod
     def bodies_of(self, messages: list[Any]) -> list[Any]:
         """Return the bodies. Raises ShmqError if a codec cannot decode one."""
+        return [message.body for message in messages]
 
-    @abc.abstractmethod
     def receipt_of(self, message: object) -> int:
         """Return the receipt of a message, or the int itself. Raises TypeError otherwise."""
+        return message.receipt if isinstance(message, api.Message) else _core.receipt_of(message)
 
-    @abc.abstractmethod
     def receipts_of(self, messages: list[Any]) -> list[int]:
         """Return the receipts."""
+        return [message.receipt for message in messages]
 
-    @abc.abstractmethod
     def records_in(self, messages: list[Any]) -> int:
         """Return how many records the messages hold; one that is not a packed batch holds one."""
+        return sum(len(_records_of(message)) for message in messages)
 
-    @abc.abstractmethod
     def packed_of(self, messages: list[Any]) -> tuple[bytes, int, int | None, bytes | None]:
         """Return the records joined: (data, count, size of each or None, lengths or None)."""
+        records = [record for message in messages for record in _records_of(message)]
+        sizes = [len(record) for record in records]
+        size = sizes[0] if len(set(sizes)) == 1 else None
+        return b"".join(records), len(records), size, array("I", sizes).tobytes()
 
     # ---- settlements ----
 
@@ -213,8 +214,19 @@ class QueuePort(abc.ABC):
     # ---- what the queue has ----
 
     @abc.abstractmethod
+    def describe(self, what: Literal["identity", "stats", "attachments"]) -> Any:
+        """Return the identity, the QueueStats, or a list of each Attachment. Raises Unsupported.
+
+        The puts of this process that wait by retrying are not among the statistics.
+        """
+
+    @abc.abstractmethod
     def peek(self, limit: int, where: Where | None) -> list[api.Message]:
         """Return copies of visible messages, those to be delivered first."""
+
+    @abc.abstractmethod
+    def leases(self, limit: int, after: int) -> list[api.Lease]:
+        """Return leased messages with sequences above ``after``. Raises Unsupported."""
 
     @abc.abstractmethod
     def purge(self) -> int:
@@ -224,28 +236,17 @@ class QueuePort(abc.ABC):
     def redrive(self, limit: int | None, where: Where | None) -> int:
         """Send dead letters back, oldest first; return how many. Raises Full if none fits."""
 
-    @abc.abstractmethod
-    def stats(self) -> api.QueueStats:
-        """Return the statistics."""
-
-    @abc.abstractmethod
-    def depth(self) -> int:
-        """Return how many messages are visible."""
-
-    @abc.abstractmethod
-    def is_full(self) -> bool:
-        """Return whether the queue holds as many messages as its capacity allows."""
-
-    @abc.abstractmethod
-    def attachments(self) -> list[api.Attachment]:
-        """Return the open handles of all processes. Raises Unsupported."""
-
-    @abc.abstractmethod
-    def leases(self, limit: int, after: int) -> list[api.Lease]:
-        """Return leased messages with sequences above ``after``. Raises Unsupported."""
-
     # ---- the end ----
 
     @abc.abstractmethod
     def close(self) -> None:
         """Return what this handle has leased, and release the connection. May be called again."""
+
+
+def _records_of(message: api.Message) -> list[bytes]:
+    """Return the records of a message; one that is not a valid packed batch is one record."""
+    raw = bytes(message.view)
+    if message.codec == "packed":
+        with contextlib.suppress(Exception):
+            return list(_core.unpack_records(raw))
+    return [raw]

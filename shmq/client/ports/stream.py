@@ -107,6 +107,13 @@ class StreamPort(abc.ABC):
         others. ``hold``: the number of floors that move to a position before reading.
         """
 
+    def fetch_now(
+        self, places: Mapping[int, int], limit: int, max_bytes: int, where: str | None
+    ) -> Found:
+        """What `fetch` finds without a request or a wait, where that is possible."""
+        del places, limit, max_bytes, where
+        return {}
+
     @abc.abstractmethod
     def describe(self) -> Steps[list[api.PartitionOffsets]]:
         """The state of each partition, in order."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import collections
 
 from shmq import errors
-from shmq.client.ports.queue import FlightPort
+from shmq.client.ports.queue import FlightPort, Item
 from shmq.client.ports.steps import run
 from shmq.client.remote.connection import Attempt
-from shmq.client.remote.put import Packed, RemotePuts
+from shmq.client.remote.put import RemotePuts
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import Status
 
 #: Number, wire, answer, start time, item, whether the application gave it a dedupe id, and whether
 #: it must be on disk.
-_Flying = tuple[int, _core.Wire, _core.Answer, float, Packed, bool, bool]
+_Flying = tuple[int, _core.Wire, _core.Answer, float, Item, bool, bool]
 
 _TAKEN = (Status.OK, Status.DUPLICATE)
 
@@ -33,13 +33,11 @@ class RemoteFlight(FlightPort):
         self._flight: collections.deque[_Flying] = collections.deque()
         self._unsent = 0
         self._number = 0
-        self._taken = 0
+        self.taken = 0
         self.failures: dict[int, errors.ShmqError | None] = {}
 
-    def count_taken(self) -> int:
-        return self._taken
-
-    def begin(self, item: Packed, known: bool, durable: bool) -> int:
+    def begin(self, item: Item, known: bool, durable: bool) -> int:
+        item = self._puts.pack(*item, known)
         flight = self._flight
         if flight and not flight[0][1].is_of_this_process:
             self._forget_parents()
@@ -66,9 +64,11 @@ class RemoteFlight(FlightPort):
             self._flight.clear()
             self._unsent = 0
 
-    def wait(self) -> None:
+    def wait(self) -> dict[int, errors.ShmqError | None]:
         self._forget_parents()
         self._settle(0)
+        found, self.failures = self.failures, {}
+        return found
 
     def _settle(self, left: int) -> None:
         """Wait until no more than ``left`` puts are in flight."""
@@ -85,13 +85,11 @@ class RemoteFlight(FlightPort):
                     self.failures[number] = None
                     raise
             if answer.done and not answer.lost and answer.status in _TAKEN:
-                self._taken += 1
+                self.taken += 1
             else:
                 self._repeat(number, Attempt(wire, answer, began), item, known, durable)
 
-    def _repeat(
-        self, number: int, first: Attempt, item: Packed, known: bool, durable: bool
-    ) -> None:
+    def _repeat(self, number: int, first: Attempt, item: Item, known: bool, durable: bool) -> None:
         """Retry a put that was refused or lost, as a single put does."""
         waits = self._puts.options.overflow == "block"
         try:
@@ -102,11 +100,7 @@ class RemoteFlight(FlightPort):
         except errors.ShmqError as error:
             self.failures[number] = error
         else:
-            self._taken += 1
-
-    def take_failures(self) -> dict[int, errors.ShmqError | None]:
-        found, self.failures = self.failures, {}
-        return found
+            self.taken += 1
 
     def leave(self) -> None:
         if self._flight:

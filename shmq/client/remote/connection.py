@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from shmq import errors
 from shmq.client.ports.steps import Step, Steps, arun, pause, run
@@ -45,6 +45,8 @@ _FAREWELL = 1.0
 
 #: The least time that must be left of a request for another attempt, in seconds.
 _LEAST = 0.05
+
+_SHUTTING_DOWN: Final = int(Status.SHUTTING_DOWN)
 
 _all: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -176,6 +178,12 @@ class Connection:
         """The server's URL."""
         return str(self.target.address)
 
+    @property
+    def where(self) -> str:
+        """The place of a name, for error texts."""
+        namespace = "" if self.greeting is None else f"namespace {self.greeting.namespace!r} of "
+        return f"in {namespace}{self.url}"
+
     def set_queue(self, queue: Any) -> None:
         """Set the ``queue``, a weak reference, by which messages settle themselves."""
         self._queue = queue
@@ -278,10 +286,12 @@ class Connection:
         wire = self.wire
         if first is None and await_ is None and wire is not None and wire.is_usable:
             # The usual case, without the repetitions.
-            first = Attempt(wire, write(wire), time.monotonic())
-            self.await_(wire, first.answer, self.target.request_timeout + wait)
-            if not first.answer.lost and first.answer.status != Status.SHUTTING_DOWN:
-                return first.answer
+            answer = write(wire)
+            began = time.monotonic()
+            self.await_(wire, answer, self.target.request_timeout + wait)
+            if not answer.lost and answer.status != _SHUTTING_DOWN:
+                return answer
+            first = Attempt(wire, answer, began)
         return run(self.calling(write, again, wait, within, await_, first))
 
     async def acall(
@@ -298,10 +308,12 @@ class Connection:
         wire = self.wire
         if first is None and await_ is None and wire is not None and wire.is_usable:
             # The usual case, without the repetitions.
-            first = Attempt(wire, write(wire), time.monotonic())
-            await self.aawait(wire, first.answer, self.target.request_timeout + wait)
-            if not first.answer.lost and first.answer.status != Status.SHUTTING_DOWN:
-                return first.answer
+            answer = write(wire)
+            began = time.monotonic()
+            await self.aawait(wire, answer, self.target.request_timeout + wait)
+            if not answer.lost and answer.status != _SHUTTING_DOWN:
+                return answer
+            first = Attempt(wire, answer, began)
         return await arun(self.calling(write, again, wait, within, await_, first))
 
     def calling(

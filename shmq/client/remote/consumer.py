@@ -267,7 +267,9 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
         wire.give_back(rest)
         wire.send()
 
-    def count_ahead(self) -> int:
+    @property
+    def leased_ahead(self) -> int:  # type: ignore[override]
+        """How many messages were not handed out."""
         if self.at >= len(self.ahead):
             self._collect()
         return len(self.waiting)

@@ -14,11 +14,9 @@ from shmq.client.shared.backoff import RoomBackoff
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.exchange import (
-    EXCHANGES,
     Bindings,
     Changed,
     ExchangeRequest,
-    Exchanges,
     Route,
     Routed,
     Shown,
@@ -46,23 +44,12 @@ def ask(connection: Connection, name: str, action: str, **arguments: Any) -> _co
     return answer
 
 
-def summaries(connection: Connection) -> list[api.ExchangeSummary]:
-    """All exchanges of the server, sorted by name."""
-    payload = Exchanges().pack()
-    answer = connection.call(lambda wire: wire.request(Type.EXCHANGES, False, payload), again=True)
-    if answer.status != Status.OK:
-        raise error_of(answer, connection.url)
-    return EXCHANGES.unpack(answer)
-
-
 def _check(connection: Connection, answer: _core.Answer, name: str) -> None:
     what = f"exchange {name!r} of {connection.url}"
     if answer.status == Status.OK:
         return
     if answer.status == Status.NO_QUEUE:
-        raise errors.NoSuchExchange(
-            f"{what} does not exist: create it first, or see `shmq exchange list`"
-        )
+        raise errors.NoSuchExchange.of(name, connection.where)
     error = error_of(answer, what)
     if answer.status == Status.QUEUE_EXISTS:
         raise errors.ExchangeExists(str(error))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from shmq.client.ports.steps import Step, Steps, pause
+from shmq.client.ports.steps import Step, Steps, pause, run
 from shmq.client.remote.connection import Attempt, Connection
 from shmq.client.shared.backoff import Backoff
 from shmq.native import _clock as time
@@ -43,13 +43,27 @@ class RemoteGet:
         self._where = None if where is None else where.encode()
         self._lease = port.options.visibility_timeout
         self._acks = port.acks
+        self._wait_ms = 0
+        #: The last CONSUME that was sent.
+        self._asked: tuple[_core.Wire, _core.Answer] | None = None
+
+    def take_now(self, timeout: float | None) -> list[Any]:
+        """As `take`, in this thread, without its steps if messages are available."""
+        began = time.monotonic()
+        messages = self._messages(self._consume(first_wait(timeout), None))
+        if 0 < len(messages) < _LARGE or (timeout == 0 and not messages):
+            return messages
+        return run(self._rest(messages, timeout, began))
 
     def take(self, timeout: float | None, first: Attempt | None = None) -> Steps[list[Any]]:
         """The messages; empty if none came in time. ``first``: a CONSUME sent for them already."""
-        until = None
-        if timeout is not None:
-            until = (time.monotonic() if first is None else first.began) + timeout
+        began = time.monotonic() if first is None else first.began
         messages = self._messages((yield self._consuming(first_wait(timeout), first)))
+        return (yield from self._rest(messages, timeout, began))
+
+    def _rest(self, messages: list[Any], timeout: float | None, began: float) -> Steps[list[Any]]:
+        """What follows the first CONSUME, which has brought ``messages``."""
+        until = None if timeout is None else began + timeout
         if len(messages) >= _LARGE:
             messages = yield from self._with_rest(messages)
         backoff = None
@@ -66,32 +80,27 @@ class RemoteGet:
         return (lambda: self._consume(wait_ms, first), self._aconsume)
 
     def _consume(self, wait_ms: int, first: Attempt | None) -> _core.Answer:
-        connection = self._connection
-        asked: list[tuple[_core.Wire, _core.Answer]] = []
-        if first is not None:
-            asked = [(first.wire, first.answer)]
-
-        def write(wire: _core.Wire) -> _core.Answer:
-            answer = self._ask(wire, wait_ms)
-            asked[:] = [(wire, answer)]
-            return answer
-
+        self._wait_ms = wait_ms
+        self._asked = None if first is None else (first.wire, first.answer)
+        wait = wait_ms / 1000
         try:
-            answer = connection.call(write, again=True, wait=wait_ms / 1000, first=first)
+            return self._connection.call(self._ask, again=True, wait=wait, first=first)
         except KeyboardInterrupt:
             # The server may still deliver to it: that is returned at once, not at the lease's end.
-            for wire, answer in asked:
-                wire.take_back(answer, wait_ms / 1000 + _ENDING)
+            if self._asked is not None:
+                wire, answer = self._asked
+                wire.take_back(answer, wait + _ENDING)
             raise
-        return answer
 
     def _aconsume(self) -> Coroutine[Any, Any, _core.Answer]:
-        return self._connection.acall(lambda wire: self._ask(wire, 0), again=True)
+        self._wait_ms = 0
+        return self._connection.acall(self._ask, again=True)
 
-    def _ask(self, wire: _core.Wire, wait_ms: int) -> _core.Answer:
-        answer = wire.consume(self._most, wait_ms, self._lease, self._where)
+    def _ask(self, wire: _core.Wire) -> _core.Answer:
+        answer = wire.consume(self._most, self._wait_ms, self._lease, self._where)
         if self._acks is not None:
             wire.ride(answer, self._acks)
+        self._asked = wire, answer
         return answer
 
     def _wait_for_one(self, wire: _core.Wire) -> _core.Answer:

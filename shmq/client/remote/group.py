@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from shmq import api, errors
 from shmq.api.names import check_name
-from shmq.api.options import check_whole
 from shmq.client.handles.stream import StreamHandle
 from shmq.client.ports.group import GroupStore, PartitionSeat
 from shmq.client.ports.share import Lender, Lent
@@ -377,9 +376,6 @@ class RemoteGroupStore(GroupStore):
 
     state: RemoteGroupState
 
-    def __init__(self, stream: Any, name: str, state: RemoteGroupState) -> None:
-        super().__init__(stream, name, state)
-
     @property
     def process(self) -> int:
         # Members belong to the server's process.
@@ -400,36 +396,22 @@ class RemoteGroupStore(GroupStore):
     def why_out(self) -> str:
         if self._member_state.has_lost_connection:
             return "the connection that it was one by was lost"
-        return f"it was silent for more than {self.session_timeout:g} s"
+        return super().why_out()
 
     @property
     def _member_state(self) -> RemoteMemberState:
         assert isinstance(self.state, RemoteMemberState)
         return self.state
 
-    def widen(self) -> None:
-        """Do nothing: the server does it."""
-
     def look_for_dead(self) -> None:
         # The server does it whenever its state is requested.
         self.state.look()
 
-    def plan(self) -> None:
-        """Do nothing: the server does it."""
+    def _end_of(self, partition: int) -> int:
+        del partition  # the server checks its end
+        return (1 << 63) - 1
 
-    def check_offset(self, partition: int, offset: int) -> None:
-        # The server checks the end of a partition.
-        count = max(self.stream.partitions, self.state.partitions)
-        check_whole("partition", partition, 0, count - 1)
-        check_whole(f"partition {partition}: offset", offset, 0, (1 << 63) - 1)
-
-    def keep_from(self, partition: int, offset: int) -> None:
-        """Do nothing: the server does it."""
-
-    def keep_again(self, partition: int, offset: int) -> None:
-        """Do nothing: the server does it."""
-
-    def _fresh_seats(self) -> list[PartitionSeat]:
+    def _find_seats(self) -> list[PartitionSeat]:
         self.state.look()
         return self.state.seats()
 

@@ -6,13 +6,13 @@ import contextlib
 import itertools
 import os
 import secrets
-from typing import Any
+from typing import Any, Final
 
 from shmq import api, errors
 from shmq.api.options import QueueOptions
-from shmq.client.handles.put import QueueKey, is_full, never_fits, waiting_put, with_entry
-from shmq.client.ports.queue import QueuePort
-from shmq.client.ports.steps import Steps, pause, run
+from shmq.client.handles.put import is_full, never_fits, waiting_put, with_entry
+from shmq.client.ports.queue import Item, QueuePort
+from shmq.client.ports.steps import Steps, pause
 from shmq.client.remote.connection import Attempt, Connection
 from shmq.client.remote.durable_wait import confirmed
 from shmq.client.shared.backoff import RoomBackoff
@@ -28,12 +28,10 @@ from shmq.protocol.status import error_of
 #: server's memory.
 _BATCH_BYTES = 4 << 20
 
+_OK: Final = int(Status.OK)
+
 #: The pauses before a put is repeated that was lost, and that met a server that shuts down.
 _LOST_PAUSE, _SHUT_PAUSE = 0.001, 0.05
-
-#: An item of PRODUCE_BATCH: packed properties and a buffer; or bytes without properties.
-Packed = tuple[bytes | None, Any]
-Item = bytes | Packed
 
 
 class _Ids:
@@ -82,7 +80,8 @@ class RemotePuts(QueuePort):
         self.options = options
         #: Whether puts get a generated dedupe id.
         self.identified = options.dedupe_window > 0
-        self.key: QueueKey = (connection.url, namespace, connection.name)
+        self.url = connection.url
+        self.key = (connection.url, namespace, connection.name)
         self._window = options.dedupe_window
         self._patience = connection.target.request_timeout
 
@@ -94,10 +93,11 @@ class RemotePuts(QueuePort):
         self._check(answer)
         return QueueState.unpack(answer)
 
-    def is_full(self) -> bool:
-        found = self.state().stats
-        held = found.depth + found.delayed + found.in_flight + found.dying
-        return held >= self.options.capacity
+    def check_room(self) -> None:
+        state = self.state()
+        found = state.stats
+        if found.depth + found.delayed + found.in_flight + found.dying >= self.options.capacity:
+            raise self.full(state.unwritten if self.options.durability != "memory" else None)
 
     def _check(self, answer: _core.Answer) -> None:
         if answer.status != Status.OK:
@@ -129,28 +129,33 @@ class RemotePuts(QueuePort):
 
     def put(
         self,
-        item: Packed,
+        item: Item,
         waits: bool,
         timeout: float | None,
         known: bool,
         durable: bool,
         first: Attempt | None = None,
     ) -> Steps[api.Put]:
-        # ``first``: an attempt of the caller.
-        connection, (meta, body) = self.connection, item
+        # ``first``: an attempt of the caller, of what `pack` has returned.
+        connection = self.connection
+        meta, body = item if first is not None else self.pack(*item, known)
         if first is None:
             wire: Any = connection.wire
             if wire is None or not wire.is_usable:
                 wire = yield connection.readying(time.monotonic() + self._patience)
-            first = Attempt(wire, wire.produce(meta, body, durable), time.monotonic())
-            until = None if timeout is None else first.began + timeout
+            answer = wire.produce(meta, body, durable)
+            began = time.monotonic()
             if durable:
-                yield from confirmed(self, wire, first.answer, until)
+                until = None if timeout is None else began + timeout
+                yield from confirmed(self, wire, answer, until)
             else:
-                yield connection.answering(wire, first.answer, self._patience)
-        elif not first.answer.done:
-            connection.give_up(first.wire)
-        wire, answer, began = first
+                yield connection.answering(wire, answer, self._patience)
+            if answer.status == _OK and not answer.lost:
+                return _core.new_put(answer.number, False)  # the usual case
+        else:
+            wire, answer, began = first
+            if not answer.done:
+                connection.give_up(wire)
         until = None if timeout is None else began + timeout
         backoff = RoomBackoff()
         while answer.lost or answer.status in (Status.QUEUE_FULL, Status.SHUTTING_DOWN):
@@ -219,21 +224,10 @@ class RemotePuts(QueuePort):
                 f"of the server of queue {self.name!r}, which takes {frame} bytes (max_frame)"
             )
 
-    def wait_for_room(self, waits: bool, timeout: float | None) -> None:
-        until = None if timeout is None else time.monotonic() + timeout
-        backoff = RoomBackoff()
-        while self.is_full():
-            left = None if until is None else until - time.monotonic()
-            if self.options.overflow == "drop-oldest":
-                return
-            if not waits or (left is not None and left <= 0):
-                raise self.full(run(self._find_unwritten()))
-            with waiting_put(self.key):
-                time.sleep(backoff.pause(left))
-
     # ---- many messages ----
 
-    def pack(self, meta: bytes | None, body: Any, known: bool) -> Packed:
+    def pack(self, meta: bytes | None, body: Any, known: bool) -> Item:
+        """Return the message as it is sent. Raises MessageTooLarge."""
         self.check_size(body, meta)
         return (with_id(meta) if self.identified and not known else meta), body
 
@@ -242,7 +236,12 @@ class RemotePuts(QueuePort):
         wire = self.connection.wire
         return _BATCH_BYTES if wire is None else min(_BATCH_BYTES, wire.max_frame)
 
-    def put_many(self, items: list[Item], waits: bool, timeout: float | None, durable: bool) -> int:
+    def put_many(
+        self, items: list[Item] | list[bytes], waits: bool, timeout: float | None, durable: bool
+    ) -> int:
+        # Bytes without properties need not be packed; there are no items of both kinds.
+        if items and type(items[0]) is tuple:
+            items = [self.pack(*item, False) for item in items]
         until = None if timeout is None else time.monotonic() + timeout
         backoff = RoomBackoff()
         done = 0
@@ -266,7 +265,7 @@ class RemotePuts(QueuePort):
         return done
 
     def _put_batch(
-        self, items: list[Item], start: int, durable: bool, until: float | None
+        self, items: list[Item] | list[bytes], start: int, durable: bool, until: float | None
     ) -> _core.Answer:
         def write(wire: _core.Wire) -> _core.Answer:
             most = min(_BATCH_BYTES, wire.max_frame)

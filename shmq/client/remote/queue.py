@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from shmq import api, errors
 from shmq.api.names import check_name
+from shmq.api.options import check_whole
 from shmq.client.handles.put import waits_for_room
 from shmq.client.handles.queue import QueueHandle
+from shmq.client.ports.queue import Settlement
 from shmq.client.ports.steps import run
 from shmq.client.remote.address import Target
 from shmq.client.remote.bulk import RemoteBulkQueue
 from shmq.client.remote.connection import Attempt, Connection, RemoteHandle
-from shmq.client.remote.get import first_wait
-from shmq.client.remote.put import with_id
+from shmq.client.remote.get import RemoteGet, first_wait
 from shmq.client.remote.queue_port import RemoteQueuePort
 from shmq.client.remote.ready_watch import RemoteReadyWatch
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
@@ -26,6 +27,9 @@ from shmq.protocol.status import error_of
 
 api.Message.register(_core.RemoteMessage)
 api.Bodies.register(_core.RemoteBodies)
+
+#: What `encode_given` gets of a body without properties.
+_NO_PROPERTIES: Final = (None,) * 10
 
 
 class RemoteQueue(RemoteHandle, QueueHandle):
@@ -48,8 +52,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
             self._make(create)
         answer = connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
-            where = f"in namespace {namespace!r} of {connection.url}"
-            raise errors.NoSuchQueue.of(self._name, where)
+            raise errors.NoSuchQueue.of(self._name, connection.where)
         if answer.status != Status.OK:
             raise error_of(answer, f"queue {self._name!r} of {connection.url}")
         state = QueueState.unpack(answer)
@@ -91,28 +94,27 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         known: bool,
         durable: bool,
     ) -> api.Put:
+        if durable:
+            return super()._put(meta, body, block, timeout, known, durable)
         puts = self.port
-        puts.check_size(body, meta)
-        if puts.identified and not known:
-            meta = with_id(meta)
-        first = None
-        if not durable:
-            wire = self._connection.wire
-            if wire is None or not wire.is_usable:
-                wire = self._connection.ready(time.monotonic() + self._patience)
-            began = time.monotonic()
-            answer: Any = wire.put(meta, body, self._patience)
-            if type(answer) is _core.Put:
-                return answer
-            first = Attempt(wire, answer, began)
+        item = meta, body = puts.pack(meta, body, known)
+        wire = self._connection.wire
+        if wire is None or not wire.is_usable:
+            wire = self._connection.ready(time.monotonic() + self._patience)
+        began = time.monotonic()
+        answer: Any = wire.put(meta, body, self._patience)
+        if type(answer) is _core.Put:
+            return answer
+        first = Attempt(wire, answer, began)
         waits = waits_for_room(self.options, block, timeout)
-        return run(puts.put((meta, body), waits, timeout, known, durable, first))
+        return run(puts.put(item, waits, timeout, known, durable, first))
 
-    def _pack_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
-        small = min(self.options.max_message_bytes, self.port.frame() - 512)
-        if _is_plain(given) and not self.port.identified and _core.are_bytes(bodies, small):
+    def _encode_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
+        port = self.port
+        small = min(port.options.max_message_bytes, port.frame() - 512)
+        if given == _NO_PROPERTIES and not port.identified and _core.are_bytes(bodies, small):
             return bodies
-        return super()._pack_many(bodies, given)
+        return super()._encode_many(bodies, given)
 
     def get(
         self, block: bool = True, timeout: float | None = None, *, where: str | None = None
@@ -129,9 +131,21 @@ class RemoteQueue(RemoteHandle, QueueHandle):
             return cast("api.Message", found)
         first = Attempt(wire, found, began)
         messages = run(self.port.take(1, timeout if block else 0, None, first))
+        return self._first(messages, block, timeout, None)
+
+    def _many(
+        self, max: int, block: bool, timeout: float | None, where: str | None = None
+    ) -> list[Any]:
+        limit = check_whole("max", max, 1, None)
+        _core.check_timeout(timeout)
+        port = self.port
+        if where is not None:
+            port.check_where(where)
+        get = RemoteGet(port, min(limit, port.options.capacity), where)
+        messages = get.take_now(timeout if block else 0.0)
         if not messages:
             self.found_nothing()
-        return self._first(messages, block, timeout, None)
+        return messages
 
     def ack(self, receipt: int) -> None:
         wire = self._connection.wire
@@ -146,6 +160,21 @@ class RemoteQueue(RemoteHandle, QueueHandle):
             if self.port.settle("ack", [receipt], None, first=first):
                 raise self._make_stale_error(receipt)
         return None
+
+    def _settle_given(self, kind: Settlement, given: list[int], ms: int | None) -> list[int]:
+        # Receipts that cannot exist are refused without a request.
+        if min(given) > 0 and max(given) < 1 << 64:
+            return self.port.settle(kind, given, ms)
+        possible = [receipt for receipt in given if 0 < receipt < 1 << 64]
+        refused = iter(self.port.settle(kind, possible, ms) if possible else ())
+        found, following = [], next(refused, 0)
+        for receipt in given:
+            if not 0 < receipt < 1 << 64:
+                found.append(receipt)
+            elif receipt == following:
+                found.append(receipt)
+                following = next(refused, 0)
+        return found
 
     # ---- very many messages at once ----
 
@@ -164,11 +193,6 @@ class RemoteQueue(RemoteHandle, QueueHandle):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return attach, (self._connection.target, self._name, self._namespace)
-
-
-def _is_plain(given: tuple[Any, ...]) -> bool:
-    """Whether no property is given."""
-    return all(value is None for value in given)
 
 
 def attach(target: Target, name: str, namespace: str) -> RemoteQueue:

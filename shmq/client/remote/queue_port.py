@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import logging
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from shmq import api, errors
 from shmq.api.options import QueueOptions
-from shmq.client.handles.put import waiting_puts
 from shmq.client.ports.queue import Settlement
 from shmq.client.ports.steps import Steps
 from shmq.client.remote.ack_flusher import new_acks
@@ -19,7 +17,6 @@ from shmq.client.remote.connection import Attempt, Connection
 from shmq.client.remote.consumer import RemoteConsumer
 from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.put import RemotePuts
-from shmq.client.shared.policy import compile_filter
 from shmq.model.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.queue import Leases, LeasesState, Select
@@ -51,24 +48,9 @@ class RemoteQueuePort(RemotePuts):
             self.acks = new_acks(_MOST_RIDING, functools.partial(_report_refused, self.name))
 
     @property
-    def closed(self) -> bool:
+    def closed(self) -> bool:  # type: ignore[override]
+        """Whether it was closed."""
         return self.connection.closed
-
-    @property
-    def url(self) -> str:
-        return self.connection.url
-
-    def check_open(self) -> None:
-        if self.connection.closed:
-            raise self.connection.closed_error()
-
-    def identity(self) -> int:
-        found = self.state().identity
-        if type(found) is not int:
-            raise errors.Unsupported(
-                f"the server of queue {self.name!r} does not say which queue it is"
-            )
-        return found
 
     def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
         """Send a request other than a put, get or settlement. Raises the error of a refusal."""
@@ -79,16 +61,10 @@ class RemoteQueuePort(RemotePuts):
 
     # ---- puts ----
 
-    def check_durable(self) -> None:
-        pass
-
     def flight(self, window: int) -> RemoteFlight:
         return RemoteFlight(self, window)
 
     # ---- gets ----
-
-    def check_where(self, where: str) -> None:
-        compile_filter(where)
 
     def take(
         self, limit: int, timeout: float | None, where: str | None, first: Attempt | None = None
@@ -99,13 +75,6 @@ class RemoteQueuePort(RemotePuts):
         self, handle: Any, limit: int, timeout: float | None, where: str | None
     ) -> RemoteConsumer:
         return RemoteConsumer(handle, limit, timeout, where)
-
-    def current(self, messages: list[Any]) -> list[Any]:
-        return messages
-
-    def is_old(self, message: Any) -> bool:
-        del message
-        return False
 
     is_leased = staticmethod(_core.is_leased)
     hand_over = staticmethod(_core.hand_over)
@@ -121,8 +90,6 @@ class RemoteQueuePort(RemotePuts):
         self, kind: Settlement, receipts: list[int], ms: int | None, *, first: Attempt | None = None
     ) -> list[int]:
         # ``first`` is an attempt for all of them that the caller has made.
-        if not (min(receipts) > 0 and max(receipts) < 1 << 64):
-            return self._settle_possible(kind, receipts, ms)
         number = _TYPE[kind]
         argument = FOREVER if ms is None and kind == "nack" else ms
         refused: list[int] = []
@@ -135,19 +102,6 @@ class RemoteQueuePort(RemotePuts):
             elif answer.status != Status.OK:
                 raise self.error(answer)
         return refused
-
-    def _settle_possible(self, kind: Settlement, receipts: list[int], ms: int | None) -> list[int]:
-        """Settle the receipts that can exist; the others are refused without a request."""
-        possible = [receipt for receipt in receipts if 0 < receipt < 1 << 64]
-        refused = iter(self.settle(kind, possible, ms) if possible else ())
-        found, following = [], next(refused, 0)
-        for receipt in receipts:
-            if not 0 < receipt < 1 << 64:
-                found.append(receipt)
-            elif receipt == following:
-                found.append(receipt)
-                following = next(refused, 0)
-        return found
 
     # ---- what the queue has ----
 
@@ -168,18 +122,12 @@ class RemoteQueuePort(RemotePuts):
         text = None if where is None else where.text
         return self.ask(Type.REDRIVE, Select(most, text).pack()).number
 
-    def stats(self) -> api.QueueStats:
-        # ``waiting_put`` includes the waiting puts of this process: a remote put waits by
-        # retrying.
-        found = self.state().stats
-        return dataclasses.replace(found, waiting_put=found.waiting_put + waiting_puts(self.key))
-
-    def depth(self) -> int:
-        return self.state().stats.depth
-
-    def attachments(self) -> list[api.Attachment]:
+    def describe(self, what: Literal["identity", "stats", "attachments"]) -> Any:
         # A server's process stands for all its clients.
-        return self.state().attachments
+        found = getattr(self.state(), what)
+        if found is None:
+            raise errors.Unsupported(f"the server of queue {self.name!r} does not say its {what}")
+        return found
 
     def leases(self, limit: int, after: int) -> list[api.Lease]:
         # A server's process stands for all its clients.

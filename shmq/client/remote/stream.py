@@ -50,8 +50,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
         super().__init__(connection, namespace)
         answer = connection.call(lambda wire: wire.request(Type.STREAM_INFO, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
-            where = f"in namespace {namespace!r} of {connection.url}"
-            raise errors.NoSuchStream.of(self._name, where)
+            raise errors.NoSuchStream.of(self._name, connection.where)
         info = StreamInfo.unpack(self._check(answer))
         self._identity = info.identity
         self._take_shape(info)

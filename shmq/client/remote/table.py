@@ -48,10 +48,7 @@ def ask(connection: Connection, name: str, asked: TableRequest) -> _core.Answer:
     if answer.status == Status.NO_QUEUE:
         if asked.identity:
             raise errors.TableDeleted(f"table {name!r} of {connection.url} was deleted")
-        raise errors.NoSuchTable(
-            f"table {name!r} does not exist at {connection.url}, or this token may not know of it: "
-            f"see `shmq table list`"
-        )
+        raise errors.NoSuchTable.of(name, connection.where)
     if answer.status != Status.OK:
         raise error_of(answer, f"table {name!r} of {connection.url}")
     return answer

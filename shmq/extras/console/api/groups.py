@@ -112,7 +112,7 @@ def _find(stream: shmq.Stream, name: str) -> shmq.GroupSummary:
     for one in stream.groups():
         if one.name == name:
             return one
-    raise shmq.NoSuchGroup(f"stream {stream.name!r} has no group {name!r}")
+    raise shmq.NoSuchGroup.of(name, stream.name)
 
 
 @operation("DELETE", "/streams/{name}/groups/{group}", _NAME, _GROUP, tag="groups", status=204,

@@ -6,9 +6,8 @@ from functools import partial
 from typing import Any
 
 from shmq import errors
-from shmq.client.ports.queue import FlightPort
+from shmq.client.ports.queue import FlightPort, Item
 from shmq.extras.nats.client.flight import Flight
-from shmq.extras.nats.client.put import Item
 
 
 class NatsFlight(FlightPort):
@@ -29,20 +28,19 @@ class NatsFlight(FlightPort):
     def begin(self, item: Item, known: bool, durable: bool) -> int:
         del known, durable  # as of a put
         port, puts = self._port, self._port.puts
+        packed = puts.pack(*item)
         if self._flight.open >= self._window:
             self._flight.wait(self._window // 2)
         port.check_open()
         waits = port.options.overflow == "block"
-        is_first = item.is_grouped and not puts.has_groups
-        number = self._flight.begin(partial(puts.begin, item, waits, None))
+        is_first = packed.is_grouped and not puts.has_groups
+        number = self._flight.begin(partial(puts.begin, packed, waits, None))
         if is_first:  # the next of the group would overtake it
             self._flight.wait()
         return number
 
-    def wait(self) -> None:
+    def wait(self) -> dict[int, errors.ShmqError | None]:
         self._flight.wait()
-
-    def take_failures(self) -> dict[int, errors.ShmqError | None]:
         found = self._flight.take_errors()
         self._failed += len(found)
         failures: dict[int, errors.ShmqError | None] = {}
@@ -52,8 +50,7 @@ class NatsFlight(FlightPort):
             failures[number] = None if isinstance(error, errors.ConnectionLost) else error
         return failures
 
-    def count_taken(self) -> int:
+    @property
+    def taken(self) -> int:  # type: ignore[override]
+        """How many puts are known to have been taken."""
         return self._flight.ended - self._failed - len(self._flight.errors)
-
-    def leave(self) -> None:
-        pass

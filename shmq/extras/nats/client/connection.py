@@ -126,6 +126,11 @@ class ClusterConnection:
         return str(self.target.address)
 
     @property
+    def where(self) -> str:
+        """The place of a name, for error texts."""
+        return f"in namespace {self.namespace!r} of {self.url}"
+
+    @property
     def server(self) -> str:
         """The version of the server that it is connected to."""
         client = self._client

@@ -102,11 +102,10 @@ class NatsConsumer(Consumer):
         if self._acks.open >= _MOST_ACKS:
             self._acks.wait(_MOST_ACKS // 2)
 
-    def count_ahead(self) -> int:
+    @property
+    def leased_ahead(self) -> int:  # type: ignore[override]
+        """How many messages were not handed out."""
         return len(self.ahead)
-
-    def send_acks(self) -> None:
-        """Do nothing: acknowledgements are sent already."""
 
     def confirm_acks(self) -> Steps[None]:
         yield self.queue.step(self._drain)

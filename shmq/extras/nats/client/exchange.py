@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from shmq import api, errors
 from shmq.client.handles.exchange import ExchangeHandle, no_target, published
+from shmq.client.ports.broker import CollectionPort
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.names import kv_key
@@ -17,7 +18,7 @@ from shmq.extras.nats.client.queue_layout import QueueLayout, options_of
 from shmq.extras.nats.client.stream import NatsStream
 from shmq.extras.nats.client.streams import StreamCopies, copies_for
 from shmq.extras.nats.client.watch import Watch
-from shmq.model.routing.table import Operation, Table, operation_of
+from shmq.model.routing.table import Operation, Table, check_exchange, operation_of
 from shmq.native import _clock as time
 
 _T = TypeVar("_T")
@@ -76,6 +77,45 @@ class Exchanges:
     async def forget(self, kind: str, name: str) -> None:
         """Remove what is bound to a target that is deleted."""
         await self.change(["forget", kind, name], lambda table: table.leads_to(kind, name))
+
+
+class ExchangeCollection(CollectionPort):
+    """The exchanges of the namespace of a broker."""
+
+    def __init__(self, broker: Any) -> None:
+        self._broker = broker
+        self._exchanges: Exchanges = broker.exchanges
+
+    def make(
+        self, name: str, wanted: Mapping[str, Any], given: Mapping[str, Any], exact: bool
+    ) -> NatsExchange:
+        del given
+        kind, alternate = wanted["kind"], wanted["alternate"]
+
+        def is_new(table: Table) -> bool:
+            if exact:
+                table.check_kind(name, kind, alternate)
+            return not table.has(name)
+
+        self._change(check_exchange(name, kind, alternate), is_new)
+        return self.open(name)
+
+    def _change(self, operation: Operation, is_new: Callable[[Table], bool]) -> None:
+        self._broker.connection.run(self._exchanges.change(operation, is_new))
+
+    def _table(self) -> Table:
+        table: Table = self._broker.connection.run(self._exchanges.table())[0]
+        return table
+
+    def open(self, name: str, to_put: bool = False) -> NatsExchange:
+        del to_put
+        return NatsExchange(self._broker, self._table().summary(name))
+
+    def delete(self, name: str) -> None:
+        self._change(["delete", name], lambda table: bool(table.summary(name)))
+
+    def summaries(self) -> list[api.ExchangeSummary]:
+        return self._table().summaries()
 
 
 class NatsExchange(ExchangeHandle):

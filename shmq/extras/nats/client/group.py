@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from shmq import api
 from shmq.api.names import check_name
-from shmq.api.options import check_whole
 from shmq.client.handles.group import group_options, summary_of
 from shmq.client.local.group_store import divided
 from shmq.client.ports.group import GroupStore, PartitionSeat
@@ -82,7 +81,7 @@ def delete_group(stream: Any, name: str) -> None:
     key = _key(stream, check_name(name, "group"))
     stream.offsets()  # raises StreamDeleted
     if stream.run(stream.definitions.get(key)) is None:
-        raise NoSuchGroup(f"stream {stream.name!r} has no group {name!r}")
+        raise NoSuchGroup.of(name, stream.name)
     stream.run(stream.definitions.remove(key))
 
 
@@ -336,9 +335,6 @@ class NatsGroupStore(GroupStore):
     state: NatsGroupState
     stream: Any
 
-    def __init__(self, stream: Any, name: str, state: NatsGroupState) -> None:
-        super().__init__(stream, name, state)
-
     @property
     def process(self) -> int:
         return os.getpid()
@@ -386,31 +382,12 @@ class NatsGroupStore(GroupStore):
         loop = LoopThread.get().loop
         loop.call_soon_threadsafe(loop.run_in_executor, None, leave)
 
-    def why_out(self) -> str:
-        return f"it was silent for longer than the session timeout, {self.session_timeout} s"
-
-    def widen(self) -> None:
-        """Do nothing: a stream of a cluster keeps its partitions."""
-
     def look_for_dead(self) -> None:
         for member in self.state.silent():
             self.state.leave(member, True)
 
     def plan(self) -> None:
         self.state.plan(self.assignment)
-
-    def check_offset(self, partition: int, offset: int) -> None:
-        check_whole("partition", partition, 0, self.stream.partitions - 1)
-        check_whole(f"partition {partition}: offset", offset, 0, self.stream.latest(partition))
-
-    def keep_from(self, partition: int, offset: int) -> None:
-        """Do nothing: a cluster holds no records back."""
-
-    def keep_again(self, partition: int, offset: int) -> None:
-        """Do nothing: a cluster holds no records back."""
-
-    def _fresh_seats(self) -> list[PartitionSeat]:
-        return self.state.seats()
 
 
 def _beaten(document: _Document, member: int) -> bool:

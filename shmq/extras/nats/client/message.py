@@ -165,10 +165,6 @@ class NatsMessage(api.Message):
         """The properties with the codec, as they were put."""
         return self._all
 
-    def is_of(self, queue: object) -> bool:
-        """Whether that handle handed it out."""
-        return self._queue is queue
-
     def recount(self, uncounted: int) -> None:
         """Leave out so many deliveries, which were returned uncounted."""
         if self.lease is not None:
@@ -209,6 +205,11 @@ class NatsMessage(api.Message):
             return 0
         receipt: int = self._queue.held.receipt_of(self.lease)
         return receipt
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether the lease holds, as far as the client can tell."""
+        return self.lease is not None and self.lease.is_good
 
     def _claimed(self) -> Lease:
         if self.lease is None:
@@ -251,11 +252,3 @@ class NatsMessage(api.Message):
 
     def __repr__(self) -> str:
         return f"<Message {self._sequence} of {self._queue.name!r}, {len(self._raw)} bytes>"
-
-
-def records_of(message: NatsMessage) -> list[bytes]:
-    """The records of a message; one that is not a valid packed batch is one record."""
-    if message.codec == "packed":
-        with contextlib.suppress(Exception):
-            return list(_core.unpack_records(message.raw))
-    return [message.raw]

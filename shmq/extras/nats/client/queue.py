@@ -49,9 +49,7 @@ def attach(target: ClusterTarget, name: str) -> NatsQueue:
         definitions = Definitions(connection)
         found = connection.run(definitions.get(kv_key("queue", name)))
         if found is None:
-            raise errors.NoSuchQueue(
-                f"queue {name!r} does not exist in {connection.url}: create it first"
-            )
+            raise errors.NoSuchQueue.of(name, connection.where)
         port = NatsQueuePort(connection, definitions, name, found.value, owns_connection=True)
         return NatsQueue(port)
     except BaseException:

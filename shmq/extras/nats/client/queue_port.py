@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from array import array
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from shmq import api, errors
-from shmq.client.ports.queue import QueuePort, Settlement
+from shmq.client.ports.queue import Item, QueuePort, Settlement
 from shmq.client.ports.steps import Step, Steps
 from shmq.extras.nats.client.batch_window import NatsFlight
 from shmq.extras.nats.client.connection import ClusterConnection
@@ -20,16 +19,15 @@ from shmq.extras.nats.client.flight import Flight
 from shmq.extras.nats.client.inbox import Arrival, Inbox
 from shmq.extras.nats.client.lease import Lease
 from shmq.extras.nats.client.loop_thread import Begun, LoopThread
-from shmq.extras.nats.client.message import NatsMessage, records_of
+from shmq.extras.nats.client.message import NatsMessage
 from shmq.extras.nats.client.pull import Pulls
-from shmq.extras.nats.client.put import Item, Puts
+from shmq.extras.nats.client.put import Puts
 from shmq.extras.nats.client.queue_layout import QueueLayout, check_synced, options_of
 from shmq.extras.nats.client.queue_state import QueueState
 from shmq.extras.nats.client.redrive import redrive
 from shmq.extras.nats.client.settlement import Leases, Settlements
 from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
-from shmq.native import _core
 
 _T = TypeVar("_T")
 
@@ -60,26 +58,10 @@ class NatsQueuePort(QueuePort):
         self.state = QueueState(self, self.layout, self.pulls)
         self.definitions = definitions
         self._owns_connection = owns_connection
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    @property
-    def url(self) -> str:
-        return self.connection.url
-
-    def identity(self) -> int:
-        self.run(self.puts.check_there())
-        return self._identity
+        self.url, self.key = connection.url, self.puts.key
+        self.closed = False
 
     # ---- the loop ----
-
-    def check_open(self) -> None:
-        """Raise ShmqError once the handle is closed."""
-        if self._closed:
-            raise errors.ShmqError(f"this handle of queue {self.name!r} is closed")
 
     def begin(self, begin: Callable[[Begun[_T]], None]) -> _T:
         """Begin something in the process's loop, and wait for its end."""
@@ -88,14 +70,14 @@ class NatsQueuePort(QueuePort):
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run it in the process's loop, and wait for it."""
-        if self._closed:
+        if self.closed:
             coroutine.close()
             self.check_open()
         return self.connection.run(coroutine)
 
     async def arun(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """``run`` for a task of any loop."""
-        if self._closed:
+        if self.closed:
             coroutine.close()
             self.check_open()
         return await self.connection.arun(coroutine)
@@ -125,29 +107,24 @@ class NatsQueuePort(QueuePort):
     def check_bytes(self, size: int, meta: bytes | None) -> None:
         self.puts.check_bytes(size, meta)
 
-    def pack(self, meta: bytes | None, body: Any, known: bool) -> Item:
-        del known  # it is among the properties
-        return self.puts.pack(meta, body)
-
     def put(
         self, item: Item, waits: bool, timeout: float | None, known: bool, durable: bool
     ) -> Steps[api.Put]:
         del known, durable  # the item says the one, and the cluster's servers do the other
-        until = _until(timeout)
+        packed, until = self.puts.pack(*item), _until(timeout)
         put: api.Put = yield (
-            lambda: self.begin(partial(self.puts.begin, item, waits, until)),
-            lambda: self.arun(self.puts.put(item, waits, until)),
+            lambda: self.begin(partial(self.puts.begin, packed, waits, until)),
+            lambda: self.arun(self.puts.put(packed, waits, until)),
         )
         return put
 
     def put_many(self, items: list[Item], waits: bool, timeout: float | None, durable: bool) -> int:
         del durable
-        return self.run(self.puts.put_many(items, waits, _until(timeout)))
+        packed = [self.puts.pack(*item) for item in items]
+        return self.run(self.puts.put_many(packed, waits, _until(timeout)))
 
-    def wait_for_room(self, waits: bool, timeout: float | None) -> None:
-        # A put that waits does so at its commit.
-        del timeout
-        if not waits and self.options.overflow != "drop-oldest" and self.is_full():
+    def check_room(self) -> None:
+        if self.run(self.state.is_full()):
             raise self.puts.full()
 
     def flight(self, window: int) -> NatsFlight:
@@ -168,7 +145,7 @@ class NatsQueuePort(QueuePort):
                     lambda: self.begin(partial(self._begin_take, handoff, limit, until, waits)),
                     lambda: self.arun(handoff.run(self.take_messages(limit, until, waits=waits))),
                 )
-                if all(map(_is_current, took)):
+                if all(message.is_leased for message in took):
                     return took
                 current: list[NatsMessage] = yield self.step(
                     partial(self.settlements.current, took)
@@ -245,38 +222,6 @@ class NatsQueuePort(QueuePort):
     def is_old(self, message: NatsMessage) -> bool:
         return message.lease is not None and message.lease.is_old
 
-    def is_leased(self, message: NatsMessage) -> bool:
-        return _is_current(message)
-
-    def hand_over(self, messages: list[NatsMessage]) -> list[NatsMessage]:
-        # They are taken out of the list, which the loop may still have. So a message that is
-        # dropped is dropped by its holder, who knows in which line.
-        found = messages.copy()
-        messages.clear()
-        for message in found:
-            message.in_hand = True
-        return found
-
-    def bodies_of(self, messages: list[NatsMessage]) -> list[Any]:
-        return [message.body for message in messages]
-
-    def receipt_of(self, message: object) -> int:
-        if isinstance(message, NatsMessage):
-            return message.receipt
-        return _core.receipt_of(message)
-
-    def receipts_of(self, messages: list[NatsMessage]) -> list[int]:
-        return [message.receipt for message in messages]
-
-    def records_in(self, messages: list[NatsMessage]) -> int:
-        return sum(len(records_of(message)) for message in messages)
-
-    def packed_of(self, messages: list[NatsMessage]) -> tuple[bytes, int, int | None, bytes | None]:
-        records = [record for message in messages for record in records_of(message)]
-        sizes = [len(record) for record in records]
-        size = sizes[0] if len(set(sizes)) == 1 else None
-        return b"".join(records), len(records), size, array("I", sizes).tobytes()
-
     # ---- settlements ----
 
     def settle(self, kind: Settlement, receipts: list[int], ms: int | None) -> list[int]:
@@ -337,18 +282,13 @@ class NatsQueuePort(QueuePort):
     def redrive(self, limit: int | None, where: Where | None) -> int:
         return self.run(redrive(self, limit, where))
 
-    def stats(self) -> api.QueueStats:
-        # Totals other than of puts and removals are 0.
-        return self.run(self.state.stats())
-
-    def depth(self) -> int:
-        return self.run(self.state.counts())[0]
-
-    def is_full(self) -> bool:
-        return self.run(self.state.is_full())
-
-    def attachments(self) -> list[api.Attachment]:
-        self.refuse("attachments()", "its servers do not know processes")
+    def describe(self, what: Literal["identity", "stats", "attachments"]) -> Any:
+        if what == "attachments":
+            self.refuse("attachments()", "its servers do not know processes")
+        if what == "stats":  # totals other than of puts and removals are 0
+            return self.run(self.state.stats())
+        self.run(self.puts.check_there())
+        return self._identity
 
     def leases(self, limit: int, after: int) -> list[api.Lease]:
         del limit, after
@@ -357,12 +297,12 @@ class NatsQueuePort(QueuePort):
     # ---- the end ----
 
     def close(self) -> None:
-        if self._closed:
+        if self.closed:
             return
         open_ = self.held.open()
         if open_:
             self.finish(self._give_up(open_))
-        self._closed = True
+        self.closed = True
         if self._owns_connection:
             self.connection.close()
 
@@ -377,11 +317,6 @@ class NatsQueuePort(QueuePort):
 
 def _until(timeout: float | None) -> float | None:
     return None if timeout is None else time.monotonic() + timeout
-
-
-def _is_current(message: NatsMessage) -> bool:
-    """Whether the lease has not ended on the way from the loop to the caller."""
-    return message.lease is not None and message.lease.is_good
 
 
 class Handoff:

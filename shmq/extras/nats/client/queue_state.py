@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
-from shmq.client.handles.put import waiting_puts
 from shmq.errors import QueueDeleted
 from shmq.extras.nats.client import names
 from shmq.extras.nats.client.connection import ApiError
@@ -94,7 +93,7 @@ class QueueState:
             shm_bytes=0,
             recoveries=0,
             waiting_get=waiting,
-            waiting_put=waiting_puts(self._queue.puts.key),
+            waiting_put=0,
             durability=options.durability,
         )
 

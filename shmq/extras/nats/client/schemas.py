@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shmq import api, errors
+from shmq.client.ports.broker import make_neither_error
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.names import kv_key
 from shmq.model.schema.book import check_versions, versions_of
@@ -14,8 +15,9 @@ from shmq.native import _clock as time
 class Schemas:
     """The versions of each queue's and stream's schema. It runs in the process's loop."""
 
-    def __init__(self, definitions: Definitions) -> None:
+    def __init__(self, definitions: Definitions, where: str) -> None:
         self._definitions = definitions
+        self._where = where
 
     async def get(self, name: str) -> list[api.SchemaVersion]:
         """Every version, the oldest first. Raises NoSuchQueue."""
@@ -57,9 +59,7 @@ class Schemas:
         for kind in ("queue", "stream"):
             if await self._definitions.get(kv_key(kind, name)) is not None:
                 return
-        raise errors.NoSuchQueue(
-            f"neither a queue nor a stream {name!r} exists on the cluster: create it first"
-        )
+        raise make_neither_error(name, self._where)
 
 
 def _rule(rule: str | None, known: list[api.SchemaVersion]) -> str:

@@ -331,9 +331,7 @@ def attach_stream(target: ClusterTarget, name: str) -> NatsStream:
         definitions = Definitions(connection)
         found = connection.run(definitions.get(kv_key("stream", name)))
         if found is None:
-            raise NoSuchStream(
-                f"stream {name!r} does not exist in {connection.url}: create it first"
-            )
+            raise NoSuchStream.of(name, connection.where)
         return NatsStream(connection, definitions, name, found.value, owns_connection=True)
     except BaseException:
         connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import zlib
@@ -12,6 +13,7 @@ from typing import Any
 from shmq import api, errors
 from shmq.api.stream_options import StreamOptions
 from shmq.client.handles.put import is_durable
+from shmq.client.ports.broker import CollectionPort
 from shmq.extras.nats.client import site
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
@@ -19,23 +21,33 @@ from shmq.extras.nats.client.jetstream import delete_stream
 from shmq.extras.nats.client.names import escape, kv_key
 from shmq.extras.nats.client.partition import Partition, Row, StreamGone
 from shmq.extras.nats.client.queue_layout import check_synced
-from shmq.extras.nats.client.stream import NatsStream
+from shmq.extras.nats.client.stream import NatsStream, check_possible
 from shmq.model.codec import codecs
 from shmq.native import _clock as time
 
 log = logging.getLogger("shmq")
 
 
-class Streams:
+class StreamCollection(CollectionPort):
     """The streams of one namespace."""
 
-    def __init__(self, connection: ClusterConnection, definitions: Definitions) -> None:
+    def __init__(
+        self, connection: ClusterConnection, definitions: Definitions, exchanges: Any
+    ) -> None:
         self._connection = connection
         self._definitions = definitions
+        self._exchanges = exchanges
 
-    def make(self, name: str, wanted: StreamOptions) -> NatsStream:
-        """Make the stream, or attach to the one that is there."""
-        return self._make_stream(name, self._connection.run(self._make(name, wanted)))
+    def make(
+        self, name: str, wanted: StreamOptions, given: Mapping[str, Any], exact: bool
+    ) -> NatsStream:
+        del given
+        check_possible(self._connection, name, wanted)
+        stream = self._make_stream(name, self._connection.run(self._make(name, wanted)))
+        if exact and (differences := wanted.differences(stream.options)):
+            stream.close()
+            raise errors.StreamExists.of(name, differences)
+        return stream
 
     async def _make(self, name: str, wanted: StreamOptions) -> Mapping[str, Any]:
         key = kv_key("stream", name)
@@ -62,19 +74,12 @@ class Streams:
             return made
         return await self._make(name, wanted)
 
-    def open(self, name: str) -> NatsStream:
-        """Attach to the stream. Raises NoSuchStream."""
+    def open(self, name: str, to_put: bool = False) -> NatsStream:
+        del to_put
         found = self._connection.run(self._definitions.get(kv_key("stream", name)))
         if found is None:
-            raise self.missing(name)
+            raise errors.NoSuchStream.of(name, self._connection.where)
         return self._make_stream(name, found.value)
-
-    def missing(self, name: str) -> errors.NoSuchStream:
-        """The error for a stream that is not there."""
-        return errors.NoSuchStream(
-            f"stream {name!r} does not exist in {self._connection.url}: create it first, or see "
-            f"`shmq stream list`"
-        )
 
     def _make_stream(self, name: str, definition: Mapping[str, Any]) -> NatsStream:
         try:
@@ -85,7 +90,12 @@ class Streams:
                 f"{error}"
             ) from error
 
-    async def delete(self, name: str) -> bool:
+    def delete(self, name: str) -> None:
+        if not self._connection.run(self._delete(name)):
+            raise errors.NoSuchStream.of(name, self._connection.where)
+        self._connection.run(self._exchanges.forget("stream", name))
+
+    async def _delete(self, name: str) -> bool:
         """Delete the stream, its groups and its schema; whether it was there."""
         found = await self._definitions.get(kv_key("stream", name))
         if found is None:
@@ -109,8 +119,14 @@ class Streams:
         except errors.ConnectionLost as error:
             log.warning("stream %s: its copy stays: %s", name, error)
 
+    def summaries(self) -> list[api.StreamSummary]:
+        found = []
+        for name in self.names():
+            with contextlib.suppress(errors.NoSuchStream, errors.StreamDeleted):
+                found.append(summary_of(self.open(name)))
+        return found
+
     def names(self) -> list[str]:
-        """The names of all streams, sorted."""
         return self._connection.run(self._definitions.names("stream"))
 
     async def find(self, name: str) -> NatsStream | None:

@@ -1,0 +1,209 @@
+"""The queues of a namespace of this host: made, found and deleted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shmq import api
+from shmq.api.names import staging_target
+from shmq.api.options import QueueOptions
+from shmq.client.local.queue import LocalQueue, attach, remove_if_over
+from shmq.client.local.queue_segments import (
+    ensure_dead_letters,
+    find_segment,
+    remove_queue,
+    remove_staged,
+)
+from shmq.client.local.temporary_queue import check_owner, remove_owned
+from shmq.client.ports.broker import CollectionPort
+from shmq.client.shared import durability
+from shmq.errors import FileError, NoSuchQueue, QueueDeleted, QueueExists, SegmentError, ShmqError
+from shmq.host.namespace.namespace import Namespace
+from shmq.lazy_imports import late_imports
+from shmq.model.schema.book import Schemas
+from shmq.native import _core
+
+#: When a process that exits deletes its exclusive queues: after `at_the_end` has ended the thread
+#: that waits for them, since a daemon thread that finds one deleted sleeps from then on.
+EXIT_PRIORITY: Final = 0
+
+
+def remove_all_owned(namespace: str, owned: dict[str, int]) -> None:
+    """Delete the exclusive queues that a broker has made."""
+    while owned:
+        remove_owned(Namespace.of(namespace), *owned.popitem())
+
+
+def is_named(namespace: Namespace, name: str) -> bool:
+    """Whether there is a queue or a stream of that name."""
+    return namespace.has("queue", name) or namespace.has("stream", name)
+
+
+def tidy_schemas(namespace: Namespace) -> None:
+    """Remove the schemas of deleted queues and streams. Needs the registry lock."""
+    with contextlib.suppress(SegmentError, OSError):  # a reader of the schemas gets the error
+        Schemas(namespace).tidy(lambda name: is_named(namespace, name))
+
+
+class QueueCollection(CollectionPort):
+    """The queues; ``owned`` are the exclusive ones of the broker: the id by the name."""
+
+    def __init__(self, namespace: Namespace, owned: dict[str, int]) -> None:
+        self._namespace = namespace
+        self._owned = owned
+
+    def make(
+        self, name: str, wanted: QueueOptions, given: Mapping[str, Any], exact: bool
+    ) -> LocalQueue:
+        del given
+        self._bring_back(name, wanted.dead_letter)
+        with self._namespace.locked():
+            segment = self._find_segment(name)
+            if segment is None:
+                made = self._make(name, wanted)
+            else:
+                differences = wanted.differences(QueueOptions(**segment.options)) if exact else {}
+                if differences:
+                    raise QueueExists.of(name, differences)
+                made = self._renewed(name, segment)
+        return self._await_writer(made)
+
+    def _find_segment(self, name: str) -> _core.Segment | None:
+        """The queue's segment; None: there is none, or it was past its end.
+
+        Raises Forbidden if it is exclusive to another process. Needs the registry lock.
+        """
+        segment = find_segment(self._namespace, name)
+        if segment is None or not segment.is_temporary:
+            return segment
+        if remove_if_over(self._namespace, name):
+            return None
+        check_owner(self._namespace, name, segment)
+        return segment
+
+    def _renewed(self, name: str, segment: _core.Segment) -> LocalQueue:
+        """Attach to a queue that is declared again."""
+        queue = LocalQueue(self._namespace, name, segment)
+        if queue.is_temporary:
+            queue.renew()
+        return queue
+
+    def _bring_back(self, name: str, dead_letter: str | None = None) -> None:
+        """Recover a queue that is only on disk. Raises ShmqError if that is impossible.
+
+        The same holds for its ``dead_letter`` queue, which would be created with it.
+        """
+        if not self._has(name):
+            durability.bring_back(self._namespace, "queue", name)
+            if dead_letter is not None and not self._has(name):
+                self._bring_back(dead_letter)
+
+    def _await_writer(self, queue: LocalQueue) -> LocalQueue:
+        """The queue, once a writer keeps it if it is durable; warns if no writer exists."""
+        if queue.segment.options["durability"] != "memory":
+            durability.warn_unkept(self._namespace, "queue", queue.name)
+        return queue
+
+    def _make(self, name: str, options: QueueOptions) -> LocalQueue:
+        """Create the dead-letter queue first: a queue is never without its own."""
+        tidy_schemas(self._namespace)
+        names = (name, options.dead_letter)
+        missing = [new for new in names if new is not None and not self._has(new)]
+        try:
+            if options.dead_letter is not None:
+                ensure_dead_letters(self._namespace, name, options)
+            segment = self._namespace.make_segment(name, options)
+            if options.exclusive:
+                self._own(name, segment)
+            return LocalQueue(self._namespace, name, segment)
+        except BaseException:
+            for made in missing:
+                with contextlib.suppress(NoSuchQueue):
+                    remove_queue(self._namespace, made)
+            self._namespace.forget_names()
+            raise
+
+    def _own(self, name: str, segment: _core.Segment) -> None:
+        """Own an exclusive queue, until the broker is closed or this process ends."""
+        self._namespace.roles.claim(segment.queue_id)
+        if not self._owned:
+            with late_imports:
+                from multiprocessing import util  # noqa: PLC0415 - heavy, and rarely needed
+
+            own = (self._namespace.name, self._owned)
+            util.Finalize(None, remove_all_owned, args=own, exitpriority=EXIT_PRIORITY)
+        self._owned[name] = segment.queue_id
+
+    def open(self, name: str, to_put: bool = False) -> LocalQueue:
+        self._bring_back(name)
+        try:
+            queue = attach(self._namespace, name)
+        except QueueDeleted:
+            raise self._has_ended(name) from None
+        if queue.is_temporary:
+            try:
+                if remove_if_over(self._namespace, name):
+                    raise self._has_ended(name)
+                if not to_put:
+                    check_owner(self._namespace, name, queue.segment)
+            except BaseException:
+                queue.close()
+                raise
+        return self._await_writer(queue)
+
+    def _has_ended(self, name: str) -> NoSuchQueue:
+        return NoSuchQueue(
+            f"queue {name!r} of namespace {self._namespace.name!r} has ended: create it again"
+        )
+
+    def delete(self, name: str) -> None:
+        target = staging_target(name)
+        if target is not None:
+            if not self._has(name) and not self._has(target):
+                return  # it was removed with its target
+            self._settle_rows(name, target)
+        with contextlib.suppress(FileError):  # then its files are deleted as they are
+            self._bring_back(name)
+        with self._namespace.locked():
+            remove_staged(self._namespace, name)
+            remove_queue(self._namespace, name)
+
+    def _settle_rows(self, name: str, target: str) -> None:
+        """Settle the moves from a staging queue before it is deleted."""
+        with contextlib.suppress(ShmqError), contextlib.ExitStack() as stack:
+            queue = stack.enter_context(attach(self._namespace, name))
+            stack.enter_context(attach(self._namespace, target)).settle_rows(queue)
+
+    def _has(self, name: str) -> bool:
+        return self._namespace.path_of(name).exists()
+
+    def summaries(self) -> list[api.QueueSummary]:
+        durability.bring_back_all(self._namespace)
+        summaries = (self.summary(name) for name in self._namespace.queue_names())
+        return [summary for summary in summaries if summary is not None]
+
+    def names(self) -> list[str]:
+        return self._namespace.queue_names()
+
+    def summary(self, name: str) -> api.QueueSummary | None:
+        """The queue's entry of the list; None if no such queue exists."""
+        try:
+            with attach(self._namespace, name) as queue:
+                if queue.is_temporary and remove_if_over(self._namespace, name):
+                    return None
+                n = queue.inspection.numbers()
+        except (NoSuchQueue, QueueDeleted):
+            return None
+        except (ShmqError, OSError) as error:
+            return api.QueueSummary(
+                name=name, depth=0, delayed=0, in_flight=0, capacity=0, problem=str(error)
+            )
+        return api.QueueSummary(
+            name=name,
+            depth=n["depth"],
+            delayed=n["delayed"],
+            in_flight=n["in_flight"],
+            capacity=n["capacity"],
+        )
