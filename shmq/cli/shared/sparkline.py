@@ -1,4 +1,4 @@
-"""A row of numbers as a row of small bars."""
+"""A row of numbers as a row of small bars, which rich does not have."""
 
 from __future__ import annotations
 
