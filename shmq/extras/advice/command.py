@@ -200,24 +200,24 @@ def _print(advice: Advice, options: Mapping[str, Any], how: dict[str, Any]) -> N
         _show(advice, options)
 
 
-def _show_knobs(advice: Advice, options: Mapping[str, Any]) -> None:
+def _show_settings(advice: Advice, options: Mapping[str, Any]) -> None:
     """A row for each; on a terminal its reasons stand in one column, which is wide enough."""
     stacked = on_a_terminal()
     reasons = ["because"] if stacked else ["because", "rule", "set otherwise"]
     now = ["now"] if options else []
-    made = table(["knob", "value", *now, *reasons], right=("value", "now"))
+    made = table(["setting", "value", *now, *reasons], right=("value", "now"))
     for column in made.columns[-len(reasons) :]:
         column.no_wrap = False
-    for knob in advice.knobs:
+    for setting in advice.settings:
         values = [
-            cell(knob.name),
-            cell(knob.shown),
-            *(cell(options.get(knob.name, "")) for _ in now),
+            cell(setting.name),
+            cell(setting.shown),
+            *(cell(options.get(setting.name, "")) for _ in now),
         ]
         if stacked:
-            made.add_row(*values, lines(f"{knob.trigger}; {knob.reason}", knob.fault))
+            made.add_row(*values, lines(f"{setting.trigger}; {setting.reason}", setting.fault))
         else:
-            made.add_row(*values, *map(cell, (knob.trigger, knob.reason, knob.fault)))
+            made.add_row(*values, *map(cell, (setting.trigger, setting.reason, setting.fault)))
     show_table(made)
 
 
@@ -226,7 +226,7 @@ def _show(advice: Advice, options: Mapping[str, Any]) -> None:
     for one in advice.alternatives:
         if not one.instead:
             show(f"Or {one.name}: {one.reason}.")
-    _show_knobs(advice, options)
+    _show_settings(advice, options)
     for warning in advice.warnings:
         show(f"! {warning}")
     show(f"\nMemory when the backlog is as planned: {size(advice.memory)} of /dev/shm")

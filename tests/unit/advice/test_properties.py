@@ -75,7 +75,7 @@ def test_advice_is_json_and_its_program_is_python(answers: Any) -> None:
     told = json.loads(json.dumps(advice.as_dict("jobs"), allow_nan=False))
     assert set(told["options"]) == set(advice.options)
     assert told["shmq"] is advice.is_shmq
-    ast.parse(python(advice.plan, advice.knobs, "jobs"))
+    ast.parse(python(advice.plan, advice.settings, "jobs"))
     for line in command_line(advice.plan, advice.options, "jobs").splitlines():
         assert shlex.split(line)[0] == "shmq"
     assert advice.memory > 0 and advice.verdict() and len(advice.theory()) == 2
@@ -83,7 +83,7 @@ def test_advice_is_json_and_its_program_is_python(answers: Any) -> None:
 
 def held(advice: Advice) -> float:
     """How long a message stays with the consumer that works on it."""
-    renewed = any(knob.name == "renewal" for knob in advice.knobs)
+    renewed = any(setting.name == "renewal" for setting in advice.settings)
     return math.inf if renewed else float(advice["visibility_timeout"])
 
 
