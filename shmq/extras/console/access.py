@@ -1,4 +1,4 @@
-"""Who calls, and what the caller may do: the tokens and patterns of a server's configuration."""
+"""Who calls, what the caller may do by the tokens of a server, and what it may see."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+from shmq.host.diagnose.activity import Observation, StreamActivity
+from shmq.host.diagnose.findings import Finding
 from shmq.protocol.opcodes import Right
 from shmq.server.config.tokens import ALL_RIGHTS, AccessList, Token
 
@@ -76,3 +78,34 @@ class Access:
     def still(self, token: Token) -> bool:
         """Whether the token is still accepted, with the rights it had."""
         return self._list.has(token)
+
+
+def visible(caller: Caller, found: Observation) -> Observation:
+    """The observation without what the caller has no right to."""
+    if caller.token is None:
+        return found
+    return dataclasses.replace(
+        found,
+        queues=tuple(one for one in found.queues if caller.sees("queue", one.name)),
+        streams=tuple(
+            visible_stream(caller, one) for one in found.streams if caller.sees("stream", one.name)
+        ),
+        exchanges=tuple(one for one in found.exchanges if caller.sees("exchange", one.name)),
+    )
+
+
+def visible_stream(caller: Caller, stream: StreamActivity) -> StreamActivity:
+    """The stream with the groups that the caller may look at."""
+    groups = tuple(one for one in stream.groups if caller.sees_group(stream.name, one.name))
+    return (
+        stream if len(groups) == len(stream.groups) else dataclasses.replace(stream, groups=groups)
+    )
+
+
+def visible_finding(caller: Caller, finding: Finding) -> bool:
+    """Whether the caller may see what the finding is about."""
+    if finding.kind not in {"queue", "stream", "exchange"}:
+        return True
+    if finding.group is not None and not caller.sees_group(finding.subject, finding.group):
+        return False
+    return caller.sees(finding.kind, finding.subject)

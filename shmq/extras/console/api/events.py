@@ -15,10 +15,9 @@ from starlette.types import Receive, Scope, Send
 from shmq.extras.console.access import Caller
 from shmq.extras.console.api.operation import Operation, Parameter
 from shmq.extras.console.api.routes import API, given_of, let_in
-from shmq.extras.console.context import Console
+from shmq.extras.console.context import Console, in_thread
 from shmq.extras.console.live import End, LiveConnections
 from shmq.extras.console.problem import Problem
-from shmq.extras.console.side_thread import in_thread
 from shmq.extras.console.snapshot import Feed, Subscriber
 
 #: The most event streams at a time.

@@ -11,10 +11,9 @@ from shmq.api.exchange import ExchangeKind
 from shmq.api.options import Match, TargetKind
 from shmq.client.shared.differences import check_same
 from shmq.extras.console.api.messages import NewMessage, properties_of
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.operation import LONGEST, Answer, Call, Parameter, Wait, operation
 from shmq.extras.console.api.routes import decode
 from shmq.extras.console.api.rows import PAGE, Page, Table
-from shmq.extras.console.api.wait import LONGEST, Wait
 from shmq.extras.console.problem import Problem, problem_of
 from shmq.model.routing.trace import Shown, trace
 from shmq.protocol.opcodes import Right

@@ -9,8 +9,7 @@ import msgspec
 
 import shmq
 from shmq.extras.console.api.messages import MessageView, view_of
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
-from shmq.extras.console.api.wait import LONGEST, SLICE
+from shmq.extras.console.api.operation import LONGEST, SLICE, Answer, Call, Parameter, operation
 from shmq.extras.console.leases import MOST_HELD, LeaseSession
 from shmq.extras.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right

@@ -14,9 +14,8 @@ from shmq.api.options import Confirm
 from shmq.api.properties import PROPERTIES
 from shmq.extras.cloudevents.message import BATCH, STRUCTURED, dedupe_id_of
 from shmq.extras.console.api.cloud_events import SPECVERSION, encoded_events
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.operation import LONGEST, Answer, Call, Parameter, Wait, operation
 from shmq.extras.console.api.routes import decode
-from shmq.extras.console.api.wait import LONGEST, Wait
 from shmq.extras.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 

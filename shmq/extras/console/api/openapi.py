@@ -15,8 +15,8 @@ import shmq
 from shmq.extras.cloudevents.message import BATCH, STRUCTURED
 from shmq.extras.console.api.operation import OPERATIONS, Operation, Parameter
 from shmq.extras.console.api.routes import API, NAMED, encode, unauthorized
-from shmq.extras.console.guard import caller_of
 from shmq.extras.console.problem import CODES
+from shmq.extras.console.request_checks import caller_of
 from shmq.native._core import MAX_NAME
 
 #: What `check_name` accepts.

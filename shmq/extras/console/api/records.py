@@ -24,8 +24,15 @@ from shmq.extras.console.api.messages import (
     shown_headers,
     values_of,
 )
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
-from shmq.extras.console.api.wait import LONGEST, SLICE, Wait
+from shmq.extras.console.api.operation import (
+    LONGEST,
+    SLICE,
+    Answer,
+    Call,
+    Parameter,
+    Wait,
+    operation,
+)
 from shmq.extras.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 

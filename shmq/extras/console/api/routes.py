@@ -25,10 +25,15 @@ from shmq.extras.console.api.operation import (
     Operation,
     Parameter,
 )
-from shmq.extras.console.context import Console
-from shmq.extras.console.guard import CSRF_HEADER, caller_of, check_change, peer_address, peer_of
+from shmq.extras.console.context import Console, in_thread
 from shmq.extras.console.problem import Problem, problem_of
-from shmq.extras.console.side_thread import in_thread
+from shmq.extras.console.request_checks import (
+    CSRF_HEADER,
+    caller_of,
+    check_change,
+    peer_address,
+    peer_of,
+)
 from shmq.host.supervision.audit import Actor, Event, Value, record
 from shmq.host.supervision.login_failures import source_of
 from shmq.suggestions import suggest

@@ -9,11 +9,11 @@ import msgspec
 
 import shmq
 from shmq.client.shared.differences import check_same
+from shmq.extras.console.access import visible_stream
 from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
 from shmq.extras.console.api.queues import History
 from shmq.extras.console.api.rows import PAGE, Page, Table
 from shmq.extras.console.problem import Problem
-from shmq.extras.console.visibility import visible_stream
 from shmq.host.diagnose.activity import StreamActivity
 from shmq.native._stream import MAX_PARTITIONS
 from shmq.protocol.opcodes import Right

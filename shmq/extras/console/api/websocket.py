@@ -36,15 +36,13 @@ import shmq
 from shmq.extras.console.access import Caller
 from shmq.extras.console.api.leases import settle_one
 from shmq.extras.console.api.messages import NewMessage, properties_of, view_of
-from shmq.extras.console.api.operation import Call
+from shmq.extras.console.api.operation import LONGEST, Call
 from shmq.extras.console.api.routes import API, decode, encode, let_in, problem_answer
-from shmq.extras.console.api.wait import LONGEST
-from shmq.extras.console.context import Console
-from shmq.extras.console.guard import Guard, check_change_allowed
+from shmq.extras.console.context import Console, in_thread
 from shmq.extras.console.leases import LeaseSession
 from shmq.extras.console.live import End, LiveConnections
 from shmq.extras.console.problem import Problem, problem_of
-from shmq.extras.console.side_thread import in_thread
+from shmq.extras.console.request_checks import Guard, check_change_allowed
 from shmq.host.supervision.audit import Actor, Event, EventLimit, Value, record
 from shmq.protocol.opcodes import Right
 

@@ -18,12 +18,11 @@ from starlette.staticfiles import StaticFiles
 
 from shmq.extras.console.access import Caller
 from shmq.extras.console.api.routes import API, let_in, read_body
-from shmq.extras.console.context import Console
-from shmq.extras.console.guard import caller_of, check_change
+from shmq.extras.console.context import Console, in_thread
 from shmq.extras.console.pages.rendering import rendered
-from shmq.extras.console.pages.visit import PAGES, Page, Redirect, Shown, Visit
+from shmq.extras.console.pages.visit import PAGES, Page, Redirect, Shown, Visit, load_pages
 from shmq.extras.console.problem import Problem, problem_of
-from shmq.extras.console.side_thread import in_thread
+from shmq.extras.console.request_checks import caller_of, check_change
 from shmq.host.supervision.audit import Actor, Event, record
 
 log = logging.getLogger("shmq.console")
@@ -40,6 +39,7 @@ _ANYONE: Final = secrets.token_urlsafe(32)
 
 def page_routes() -> list[BaseRoute]:
     """A route for each page, and one for the files that they refer to."""
+    load_pages()
     return [
         *(Route(one.path, _endpoint(one), methods=[one.method]) for one in PAGES),
         Mount("/static", StaticFiles(directory=_STATIC)),

@@ -21,7 +21,7 @@ _Bindings = dict[str, list[Binding]]
 
 
 @page("/exchanges")
-def exchanges(visit: Visit) -> Shown:
+def show_exchanges(visit: Visit) -> Shown:
     """All exchanges, drawn; with ``exchange`` the route of a message with that key."""
     try:
         all_of_them = visit.console.broker.list_exchanges()

@@ -15,7 +15,7 @@ _MOST: Final = 100
 
 
 @page("/queues/{name}/messages")
-def messages(visit: Visit) -> Shown:
+def show_messages(visit: Visit) -> Shown:
     """Peek at a queue."""
     name = visit["name"]
     visit.need(Right.CONSUME, "queue", name)

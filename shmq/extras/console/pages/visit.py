@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 import anyio.from_thread
 import msgspec
 
+import shmq
+from shmq.api.query_pages import TABLE, is_web_page, key_of
+from shmq.errors import ShmqError
 from shmq.extras.console.access import Caller
 from shmq.extras.console.api.operation import OPERATIONS, Call, Operation
 from shmq.extras.console.api.routes import answered
@@ -145,6 +149,18 @@ class Page:
 #: Every page and every form that is sent.
 PAGES: Final[list[Page]] = []
 
+#: The subjects of the pages; each module registers its own when it is imported.
+_MODULES: Final = (
+    "overview", "queues", "messages", "dead_letters", "streams", "exchanges", "advice", "changes",
+)  # fmt: skip
+
+
+def load_pages() -> None:
+    """Register all pages. The operations of the API must have been loaded."""
+    for name in _MODULES:
+        importlib.import_module(f"shmq.extras.console.pages.{name}")
+
+
 Handler = Callable[[Visit], Shown | Redirect]
 
 
@@ -156,3 +172,19 @@ def page(path: str, method: Literal["GET", "POST"] = "GET") -> Callable[[Handler
         return handler
 
     return register
+
+
+#: The most pages that are shown of one queue or stream.
+_MOST_QUERY_PAGES: Final = 20
+
+
+def query_pages(broker: shmq.Broker, kind: Literal["queue", "stream"], name: str) -> list[str]:
+    """The addresses of the pages; none where they cannot be read, as they are only shown."""
+    try:
+        if TABLE not in broker.list_tables():
+            return []
+        with broker.table(TABLE) as table:
+            pages = table.get_many(table.keys(key_of(kind, name, ""), _MOST_QUERY_PAGES))
+    except ShmqError:
+        return []
+    return sorted({url for url in pages.values() if is_web_page(url)})

@@ -9,23 +9,22 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import shmq
-from shmq.extras.console.access import Caller
-from shmq.extras.console.api import openapi, table
+from shmq.extras.console.access import Caller, visible
+from shmq.extras.console.api import events, openapi, websocket
+from shmq.extras.console.api.operation import load_operations
 from shmq.extras.console.api.routes import let_in, problem_answer, routes
-from shmq.extras.console.context import Console
-from shmq.extras.console.guard import HEADERS, Guard
-from shmq.extras.console.pages import table as pages
-from shmq.extras.console.pages.endpoints import error_page, wants_page
+from shmq.extras.console.context import Console, in_thread
+from shmq.extras.console.pages.endpoints import error_page, page_routes, wants_page
+from shmq.extras.console.pages.login import login_routes
 from shmq.extras.console.problem import Problem
-from shmq.extras.console.side_thread import in_thread
-from shmq.extras.console.visibility import visible
+from shmq.extras.console.request_checks import HEADERS, Guard
 from shmq.metrics.exposition import CONTENT_TYPE, render
 from shmq.metrics.families import CONSOLE
 
 
 def application(console: Console) -> ASGIApp:
     """The whole console."""
-    table.load()
+    load_operations()
     inner: list[BaseRoute] = [
         Route("/healthz", _healthz),
         Route("/readyz", _readyz),
@@ -33,8 +32,7 @@ def application(console: Console) -> ASGIApp:
         *openapi.routes(),
     ]
     inner.append(Route("/metrics", _metrics))
-    inner += table.live_routes()
-    inner += pages.routes()
+    inner += [*events.routes(), *websocket.routes(), *login_routes(), *page_routes()]
     return _finished(console, inner, metrics_open=console.settings.metrics_open)
 
 
