@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from queue import Empty
 from typing import Any, ClassVar, Final
 
-from kombu.exceptions import ChannelError, EncodeError, OperationalError
+from kombu.exceptions import ChannelError, DecodeError, EncodeError, OperationalError
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.transport.virtual.base import NotEquivalentError, queue_declare_ok_t
@@ -18,9 +19,30 @@ import shmq
 from shmq.client.shared.name_texts import with_texts
 from shmq.extras.celery.declaration import QueueSettings, wanted
 from shmq.extras.celery.envelope import Raw, pack, properties_of, unpack
-from shmq.extras.celery.message import Message
 from shmq.extras.celery.qos import Lease, QoS
 from shmq.extras.celery.session import Session
+
+
+class Message(virtual.Message):
+    """A delivered message.
+
+    Celery's worker acknowledges a body that it cannot decode, and reports it only in its log:
+    the failure of the task is reported then.
+    """
+
+    def _decode(self) -> Any:
+        try:
+            return super()._decode()
+        except DecodeError:
+            self.errors.append(sys.exc_info())  # as kombu stores that of a decompression
+            raise
+
+    def ack(self, multiple: bool = False) -> None:
+        """Acknowledge the message."""
+        super().ack(multiple)
+        if self.errors:
+            self.channel.connection.task_failed(self, self.errors[0][1])
+
 
 #: The exchange that AMQP has of each type, and that need not be declared.
 _STANDARD: Final = "amq."

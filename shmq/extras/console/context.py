@@ -12,10 +12,9 @@ import anyio
 import anyio.to_thread
 
 import shmq
-from shmq.extras.console.access import Access
+from shmq.extras.console.access import Access, Sessions
 from shmq.extras.console.leases import LeaseBook
 from shmq.extras.console.observer import ObserverThread
-from shmq.extras.console.sessions import Sessions
 from shmq.extras.console.settings import ConsoleSettings
 from shmq.host.supervision.login_failures import LoginFailures
 

@@ -13,8 +13,7 @@ from dramatiq.results import Results
 
 import shmq
 from shmq.extras.dramatiq.consumer import ShmqConsumer
-from shmq.extras.frameworks.connection import Connection
-from shmq.extras.frameworks.task_queues import TaskQueues
+from shmq.extras.frameworks.task_queues import Connection, TaskQueues
 from shmq.native import _clock as time
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from taskiq.acks import parse_acknowledge_type
 import shmq
 from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.extras.frameworks.connection import Connection
-from shmq.extras.frameworks.task_queues import TaskQueues
+from shmq.extras.frameworks.task_queues import Connection, TaskQueues
 from shmq.extras.taskiq.formatter import ShmqFormatter
 
 if TYPE_CHECKING:

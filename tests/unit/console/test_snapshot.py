@@ -9,8 +9,7 @@ import pytest
 
 import shmq
 from shmq.extras.console.access import Caller
-from shmq.extras.console.history import History
-from shmq.extras.console.observer import ObserverThread
+from shmq.extras.console.observer import History, ObserverThread
 from shmq.extras.console.snapshot import KEPT, MOST_PENDING, Feed, Subscriber, differences, merged
 from shmq.host.diagnose.activity import Observation, QueueActivity
 from shmq.server.config.tokens import Token, hash_of

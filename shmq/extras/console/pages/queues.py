@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import shmq
-from shmq.extras.console.history import Series
+from shmq.extras.console.observer import Series
 from shmq.extras.console.pages.overview import findings_of
 from shmq.extras.console.pages.visit import Shown, Visit, page, query_pages
 from shmq.extras.console.problem import Problem, text_of
