@@ -68,12 +68,9 @@ os.register_at_fork(
     after_in_child=watch,
 )
 
-from shmq.extras.frameworks.connection import Connection  # noqa: E402
-
 import shmq  # noqa: E402
-from shmq.extras.django.options import BackendOptions  # noqa: E402
-from shmq.extras.django.place import Place  # noqa: E402
-from shmq.extras.frameworks.task_queues import TaskQueues  # noqa: E402
+from shmq.extras.django.place import BackendOptions, Place  # noqa: E402
+from shmq.extras.frameworks.task_queues import Connection, TaskQueues  # noqa: E402
 from shmq.extras.frameworks.task_table import TaskTable  # noqa: E402
 from tests.support.first_use import KINDS, LIMIT, RING, SMALL  # noqa: E402
 from tests.support.processes import eventually  # noqa: E402

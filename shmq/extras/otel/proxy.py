@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from shmq import api
 from shmq.api.contract import Settling, document, unwrapped
+from shmq.extras.otel.context import Place
 from shmq.extras.otel.operation import HANDLED, Operation
-from shmq.extras.otel.place import Place
 from shmq.extras.otel.table import TABLE, Call, Itself, Own, Row, Through
 from shmq.extras.otel.telemetry import Telemetry, identify
 from shmq.native import _core

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from shmq.extras.otel.place import Place
+    from shmq.extras.otel.context import Place
 
 #: The bounds of the buckets that the conventions advise, in seconds.
 _BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)

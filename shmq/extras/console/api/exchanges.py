@@ -11,7 +11,16 @@ from shmq.api.exchange import ExchangeKind
 from shmq.api.options import Match, TargetKind
 from shmq.client.shared.differences import check_same
 from shmq.extras.console.api.messages import NewMessage, properties_of
-from shmq.extras.console.api.operation import LONGEST, Answer, Call, Parameter, Wait, operation
+from shmq.extras.console.api.operation import (
+    LONGEST,
+    Answer,
+    Call,
+    Parameter,
+    Wait,
+    ensure,
+    operation,
+    view_as,
+)
 from shmq.extras.console.api.routes import decode
 from shmq.extras.console.api.rows import PAGE, Page, Table
 from shmq.extras.console.problem import Problem, problem_of
@@ -143,18 +152,10 @@ def _view(call: Call, exchange: shmq.Exchange) -> ExchangeView:
         kind=exchange.kind,
         alternate=_visible(call, exchange.alternate),
         bindings=[
-            _binding(one) for one in exchange.bindings() if call.caller.sees(one.kind, one.target)
+            view_as(BindingView, one)
+            for one in exchange.bindings()
+            if call.caller.sees(one.kind, one.target)
         ],
-    )
-
-
-def _binding(one: shmq.Binding) -> BindingView:
-    return BindingView(
-        target=one.target,
-        kind=one.kind,
-        key=one.key,
-        headers=None if one.headers is None else dict(one.headers),
-        match=one.match,
     )
 
 
@@ -174,18 +175,16 @@ def put_exchange(call: Call) -> Answer:
     }
     if given.get("alternate") is not None:
         call.need(Right.PRODUCE, "exchange", given["alternate"])
-    existed = True
-    try:
-        exchange = call.console.broker.exchange(name)
-    except shmq.NoSuchExchange:
-        existed = False
-        exchange = call.console.broker.create_exchange(name, **given)
+    broker = call.console.broker
+    exchange, status = ensure(
+        name, given, broker.exchange, broker.create_exchange, shmq.NoSuchExchange
+    )
     with exchange:
         try:
             check_same(exchange, given)
         except shmq.ExchangeExists as error:
             raise _hide_alternate(call, name, error) from None
-        return Answer(value=_view(call, exchange), status=200 if existed else 201)
+        return Answer(value=_view(call, exchange), status=status)
 
 
 def _hide_alternate(call: Call, name: str, error: shmq.ExchangeExists) -> shmq.ExchangeExists:
@@ -253,7 +252,7 @@ def publish_message(call: Call) -> PublishAnswer:
         except shmq.PublishRefused as error:
             raise _make_problem(error) from error
         except UnicodeEncodeError as error:
-            raise Problem(400, "invalid", str(error)) from None
+            raise Problem.invalid(str(error)) from None
     return PublishAnswer(delivered=done.delivered, duplicates=done.duplicates)
 
 
@@ -304,7 +303,7 @@ def route_of(call: Call) -> RouteView:
             StepView(
                 exchange=step.exchange,
                 kind=step.kind,
-                matched=[_binding(one) for one in step.matched if one in shown],
+                matched=[view_as(BindingView, one) for one in step.matched if one in shown],
                 alternate=_visible(call, step.alternate),
             )
             for step in steps
@@ -317,6 +316,6 @@ def _headers(text: str) -> dict[str, Any]:
     try:
         content = text.encode()
     except UnicodeEncodeError as error:
-        raise Problem(400, "invalid", f"header: {error}") from None
+        raise Problem.invalid(f"header: {error}") from None
     found: dict[str, Any] = decode(content, dict[str, Any])
     return found

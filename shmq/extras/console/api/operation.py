@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
 
+import msgspec
+
 import shmq
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, NotFound
 from shmq.extras.console.access import Caller
@@ -79,7 +81,7 @@ class Parameter:
         return value
 
     def _make_error(self, given: str, rule: str) -> Problem:
-        return Problem(400, "invalid", f"{self.name} must {rule}, not {given[:80]!r}")
+        return Problem.invalid(f"{self.name} must {rule}, not {given[:80]!r}")
 
     def schema(self) -> dict[str, Any]:
         """Its JSON Schema."""
@@ -156,6 +158,29 @@ class Answer:
     media: str = "application/json"
 
 
+def download(content: bytes, number: int) -> Answer:
+    """The bytes of a body as a file, never as a page: they are whatever their producer wrote."""
+    return Answer(
+        content=content,
+        media="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="{number}.bin"'},
+    )
+
+
+def ensure(
+    name: str,
+    options: Mapping[str, Any],
+    open_: Callable[[str], _T],
+    create: Callable[..., _T],
+    error: type[NotFound],
+) -> tuple[_T, int]:
+    """Open what has the name, or create it with the options; and the status of the answer."""
+    try:
+        return open_(name), 200
+    except error:
+        return create(name, **options), 201
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One operation of the API."""
@@ -190,6 +215,11 @@ class Operation:
     waits: bool = False
     #: The event that is written to the audit trail; None: none is.
     audit: str | None = None
+
+
+def view_as(kind: type[_T], source: object) -> _T:
+    """The fields that a view of that kind has of an object."""
+    return msgspec.convert(source, kind, from_attributes=True)
 
 
 #: Every operation, in the order of the page.

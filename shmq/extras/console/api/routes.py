@@ -218,14 +218,14 @@ def given_of(row: Operation, request: Request) -> dict[str, Any]:
     given: dict[str, Any] = {one.name: one.default for one in row.parameters}
     for key, value in request.query_params.multi_items():
         if key not in known:
-            raise Problem(400, "invalid", f"unknown parameter {key[:80]!r}: {suggest(key, known)}")
+            raise Problem.invalid(f"unknown parameter {key[:80]!r}: {suggest(key, known)}")
         given[key] = known[key].read(value)
     for one in row.parameters:
         if one.place == "header" and (shown := request.headers.get(one.name)) is not None:
             given[one.name] = one.read(shown)
     for one in row.parameters:
         if one.required and given[one.name] is None:
-            raise Problem(400, "invalid", f"{one.name} is missing: {one.text}")
+            raise Problem.invalid(f"{one.name} is missing: {one.text}")
     for name, part in request.path_params.items():
         if name in NAMED:
             check_name(part, NAMED[name])
@@ -257,12 +257,12 @@ def decode(content: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(400, "invalid", f"the body is not what is asked for: {error}") from None
+        raise Problem.invalid(f"the body is not what is asked for: {error}") from None
 
 
 def _too_large(request: Request, most: int) -> Problem:
     if not most:
-        return Problem(400, "invalid", f"{request.method} {request.url.path} takes no body")
+        return Problem.invalid(f"{request.method} {request.url.path} takes no body")
     return Problem(413, "too-large", f"the body has more than {most} bytes")
 
 

@@ -6,8 +6,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-import shmq
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.operation import Answer, Call, Parameter, operation, view_as
 from shmq.extras.console.problem import Problem
 from shmq.model.schema.compare import Compatibility
 from shmq.protocol.opcodes import Right
@@ -55,7 +54,7 @@ class SetAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def list_schemas(call: Call) -> Schemas:
     """Show every version of the schema of a queue or a stream."""
     name = _check_visible(call)
-    return Schemas(items=[_view(one) for one in call.console.broker.schemas(name)])
+    return Schemas(items=[view_as(SchemaView, one) for one in call.console.broker.schemas(name)])
 
 
 @operation("GET", "/schemas/{name}/{version}", _NAME,
@@ -66,7 +65,7 @@ def get_schema(call: Call) -> SchemaView:
     name = _check_visible(call)
     for one in call.console.broker.schemas(name):
         if one.version == call["version"]:
-            return _view(one)
+            return view_as(SchemaView, one)
     raise Problem(404, "not-found", f"{name!r} has no version {call['version']} of a schema")
 
 
@@ -76,16 +75,6 @@ def _check_visible(call: Call) -> str:
     if not (call.caller.sees("queue", name) or call.caller.sees("stream", name)):
         raise Problem(404, "not-found", f"there is neither a queue nor a stream {name!r}")
     return name
-
-
-def _view(one: shmq.SchemaVersion) -> SchemaView:
-    return SchemaView(
-        name=one.name,
-        version=one.version,
-        schema=dict(one.schema),
-        compatibility=one.compatibility,
-        at=one.at,
-    )
 
 
 @operation("POST", "/schemas/{name}", _NAME, body=NewSchema, answer=SetAnswer, tag="schemas",

@@ -150,11 +150,11 @@ def frame_of(text: str) -> _Frame:
     given = decode(text.encode("utf-8", "surrogatepass"), dict[str, Any])
     kind = next((kind for key, kind in _FRAMES.items() if key in given), None)
     if kind is None:
-        raise Problem(400, "invalid", f"a frame has one of the keys {', '.join(_FRAMES)}")
+        raise Problem.invalid(f"a frame has one of the keys {', '.join(_FRAMES)}")
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise Problem(400, "invalid", f"the frame is not what is asked for: {error}") from None
+        raise Problem.invalid(f"the frame is not what is asked for: {error}") from None
 
 
 def subject_of(frame: _Frame) -> tuple[str, str]:
@@ -203,7 +203,7 @@ async def _opener(console: Console, websocket: WebSocket) -> Caller:
     caller = await let_in(console, websocket)
     check_change_allowed(console)
     if PROTOCOL not in websocket.scope.get("subprotocols", ()):
-        raise Problem(400, "invalid", f"this socket speaks the subprotocol {PROTOCOL}: ask for it")
+        raise Problem.invalid(f"this socket speaks the subprotocol {PROTOCOL}: ask for it")
     return caller
 
 
@@ -398,7 +398,7 @@ class _Socket:
     def _consumer(self, name: str) -> _Consumer:
         found = self._consumers.get(name)
         if found is None:
-            raise Problem(400, "invalid", f"queue {name[:255]!r} is not consumed by this socket")
+            raise Problem.invalid(f"queue {name[:255]!r} is not consumed by this socket")
         return found
 
     def _consume(self, frame: Consume) -> None:
@@ -406,7 +406,7 @@ class _Socket:
         self._call.need(Right.CONSUME, "queue", name)
         _check_credit(frame.credit)
         if name in self._consumers:
-            raise Problem(400, "invalid", f"queue {name!r} is consumed already: cancel it first")
+            raise Problem.invalid(f"queue {name!r} is consumed already: cancel it first")
         if len(self._consumers) >= MOST_CONSUMED:
             raise Problem(429, "too-many", f"a socket consumes at most {MOST_CONSUMED} queues")
         made = self._consumers[name] = _Consumer(name, frame.credit, frame.where)
@@ -495,4 +495,4 @@ class _Socket:
 
 def _check_credit(credit: int) -> None:
     if not 0 <= credit <= MOST_CREDIT:
-        raise Problem(400, "invalid", f"credit={credit}: give 0 to {MOST_CREDIT}")
+        raise Problem.invalid(f"credit={credit}: give 0 to {MOST_CREDIT}")

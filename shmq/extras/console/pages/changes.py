@@ -233,7 +233,7 @@ def _message(form: Mapping[str, str]) -> NewMessage:
     try:
         return msgspec.convert(fields, NewMessage)
     except msgspec.ValidationError as error:
-        raise Problem(400, "invalid", str(error)) from None
+        raise Problem.invalid(str(error)) from None
 
 
 def _field(name: str, given: str) -> Any:
@@ -244,7 +244,7 @@ def _field(name: str, given: str) -> Any:
         try:
             return kind(given)
         except ValueError:
-            raise Problem(400, "invalid", f"{name}={given[:40]!r} is not a number") from None
+            raise Problem.invalid(f"{name}={given[:40]!r} is not a number") from None
     return given
 
 
@@ -252,6 +252,6 @@ def _json(name: str, given: str) -> Any:
     try:
         return msgspec.json.decode(given)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise Problem(
-            400, "invalid", f"{name}: it is not JSON: {error}; choose another encoding for text"
+        raise Problem.invalid(
+            f"{name}: it is not JSON: {error}; choose another encoding for text"
         ) from None

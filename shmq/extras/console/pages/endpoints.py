@@ -123,7 +123,7 @@ async def form_of(request: Request, most: int = _MOST_FORM) -> dict[str, str]:
             max_num_fields=_MOST_FIELDS,
         )
     except ValueError:
-        raise Problem(400, "invalid", "the form is not UTF-8, or has too many fields") from None
+        raise Problem.invalid("the form is not UTF-8, or has too many fields") from None
     return dict(fields)
 
 

@@ -89,7 +89,7 @@ def _headers(given: str | None) -> dict[str, Any]:
     try:
         found = decode_json(given)
     except ValueError as error:
-        raise Problem(400, "invalid", f"headers: they are not JSON: {error}") from None
+        raise Problem.invalid(f"headers: they are not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise Problem(400, "invalid", 'headers: give an object, such as {"region": "EU"}')
+        raise Problem.invalid('headers: give an object, such as {"region": "EU"}')
     return found

@@ -21,7 +21,7 @@ def show_messages(visit: Visit) -> Shown:
     visit.need(Right.CONSUME, "queue", name)
     where, form = visit.text("where"), visit.text("as", 10)
     if form is not None and form not in FORMS:
-        raise Problem(400, "invalid", f"as={form!r} is none of {', '.join(FORMS)}")
+        raise Problem.invalid(f"as={form!r} is none of {', '.join(FORMS)}")
     limit = visit.whole("limit", _DEFAULT, 1, _MOST)
     with visit.console.broker.queue(name) as queue:
         found = queue.peek(limit, where=where)

@@ -34,7 +34,7 @@ def list_queues(visit: Visit) -> Shown:
     """All queues, in pages by name, or the first by a number."""
     where, sort, after = visit.text("where"), visit.text("sort"), visit.text("after")
     if sort is not None and sort not in _SORTS:
-        raise Problem(400, "invalid", f"sort={sort[:40]!r} is none of {', '.join(_SORTS)}")
+        raise Problem.invalid(f"sort={sort[:40]!r} is none of {', '.join(_SORTS)}")
     found = visit.ask("list_queues", limit=_ROWS, where=where, sort=sort, after=after)
     more = None
     if found.next is not None:

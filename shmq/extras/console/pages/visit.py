@@ -56,7 +56,7 @@ class Visit:
         """A field of the query; None if it is empty. Raises Problem for one that is too long."""
         given = self.query.get(name, "").strip()
         if len(given) > most:
-            raise Problem(400, "invalid", f"{name} has more than {most} characters")
+            raise Problem.invalid(f"{name} has more than {most} characters")
         return given or None
 
     def whole(self, name: str, default: int, least: int, most: int) -> int:
@@ -66,10 +66,8 @@ class Visit:
             return default
         plain = given.isascii() and given.isdigit() and len(given) <= _MOST_DIGITS
         if not (plain and least <= int(given) <= most):
-            raise Problem(
-                400,
-                "invalid",
-                f"{name}={given[:40]!r} is not a whole number from {least} to {most}",
+            raise Problem.invalid(
+                f"{name}={given[:40]!r} is not a whole number from {least} to {most}"
             )
         return int(given)
 

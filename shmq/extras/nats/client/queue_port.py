@@ -12,10 +12,11 @@ from typing import Any, NoReturn, TypeVar
 from shmq import api, errors
 from shmq.client.ports.queue import QueuePort, Settlement
 from shmq.client.ports.steps import Step, Steps
+from shmq.extras.nats.client.batch_window import NatsFlight
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.consumer import NatsConsumer
 from shmq.extras.nats.client.definitions import Definitions
-from shmq.extras.nats.client.flight import Flight, NatsFlight
+from shmq.extras.nats.client.flight import Flight
 from shmq.extras.nats.client.inbox import Arrival, Inbox
 from shmq.extras.nats.client.lease import Lease
 from shmq.extras.nats.client.loop_thread import Begun, LoopThread
