@@ -92,7 +92,7 @@ def advise(
     options: Mapping[str, Any] = {}
     if from_queue is not None:
         length = 60.0 if seconds is None else seconds
-        seen, options = _measured(context, from_queue, length, quiet=how["quiet"])
+        seen, options = _measure_queue(context, from_queue, length, quiet=how["quiet"])
         given = {**seen, **given}
     if file is None and not defaults:
         given = _ask_answers(given)
@@ -101,10 +101,10 @@ def advise(
     except shmq.InvalidOption as error:
         where = "" if file is None else f"{file}: "
         raise shmq.InvalidOption(f"{where}{error}") from None
-    _tell(context, advise_on(workload, how["cores"]), options, how)
+    _print_advice(context, advise_on(workload, how["cores"]), options, how)
 
 
-def _measured(
+def _measure_queue(
     context: click.Context, name: str, seconds: float, *, quiet: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a live queue answers, and its options."""
@@ -176,7 +176,7 @@ def _ask(
     return answers
 
 
-def _tell(
+def _print_advice(
     context: click.Context, advice: Advice, options: Mapping[str, Any], how: dict[str, Any]
 ) -> None:
     def draw(path: Path) -> None:

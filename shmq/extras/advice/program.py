@@ -10,7 +10,7 @@ from typing import Any, Final
 from shmq.api.options import Options, QueueOptions, options_of
 from shmq.api.stream_options import StreamOptions
 from shmq.extras.advice.plan import Plan, Setting
-from shmq.extras.advice.text import written
+from shmq.extras.advice.text import format_answer
 
 _CONSUMER: Final = """\
 import shmq
@@ -143,7 +143,7 @@ def _indent(text: str, spaces: int) -> str:
 def _format_create(command: str, name: str, table: type[Options], options: dict[str, Any]) -> str:
     rows = options_of(table)
     flags = [
-        f"--{rows[key].flag or key.replace('_', '-')} {written(value)}"
+        f"--{rows[key].flag or key.replace('_', '-')} {format_answer(value)}"
         for key, value in options.items()
     ]
     return " ".join([command, shlex.quote(name), *flags])

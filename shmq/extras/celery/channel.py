@@ -17,7 +17,7 @@ from kombu.utils.uuid import uuid
 
 import shmq
 from shmq.client.shared.name_texts import with_texts
-from shmq.extras.celery.declaration import QueueSettings, wanted
+from shmq.extras.celery.declaration import QueueSettings, read_declaration
 from shmq.extras.celery.envelope import Raw, pack, properties_of, unpack
 from shmq.extras.celery.qos import Lease, QoS
 from shmq.extras.celery.session import Session
@@ -50,11 +50,11 @@ _STANDARD: Final = "amq."
 _tags = itertools.count(1)
 
 
-def _not_found(what: str, name: str, method: str) -> ChannelError:
+def _make_not_found(what: str, name: str, method: str) -> ChannelError:
     return ChannelError(f"NOT_FOUND - no {what} {name!r}", (50, 10), f"Channel.{method}", "404")
 
 
-def _in_use(name: str, why: str) -> ChannelError:
+def _make_in_use(name: str, why: str) -> ChannelError:
     text = f"PRECONDITION_FAILED - queue {name!r} {why}"
     return ChannelError(text, (50, 40), "Channel.queue_delete", "406")
 
@@ -118,7 +118,7 @@ class Channel(virtual.Channel):
         **_: Any,
     ) -> shmq.Queue:
         how = {"exclusive": exclusive, "auto_delete": auto_delete, "durable": durable}
-        asked = wanted(queue, self._settings, **how, arguments=arguments)
+        asked = read_declaration(queue, self._settings, **how, arguments=arguments)
         handle = self.session.broker.ensure_queue(shmq.escape_name(queue), **asked.options)
         found = handle.options.as_dict()
         differences = [
@@ -147,7 +147,7 @@ class Channel(virtual.Channel):
         try:
             return self.session.with_queue(queue, use)
         except shmq.NoSuchQueue as error:
-            raise _not_found("queue", queue, method) from error
+            raise _make_not_found("queue", queue, method) from error
 
     def _size(self, queue: str) -> int:
         return self._with_queue(queue, "queue_declare", lambda handle: handle.qsize())
@@ -167,9 +167,9 @@ class Channel(virtual.Channel):
         try:
             stats = self.session.with_queue(queue, lambda handle: handle.stats())
             if if_empty and stats.depth + stats.delayed + stats.in_flight:
-                raise _in_use(queue, "is not empty")
+                raise _make_in_use(queue, "is not empty")
             if if_unused and (stats.in_flight or self.connection.consumes(queue)):
-                raise _in_use(queue, "is in use")
+                raise _make_in_use(queue, "is in use")
             self.session.forget_queue(queue)
             self.session.broker.delete_queue(shmq.escape_name(queue))
         except shmq.NoSuchQueue:
@@ -224,7 +224,7 @@ class Channel(virtual.Channel):
             if exchange.startswith(_STANDARD):
                 self.exchange_declare(exchange, exchange.removeprefix(_STANDARD))
                 return self.session.exchange(exchange)
-            raise _not_found("exchange", exchange, method) from error
+            raise _make_not_found("exchange", exchange, method) from error
 
     def queue_bind(
         self,
@@ -237,9 +237,11 @@ class Channel(virtual.Channel):
         """Bind the queue. Raises ChannelError (404)."""
         handle = self._exchange(exchange or "amq.direct", "queue_bind")
         try:
-            handle.bind(shmq.escape_name(queue), **_binding(handle, routing_key, arguments))
+            handle.bind(
+                shmq.escape_name(queue), **_binding_arguments(handle, routing_key, arguments)
+            )
         except shmq.NoSuchQueue as error:
-            raise _not_found("queue", queue, "queue_bind") from error
+            raise _make_not_found("queue", queue, "queue_bind") from error
 
     def queue_unbind(
         self,
@@ -254,7 +256,7 @@ class Channel(virtual.Channel):
             handle = self.session.exchange(exchange or "amq.direct")
         except shmq.NoSuchExchange:
             return
-        handle.unbind(shmq.escape_name(queue), **_binding(handle, routing_key, arguments))
+        handle.unbind(shmq.escape_name(queue), **_binding_arguments(handle, routing_key, arguments))
 
     def exchange_bind(
         self,
@@ -267,7 +269,7 @@ class Channel(virtual.Channel):
         """Pass messages of the exchange ``source`` on to ``destination``."""
         handle = self._exchange(source, "exchange_bind")
         self._exchange(destination, "exchange_bind")
-        found = _binding(handle, routing_key, arguments)
+        found = _binding_arguments(handle, routing_key, arguments)
         handle.bind(shmq.escape_name(destination), kind="exchange", **found)
 
     def exchange_unbind(
@@ -280,7 +282,7 @@ class Channel(virtual.Channel):
     ) -> None:
         """Remove a binding of an exchange."""
         handle = self._exchange(source, "exchange_unbind")
-        found = _binding(handle, routing_key, arguments)
+        found = _binding_arguments(handle, routing_key, arguments)
         handle.unbind(shmq.escape_name(destination), kind="exchange", **found)
 
     def get_exchanges(self) -> list[str]:
@@ -336,7 +338,7 @@ class Channel(virtual.Channel):
             self._exchange(exchange, "basic_publish").publish(body, routing_key or "", **put)
         except shmq.NoSuchExchange as error:
             self.session.forget_exchange(exchange)
-            raise _not_found("exchange", exchange, "basic_publish") from error
+            raise _make_not_found("exchange", exchange, "basic_publish") from error
         except shmq.Unroutable:
             if self.deadletter_queue is not None:
                 self._new_queue(self.deadletter_queue)
@@ -375,7 +377,7 @@ class Channel(virtual.Channel):
         except Empty:
             return None
         except shmq.NoSuchQueue as error:
-            raise _not_found("queue", queue, "basic_get") from error
+            raise _make_not_found("queue", queue, "basic_get") from error
         message = self.Message(raw, channel=self)
         if no_ack:
             self.qos.ack(message.delivery_tag)
@@ -400,7 +402,7 @@ class Channel(virtual.Channel):
             self.connection._callbacks[queue] = settle_and_deliver
 
 
-def _binding(
+def _binding_arguments(
     exchange: shmq.Exchange, routing_key: str, arguments: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """The arguments of a binding: AMQP ignores a key where shmq has none."""

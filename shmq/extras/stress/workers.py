@@ -216,7 +216,7 @@ def consume(job: Job, worker: int, row: int) -> None:
             messages = _get(queue, job.plan.batch)
             if messages:
                 consumer.take(queue, messages)
-            elif job.counters.draining and _nothing_left(queue):
+            elif job.counters.draining and _is_drained(queue):
                 break
         consumer.close()
 
@@ -230,7 +230,7 @@ def _get(queue: api.Queue, batch: int) -> Sequence[api.Message]:
         return ()
 
 
-def _nothing_left(queue: api.Queue) -> bool:
+def _is_drained(queue: api.Queue) -> bool:
     stats = queue.stats()
     return not (stats.depth or stats.delayed or stats.in_flight or stats.dying)
 

@@ -18,7 +18,7 @@ import shmq
 from shmq.api.stream_options import StreamOptions
 from shmq.extras.advice.program import command_line, python
 from shmq.extras.advice.report import Advice, advise
-from shmq.extras.advice.text import default_of, read_text, written
+from shmq.extras.advice.text import default_of, format_answer, read_text
 from shmq.extras.advice.workload import ANSWERS, Answer, Workload
 from tests.support.namespaces import own_namespace
 
@@ -134,7 +134,7 @@ def test_what_survives_more_is_kept_on_more(survives: str) -> None:
 def test_an_answer_that_is_written_is_read_as_itself(data: some.DataObject, name: str) -> None:
     row = ANSWERS[name]
     value = row.check(name, data.draw(values(row)))
-    read = read_text(name, written(value))
+    read = read_text(name, format_answer(value))
     assert (
         read == pytest.approx(value, rel=1e-9, abs=1e-9)
         if isinstance(value, float)

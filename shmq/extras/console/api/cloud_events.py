@@ -37,11 +37,11 @@ def _encoded_events(call: Call) -> list[tuple[CloudEvent, EncodedEvent]] | None:
     media, content = call.body
     try:
         if media == BATCH:
-            return [_structured(one) for one in _batch(content)]
+            return [_encode_structured(one) for one in _read_batch(content)]
         if media == STRUCTURED:
-            return [_encoded({"content-type": media}, content, "structured")]
-        headers = _headers(call.headers)
-        return [_encoded(headers, content, "binary")] if headers else None
+            return [_encode({"content-type": media}, content, "structured")]
+        headers = _event_headers(call.headers)
+        return [_encode(headers, content, "binary")] if headers else None
     except (ShmqError, TypeError, UnicodeDecodeError) as error:
         raise Problem.invalid(str(error)) from None
 
@@ -62,7 +62,7 @@ def events_of(
     ]
 
 
-def _batch(content: bytes) -> list[Any]:
+def _read_batch(content: bytes) -> list[Any]:
     try:
         found = decode_json(content)
     except ValueError as error:
@@ -72,16 +72,16 @@ def _batch(content: bytes) -> list[Any]:
     return found
 
 
-def _structured(members: Any) -> tuple[CloudEvent, EncodedEvent]:
-    return _encoded({"content-type": STRUCTURED}, members, "structured")
+def _encode_structured(members: Any) -> tuple[CloudEvent, EncodedEvent]:
+    return _encode({"content-type": STRUCTURED}, members, "structured")
 
 
-def _encoded(headers: Mapping[str, str], body: Any, mode: Mode) -> tuple[CloudEvent, EncodedEvent]:
+def _encode(headers: Mapping[str, str], body: Any, mode: Mode) -> tuple[CloudEvent, EncodedEvent]:
     event = decode_event(headers, body, "the request")
     return event, encode_event(event, mode)
 
 
-def _headers(headers: Mapping[str, str]) -> dict[str, str]:
+def _event_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The attributes and the media type of the data; empty without an attribute."""
     found = {
         name: unquote(value, errors="strict")

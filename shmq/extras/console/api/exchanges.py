@@ -124,7 +124,7 @@ def list_exchanges(call: Call) -> Page:
             "name": one.name,
             "kind": one.kind,
             "bindings": one.bindings,
-            "alternate": _visible(call, one.alternate),
+            "alternate": _hide_invisible(call, one.alternate),
             "problem": one.problem,
         }
         for one in call.console.observer.latest().exchanges
@@ -133,7 +133,7 @@ def list_exchanges(call: Call) -> Page:
     return _TABLE.page(call, found, lambda name: found[name])
 
 
-def _visible(call: Call, alternate: str | None) -> str | None:
+def _hide_invisible(call: Call, alternate: str | None) -> str | None:
     shown = alternate is not None and call.caller.sees("exchange", alternate)
     return alternate if shown else None
 
@@ -150,7 +150,7 @@ def _view(call: Call, exchange: shmq.Exchange) -> ExchangeView:
     return ExchangeView(
         name=exchange.name,
         kind=exchange.kind,
-        alternate=_visible(call, exchange.alternate),
+        alternate=_hide_invisible(call, exchange.alternate),
         bindings=[
             view_as(BindingView, one)
             for one in exchange.bindings()
@@ -192,7 +192,7 @@ def _hide_alternate(call: Call, name: str, error: shmq.ExchangeExists) -> shmq.E
     differences = dict(error.differences)
     if "alternate" in differences:
         wanted, there = differences["alternate"]
-        differences["alternate"] = wanted, _visible(call, there)
+        differences["alternate"] = wanted, _hide_invisible(call, there)
     return shmq.ExchangeExists.of(name, differences)
 
 
@@ -282,7 +282,7 @@ def _make_problem(error: shmq.PublishRefused) -> Problem:
 def route_of(call: Call) -> RouteView:
     """Show where a message would go, and publish none."""
     call.see("exchange", call["name"])
-    headers = {} if call["header"] is None else _headers(call["header"])
+    headers = {} if call["header"] is None else _parse_headers(call["header"])
     hidden = False
 
     def look(name: str) -> Shown | None:
@@ -304,7 +304,7 @@ def route_of(call: Call) -> RouteView:
                 exchange=step.exchange,
                 kind=step.kind,
                 matched=[view_as(BindingView, one) for one in step.matched if one in shown],
-                alternate=_visible(call, step.alternate),
+                alternate=_hide_invisible(call, step.alternate),
             )
             for step in steps
         ],
@@ -312,7 +312,7 @@ def route_of(call: Call) -> RouteView:
     )
 
 
-def _headers(text: str) -> dict[str, Any]:
+def _parse_headers(text: str) -> dict[str, Any]:
     try:
         content = text.encode()
     except UnicodeEncodeError as error:

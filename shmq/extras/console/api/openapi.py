@@ -62,11 +62,11 @@ def routes() -> list[Route]:
 async def _page(request: Request) -> Response:
     if caller_of(request.app.state.console, request) is None:
         raise unauthorized()
-    return Response(_encoded(), media_type="application/json")
+    return Response(_encode_document(), media_type="application/json")
 
 
 @functools.cache
-def _encoded() -> bytes:
+def _encode_document() -> bytes:
     return encode(document())
 
 

@@ -102,7 +102,7 @@ def _limiter(waits: bool) -> anyio.CapacityLimiter:
 
 async def _answer(row: Operation, request: Request) -> Response:
     console: Console = request.app.state.console
-    caller = await let_in(console, request)
+    caller = await admit(console, request)
     if row.changes:
         check_change(console, caller, request.headers.get(CSRF_HEADER))
     call = Call(
@@ -112,10 +112,10 @@ async def _answer(row: Operation, request: Request) -> Response:
         body=await _body(row, request),
         headers={key.lower(): value for key, value in request.headers.items()},
     )
-    return await answered(row, call)
+    return await answer_call(row, call)
 
 
-async def let_in(console: Console, request: HTTPConnection) -> Caller:
+async def admit(console: Console, request: HTTPConnection) -> Caller:
     """Return the caller. Raises Problem 401, after a delay that grows with the failed attempts."""
     caller = caller_of(console, request)
     if caller is not None:
@@ -147,12 +147,12 @@ def unauthorized() -> Problem:
     )
 
 
-async def answered(row: Operation, call: Call) -> Response:
+async def answer_call(row: Operation, call: Call) -> Response:
     """Run the handler in a thread, and make its answer a response."""
     limiter = _limiter(row.waits)
     if row.waits and limiter.available_tokens <= 0:
         raise Problem(503, "too-many", f"{_WAITING} requests wait already: try again")
-    found = await in_thread(_audited, row, call, limiter=limiter)
+    found = await in_thread(_handle_audited, row, call, limiter=limiter)
     answer = found if isinstance(found, Answer) else Answer(value=found, status=row.status)
     content = answer.content
     if content is None:
@@ -162,7 +162,7 @@ async def answered(row: Operation, call: Call) -> Response:
     )
 
 
-def _audited(row: Operation, call: Call) -> Any:
+def _handle_audited(row: Operation, call: Call) -> Any:
     """Handle the call; what changes a definition, and a refused right, is written to the audit."""
     name = next((str(call.given[part]) for part in _PART.findall(row.path)), "")
     actor = Actor(who=call.caller.name, peer=call.caller.peer, via="http")

@@ -81,7 +81,7 @@ def _check_visible(call: Call) -> str:
            audit="schema.set")  # fmt: skip
 def set_schema(call: Call) -> SetAnswer:
     """Make the JSON Schema the newest version; one that equals it changes nothing."""
-    name = _administered(call)
+    name = _check_administered(call)
     asked = call.body
     return SetAnswer(
         version=call.console.broker.set_schema(name, asked.schema, asked.compatibility)
@@ -97,7 +97,7 @@ def check_schema(call: Call) -> Answer:
     return Answer(status=204)
 
 
-def _administered(call: Call) -> str:
+def _check_administered(call: Call) -> str:
     """The name, if the caller may administer a queue or a stream of it."""
     name = _check_visible(call)
     if not call.caller.may(Right.ADMIN, "queue", name):

@@ -37,7 +37,7 @@ from shmq.extras.console.access import Caller
 from shmq.extras.console.api.leases import settle_one
 from shmq.extras.console.api.messages import NewMessage, properties_of, view_of
 from shmq.extras.console.api.operation import LONGEST, Call
-from shmq.extras.console.api.routes import API, decode, encode, let_in, problem_answer
+from shmq.extras.console.api.routes import API, admit, decode, encode, problem_answer
 from shmq.extras.console.context import Console, in_thread
 from shmq.extras.console.leases import LeaseSession
 from shmq.extras.console.live import End, LiveConnections
@@ -184,8 +184,8 @@ def routes() -> list[WebSocketRoute]:
 async def _endpoint(websocket: WebSocket) -> None:
     console: Console = websocket.app.state.console
     try:
-        caller = await _opener(console, websocket)
-        sockets = _sockets(websocket)
+        caller = await _admit(console, websocket)
+        sockets = _get_sockets(websocket)
         socket = _Socket(console, caller, websocket)
         with sockets.enter(caller, socket.end):
             await socket.run()
@@ -194,20 +194,20 @@ async def _endpoint(websocket: WebSocket) -> None:
             await websocket.send_denial_response(problem_answer(error))
 
 
-async def _opener(console: Console, websocket: WebSocket) -> Caller:
+async def _admit(console: Console, websocket: WebSocket) -> Caller:
     """Who opens the socket. Raises Problem, as a request that changes something does.
 
     A browser sends its origin with each socket, which stands in for the CSRF header.
     """
     Guard(console).check(websocket)
-    caller = await let_in(console, websocket)
+    caller = await admit(console, websocket)
     check_change_allowed(console)
     if PROTOCOL not in websocket.scope.get("subprotocols", ()):
         raise Problem.invalid(f"this socket speaks the subprotocol {PROTOCOL}: ask for it")
     return caller
 
 
-def _sockets(websocket: WebSocket) -> LiveConnections:
+def _get_sockets(websocket: WebSocket) -> LiveConnections:
     """The connections of this application, made for the first socket."""
     state = websocket.app.state
     if not hasattr(state, "websockets"):

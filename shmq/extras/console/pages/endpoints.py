@@ -17,9 +17,9 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from shmq.extras.console.access import Caller
-from shmq.extras.console.api.routes import API, let_in, read_body
+from shmq.extras.console.api.routes import API, admit, read_body
 from shmq.extras.console.context import Console, in_thread
-from shmq.extras.console.pages.rendering import rendered
+from shmq.extras.console.pages.rendering import render_page
 from shmq.extras.console.pages.visit import PAGES, Page, Redirect, Shown, Visit, load_pages
 from shmq.extras.console.problem import Problem, problem_of
 from shmq.extras.console.request_checks import caller_of, check_change
@@ -58,7 +58,7 @@ def _endpoint(row: Page) -> Any:
         if caller is None and "authorization" not in request.headers:
             return _to_login(console, request)
         try:
-            caller = await let_in(console, request)
+            caller = await admit(console, request)
             visit = await _visit(console, caller, request)
             found = await in_thread(row.handler, visit, limiter=_limiter())
             return answer_of(visit, found)
@@ -133,7 +133,7 @@ def answer_of(visit: Visit, found: Shown | Redirect) -> Response:
     if isinstance(found, Redirect):
         return RedirectResponse(settings.prefix + found.path, 303)
     return _html(
-        rendered(
+        render_page(
             found.template,
             {
                 "prefix": settings.prefix,
@@ -183,4 +183,4 @@ def error_page(request: Request, error: Exception) -> Response:
         "problem": problem.as_dict(),
     }
     headers = {key: value for key, value in problem.headers.items() if key != "WWW-Authenticate"}
-    return _html(rendered("error.html", values), problem.status, headers)
+    return _html(render_page("error.html", values), problem.status, headers)

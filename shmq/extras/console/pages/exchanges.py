@@ -29,9 +29,9 @@ def show_exchanges(visit: Visit) -> Shown:
         all_of_them = []
     seen = [one for one in all_of_them if visit.caller.sees("exchange", one.name)]
     shown = seen[:_MOST]
-    bindings = _bindings(visit, shown)
+    bindings = _find_bindings(visit, shown)
     asked = visit.text("exchange", 255)
-    route = _route(visit, asked, seen, bindings) if asked is not None else None
+    route = _trace_route(visit, asked, seen, bindings) if asked is not None else None
     hit = [("queue", name) for name in route.queues] if route is not None else []
     hit += [("stream", name) for name in route.streams] if route is not None else []
     count = sum(map(len, bindings.values()))
@@ -51,7 +51,7 @@ def show_exchanges(visit: Visit) -> Shown:
     )
 
 
-def _bindings(visit: Visit, shown: list[ExchangeSummary]) -> _Bindings:
+def _find_bindings(visit: Visit, shown: list[ExchangeSummary]) -> _Bindings:
     """The bindings to what the caller may see."""
     found: _Bindings = {}
     for one in shown:
@@ -67,11 +67,13 @@ def _bindings(visit: Visit, shown: list[ExchangeSummary]) -> _Bindings:
     return found
 
 
-def _route(visit: Visit, name: str, seen: list[ExchangeSummary], bindings: _Bindings) -> Route:
+def _trace_route(
+    visit: Visit, name: str, seen: list[ExchangeSummary], bindings: _Bindings
+) -> Route:
     """Where a message with that key and those headers would go; nothing is put."""
     if name not in {one.name for one in seen}:
         raise Problem(404, "not-found", f"exchange {name!r} does not exist")
-    rest = _bindings(visit, [one for one in seen if one.name not in bindings])
+    rest = _find_bindings(visit, [one for one in seen if one.name not in bindings])
     table = Table()
     for one in seen:
         table.apply(check_exchange(one.name, one.kind, one.alternate))

@@ -62,6 +62,6 @@ def _environment() -> jinja2.Environment:
     return made
 
 
-def rendered(template: str, values: Mapping[str, Any]) -> str:
+def render_page(template: str, values: Mapping[str, Any]) -> str:
     """The page."""
     return _environment().get_template(template).render(values)

@@ -15,7 +15,7 @@ from shmq.api.query_pages import TABLE, is_web_page, key_of
 from shmq.errors import ShmqError
 from shmq.extras.console.access import Caller
 from shmq.extras.console.api.operation import OPERATIONS, Call, Operation
-from shmq.extras.console.api.routes import answered
+from shmq.extras.console.api.routes import answer_call
 from shmq.extras.console.context import Console
 from shmq.extras.console.problem import Problem
 from shmq.host.diagnose.activity import Observation, QueueActivity
@@ -106,7 +106,7 @@ class Visit:
         row = _row(operation)
         if row.body is not None and row.body is not bytes:
             body = msgspec.convert(body, row.body)
-        response = anyio.from_thread.run(answered, row, self._call(given, body, row))
+        response = anyio.from_thread.run(answer_call, row, self._call(given, body, row))
         return msgspec.json.decode(response.body) if response.body else None
 
     def _call(self, given: Mapping[str, Any], body: Any, row: Operation | None = None) -> Call:
