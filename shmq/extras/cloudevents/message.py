@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shmq.errors import InvalidOption, ShmqError
-from shmq.extras.cloudevents.attributes import check_name, is_json, text_of
-from shmq.extras.cloudevents.event import CloudEvent
+from shmq.extras.cloudevents.event import CloudEvent, check_name, is_json, text_of
 from shmq.model.codec.strict_json import decode_json
 
 if TYPE_CHECKING:
