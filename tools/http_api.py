@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shmq.extras.console.api import table
-from shmq.extras.console.api.operation import OPERATIONS, Operation
+from shmq.extras.console.api.operation import OPERATIONS, Operation, load_operations
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/reference/http-api.md"
 BEGIN = "<!-- operations: made by tools/http_api.py -->\n"
@@ -14,7 +13,7 @@ END = "<!-- end -->\n"
 
 def page() -> str:
     """The page with the table as the code has it."""
-    table.load()
+    load_operations()
     head, _, rest = PAGE.read_text().partition(BEGIN)
     tail = rest.partition(END)[2]
     rows = "".join(map(_row, sorted(OPERATIONS, key=lambda one: (one.path, one.method))))

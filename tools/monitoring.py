@@ -73,7 +73,7 @@ RULES: Final = (
     ),
     (
         "ShmqNotWritten",
-        "shmq_queue_unkept > 0",
+        "shmq_queue_without_writer > 0",
         "1m",
         "critical",
         "{{ $labels.queue }} is durable, and nothing writes it to disk: see shmq stats.",

@@ -35,7 +35,7 @@ FILES: Final = (
     "shmq/api/keywords.py",
     "shmq/extras/console/api/messages.py",
     "shmq/extras/faststream/command.py",
-    "shmq/extras/faststream/fake_message.py",
+    "shmq/extras/faststream/memory_broker.py",
     "shmq/native/segment.pxi",
     "shmq/native/_group.pyx",
     "shmq/native/_stream_segment.pxi",

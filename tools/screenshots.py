@@ -32,7 +32,7 @@ PICTURES: Final[tuple[tuple[str, str, Literal["light", "dark"]], ...]] = (
     ("queues", "/queues", "light"),
     ("queue", "/queues/departures", "light"),
     ("messages", "/queues/arrivals/messages?where=header.airport+%3D+%27LGA%27", "light"),
-    ("letters", "/letters", "light"),
+    ("letters", "/dead-letters", "light"),
     ("redrive", "/queues/arrivals.dlq/redrive?where=reason+%3D+%27rejected%27", "light"),
     ("streams", "/streams/positions", "light"),
     ("exchanges", "/exchanges?exchange=flights&key=ua.ewr", "light"),

@@ -69,7 +69,7 @@ class Watched(Contestant):
     def _verify(self, page: str) -> None:
         from prometheus_client.openmetrics import parser
 
-        families = parser.text_string_to_metric_families(page)  # type: ignore[no-untyped-call]
+        families = parser.text_string_to_metric_families(page)
         samples = [one for family in families for one in family.samples]
         found = {one.labels["queue"] for one in samples if one.name == "shmq_queue_up"}
         if len(found) != self.queues:

@@ -21,7 +21,6 @@ from shmq.api.names import shown_name
 from shmq.cli.shared.keyboard import can_be_redrawn, until_left
 from shmq.cli.shared.names import EXCHANGE, QUEUE, STREAM
 from shmq.cli.shared.output import also_shown, cell, one_line, show, show_json, table
-from shmq.cli.shared.sparkline import sparkline
 from shmq.cli.top import Row, clipped, look, ordered
 from shmq.host.diagnose.activity import Observer
 
@@ -136,3 +135,22 @@ def _build_frame(rows: Sequence[Row], history: History, console: Console, namesp
         made.add_row(*cells)
     title = f"shmq {namespace}  {time.strftime('%H:%M:%S')}  q: quit"
     return Group(Text(clipped(title, width)), made)
+
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The last ``width`` values, of which the largest is a whole bar, with spaces before them.
+
+    Zero is the lowest bar, and nothing else is.
+    """
+    last = values[-width:] if width > 0 else ()
+    most = max(last, default=0)
+    return "".join(_bar(value, most) for value in last).rjust(max(width, 0))
+
+
+def _bar(value: float, most: float) -> str:
+    if value <= 0:
+        return _BARS[0]
+    return _BARS[max(round(value / most * (len(_BARS) - 1)), 1)]

@@ -225,8 +225,8 @@ QUEUES: Final[Table] = (
         _number(lambda queue: queue.problem is None),
     ),
     _gauge(
-        "shmq_queue_unkept",
-        "1 if the queue is to be on disk, and nobody writes it there now.",
+        "shmq_queue_without_writer",
+        "1 if the queue is durable, but no process writes it to disk now.",
         _number(lambda queue: queue.journal_problem is not None),
     ),
     _gauge(

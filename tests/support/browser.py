@@ -22,7 +22,7 @@ PAGES = (
     "/queues/arrivals/purge",
     "/queues/arrivals/delete",
     "/queues/arrivals/redrive",
-    "/letters",
+    "/dead-letters",
     "/streams",
     "/streams/positions",
     "/exchanges?exchange=flights&key=ua.ewr",

@@ -69,10 +69,8 @@ os.register_at_fork(
 )
 
 import shmq  # noqa: E402
-from shmq.extras.django.options import BackendOptions  # noqa: E402
-from shmq.extras.django.place import Place  # noqa: E402
-from shmq.extras.frameworks.connection import Connection  # noqa: E402
-from shmq.extras.frameworks.task_queues import TaskQueues  # noqa: E402
+from shmq.extras.django.place import BackendOptions, Place  # noqa: E402
+from shmq.extras.frameworks.task_queues import Connection, TaskQueues  # noqa: E402
 from shmq.extras.frameworks.task_table import TaskTable  # noqa: E402
 from tests.support.first_use import KINDS, LIMIT, RING, SMALL  # noqa: E402
 from tests.support.waiting import eventually  # noqa: E402

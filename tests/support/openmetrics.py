@@ -8,4 +8,4 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 def families(text: bytes) -> list[Metric]:
     """The families of the page. Raises ValueError for text that is not OpenMetrics."""
-    return list(text_string_to_metric_families(text.decode()))  # type: ignore[no-untyped-call]
+    return list(text_string_to_metric_families(text.decode()))

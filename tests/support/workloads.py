@@ -1,6 +1,6 @@
 """Workloads whose right advice is known: from practice, and from what brokers' manuals advise.
 
-Each is the answers that differ from the defaults, and what the advice must have: knobs by name,
+Each is the answers that differ from the defaults, and what the advice must have: settings by name,
 ``instead`` (how the name of the system begins that is to be used instead; None: shmq suits),
 ``kind``, ``also`` (a system that is named beside shmq), ``warns`` (words of a warning).
 """

@@ -103,7 +103,9 @@ def test_the_package_imports_no_module_that_costs_more_than_itself() -> None:
 
 
 #: What every installation of shmq has.
-INSTALLED = ("click", "markdown_it", "mdurl", "msgpack", "psutil", "pygments", "rich")
+INSTALLED = (
+    "click", "markdown_it", "mdurl", "msgpack", "prometheus_client", "psutil", "pygments", "rich",
+)  # fmt: skip
 
 
 def plain(folder: Path, code: str) -> subprocess.CompletedProcess[str]:

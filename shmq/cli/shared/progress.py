@@ -33,7 +33,11 @@ Asked: TypeAlias = Callable[[], contextlib.AbstractContextManager[Callable[[], t
 
 
 class Pace:
-    """How quickly a number grows, from its last half minute."""
+    """How quickly a number grows, from its last half minute.
+
+    rich has the bar; its rate is that up to the last update, which a step that has stopped would
+    show forever, and needs its import also where lines are written without a terminal.
+    """
 
     def __init__(self, now: float) -> None:
         self.done: float = 0

@@ -92,7 +92,7 @@ def advise(
     options: Mapping[str, Any] = {}
     if from_queue is not None:
         length = 60.0 if seconds is None else seconds
-        seen, options = _measured(context, from_queue, length, quiet=how["quiet"])
+        seen, options = _measure_queue(context, from_queue, length, quiet=how["quiet"])
         given = {**seen, **given}
     if file is None and not defaults:
         given = _ask_answers(given)
@@ -101,10 +101,10 @@ def advise(
     except shmq.InvalidOption as error:
         where = "" if file is None else f"{file}: "
         raise shmq.InvalidOption(f"{where}{error}") from None
-    _tell(context, advise_on(workload, how["cores"]), options, how)
+    _print_advice(context, advise_on(workload, how["cores"]), options, how)
 
 
-def _measured(
+def _measure_queue(
     context: click.Context, name: str, seconds: float, *, quiet: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a live queue answers, and its options."""
@@ -176,7 +176,7 @@ def _ask(
     return answers
 
 
-def _tell(
+def _print_advice(
     context: click.Context, advice: Advice, options: Mapping[str, Any], how: dict[str, Any]
 ) -> None:
     def draw(path: Path) -> None:
@@ -200,24 +200,24 @@ def _print(advice: Advice, options: Mapping[str, Any], how: dict[str, Any]) -> N
         _show(advice, options)
 
 
-def _show_knobs(advice: Advice, options: Mapping[str, Any]) -> None:
+def _show_settings(advice: Advice, options: Mapping[str, Any]) -> None:
     """A row for each; on a terminal its reasons stand in one column, which is wide enough."""
     stacked = on_a_terminal()
     reasons = ["because"] if stacked else ["because", "rule", "set otherwise"]
     now = ["now"] if options else []
-    made = table(["knob", "value", *now, *reasons], right=("value", "now"))
+    made = table(["setting", "value", *now, *reasons], right=("value", "now"))
     for column in made.columns[-len(reasons) :]:
         column.no_wrap = False
-    for knob in advice.knobs:
+    for setting in advice.settings:
         values = [
-            cell(knob.name),
-            cell(knob.shown),
-            *(cell(options.get(knob.name, "")) for _ in now),
+            cell(setting.name),
+            cell(setting.shown),
+            *(cell(options.get(setting.name, "")) for _ in now),
         ]
         if stacked:
-            made.add_row(*values, lines(f"{knob.trigger}; {knob.reason}", knob.fault))
+            made.add_row(*values, lines(f"{setting.trigger}; {setting.reason}", setting.fault))
         else:
-            made.add_row(*values, *map(cell, (knob.trigger, knob.reason, knob.fault)))
+            made.add_row(*values, *map(cell, (setting.trigger, setting.reason, setting.fault)))
     show_table(made)
 
 
@@ -226,7 +226,7 @@ def _show(advice: Advice, options: Mapping[str, Any]) -> None:
     for one in advice.alternatives:
         if not one.instead:
             show(f"Or {one.name}: {one.reason}.")
-    _show_knobs(advice, options)
+    _show_settings(advice, options)
     for warning in advice.warnings:
         show(f"! {warning}")
     show(f"\nMemory when the backlog is as planned: {size(advice.memory)} of /dev/shm")

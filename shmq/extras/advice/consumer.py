@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from shmq.extras.advice.knob import Knob, Rule
 from shmq.extras.advice.load import TARGET
-from shmq.extras.advice.plan import Plan
+from shmq.extras.advice.plan import Plan, Rule, Setting
 from shmq.units import brief, rate
 
 #: A round trip to a queue: in shared memory with a process to be woken, and between two hosts of a
@@ -25,13 +24,13 @@ def consumers(plan: Plan) -> Iterator[Rule]:
     of, found = plan.workload, plan.consumers
     trigger = f"{rate(of.peak_rate)}/s × {brief(plan.work)}"
     if of.order == "total":
-        yield Knob(
+        yield Setting(
             name="consumers", value=1, place="use", trigger=trigger,
             reason="a total order has one message at a time",
         )  # fmt: skip
         return
     whose = " in each group" if plan.kind != "queue" and of.groups > 1 else ""
-    yield Knob(
+    yield Setting(
         name="consumers", value=found, place="use", trigger=trigger,
         reason=f"peak rate × mean work ÷ {TARGET}: a pool that is busier waits long{whose}",
         fault="fewer: depth and oldest_age rise in every peak, and at last without end",
@@ -63,7 +62,7 @@ def prefetch(plan: Plan) -> Iterator[Rule]:
     else:
         value = min(MOST_PREFETCH, math.ceil(trip / max(plan.work, trip / MOST_PREFETCH)) + 1)
         reason = "round trip ÷ work, and one more: the next message is there when one is done"
-    yield Knob(
+    yield Setting(
         name="prefetch", value=value, place="use", trigger=trigger, reason=reason,
         fault="higher: one consumer has messages leased that wait, while others are idle",
     )  # fmt: skip
@@ -84,7 +83,7 @@ def _by_key(plan: Plan) -> Iterator[Rule]:
         name, reason = "key", "records of one key are in one partition, in order"
     else:
         name, reason = "group", "messages of one group are delivered one at a time, in order"
-    yield Knob(
+    yield Setting(
         name=name, value="the key", place="use", trigger=f"{of.keys:,} keys", reason=reason,
         fault="none: two consumers work on one key at a time, and in any order",
     )  # fmt: skip
@@ -94,13 +93,13 @@ def _by_key(plan: Plan) -> Iterator[Rule]:
 def _total(plan: Plan) -> Iterator[Rule]:
     of = plan.workload
     if plan.kind != "stream":
-        yield Knob(
+        yield Setting(
             name="group", value="all", place="use", trigger="order: total",
             reason="one group for all messages: one at a time, in order, by any consumer",
             fault="none: consumers that are no fifo workers take messages beside each other",
         )  # fmt: skip
     if plan.kind == "queue" and of.consumer_hosts == 1:
-        yield Knob(
+        yield Setting(
             name="mode", value="fifo", place="use",
             trigger=f"{rate(of.rate)}/s × {brief(plan.work)} = {of.rate * plan.work:.2f}",
             reason="one message at a time, in order, over all workers of the queue's host",

@@ -1,13 +1,43 @@
-"""What follows from a workload before any knob: the kind of place, the consumers, their load."""
+"""What follows from a workload before any setting, and what a setting is."""
 
 from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from shmq.extras.advice.load import Load, consumers_for, mean_of, spread_of
 from shmq.extras.advice.workload import DAY, Workload
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One thing to set, with the reason and the numbers that triggered it."""
+
+    name: str
+    value: Any
+    #: ``option``: of the queue or the stream, when it is made. ``use``: of those that use it.
+    place: Literal["option", "use"] = "option"
+    #: The rule.
+    reason: str
+    #: The numbers of the workload that the rule was applied to.
+    trigger: str
+    #: What is seen where it is set otherwise; empty: nothing in particular.
+    fault: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The value as a person reads it."""
+        if isinstance(self.value, bool):
+            return "yes" if self.value else "no"
+        if isinstance(self.value, int):
+            return f"{self.value:,}"
+        return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
+
+
+#: What a rule returns: settings, and as text what to be careful of.
+Rule = Setting | str
+
 
 #: So many groups still have a queue each; more read one stream.
 MOST_QUEUES: Final = 8

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from shmq.api.options import Options, QueueOptions, options_of
 from shmq.api.stream_options import StreamOptions
-from shmq.extras.advice.knob import Knob
-from shmq.extras.advice.plan import Plan
-from shmq.extras.advice.text import written
+from shmq.extras.advice.plan import Plan, Setting
+from shmq.extras.advice.text import format_answer
 
 _CONSUMER: Final = """\
 import shmq
@@ -45,10 +44,10 @@ with shmq.connect({address}) as broker:
 _MOST_PROCESSES: Final = 64
 
 
-def python(plan: Plan, knobs: Sequence[Knob], name: str) -> str:
+def python(plan: Plan, settings: Sequence[Setting], name: str) -> str:
     """A program that makes the place, puts a message there, and handles messages."""
-    options = {one.name: one.value for one in knobs if one.place == "option"}
-    uses = {one.name: one.value for one in knobs if one.place == "use"}
+    options = {one.name: one.value for one in settings if one.place == "option"}
+    uses = {one.name: one.value for one in settings if one.place == "use"}
     if plan.kind == "stream":
         key = ', key="KEY"' if "key" in uses else ""
         make = _call("stream = broker.ensure_stream", [f'"{name}"'], options)
@@ -144,7 +143,7 @@ def _indent(text: str, spaces: int) -> str:
 def _format_create(command: str, name: str, table: type[Options], options: dict[str, Any]) -> str:
     rows = options_of(table)
     flags = [
-        f"--{rows[key].flag or key.replace('_', '-')} {written(value)}"
+        f"--{rows[key].flag or key.replace('_', '-')} {format_answer(value)}"
         for key, value in options.items()
     ]
     return " ".join([command, shlex.quote(name), *flags])

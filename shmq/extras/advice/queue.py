@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from shmq.api.options import DEFAULT_ARENA, MAX_ARENA
-from shmq.extras.advice.knob import Knob, Rule
-from shmq.extras.advice.plan import Plan
+from shmq.extras.advice.plan import Plan, Rule, Setting
 from shmq.native._core import MAX_CAPACITY
 from shmq.units import brief, rate, size
 
@@ -42,18 +41,18 @@ def visibility(plan: Plan) -> Iterator[Rule]:
     longest = plan.workload.work_p99
     fault = "shorter: a message is delivered again while the first consumer still works on it"
     if longest > LONG_WORK:
-        yield Knob(
+        yield Setting(
             name="visibility_timeout", value=RENEWED, trigger=f"work of {brief(longest)} (p99)",
             reason="a consumer that hangs is found soon, and the worker renews the lease meanwhile",
             fault=fault,
         )  # fmt: skip
-        yield Knob(
+        yield Setting(
             name="renewal", value="every third of the lease", place="use",
             trigger=f"{brief(longest)} is over {brief(LONG_WORK)}",
             reason="`shmq worker` does it; elsewhere call message.extend()", fault=fault,
         )  # fmt: skip
         return
-    yield Knob(
+    yield Setting(
         name="visibility_timeout", value=max(3 * longest, LEAST_LEASE),
         trigger=f"3 × {brief(longest)} (p99)",
         reason=f"three times the longest work, {LEAST_LEASE:g} s at least", fault=fault,
@@ -67,14 +66,14 @@ def capacity(plan: Plan) -> Iterator[Rule]:
     wanted = max(_LEAST_CAPACITY, math.ceil(plan.backlog))
     held = min(wanted, MAX_CAPACITY, MAX_ARENA // block)
     trigger = f"{rate(of.peak_rate)}/s × ({brief(of.burst)} + {brief(of.consumer_outage)})"
-    yield Knob(
+    yield Setting(
         name="capacity", value=held, trigger=trigger,
         reason="what comes in a peak and while no consumer is there",
         fault="smaller: puts are refused, wait or drop in every outage",
     )  # fmt: skip
     # A body may have a quarter of the arena.
     arena = min(MAX_ARENA, max(held * block, 4 * block, DEFAULT_ARENA))
-    yield Knob(
+    yield Setting(
         name="arena_bytes", value=arena, trigger=f"{held:,} × {size(block)}",
         reason="capacity × (p99 body + properties, in its size class); taken as it is needed",
         fault="smaller: Full, although the capacity is not reached",
@@ -101,7 +100,7 @@ def deliveries(plan: Plan) -> Iterator[Rule]:
         "never": (1, "work that may not be repeated is delivered once"),
         "always": (None, "it is retried until it succeeds: only with an alarm on its age"),
     }[kind]
-    yield Knob(
+    yield Setting(
         name="max_deliveries", value=value, trigger=f"failure: {kind}", reason=reason,
         fault="None: a bad message comes back for ever, and holds its group back",
     )  # fmt: skip
@@ -111,7 +110,7 @@ def deliveries(plan: Plan) -> Iterator[Rule]:
     else:
         alarm, trigger = "ShmqDeadLettersRise", "1 dead letter"
         reason = "dead letters are kept always, and somebody must look at the first one"
-    yield Knob(
+    yield Setting(
         name="alarm", value=alarm, place="use", trigger=trigger, reason=reason,
         fault="none: lost work is found by a customer",
     )  # fmt: skip
@@ -125,12 +124,12 @@ def retry(plan: Plan) -> Iterator[Rule]:
     limited = of.failure == "limited"
     first = max(1.0, of.limit_window) if limited else 1.0
     trigger = f"a window of {brief(of.limit_window)}" if limited else f"failure: {of.failure}"
-    yield Knob(
+    yield Setting(
         name="retry_delay", value=first, trigger=trigger,
         reason="a retry within the window fails, too" if limited else "the first one, then double",
         fault="0: all retries are spent before the outage is over",
     )  # fmt: skip
-    yield Knob(
+    yield Setting(
         name="retry_delay_max", value=max(300.0, first), trigger=trigger,
         reason="the longest back-off",
     )  # fmt: skip
@@ -141,7 +140,7 @@ def window(plan: Plan) -> Iterator[Rule]:
     of = plan.workload
     if of.duplicates == "harmless":
         return
-    yield Knob(
+    yield Setting(
         name="dedupe_window", value=of.producer_outage,
         trigger=f"a producer repeats for {brief(of.producer_outage)}",
         reason="a put with the same dedupe_id is dropped; the consumer must be idempotent anyhow",
@@ -157,7 +156,7 @@ def durability(plan: Plan) -> Iterator[Rule]:
     """Memory up to a server's death, a journal for the machine's restart."""
     survives = plan.workload.survives
     on_disk = plan.outlives_restart
-    yield Knob(
+    yield Setting(
         name="durability", value="journal" if on_disk else "memory",
         trigger=f"survives: {survives}",
         reason="a journal outlives the machine's restart" if on_disk
@@ -166,7 +165,7 @@ def durability(plan: Plan) -> Iterator[Rule]:
     )  # fmt: skip
     if not on_disk:
         return
-    yield Knob(
+    yield Setting(
         name="confirm", value="disk", trigger=f"survives: {survives}",
         reason="a put that returned is on disk; put from many at a time, or with a pipeline",
         fault="memory: the last puts before a power cut are lost, though they returned",
@@ -178,13 +177,13 @@ def ttl(plan: Plan) -> Iterator[Rule]:
     of = plan.workload
     if of.useful_for is None:
         return
-    yield Knob(
+    yield Setting(
         name="ttl", value=of.useful_for, trigger=f"of use for {brief(of.useful_for)}",
         reason="older messages cost work and are of no use",
         fault="none: after an outage consumers work on old messages first",
     )  # fmt: skip
     gone = of.survives == "nothing" or of.producers == "frames"
-    yield Knob(
+    yield Setting(
         name="on_expired", value="drop" if gone else "dead-letter",
         trigger=f"survives: {of.survives}",
         reason="loss is allowed" if gone else "somebody must see what was not done in time",
@@ -199,7 +198,7 @@ def overflow(plan: Plan) -> Iterator[Rule]:
         "batch": ("block", "a batch can wait, and is as fast as its consumers"),
         "frames": ("drop-oldest", "only the newest counts"),
     }[kind]
-    yield Knob(
+    yield Setting(
         name="overflow", value=value, trigger=f"producers: {kind}", reason=reason,
         fault="drop-oldest loses messages; block stops a web server; reject needs a handler",
     )  # fmt: skip

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from shmq.extras.advice import consumer, queue, stream
 from shmq.extras.advice.alternatives import Alternative, alternatives
-from shmq.extras.advice.knob import Knob, Rule
 from shmq.extras.advice.load import ASSUMPTIONS, Load
-from shmq.extras.advice.plan import Plan
+from shmq.extras.advice.plan import Plan, Rule, Setting
 from shmq.extras.advice.program import command_line, python
 from shmq.extras.advice.workload import Workload
 from shmq.units import brief, rate
@@ -45,13 +44,13 @@ class Advice:
 
     workload: Workload
     plan: Plan
-    knobs: tuple[Knob, ...]
+    settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
     alternatives: tuple[Alternative, ...]
 
     def python(self, name: str) -> str:
         """A program that makes the place of that name and uses it."""
-        return python(self.plan, self.knobs, name)
+        return python(self.plan, self.settings, name)
 
     def shell(self, name: str) -> str:
         """The commands that make the place of that name."""
@@ -70,11 +69,11 @@ class Advice:
     @cached_property
     def options(self) -> dict[str, Any]:
         """The options for ``create_queue``, or for ``create_stream``."""
-        return {one.name: one.value for one in self.knobs if one.place == "option"}
+        return {one.name: one.value for one in self.settings if one.place == "option"}
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a knob."""
-        return next(one.value for one in self.knobs if one.name == name)
+        """The value of a setting."""
+        return next(one.value for one in self.settings if one.name == name)
 
     @property
     def memory(self) -> float:
@@ -95,7 +94,7 @@ class Advice:
             "also": [one._asdict() for one in self.alternatives if not one.instead],
             "kind": self.kind,
             "options": self.options,
-            "knobs": [dataclasses.asdict(one) for one in self.knobs],
+            "settings": [dataclasses.asdict(one) for one in self.settings],
             "warnings": list(self.warnings),
             "load": {"mean": _load(self.plan.load), "peak": _load(self.plan.peak)},
             "memory_bytes": round(self.memory),
@@ -124,7 +123,7 @@ def advise(workload: Workload, cores: int | None = None) -> Advice:
     return Advice(
         workload=workload,
         plan=plan,
-        knobs=tuple(each for each in found if isinstance(each, Knob)),
+        settings=tuple(each for each in found if isinstance(each, Setting)),
         warnings=tuple(each for each in found if isinstance(each, str)),
         alternatives=tuple(alternatives(plan)),
     )

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from shmq.api.stream_options import DEFAULT_RING, MAX_RING
-from shmq.extras.advice.knob import Knob, Rule
-from shmq.extras.advice.plan import Plan
+from shmq.extras.advice.plan import Plan, Rule, Setting
 from shmq.extras.advice.queue import OVERHEAD
 from shmq.native._stream import MAX_PARTITIONS
 from shmq.units import brief, rate, size
@@ -56,7 +55,7 @@ def _in_pages(room: float) -> int:
 def partitions(plan: Plan) -> Iterator[Rule]:
     """One for each consumer of a group; one for a total order."""
     found = _partitions(plan)
-    yield Knob(
+    yield Setting(
         name="partitions", value=found, trigger=f"{plan.consumers} consumers in a group",
         reason="a partition has one member of a group at a time, and keeps the order of its keys",
         fault="fewer: members without a partition are idle",
@@ -71,7 +70,7 @@ def partitions(plan: Plan) -> Iterator[Rule]:
 def retention(plan: Plan) -> Iterator[Rule]:
     """How long records stay, and the room in memory."""
     of, kept = plan.workload, _kept_for(plan)
-    yield Knob(
+    yield Setting(
         name="retention_seconds", value=kept,
         trigger=f"replay for {brief(of.replay_for)}, an outage of {brief(of.consumer_outage)}",
         reason="records are there as long as somebody may read them",
@@ -80,7 +79,7 @@ def retention(plan: Plan) -> Iterator[Rule]:
     on_disk = _on_disk(plan)
     ring = max(DEFAULT_RING, _in_pages(_few_records(plan))) if on_disk else _ring(plan)
     ring = min(MAX_RING, ring)
-    yield Knob(
+    yield Setting(
         name="ring_bytes", value=ring,
         trigger=f"{rate(of.rate)}/s × {size(plan.mean_body)} × {brief(kept)}",
         reason="older records are read from disk" if on_disk else
@@ -98,7 +97,7 @@ def durability(plan: Plan) -> Iterator[Rule]:
     """A journal for the machine's restart, or for what memory does not hold."""
     survives, on_disk = plan.workload.survives, _on_disk(plan)
     restart = plan.outlives_restart
-    yield Knob(
+    yield Setting(
         name="durability", value="journal" if on_disk else "memory",
         trigger=f"survives: {survives}",
         reason="a journal outlives the machine's restart" if restart
@@ -106,12 +105,12 @@ def durability(plan: Plan) -> Iterator[Rule]:
         else "shared memory outlives its processes, not the machine's restart",
     )  # fmt: skip
     if restart:
-        yield Knob(
+        yield Setting(
             name="confirm", value="disk", trigger=f"survives: {survives}",
             reason="an append that returned is on disk; append in batches",
         )  # fmt: skip
     if plan.workload.producers == "batch" and plan.workload.readers == "copies":
-        yield Knob(
+        yield Setting(
             name="overflow", value="block", trigger="producers: batch",
             reason="a group that is behind holds the producers back, and loses nothing",
         )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from shmq.errors import InvalidOption
 from shmq.extras.advice.question import QUESTIONS
-from shmq.extras.advice.workload import ANSWERS, Workload, checked
+from shmq.extras.advice.workload import ANSWERS, Workload, check_answers
 from shmq.units import seconds_of, size_of
 
 #: No file of answers is longer, in bytes.
@@ -78,7 +78,7 @@ def read_workload(path: Path) -> dict[str, Any]:
         raise InvalidOption(f"{path} is longer than {_LONGEST_FILE} bytes: it is not a workload")
     try:
         given = tomllib.loads(raw.decode())
-        return checked(
+        return check_answers(
             {
                 name: read_text(name, value)
                 if isinstance(value, str) and name in ANSWERS
@@ -92,7 +92,7 @@ def read_workload(path: Path) -> dict[str, Any]:
         raise InvalidOption(f"{path} is not TOML: {error}") from None
 
 
-def written(value: Any) -> str:
+def format_answer(value: Any) -> str:
     """An answer as a person types it."""
     if value is None:
         return "none"
@@ -106,7 +106,7 @@ def written(value: Any) -> str:
 def default_of(name: str, given: Mapping[str, Any]) -> str:
     """The default as one types it, where the ``given`` answers are known."""
     rest = {key: value for key, value in given.items() if key != name}
-    return written(getattr(Workload.of(rest), name))
+    return format_answer(getattr(Workload.of(rest), name))
 
 
 def template() -> str:
@@ -127,4 +127,4 @@ def _in_toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return "[" + ", ".join(f'"{one}"' for one in value) + "]"
-    return written(value) if isinstance(value, int | float) else f'"{written(value)}"'
+    return format_answer(value) if isinstance(value, int | float) else f'"{format_answer(value)}"'

@@ -186,7 +186,7 @@ class Workload:
         Raises :class:`~shmq.InvalidOption` for an answer that is unknown or out of range, and for
         a peak that is below its mean, or a 99th percentile below its median.
         """
-        found = checked(given)
+        found = check_answers(given)
         whole = {name: found.get(name, getattr(_DEFAULTS, name)) for name in ANSWERS}
         for name, row in ANSWERS.items():
             if row.follows is None:
@@ -206,7 +206,7 @@ class Workload:
         return {name: getattr(self, name) for name in ANSWERS}
 
 
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_answers(given: Mapping[str, Any]) -> dict[str, Any]:
     """The answers, each as its type. Raises :class:`~shmq.InvalidOption` for one that is wrong."""
     for name in given:
         if name not in ANSWERS:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from queue import Empty
 from typing import Any, ClassVar, Final
 
-from kombu.exceptions import ChannelError, EncodeError, OperationalError
+from kombu.exceptions import ChannelError, DecodeError, EncodeError, OperationalError
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.transport.virtual.base import NotEquivalentError, queue_declare_ok_t
@@ -16,11 +17,32 @@ from kombu.utils.uuid import uuid
 
 import shmq
 from shmq.client.shared.name_texts import with_texts
-from shmq.extras.celery.declaration import QueueSettings, wanted
+from shmq.extras.celery.declaration import QueueSettings, read_declaration
 from shmq.extras.celery.envelope import Raw, pack, properties_of, unpack
-from shmq.extras.celery.message import Message
 from shmq.extras.celery.qos import Lease, QoS
 from shmq.extras.celery.session import Session
+
+
+class Message(virtual.Message):
+    """A delivered message.
+
+    Celery's worker acknowledges a body that it cannot decode, and reports it only in its log:
+    the failure of the task is reported then.
+    """
+
+    def _decode(self) -> Any:
+        try:
+            return super()._decode()
+        except DecodeError:
+            self.errors.append(sys.exc_info())  # as kombu stores that of a decompression
+            raise
+
+    def ack(self, multiple: bool = False) -> None:
+        """Acknowledge the message."""
+        super().ack(multiple)
+        if self.errors:
+            self.channel.connection.task_failed(self, self.errors[0][1])
+
 
 #: The exchange that AMQP has of each type, and that need not be declared.
 _STANDARD: Final = "amq."
@@ -28,11 +50,11 @@ _STANDARD: Final = "amq."
 _tags = itertools.count(1)
 
 
-def _not_found(what: str, name: str, method: str) -> ChannelError:
+def _make_not_found(what: str, name: str, method: str) -> ChannelError:
     return ChannelError(f"NOT_FOUND - no {what} {name!r}", (50, 10), f"Channel.{method}", "404")
 
 
-def _in_use(name: str, why: str) -> ChannelError:
+def _make_in_use(name: str, why: str) -> ChannelError:
     text = f"PRECONDITION_FAILED - queue {name!r} {why}"
     return ChannelError(text, (50, 40), "Channel.queue_delete", "406")
 
@@ -96,7 +118,7 @@ class Channel(virtual.Channel):
         **_: Any,
     ) -> shmq.Queue:
         how = {"exclusive": exclusive, "auto_delete": auto_delete, "durable": durable}
-        asked = wanted(queue, self._settings, **how, arguments=arguments)
+        asked = read_declaration(queue, self._settings, **how, arguments=arguments)
         handle = self.session.broker.ensure_queue(shmq.escape_name(queue), **asked.options)
         found = handle.options.as_dict()
         differences = [
@@ -125,7 +147,7 @@ class Channel(virtual.Channel):
         try:
             return self.session.with_queue(queue, use)
         except shmq.NoSuchQueue as error:
-            raise _not_found("queue", queue, method) from error
+            raise _make_not_found("queue", queue, method) from error
 
     def _size(self, queue: str) -> int:
         return self._with_queue(queue, "queue_declare", lambda handle: handle.qsize())
@@ -145,9 +167,9 @@ class Channel(virtual.Channel):
         try:
             stats = self.session.with_queue(queue, lambda handle: handle.stats())
             if if_empty and stats.depth + stats.delayed + stats.in_flight:
-                raise _in_use(queue, "is not empty")
+                raise _make_in_use(queue, "is not empty")
             if if_unused and (stats.in_flight or self.connection.consumes(queue)):
-                raise _in_use(queue, "is in use")
+                raise _make_in_use(queue, "is in use")
             self.session.forget_queue(queue)
             self.session.broker.delete_queue(shmq.escape_name(queue))
         except shmq.NoSuchQueue:
@@ -202,7 +224,7 @@ class Channel(virtual.Channel):
             if exchange.startswith(_STANDARD):
                 self.exchange_declare(exchange, exchange.removeprefix(_STANDARD))
                 return self.session.exchange(exchange)
-            raise _not_found("exchange", exchange, method) from error
+            raise _make_not_found("exchange", exchange, method) from error
 
     def queue_bind(
         self,
@@ -215,9 +237,11 @@ class Channel(virtual.Channel):
         """Bind the queue. Raises ChannelError (404)."""
         handle = self._exchange(exchange or "amq.direct", "queue_bind")
         try:
-            handle.bind(shmq.escape_name(queue), **_binding(handle, routing_key, arguments))
+            handle.bind(
+                shmq.escape_name(queue), **_binding_arguments(handle, routing_key, arguments)
+            )
         except shmq.NoSuchQueue as error:
-            raise _not_found("queue", queue, "queue_bind") from error
+            raise _make_not_found("queue", queue, "queue_bind") from error
 
     def queue_unbind(
         self,
@@ -232,7 +256,7 @@ class Channel(virtual.Channel):
             handle = self.session.exchange(exchange or "amq.direct")
         except shmq.NoSuchExchange:
             return
-        handle.unbind(shmq.escape_name(queue), **_binding(handle, routing_key, arguments))
+        handle.unbind(shmq.escape_name(queue), **_binding_arguments(handle, routing_key, arguments))
 
     def exchange_bind(
         self,
@@ -245,7 +269,7 @@ class Channel(virtual.Channel):
         """Pass messages of the exchange ``source`` on to ``destination``."""
         handle = self._exchange(source, "exchange_bind")
         self._exchange(destination, "exchange_bind")
-        found = _binding(handle, routing_key, arguments)
+        found = _binding_arguments(handle, routing_key, arguments)
         handle.bind(shmq.escape_name(destination), kind="exchange", **found)
 
     def exchange_unbind(
@@ -258,7 +282,7 @@ class Channel(virtual.Channel):
     ) -> None:
         """Remove a binding of an exchange."""
         handle = self._exchange(source, "exchange_unbind")
-        found = _binding(handle, routing_key, arguments)
+        found = _binding_arguments(handle, routing_key, arguments)
         handle.unbind(shmq.escape_name(destination), kind="exchange", **found)
 
     def get_exchanges(self) -> list[str]:
@@ -314,7 +338,7 @@ class Channel(virtual.Channel):
             self._exchange(exchange, "basic_publish").publish(body, routing_key or "", **put)
         except shmq.NoSuchExchange as error:
             self.session.forget_exchange(exchange)
-            raise _not_found("exchange", exchange, "basic_publish") from error
+            raise _make_not_found("exchange", exchange, "basic_publish") from error
         except shmq.Unroutable:
             if self.deadletter_queue is not None:
                 self._new_queue(self.deadletter_queue)
@@ -353,7 +377,7 @@ class Channel(virtual.Channel):
         except Empty:
             return None
         except shmq.NoSuchQueue as error:
-            raise _not_found("queue", queue, "basic_get") from error
+            raise _make_not_found("queue", queue, "basic_get") from error
         message = self.Message(raw, channel=self)
         if no_ack:
             self.qos.ack(message.delivery_tag)
@@ -378,7 +402,7 @@ class Channel(virtual.Channel):
             self.connection._callbacks[queue] = settle_and_deliver
 
 
-def _binding(
+def _binding_arguments(
     exchange: shmq.Exchange, routing_key: str, arguments: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """The arguments of a binding: AMQP ignores a key where shmq has none."""

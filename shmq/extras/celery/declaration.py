@@ -51,7 +51,7 @@ class Wanted:
     compared: frozenset[str]
 
 
-def wanted(
+def read_declaration(
     name: str,
     settings: QueueSettings,
     *,
@@ -76,7 +76,7 @@ def wanted(
     options |= {"exclusive": exclusive, "auto_delete": auto_delete}
     if "x-expires" in arguments:
         options["expires"] = arguments["x-expires"] / 1000
-    _tell_unknown(name, arguments)
+    _warn_unknown(name, arguments)
     compared = frozenset(options) - {"capacity", "arena_bytes"} | sized
     return Wanted(with_dead_letter(shmq.escape_name(name), options), compared)
 
@@ -104,7 +104,7 @@ def _apply(arguments: Mapping[str, Any], options: dict[str, Any], *, goes_away: 
     return sized
 
 
-def _tell_unknown(name: str, arguments: Mapping[str, Any]) -> None:
+def _warn_unknown(name: str, arguments: Mapping[str, Any]) -> None:
     unknown = sorted(set(arguments) - _KNOWN)
     if arguments.get("x-dead-letter-exchange"):
         unknown.append("x-dead-letter-exchange")

@@ -44,10 +44,10 @@ def store_failure(message: Any, error: Exception) -> None:
 
 def _context(message: Any) -> Context:
     properties = {key: message.properties.get(key) for key in ("correlation_id", "reply_to")}
-    return Context({**message.headers, **_embedded(message), **properties})
+    return Context({**message.headers, **_read_embedded(message), **properties})
 
 
-def _embedded(message: Any) -> Mapping[str, Any]:
+def _read_embedded(message: Any) -> Mapping[str, Any]:
     """The chord, chain and errbacks of a task; nothing of a body that cannot be read."""
     try:
         _, _, embedded = message.payload

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shmq.errors import InvalidOption, ShmqError
-from shmq.extras.cloudevents.attributes import check_name, is_json, text_of
-from shmq.extras.cloudevents.event import CloudEvent
+from shmq.extras.cloudevents.event import CloudEvent, check_name, is_json, text_of
 from shmq.model.codec.strict_json import decode_json
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def decode_event(headers: Mapping[str, Any], body: Any, place: str) -> CloudEven
     lower = {str(name).lower(): value for name, value in headers.items()}
     media = str(lower.get(_TYPE, ""))
     if media.partition(";")[0].strip().lower() == STRUCTURED:
-        return _structured(body, place)
+        return _read_structured(body, place)
     attributes = {
         check_name(name.removeprefix(_PREFIX)): value
         for name, value in lower.items()
@@ -176,7 +175,7 @@ def decode_event(headers: Mapping[str, Any], body: Any, place: str) -> CloudEven
     return CloudEvent.from_dict({**attributes, "data": _data(body, media, place)})
 
 
-def _structured(body: Any, place: str) -> CloudEvent:
+def _read_structured(body: Any, place: str) -> CloudEvent:
     if isinstance(body, bytes | str):
         body = _json(body, f"{place} is not an event in JSON")
     if not isinstance(body, Mapping):

@@ -1,15 +1,20 @@
-"""What all requests of a console share."""
+"""What all requests of a console share, and the threads in which they work."""
 
 from __future__ import annotations
 
 import dataclasses
 import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
 
 import shmq
-from shmq.extras.console.access import Access
+from shmq.extras.console.access import Access, Sessions
 from shmq.extras.console.leases import LeaseBook
 from shmq.extras.console.observer import ObserverThread
-from shmq.extras.console.sessions import Sessions
 from shmq.extras.console.settings import ConsoleSettings
 from shmq.host.supervision.login_failures import LoginFailures
 
@@ -35,3 +40,28 @@ class Console:
     def __post_init__(self) -> None:
         # An idle session ends at the next look, whether or not anybody leases.
         self.observer.listen(lambda _: self.leases.end_idle())
+
+
+T = TypeVar("T")
+
+
+async def in_thread(
+    work: Callable[..., T], *given: Any, limiter: anyio.CapacityLimiter | None = None
+) -> T:
+    """The result of ``work(*given)`` in a thread. Raises what it raises."""
+    return await anyio.to_thread.run_sync(_run, work, given, limiter=limiter)
+
+
+def _run(work: Callable[..., T], given: tuple[Any, ...]) -> T:
+    """Empties the frames of an error: a thread of anyio keeps its last one until its next work.
+
+    With the frames it would keep the streams that they had open, a descriptor for each partition.
+    """
+    try:
+        return work(*given)
+    except Exception as error:
+        link: BaseException | None = error
+        while link is not None:
+            traceback.clear_frames(link.__traceback__)
+            link = link.__cause__ or link.__context__
+        raise

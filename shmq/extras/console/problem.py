@@ -83,6 +83,11 @@ class Problem(Exception):
         #: not even know of it, the reply is that none exists.
         self.refuses_right = code == "denied"
 
+    @classmethod
+    def invalid(cls, detail: str) -> Problem:
+        """The problem 400 of a request that is not as it must be."""
+        return cls(400, "invalid", detail)
+
     def as_dict(self) -> dict[str, Any]:
         """The members of the problem details."""
         return {

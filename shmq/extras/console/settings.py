@@ -45,7 +45,7 @@ class Address:
                     f"{_MOST_PATH - 1} bytes"
                 )
             return cls(path=str(Path(path).absolute()))
-        host, port = _divided(text)
+        host, port = _split_address(text)
         try:
             ipaddress.ip_address(host)
         except ValueError:
@@ -72,7 +72,7 @@ class Address:
         return f"{host}:{self.port}"
 
 
-def _divided(text: str) -> tuple[str, int]:
+def _split_address(text: str) -> tuple[str, int]:
     """The host and the port of ``HOST:PORT``, ``HOST``, ``[IPV6]:PORT`` or ``IPV6``."""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")

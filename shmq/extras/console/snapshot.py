@@ -94,7 +94,7 @@ def _of_stream(stream: StreamActivity) -> Row:
     }
 
 
-def differences(before: Rows, after: Rows) -> Changes:
+def find_differences(before: Rows, after: Rows) -> Changes:
     """The values that changed in each row; the whole row of what is new or was recreated."""
     changed: Changes = dict.fromkeys(before.keys() - after.keys())
     for key, row in after.items():
@@ -106,7 +106,7 @@ def differences(before: Rows, after: Rows) -> Changes:
     return changed
 
 
-def merged(steps: list[Changes]) -> Changes:
+def merge_changes(steps: list[Changes]) -> Changes:
     """The differences of several looks in a row as one."""
     found: Changes = {}
     for step in steps:
@@ -266,12 +266,12 @@ class Feed:
         return self._views[key]
 
     def _first(self, view: View, last: str | None) -> bytes:
-        missed = self._missed(view, last) if last is not None else None
+        missed = self._find_missed(view, last) if last is not None else None
         if missed is None:
             return view.snapshot(self._number, self._at, self._rows)
-        return view.changes(self._number, self._at, merged(missed))
+        return view.changes(self._number, self._at, merge_changes(missed))
 
-    def _missed(self, view: View, last: str) -> list[Changes] | None:
+    def _find_missed(self, view: View, last: str) -> list[Changes] | None:
         """The differences since the event with that id; None if they are not known any more."""
         shown, _, number = last.partition("-")
         if shown != view.id or not (number.isascii() and number.isdigit() and len(number) < 19):
@@ -290,7 +290,7 @@ class Feed:
         """Send the differences to the last look to all subscribers."""
         rows = rows_of(found)
         with self._lock:
-            changed = differences(self._rows, rows)
+            changed = find_differences(self._rows, rows)
             self._rows, self._at = rows, found.at
             self._number += 1
             self._steps.append(changed)

@@ -17,8 +17,7 @@ from shmq.extras.django.framework import (
     normalize_json,
     task_enqueued,
 )
-from shmq.extras.django.options import BackendOptions
-from shmq.extras.django.place import Place
+from shmq.extras.django.place import BackendOptions, Place
 from shmq.extras.django.record import Record
 
 #: For how long the result of a task that never ends is kept after its time, in seconds.

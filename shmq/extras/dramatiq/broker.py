@@ -13,8 +13,7 @@ from dramatiq.results import Results
 
 import shmq
 from shmq.extras.dramatiq.consumer import ShmqConsumer
-from shmq.extras.frameworks.connection import Connection
-from shmq.extras.frameworks.task_queues import TaskQueues
+from shmq.extras.frameworks.task_queues import Connection, TaskQueues
 from shmq.native import _clock as time
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class ShmqBroker(Broker):
         put_timeout: float = 30.0,
         **options: Any,
     ) -> None:
-        _refuse_gevent()
+        _reject_gevent()
         super().__init__(middleware=middleware)
         self.queues: set[str] = set()
         self.actor_options |= {"broker_priority"}
@@ -71,7 +70,7 @@ class ShmqBroker(Broker):
         """The names of all declared queues."""
         return self.queues.copy()
 
-    def _declared(self, queue_name: str) -> str:
+    def _check_declared(self, queue_name: str) -> str:
         if queue_name not in self.queues:
             raise QueueNotFound(queue_name)
         return queue_name
@@ -150,7 +149,7 @@ class ShmqBroker(Broker):
 
     def flush(self, queue_name: str) -> None:
         """Drop all messages of the queue, delayed ones and dead letters too; not what is leased."""
-        self._shared.queue(self._declared(queue_name)).purge()
+        self._shared.queue(self._check_declared(queue_name)).purge()
         dead = self._shared.dead_letters(queue_name)
         if dead is not None:
             with dead:
@@ -167,7 +166,7 @@ class ShmqBroker(Broker):
         One that is on its way to the dead-letter queue is included, too. It looks every
         ``interval`` ms. Raises QueueJoinTimeout after ``timeout`` ms.
         """
-        queue = self._shared.queue(self._declared(queue_name))
+        queue = self._shared.queue(self._check_declared(queue_name))
         deadline = None if timeout is None else time.monotonic() + timeout / 1000
         while True:
             stats = queue.stats()
@@ -179,7 +178,7 @@ class ShmqBroker(Broker):
 
     def get_queue_message_counts(self, queue_name: str) -> tuple[int, int, int]:
         """How many messages are to be delivered, delayed, and dead letters."""
-        stats = self._shared.queue(self._declared(queue_name)).stats()
+        stats = self._shared.queue(self._check_declared(queue_name)).stats()
         dead = self._shared.dead_letters(queue_name)
         if dead is None:
             return stats.depth, stats.delayed, 0
@@ -191,7 +190,7 @@ class ShmqBroker(Broker):
         self._shared.close()
 
 
-def _refuse_gevent() -> None:
+def _reject_gevent() -> None:
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None and monkey.is_module_patched("threading"):
         raise RuntimeError(

@@ -63,7 +63,7 @@ class ShmqConsumer(Consumer):
         try:
             if not self._ahead:
                 self._fill()
-            return self._handed_out() if self._ahead else None
+            return self._deliver_next() if self._ahead else None
         except shmq.ShmqError as error:
             raise ConnectionClosed(error) from error
 
@@ -82,7 +82,7 @@ class ShmqConsumer(Consumer):
             self._queue.qsize()
             self._spoke = time.monotonic()
 
-    def _handed_out(self) -> MessageProxy | None:
+    def _deliver_next(self) -> MessageProxy | None:
         """The next message; None for one that cannot be decoded, which becomes a dead letter."""
         leased = self._ahead.popleft()
         try:

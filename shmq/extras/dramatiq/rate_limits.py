@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dramatiq.rate_limits import RateLimiterBackend
 
-from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_queues import Connection
 from shmq.extras.frameworks.task_table import TaskTable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dramatiq.results.middleware import DEFAULT_RESULT_TTL
 from dramatiq.results.result import wrap_exception
 
 from shmq.api.table import TableDurability
-from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_queues import Connection
 from shmq.extras.frameworks.task_table import ResultNotStored, TaskTable
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from faststream import TestApp
 
 from shmq.extras.faststream.broker import ShmqBroker
 from shmq.extras.faststream.command import ShmqPublishCommand, ShmqResponse
+from shmq.extras.faststream.config import ShmqQueue
 from shmq.extras.faststream.memory_broker import TestShmqBroker
 from shmq.extras.faststream.message import ShmqBatchMessage, ShmqMessage
 from shmq.extras.faststream.publisher import ShmqPublisher
-from shmq.extras.faststream.queue import ShmqQueue
-from shmq.extras.faststream.router import ShmqRoute, ShmqRoutePublisher, ShmqRouter
+from shmq.extras.faststream.registrator import ShmqRoute, ShmqRoutePublisher, ShmqRouter
 from shmq.extras.faststream.subscriber import ShmqSubscriber
 
 __all__ = [

@@ -31,10 +31,9 @@ from shmq.api.options import QueueOptions
 from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.extras.faststream.command import PutOptions, ShmqPublishCommand
-from shmq.extras.faststream.config import ShmqBrokerConfig, logger_state
+from shmq.extras.faststream.config import ShmqBrokerConfig, ShmqQueue, logger_state
 from shmq.extras.faststream.message import ShmqMessage
 from shmq.extras.faststream.producer import ShmqProducer
-from shmq.extras.faststream.queue import ShmqQueue
 from shmq.extras.faststream.registrator import ShmqRegistrator
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from faststream.response.response import PublishCommand
 
 import shmq
 from shmq.client.shared.rpc_server import failure_reply
-from shmq.extras.faststream.config import ShmqBrokerConfig
-from shmq.extras.faststream.queue import ShmqQueue
+from shmq.extras.faststream.config import ShmqBrokerConfig, ShmqQueue
 
 log = logging.getLogger("shmq")
 

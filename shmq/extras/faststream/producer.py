@@ -15,8 +15,8 @@ from faststream.response.publish_type import PublishType
 import shmq
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.extras.faststream.command import ShmqPublishCommand
+from shmq.extras.faststream.config import ShmqQueue
 from shmq.extras.faststream.parser import CORRELATION, ShmqParser, stored
-from shmq.extras.faststream.queue import ShmqQueue
 
 if TYPE_CHECKING:
     from shmq.extras.faststream.config import ShmqBrokerConfig

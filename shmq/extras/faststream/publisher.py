@@ -15,9 +15,8 @@ from faststream.response.response import PublishCommand
 
 import shmq
 from shmq.extras.faststream.command import PutOptions, ShmqPublishCommand
-from shmq.extras.faststream.config import ShmqBrokerConfig, ShmqPublisherConfig
+from shmq.extras.faststream.config import ShmqBrokerConfig, ShmqPublisherConfig, ShmqQueue
 from shmq.extras.faststream.message import ShmqMessage
-from shmq.extras.faststream.queue import ShmqQueue
 
 
 class ReplyPublisher(FakePublisher):

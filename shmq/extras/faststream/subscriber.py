@@ -20,12 +20,11 @@ from faststream.message import StreamMessage
 import shmq
 from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.extras.faststream.config import ShmqBrokerConfig, ShmqSubscriberConfig
+from shmq.extras.faststream.config import ShmqBrokerConfig, ShmqQueue, ShmqSubscriberConfig
 from shmq.extras.faststream.failure_reply import FailureReplies
 from shmq.extras.faststream.message import settle
 from shmq.extras.faststream.parser import ShmqParser
 from shmq.extras.faststream.publisher import ReplyPublisher
-from shmq.extras.faststream.queue import ShmqQueue
 
 #: How long to wait before a queue that cannot be read is opened again, in seconds.
 _PAUSE: Final = 1.0

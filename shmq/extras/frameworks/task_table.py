@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import shmq
 from shmq.api.names import given_name
 from shmq.api.table import MAX_KEY, TableDurability
-from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_queues import Connection
 from shmq.fork_safe import new_lock
 
 _T = TypeVar("_T")

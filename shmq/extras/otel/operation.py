@@ -22,7 +22,7 @@ from shmq.extras.otel.context import carrier_of, carries_context
 from shmq.native import _clock as time
 
 if TYPE_CHECKING:
-    from shmq.extras.otel.place import Place
+    from shmq.extras.otel.context import Place
 
 log = logging.getLogger("shmq.otel")
 

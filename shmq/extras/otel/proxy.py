@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from shmq import api
 from shmq.api.contract import Settling, document, unwrapped
+from shmq.extras.otel.context import Place
 from shmq.extras.otel.operation import HANDLED, Operation
-from shmq.extras.otel.place import Place
 from shmq.extras.otel.table import TABLE, Call, Itself, Own, Row, Through
 from shmq.extras.otel.telemetry import Telemetry, identify
 from shmq.native import _core
@@ -42,7 +42,7 @@ class Traced:
         return repr(self.__wrapped__)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.trace_contract, self.__wrapped__, self.trace_place)
+        return _restore_proxy, (self.trace_contract, self.__wrapped__, self.trace_place)
 
     def __enter__(self) -> Any:
         self.__wrapped__.__enter__()
@@ -60,7 +60,7 @@ class Traced:
         operation.finish()
 
 
-def _restored(contract: str, wrapped: Any, place: Place) -> Traced:
+def _restore_proxy(contract: str, wrapped: Any, place: Place) -> Traced:
     """The handle in a process that has unpickled it, with that process's own providers."""
     return proxy_of(contract)(wrapped, Telemetry(), place)
 

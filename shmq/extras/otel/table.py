@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from shmq.api.contract import unwrapped
 from shmq.extras.otel.context import MOST_LINKS, link_of
 from shmq.extras.otel.operation import Operation
-from shmq.extras.otel.telemetry import identify, received, received_one
+from shmq.extras.otel.telemetry import identify, link_received, received_one
 from shmq.native import _stream
 
 #: A `shmq.extras.otel.proxy.Traced`.
@@ -247,12 +247,12 @@ def _bare(operation: Operation, done: Any) -> None:
 
 def _link_received(operation: Operation, done: Any) -> None:
     operation.batch(len(done))
-    received(operation, done)
+    link_received(operation, done)
 
 
-def _polled(operation: Operation, done: Any) -> None:
+def _count_polled(operation: Operation, done: Any) -> None:
     operation.batch(sum(map(len, done)))
-    received(operation, itertools.chain.from_iterable(done))
+    link_received(operation, itertools.chain.from_iterable(done))
 
 
 # ---- the table ----
@@ -263,7 +263,7 @@ _NEXT: Final = Receive(note=received_one)
 _GET: Final = Receive(note=received_one, opens="Message")
 _SHARED: Final = Receive(note=received_one, opens="SharedRecord")
 _BARE: Final = Receive(note=_bare)
-_POLL: Final = Receive(note=_polled)
+_POLL: Final = Receive(note=_count_polled)
 _REQUEST: Final = Send(name="request", target=0, note=_reply)
 _QUEUE: Final = Row(opens="Queue", place="named")
 _EXCHANGE: Final = Row(opens="Exchange", place="named")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from shmq.extras.otel.place import Place
+    from shmq.extras.otel.context import Place
 
 #: The bounds of the buckets that the conventions advise, in seconds.
 _BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
@@ -96,7 +96,7 @@ class Telemetry:
     def processing(self, place: Place, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The handler, with a span around each call; if it is asynchronous, within its task."""
         is_async = iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
-        step = _awaited if is_async else _called
+        step = _await_handler if is_async else _call_handler
 
         def call(message: Any) -> Any:
             processing = self.process(place, message)
@@ -124,12 +124,12 @@ class Telemetry:
             self._consumed.add(operation.count, counted)
 
 
-def _called(handler: Callable[[Any], Any], message: Any, processing: Operation) -> Any:
+def _call_handler(handler: Callable[[Any], Any], message: Any, processing: Operation) -> Any:
     with processing.current():
         return handler(message)
 
 
-async def _awaited(handler: Callable[[Any], Any], message: Any, processing: Operation) -> Any:
+async def _await_handler(handler: Callable[[Any], Any], message: Any, processing: Operation) -> Any:
     with processing.current():
         return await handler(message)
 
@@ -150,7 +150,7 @@ def received_one(operation: Operation, item: Any) -> None:
         operation.links = links_of([item])
 
 
-def received(operation: Operation, items: Iterable[Any]) -> None:
+def link_received(operation: Operation, items: Iterable[Any]) -> None:
     """Link a receive to the contexts of what came."""
     with harmless():
         operation.links = links_of(items)

@@ -43,7 +43,7 @@ def percentile(counts: Sequence[int], part: float) -> int:
     return 0
 
 
-def merged(all_counts: Iterable[Iterable[int]]) -> list[int]:
+def sum_counts(all_counts: Iterable[Iterable[int]]) -> list[int]:
     """The sum of the histograms."""
     return [sum(column) for column in zip(*all_counts, strict=True)]
 

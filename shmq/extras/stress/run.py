@@ -14,7 +14,7 @@ from pathlib import Path
 from shmq import api
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import InvalidOption, MessageTooLarge
-from shmq.extras.stress.counters import BUCKETS, SharedCounters, merged, upper_bound
+from shmq.extras.stress.counters import BUCKETS, SharedCounters, sum_counts, upper_bound
 from shmq.extras.stress.journal import NUMBER_BITS, WRONGS, CheckResult, count_once, judge, read_all
 from shmq.extras.stress.plan import Plan, Result, Sample, latencies
 from shmq.extras.stress.workers import (
@@ -145,7 +145,7 @@ class _Run:
                     raise KeyboardInterrupt
                 time.sleep(_LOOK)
         except WorkerEnded as error:
-            problems.append(self._explained(error))
+            problems.append(self._explain_end(error))
         finally:
             self._workers.kill_all()
         ended = time.monotonic()
@@ -186,7 +186,7 @@ class _Run:
         elif now - self._moved_at > PATIENCE:
             raise WorkerEnded(f"nothing has moved for {PATIENCE:g} s")
 
-    def _explained(self, error: WorkerEnded) -> str:
+    def _explain_end(self, error: WorkerEnded) -> str:
         for worker in range(1, self._workers.started + 1):
             why = failure_of(self._job, worker)
             if why is not None:
@@ -208,7 +208,7 @@ class _Run:
         return range(self._plan.producers, self._counters.rows)
 
     def _counts(self) -> list[int]:
-        return merged([self._counters.histogram_of(row) for row in self._consumer_rows])
+        return sum_counts([self._counters.histogram_of(row) for row in self._consumer_rows])
 
     def _longest(self) -> int:
         return max(self._counters.longest_of(row) for row in self._consumer_rows)

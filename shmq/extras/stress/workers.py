@@ -1,4 +1,4 @@
-"""The processes of producers and consumers, and the work of each."""
+"""The processes of producers and consumers, the work of each, and the bodies that they check."""
 
 from __future__ import annotations
 
@@ -6,20 +6,64 @@ import contextlib
 import multiprocessing
 import multiprocessing.process
 import os
+import random
 import signal
+import struct
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shmq import api
 from shmq.errors import Empty, Full, LeaseExpired
-from shmq.extras.stress.body import Bodies, opened
 from shmq.extras.stress.counters import SharedCounters, bucket_of
-from shmq.extras.stress.journal import ACKED, ACKING, GOT, Journal
-from shmq.extras.stress.plan import Plan
+from shmq.extras.stress.journal import ACKED, ACKING, GOT, NUMBER_BITS, Journal
+from shmq.extras.stress.plan import LEAST_SIZE, Plan
 from shmq.native._core import reserve_standard
+
+#: Producer, number, monotonic ns, and the CRC-32 of the rest.
+_HEAD = struct.Struct("<IIQ")
+_CRC = struct.Struct("<I")
+_CRC_AT = _HEAD.size
+
+#: Bodies rotate through this many fillings, so that a mix of two bodies is detected.
+_FILLINGS = 16
+
+
+class TornBody(ValueError):
+    """A body differs from what was put."""
+
+
+class Bodies:
+    """Makes the bodies of one producer, all of ``size`` bytes."""
+
+    def __init__(self, producer: int, size: int) -> None:
+        chance = random.Random(producer)
+        self._producer = producer
+        self._fillings = [chance.randbytes(size - LEAST_SIZE) for _ in range(_FILLINGS)]
+
+    def make(self, number: int) -> bytes:
+        """The body of the message with that number, stamped with the current time."""
+        head = _HEAD.pack(self._producer, number, time.monotonic_ns())
+        filling = self._fillings[number % _FILLINGS]
+        return head + _CRC.pack(zlib.crc32(filling, zlib.crc32(head))) + filling
+
+
+def opened(body: bytes, size: int) -> tuple[int, int]:
+    """The message's id in the journals, and when it was put, in monotonic ns.
+
+    Raises :class:`TornBody`.
+    """
+    if len(body) != size:
+        raise TornBody(f"a body has {len(body)} bytes, {size} were put")
+    producer, number, at = _HEAD.unpack_from(body)
+    (crc,) = _CRC.unpack_from(body, _CRC_AT)
+    if zlib.crc32(body[LEAST_SIZE:], zlib.crc32(body[:_CRC_AT])) != crc:
+        raise TornBody(f"the checksum of message {number} of producer {producer} is wrong")
+    return producer << NUMBER_BITS | number, at
+
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -172,7 +216,7 @@ def consume(job: Job, worker: int, row: int) -> None:
             messages = _get(queue, job.plan.batch)
             if messages:
                 consumer.take(queue, messages)
-            elif job.counters.draining and _nothing_left(queue):
+            elif job.counters.draining and _is_drained(queue):
                 break
         consumer.close()
 
@@ -186,7 +230,7 @@ def _get(queue: api.Queue, batch: int) -> Sequence[api.Message]:
         return ()
 
 
-def _nothing_left(queue: api.Queue) -> bool:
+def _is_drained(queue: api.Queue) -> bool:
     stats = queue.stats()
     return not (stats.depth or stats.delayed or stats.in_flight or stats.dying)
 

@@ -13,8 +13,7 @@ from taskiq.acks import parse_acknowledge_type
 import shmq
 from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.extras.frameworks.connection import Connection
-from shmq.extras.frameworks.task_queues import TaskQueues
+from shmq.extras.frameworks.task_queues import Connection, TaskQueues
 from shmq.extras.taskiq.formatter import ShmqFormatter
 
 if TYPE_CHECKING:
@@ -76,13 +75,13 @@ class ShmqBroker(AsyncBroker):
         task id, :class:`~shmq.Full`, and the other errors of a put.
         """
         labels = message.labels
-        _check(message)
+        _check_message(message)
         name = str(labels.get("queue_name", self._queue_name))
         properties: dict[str, Any] = {
-            "delay": _label(labels, "delay", float),
-            "ttl": _label(labels, "ttl", float),
-            "group": _label(labels, "group", str),
-            "priority": _label(labels, "priority", int) or 0,
+            "delay": _read_label(labels, "delay", float),
+            "ttl": _read_label(labels, "ttl", float),
+            "group": _read_label(labels, "group", str),
+            "priority": _read_label(labels, "priority", int) or 0,
             "headers": {"task": message.task_name, "task_id": message.task_id},
             "timeout": self._put_timeout,
         }
@@ -143,7 +142,7 @@ class ShmqBroker(AsyncBroker):
             log.exception("The outcome of task %r cannot be stored", task_id)
 
 
-def _check(message: BrokerMessage) -> None:
+def _check_message(message: BrokerMessage) -> None:
     """Raise ValueError for what a worker or the caller of `wait_result` would reject later."""
     if not message.task_id:
         raise ValueError("a task id must have at least one character, not ''")
@@ -160,7 +159,7 @@ def _ack(message: shmq.Message) -> None:
         log.warning("Message %d is delivered again: %s", message.sequence, error)
 
 
-def _label(labels: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
+def _read_label(labels: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
     """The label as that kind; None without it. Taskiq sends every label as a str."""
     given = labels.get(name)
     if given is None:

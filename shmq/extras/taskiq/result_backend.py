@@ -13,7 +13,7 @@ from taskiq.serializers import JSONSerializer
 
 from shmq.api.table import Table, TableDurability
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_queues import Connection
 from shmq.extras.frameworks.task_table import ResultNotStored, TaskTable, shorten_key
 from shmq.extras.taskiq.formatter import dump_model
 from shmq.model.table.entry import check_ttl

@@ -13,7 +13,7 @@ from taskiq.exceptions import ScheduledTaskCancelledError
 
 from shmq.api.table import MAX_KEYS, Table, TableDurability
 from shmq.client.shared.blocking_calls import run_blocking
-from shmq.extras.frameworks.connection import Connection
+from shmq.extras.frameworks.task_queues import Connection
 from shmq.extras.frameworks.task_table import TaskTable, shorten_key
 from shmq.extras.taskiq.formatter import dump_model
 

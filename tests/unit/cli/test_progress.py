@@ -12,7 +12,7 @@ import pytest
 from shmq.cli.shared import progress as module
 from shmq.cli.shared.output import note
 from shmq.cli.shared.progress import Pace, progress
-from shmq.cli.shared.sparkline import sparkline
+from shmq.cli.watch import sparkline
 from tests.support.waiting import eventually
 from tests.unit.cli.terminal import Terminal
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -29,7 +29,7 @@ SPECVERSION: Final = Parameter(
 )
 
 
-def encoded_events(call: Call) -> list[tuple[CloudEvent, EncodedEvent]] | None:
+def _encoded_events(call: Call) -> list[tuple[CloudEvent, EncodedEvent]] | None:
     """The events of the request, each in the mode in which it came; None: it has no event.
 
     Raises Problem for an event that is not as the specification says.
@@ -37,35 +37,51 @@ def encoded_events(call: Call) -> list[tuple[CloudEvent, EncodedEvent]] | None:
     media, content = call.body
     try:
         if media == BATCH:
-            return [_structured(one) for one in _batch(content)]
+            return [_encode_structured(one) for one in _read_batch(content)]
         if media == STRUCTURED:
-            return [_encoded({"content-type": media}, content, "structured")]
-        headers = _headers(call.headers)
-        return [_encoded(headers, content, "binary")] if headers else None
+            return [_encode({"content-type": media}, content, "structured")]
+        headers = _event_headers(call.headers)
+        return [_encode(headers, content, "binary")] if headers else None
     except (ShmqError, TypeError, UnicodeDecodeError) as error:
-        raise Problem(400, "invalid", str(error)) from None
+        raise Problem.invalid(str(error)) from None
 
 
-def _batch(content: bytes) -> list[Any]:
+def events_of(
+    call: Call, name: str, read: Callable[[CloudEvent], Any]
+) -> list[tuple[Any, dict[str, Any]]] | None:
+    """The body and the properties of each event, of which ``read`` gives the one of that name.
+
+    None if the request has no event. Raises Problem.
+    """
+    found = _encoded_events(call)
+    if found is None:
+        return None
+    return [
+        (encoded.body, {"codec": encoded.codec, "headers": encoded.headers, name: read(event)})
+        for event, encoded in found
+    ]
+
+
+def _read_batch(content: bytes) -> list[Any]:
     try:
         found = decode_json(content)
     except ValueError as error:
-        raise Problem(400, "invalid", f"the body is not JSON: {error}") from None
+        raise Problem.invalid(f"the body is not JSON: {error}") from None
     if not isinstance(found, list):
-        raise Problem(400, "invalid", f"the body is not an array of events, as {BATCH} says")
+        raise Problem.invalid(f"the body is not an array of events, as {BATCH} says")
     return found
 
 
-def _structured(members: Any) -> tuple[CloudEvent, EncodedEvent]:
-    return _encoded({"content-type": STRUCTURED}, members, "structured")
+def _encode_structured(members: Any) -> tuple[CloudEvent, EncodedEvent]:
+    return _encode({"content-type": STRUCTURED}, members, "structured")
 
 
-def _encoded(headers: Mapping[str, str], body: Any, mode: Mode) -> tuple[CloudEvent, EncodedEvent]:
+def _encode(headers: Mapping[str, str], body: Any, mode: Mode) -> tuple[CloudEvent, EncodedEvent]:
     event = decode_event(headers, body, "the request")
     return event, encode_event(event, mode)
 
 
-def _headers(headers: Mapping[str, str]) -> dict[str, str]:
+def _event_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The attributes and the media type of the data; empty without an attribute."""
     found = {
         name: unquote(value, errors="strict")

@@ -14,11 +14,10 @@ from starlette.types import Receive, Scope, Send
 
 from shmq.extras.console.access import Caller
 from shmq.extras.console.api.operation import Operation, Parameter
-from shmq.extras.console.api.routes import API, given_of, let_in
-from shmq.extras.console.context import Console
+from shmq.extras.console.api.routes import API, admit, given_of
+from shmq.extras.console.context import Console, in_thread
 from shmq.extras.console.live import End, LiveConnections
 from shmq.extras.console.problem import Problem
-from shmq.extras.console.side_thread import in_thread
 from shmq.extras.console.snapshot import Feed, Subscriber
 
 #: The most event streams at a time.
@@ -54,7 +53,7 @@ def routes() -> list[Route]:
 
 async def _events(request: Request) -> Response:
     console: Console = request.app.state.console
-    caller = await let_in(console, request)
+    caller = await admit(console, request)
     if request.method not in {"GET", "HEAD"}:
         raise Problem(
             405,
@@ -67,7 +66,7 @@ async def _events(request: Request) -> Response:
     return EventStream(request, caller, pattern, last if 0 < len(last) <= _MOST_ID else None)
 
 
-def _shared(request: Request) -> tuple[Feed, LiveConnections]:
+def _get_feed(request: Request) -> tuple[Feed, LiveConnections]:
     """The feed and the connections of this application, made for the first stream."""
     state, console = request.app.state, request.app.state.console
     if not hasattr(state, "feed"):
@@ -102,7 +101,7 @@ class EventStream(Response):
             await send(start)
             await send({"type": "http.response.body", "body": b""})
             return
-        feed, streams = _shared(self._request)
+        feed, streams = _get_feed(self._request)
         loop = asyncio.get_running_loop()
         wake = functools.partial(_wake, loop, self._new)
         with streams.enter(self._asked[0], self._end):
@@ -133,9 +132,9 @@ class EventStream(Response):
                 return
             content = subscriber.take()
             if content is None:
-                content = await self._waited()
+                content = await self._wait_for_event()
 
-    async def _waited(self) -> bytes | None:
+    async def _wait_for_event(self) -> bytes | None:
         """None once there is something new; a comment if nothing is for long."""
         try:
             await asyncio.wait_for(self._new.wait(), _COMMENT)

@@ -11,10 +11,18 @@ from shmq.api.exchange import ExchangeKind
 from shmq.api.options import Match, TargetKind
 from shmq.client.shared.differences import check_same
 from shmq.extras.console.api.messages import NewMessage, properties_of
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.operation import (
+    LONGEST,
+    Answer,
+    Call,
+    Parameter,
+    Wait,
+    ensure,
+    operation,
+    view_as,
+)
 from shmq.extras.console.api.routes import decode
 from shmq.extras.console.api.rows import PAGE, Page, Table
-from shmq.extras.console.api.wait import LONGEST, Wait
 from shmq.extras.console.problem import Problem, problem_of
 from shmq.model.routing.trace import Shown, trace
 from shmq.protocol.opcodes import Right
@@ -116,7 +124,7 @@ def list_exchanges(call: Call) -> Page:
             "name": one.name,
             "kind": one.kind,
             "bindings": one.bindings,
-            "alternate": _visible(call, one.alternate),
+            "alternate": _hide_invisible(call, one.alternate),
             "problem": one.problem,
         }
         for one in call.console.observer.latest().exchanges
@@ -125,7 +133,7 @@ def list_exchanges(call: Call) -> Page:
     return _TABLE.page(call, found, lambda name: found[name])
 
 
-def _visible(call: Call, alternate: str | None) -> str | None:
+def _hide_invisible(call: Call, alternate: str | None) -> str | None:
     shown = alternate is not None and call.caller.sees("exchange", alternate)
     return alternate if shown else None
 
@@ -142,20 +150,12 @@ def _view(call: Call, exchange: shmq.Exchange) -> ExchangeView:
     return ExchangeView(
         name=exchange.name,
         kind=exchange.kind,
-        alternate=_visible(call, exchange.alternate),
+        alternate=_hide_invisible(call, exchange.alternate),
         bindings=[
-            _binding(one) for one in exchange.bindings() if call.caller.sees(one.kind, one.target)
+            view_as(BindingView, one)
+            for one in exchange.bindings()
+            if call.caller.sees(one.kind, one.target)
         ],
-    )
-
-
-def _binding(one: shmq.Binding) -> BindingView:
-    return BindingView(
-        target=one.target,
-        kind=one.kind,
-        key=one.key,
-        headers=None if one.headers is None else dict(one.headers),
-        match=one.match,
     )
 
 
@@ -175,18 +175,16 @@ def put_exchange(call: Call) -> Answer:
     }
     if given.get("alternate") is not None:
         call.need(Right.PRODUCE, "exchange", given["alternate"])
-    existed = True
-    try:
-        exchange = call.console.broker.exchange(name)
-    except shmq.NoSuchExchange:
-        existed = False
-        exchange = call.console.broker.create_exchange(name, **given)
+    broker = call.console.broker
+    exchange, status = ensure(
+        name, given, broker.exchange, broker.create_exchange, shmq.NoSuchExchange
+    )
     with exchange:
         try:
             check_same(exchange, given)
         except shmq.ExchangeExists as error:
             raise _hide_alternate(call, name, error) from None
-        return Answer(value=_view(call, exchange), status=200 if existed else 201)
+        return Answer(value=_view(call, exchange), status=status)
 
 
 def _hide_alternate(call: Call, name: str, error: shmq.ExchangeExists) -> shmq.ExchangeExists:
@@ -194,7 +192,7 @@ def _hide_alternate(call: Call, name: str, error: shmq.ExchangeExists) -> shmq.E
     differences = dict(error.differences)
     if "alternate" in differences:
         wanted, there = differences["alternate"]
-        differences["alternate"] = wanted, _visible(call, there)
+        differences["alternate"] = wanted, _hide_invisible(call, there)
     return shmq.ExchangeExists.of(name, differences)
 
 
@@ -254,7 +252,7 @@ def publish_message(call: Call) -> PublishAnswer:
         except shmq.PublishRefused as error:
             raise _make_problem(error) from error
         except UnicodeEncodeError as error:
-            raise Problem(400, "invalid", str(error)) from None
+            raise Problem.invalid(str(error)) from None
     return PublishAnswer(delivered=done.delivered, duplicates=done.duplicates)
 
 
@@ -284,7 +282,7 @@ def _make_problem(error: shmq.PublishRefused) -> Problem:
 def route_of(call: Call) -> RouteView:
     """Show where a message would go, and publish none."""
     call.see("exchange", call["name"])
-    headers = {} if call["header"] is None else _headers(call["header"])
+    headers = {} if call["header"] is None else _parse_headers(call["header"])
     hidden = False
 
     def look(name: str) -> Shown | None:
@@ -305,8 +303,8 @@ def route_of(call: Call) -> RouteView:
             StepView(
                 exchange=step.exchange,
                 kind=step.kind,
-                matched=[_binding(one) for one in step.matched if one in shown],
-                alternate=_visible(call, step.alternate),
+                matched=[view_as(BindingView, one) for one in step.matched if one in shown],
+                alternate=_hide_invisible(call, step.alternate),
             )
             for step in steps
         ],
@@ -314,10 +312,10 @@ def route_of(call: Call) -> RouteView:
     )
 
 
-def _headers(text: str) -> dict[str, Any]:
+def _parse_headers(text: str) -> dict[str, Any]:
     try:
         content = text.encode()
     except UnicodeEncodeError as error:
-        raise Problem(400, "invalid", f"header: {error}") from None
+        raise Problem.invalid(f"header: {error}") from None
     found: dict[str, Any] = decode(content, dict[str, Any])
     return found

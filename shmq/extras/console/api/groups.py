@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 import shmq
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.operation import Answer, Call, Parameter, operation, view_as
 from shmq.extras.console.api.rows import PAGE, Page, Table
 from shmq.extras.console.api.streams import OffsetAt, Offsets, visible_groups
 from shmq.extras.console.problem import Problem
@@ -91,19 +91,8 @@ def get_group(call: Call) -> GroupView:
         group = stream.group(call["group"])
         return GroupView(
             summary=dataclasses.asdict(found),
-            members=[
-                MemberView(
-                    id=one.id,
-                    name=one.name,
-                    process=one.process,
-                    partitions=list(one.partitions),
-                    joined_at=one.joined_at,
-                )
-                for one in group.members()
-            ],
-            partitions=[
-                GroupPartitionView(**dataclasses.asdict(one)) for one in group.partitions()
-            ],
+            members=[view_as(MemberView, one) for one in group.members()],
+            partitions=[view_as(GroupPartitionView, one) for one in group.partitions()],
         )
 
 
@@ -133,11 +122,9 @@ def reset_group(call: Call) -> Offsets:
     where = _parse_place(call.body)
     with call.console.broker.stream(call["name"]) as stream:
         if _find(stream, call["group"]).assignment == "shared":
-            raise Problem(
-                400,
-                "invalid",
+            raise Problem.invalid(
                 f"group {call['group']!r} shares records and has no offsets: delete it, and let it "
-                f"be recreated",
+                f"be recreated"
             )
         done = stream.group(call["group"]).reset(where, call.body.partitions)
     return Offsets(items=[OffsetAt(partition=p, offset=at) for p, at in sorted(done.items())])
@@ -148,11 +135,9 @@ def _parse_place(asked: Reset) -> Any:
     given: Mapping[str, Any] = {"timestamp": asked.timestamp, "offsets": asked.offsets}
     for name, value in given.items():
         if (value is not None) != (asked.to == name):
-            raise Problem(
-                400,
-                "invalid",
+            raise Problem.invalid(
                 f"to={asked.to!r}: "
-                + (f"give {name}" if asked.to == name else f"{name} goes with to={name!r} only"),
+                + (f"give {name}" if asked.to == name else f"{name} goes with to={name!r} only")
             )
     if asked.to in given:
         return given[asked.to]

@@ -9,8 +9,7 @@ import msgspec
 
 import shmq
 from shmq.extras.console.api.messages import MessageView, view_of
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
-from shmq.extras.console.api.wait import LONGEST, SLICE
+from shmq.extras.console.api.operation import LONGEST, SLICE, Answer, Call, Parameter, operation
 from shmq.extras.console.leases import MOST_HELD, LeaseSession
 from shmq.extras.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
@@ -85,9 +84,9 @@ def lease_messages(call: Call) -> Leased:
     name, asked = call["name"], call.body
     call.need(Right.CONSUME, "queue", name)
     if not 1 <= asked.max <= _MOST:
-        raise Problem(400, "invalid", f"max={asked.max}: lease 1 to {_MOST} messages")
+        raise Problem.invalid(f"max={asked.max}: lease 1 to {_MOST} messages")
     if not 0 <= asked.wait <= LONGEST:
-        raise Problem(400, "invalid", f"wait={asked.wait}: wait 0 to {LONGEST} seconds")
+        raise Problem.invalid(f"wait={asked.wait}: wait 0 to {LONGEST} seconds")
     with call.console.leases.session(call.caller.name, asked.session) as session:
         items = lease(call, session, name, asked.max, asked.wait, asked.where)
         return Leased(items=items, session=session.id)
@@ -145,11 +144,11 @@ def settle_messages(call: Call) -> Settled:
     """Acknowledge messages, return them, reject them, or extend their leases."""
     asked = call.body
     if not 1 <= len(asked.receipts) <= _MOST:
-        raise Problem(400, "invalid", f"receipts: settle 1 to {_MOST} at a time")
+        raise Problem.invalid(f"receipts: settle 1 to {_MOST} at a time")
     if (asked.how == "extend") is (asked.seconds is None):
-        raise Problem(400, "invalid", "seconds belongs to extend, and extend needs it")
+        raise Problem.invalid("seconds belongs to extend, and extend needs it")
     if asked.how != "nack" and (asked.delay is not None or not asked.counted):
-        raise Problem(400, "invalid", "delay and counted belong to nack")
+        raise Problem.invalid("delay and counted belong to nack")
     settled, refused = 0, []
     for receipt in asked.receipts:
         try:
@@ -174,7 +173,7 @@ def settle_one(
     session_id, _, rest = shown.partition(".")
     name, _, number = rest.rpartition(".")
     if not name or not number.isascii() or not number.isdigit() or len(number) > 20:
-        raise Problem(400, "invalid", f"{shown[:80]!r} is not a receipt: give one of a lease")
+        raise Problem.invalid(f"{shown[:80]!r} is not a receipt: give one of a lease")
     call.need(Right.CONSUME, "queue", name)
     with call.console.leases.session(call.caller.name, session_id) as session:
         held = session.held.get(name, set())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+from collections.abc import Callable
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
@@ -13,10 +14,18 @@ import shmq
 from shmq.api.options import Confirm
 from shmq.api.properties import PROPERTIES
 from shmq.extras.cloudevents.message import BATCH, STRUCTURED, dedupe_id_of
-from shmq.extras.console.api.cloud_events import SPECVERSION, encoded_events
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.cloud_events import SPECVERSION, events_of
+from shmq.extras.console.api.operation import (
+    LONGEST,
+    Answer,
+    Call,
+    Parameter,
+    Wait,
+    download,
+    operation,
+    view_as,
+)
 from shmq.extras.console.api.routes import decode
-from shmq.extras.console.api.wait import LONGEST, Wait
 from shmq.extras.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
 
@@ -153,9 +162,7 @@ def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
         reply_to=message.reply_to,
         correlation=message.correlation,
         deliveries=message.delivery_count,
-        dead=None
-        if dead is None
-        else Dead(reason=dead.reason, queue=dead.queue, deliveries=dead.deliveries, at=dead.at),
+        dead=None if dead is None else view_as(Dead, dead),
         receipt=receipt,
     )
 
@@ -209,12 +216,7 @@ def message_body(call: Call) -> Answer:
                 f"queue {call['name']!r} has no visible message {call['sequence']}: it may be "
                 f"leased, delayed or settled",
             )
-        # Never as a page: a body is whatever its producer wrote.
-        return Answer(
-            content=bytes(found[0].view),
-            media="application/octet-stream",
-            headers={"Content-Disposition": f'attachment; filename="{call["sequence"]}.bin"'},
-        )
+        return download(bytes(found[0].view), call["sequence"])
 
 
 def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
@@ -224,12 +226,12 @@ def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
     }
     body = given.body
     if given.encoding != "json" and not isinstance(body, str):
-        raise Problem(400, "invalid", f"body: with encoding {given.encoding!r} it is a string")
+        raise Problem.invalid(f"body: with encoding {given.encoding!r} it is a string")
     if given.encoding == "base64":
         try:
             body = base64.b64decode(body, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise Problem(400, "invalid", f"body: it is not Base64: {error}") from None
+            raise Problem.invalid(f"body: it is not Base64: {error}") from None
     default = {"json": "json", "text": "text", "base64": "bytes"}[given.encoding]
     properties.setdefault("codec", default)
     return body, properties
@@ -259,17 +261,19 @@ def put_messages(call: Call) -> PutAnswer:
     """
     name = call["name"]
     call.need(Right.PRODUCE, "queue", name)
-    ready = _events(call)
+    ready = events_of(call, "dedupe_id", dedupe_id_of)
     if ready is None:
         ready = [properties_of(one) for one in values_of(call.body, NewMessage)]
     if not 1 <= len(ready) <= _MOST_PUT:
-        raise Problem(400, "invalid", f"{len(ready)} messages: put 1 to {_MOST_PUT} at a time")
+        raise Problem.invalid(f"{len(ready)} messages: put 1 to {_MOST_PUT} at a time")
     if call["Idempotency-Key"] is not None:
         if len(ready) != 1:
-            raise Problem(400, "invalid", "Idempotency-Key is of one message: use dedupe_id")
+            raise Problem.invalid("Idempotency-Key is of one message: use dedupe_id")
         ready[0][1]["dedupe_id"] = call["Idempotency-Key"]
     with call.console.broker.put_target(name) as queue:
-        return _put(queue, ready, Wait(call, call["timeout"]))
+        wait = Wait(call, call["timeout"])
+        done = put_each(wait, queue.put, ready, queue.options.confirm, _sequences)
+    return PutAnswer(**_sequences(done), duplicates=sum(one.duplicate for one in done))
 
 
 def values_of(body: tuple[str, bytes], kind: type[_Value]) -> list[_Value]:
@@ -279,41 +283,31 @@ def values_of(body: tuple[str, bytes], kind: type[_Value]) -> list[_Value]:
     return [decode(line, kind) for line in lines if line.strip()]
 
 
-def _events(call: Call) -> list[tuple[Any, dict[str, Any]]] | None:
-    """The body and the properties of each CloudEvent; None if the request has none."""
-    found = encoded_events(call)
-    if found is None:
-        return None
-    return [
-        (
-            encoded.body,
-            {"codec": encoded.codec, "headers": encoded.headers, "dedupe_id": dedupe_id_of(event)},
-        )
-        for event, encoded in found
-    ]
+def put_each(
+    wait: Wait,
+    put: Callable[..., _Value],
+    ready: list[tuple[Any, dict[str, Any]]],
+    confirm: Confirm,
+    show_done: Callable[[list[_Value]], dict[str, Any]],
+) -> list[_Value]:
+    """Put bodies with their properties one by one; ``confirm`` is the default of the place.
 
-
-def _put(queue: shmq.Queue, ready: list[tuple[Any, dict[str, Any]]], wait: Wait) -> PutAnswer:
-    sequences: list[int] = []
-    duplicates = 0
+    A refusal says, as ``taken`` and by what ``show_done`` returns, what was put before it.
+    """
+    done: list[_Value] = []
     for body, properties in ready:
-        disk = (properties.get("confirm") or queue.options.confirm) == "disk"
+        disk = (properties.get("confirm") or confirm) == "disk"
         try:
-            done = wait.put(queue.put, body, disk=disk, **properties)
+            done.append(wait.put(put, body, disk=disk, **properties))
         except (shmq.ShmqError, TypeError, UnicodeEncodeError) as error:
-            raise refused(error, sequences) from error
-        sequences.append(done.sequence)
-        duplicates += done.duplicate
-    return PutAnswer(sequences=sequences, duplicates=duplicates)
+            plain = TypeError(str(error)) if isinstance(error, UnicodeEncodeError) else error
+            problem = problem_of(plain)
+            if problem is None:
+                raise
+            problem.more = {"taken": len(done), **show_done(done), **problem.more}
+            raise problem from error
+    return done
 
 
-def refused(error: Exception, sequences: list[int]) -> Exception:
-    """The problem of a put that was refused after others were taken."""
-    problem = problem_of(
-        error if not isinstance(error, UnicodeEncodeError) else TypeError(str(error))
-    )
-    if problem is None:
-        return error
-    problem.more.setdefault("taken", len(sequences))
-    problem.more.setdefault("sequences", sequences)
-    return problem
+def _sequences(done: list[shmq.Put]) -> dict[str, Any]:
+    return {"sequences": [one.sequence for one in done]}

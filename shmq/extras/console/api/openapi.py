@@ -15,8 +15,8 @@ import shmq
 from shmq.extras.cloudevents.message import BATCH, STRUCTURED
 from shmq.extras.console.api.operation import OPERATIONS, Operation, Parameter
 from shmq.extras.console.api.routes import API, NAMED, encode, unauthorized
-from shmq.extras.console.guard import caller_of
 from shmq.extras.console.problem import CODES
+from shmq.extras.console.request_checks import caller_of
 from shmq.native._core import MAX_NAME
 
 #: What `check_name` accepts.
@@ -62,11 +62,11 @@ def routes() -> list[Route]:
 async def _page(request: Request) -> Response:
     if caller_of(request.app.state.console, request) is None:
         raise unauthorized()
-    return Response(_encoded(), media_type="application/json")
+    return Response(_encode_document(), media_type="application/json")
 
 
 @functools.cache
-def _encoded() -> bytes:
+def _encode_document() -> bytes:
     return encode(document())
 
 

@@ -7,10 +7,15 @@ body. Routes and the OpenAPI page are both made from the table.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
+import msgspec
+
+import shmq
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, NotFound
 from shmq.extras.console.access import Caller
 from shmq.extras.console.context import Console
@@ -76,7 +81,7 @@ class Parameter:
         return value
 
     def _make_error(self, given: str, rule: str) -> Problem:
-        return Problem(400, "invalid", f"{self.name} must {rule}, not {given[:80]!r}")
+        return Problem.invalid(f"{self.name} must {rule}, not {given[:80]!r}")
 
     def schema(self) -> dict[str, Any]:
         """Its JSON Schema."""
@@ -153,6 +158,29 @@ class Answer:
     media: str = "application/json"
 
 
+def download(content: bytes, number: int) -> Answer:
+    """The bytes of a body as a file, never as a page: they are whatever their producer wrote."""
+    return Answer(
+        content=content,
+        media="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="{number}.bin"'},
+    )
+
+
+def ensure(
+    name: str,
+    options: Mapping[str, Any],
+    open_: Callable[[str], _T],
+    create: Callable[..., _T],
+    error: type[NotFound],
+) -> tuple[_T, int]:
+    """Open what has the name, or create it with the options; and the status of the answer."""
+    try:
+        return open_(name), 200
+    except error:
+        return create(name, **options), 201
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One operation of the API."""
@@ -189,8 +217,26 @@ class Operation:
     audit: str | None = None
 
 
+def view_as(kind: type[_T], source: object) -> _T:
+    """The fields that a view of that kind has of an object."""
+    return msgspec.convert(source, kind, from_attributes=True)
+
+
 #: Every operation, in the order of the page.
 OPERATIONS: Final[list[Operation]] = []
+
+#: The nouns of the API; each module registers its operations when it is imported.
+_MODULES: Final = (
+    "overview", "queues", "messages", "leases", "streams", "records", "groups", "exchanges",
+    "schemas",
+)  # fmt: skip
+
+
+def load_operations() -> None:
+    """Register all operations."""
+    for name in _MODULES:
+        importlib.import_module(f"shmq.extras.console.api.{name}")
+
 
 Handler = Callable[[Call], Any]
 
@@ -217,3 +263,39 @@ def operation(
         return handler
 
     return register
+
+
+#: The longest wait of one request, in seconds.
+LONGEST: Final = 20
+#: How long one wait lasts before the console looks whether it ends, in seconds.
+SLICE: Final = 0.5
+
+_T = TypeVar("_T")
+
+
+class Wait:
+    """The time that one request has for all that it puts; ``seconds`` is what it asks for.
+
+    With 0 it waits for no room, and for the disk as long as a request may.
+    """
+
+    def __init__(self, call: Call, seconds: float) -> None:
+        self._ending = call.console.ending
+        self._blocks = seconds > 0
+        self._until = time.monotonic() + (seconds or LONGEST)
+
+    def put(self, work: Callable[..., _T], *given: Any, disk: bool, **more: Any) -> _T:
+        """What ``work`` returns; it takes ``block`` and ``timeout`` besides what is given.
+
+        It is called again while a wait for room lasts, but once if it waits for the ``disk``.
+        Raises what ``work`` raises.
+        """
+        while True:
+            left = max(self._until - time.monotonic(), 0.0)
+            last = disk or not self._blocks or left <= SLICE or self._ending.is_set()
+            try:
+                block, timeout = self._blocks and left > 0, left if last else SLICE
+                return work(*given, block=block, timeout=timeout, **more)
+            except shmq.Full:
+                if last:
+                    raise

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from shmq.extras.console.access import visible_finding
 from shmq.extras.console.api.operation import Call, operation
 from shmq.extras.console.api.queues import row_of
-from shmq.extras.console.visibility import visible_finding
 from shmq.host.diagnose.activity import Observation
 from shmq.host.diagnose.findings import Finding, find
 

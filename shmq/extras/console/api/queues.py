@@ -10,7 +10,7 @@ import msgspec
 
 import shmq
 from shmq.client.shared.differences import check_same
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.operation import Answer, Call, Parameter, ensure, operation, view_as
 from shmq.extras.console.api.rows import PAGE, Page, Table
 from shmq.extras.console.problem import Problem
 from shmq.host.diagnose.activity import QueueActivity
@@ -162,18 +162,13 @@ def put_queue(call: Call) -> Answer:
     call.need(Right.ADMIN, "queue", name)
     broker = call.console.broker
     if call.body.get("exclusive"):
-        raise Problem(
-            400, "invalid", "exclusive=True: a queue belongs to a connection, and a call has none"
+        raise Problem.invalid(
+            "exclusive=True: a queue belongs to a connection, and a call has none"
         )
-    existed = True
-    try:
-        queue = broker.queue(name)
-    except shmq.NoSuchQueue:
-        existed = False
-        queue = broker.create_queue(name, **call.body)
+    queue, status = ensure(name, call.body, broker.queue, broker.create_queue, shmq.NoSuchQueue)
     with queue:
         check_same(queue, call.body)
-        return Answer(value=_view(queue), status=200 if existed else 201)
+        return Answer(value=_view(queue), status=status)
 
 
 @operation("DELETE", "/queues/{name}", _NAME, tag="queues", status=204, audit="queue.delete")
@@ -204,7 +199,7 @@ def queue_history(call: Call) -> History:
     call.see("queue", call["name"])
     with call.console.broker.put_target(call["name"]):  # one that does not exist is refused
         series = call.console.observer.history.of("queue", call["name"])
-    return History(**{one.name: getattr(series, one.name) for one in dataclasses.fields(series)})
+    return view_as(History, series)
 
 
 @operation("POST", "/queues/{name}/purge", _NAME, body=Nothing, answer=Count, tag="queues",

@@ -12,7 +12,7 @@ import msgspec
 import shmq
 from shmq.api.options import check_confirm
 from shmq.extras.cloudevents.message import key_of
-from shmq.extras.console.api.cloud_events import SPECVERSION, encoded_events
+from shmq.extras.console.api.cloud_events import SPECVERSION, events_of
 from shmq.extras.console.api.messages import (
     CUT,
     MEDIA,
@@ -21,12 +21,22 @@ from shmq.extras.console.api.messages import (
     NewMessage,
     body_of,
     properties_of,
+    put_each,
     shown_headers,
     values_of,
 )
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
-from shmq.extras.console.api.wait import LONGEST, SLICE, Wait
-from shmq.extras.console.problem import Problem, problem_of
+from shmq.extras.console.api.operation import (
+    LONGEST,
+    SLICE,
+    Answer,
+    Call,
+    Parameter,
+    Wait,
+    download,
+    operation,
+    view_as,
+)
+from shmq.extras.console.problem import Problem
 from shmq.protocol.opcodes import Right
 
 _MOST_READ: Final = 1000
@@ -200,12 +210,7 @@ def record_value(call: Call) -> Answer:
                 f"partition {call['partition']} of stream {call['name']!r} has no record "
                 f"{call['offset']} yet",
             )
-        # Never as a page: a value is whatever its producer wrote.
-        return Answer(
-            content=bytes(found[0].value),
-            media="application/octet-stream",
-            headers={"Content-Disposition": f'attachment; filename="{call["offset"]}.bin"'},
-        )
+        return download(bytes(found[0].value), call["offset"])
 
 
 @operation(
@@ -229,28 +234,17 @@ def append_records(call: Call) -> AppendAnswer:
     A refusal of a later record tells, as ``taken``, how many were appended before it.
     """
     call.need(Right.PRODUCE, "stream", call["name"])
-    ready = _events(call)
+    ready = events_of(call, "key", key_of)
     if ready is None:
         ready = [_arguments(one) for one in values_of(call.body, NewRecord)]
     if not 1 <= len(ready) <= _MOST_APPENDED:
-        raise Problem(
-            400, "invalid", f"{len(ready)} records: append 1 to {_MOST_APPENDED} at a time"
-        )
+        raise Problem.invalid(f"{len(ready)} records: append 1 to {_MOST_APPENDED} at a time")
     with call.console.broker.stream(call["name"]) as stream:
         for _, how in ready:  # before anything is appended
             check_confirm(how.get("confirm") or "memory", stream.options.durability)
-        return AppendAnswer(items=_append(stream, ready, Wait(call, call["timeout"])))
-
-
-def _events(call: Call) -> list[tuple[Any, dict[str, Any]]] | None:
-    """The value and the other arguments of each CloudEvent; None if the request has none."""
-    found = encoded_events(call)
-    if found is None:
-        return None
-    return [
-        (encoded.body, {"codec": encoded.codec, "headers": encoded.headers, "key": key_of(event)})
-        for event, encoded in found
-    ]
+        wait = Wait(call, call["timeout"])
+        done = put_each(wait, stream.append, ready, stream.options.confirm, _items)
+    return AppendAnswer(**_items(done))
 
 
 def _arguments(given: NewRecord) -> tuple[Any, dict[str, Any]]:
@@ -263,31 +257,10 @@ def _arguments(given: NewRecord) -> tuple[Any, dict[str, Any]]:
         try:
             key = base64.b64decode(key, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise Problem(400, "invalid", f"key: it is not Base64: {error}") from None
+            raise Problem.invalid(f"key: it is not Base64: {error}") from None
     more = {name: getattr(given, name) for name in ("headers", "timestamp", "partition", "confirm")}
     return body, {"key": key, "codec": properties["codec"], **more}
 
 
-def _append(
-    stream: shmq.Stream, ready: list[tuple[Any, dict[str, Any]]], wait: Wait
-) -> list[AppendedAt]:
-    done: list[AppendedAt] = []
-    for value, how in ready:
-        disk = (how.get("confirm") or stream.options.confirm) == "disk"
-        try:
-            one = wait.put(stream.append, value, disk=disk, **how)
-        except (shmq.ShmqError, TypeError, UnicodeEncodeError) as error:
-            raise _make_problem(error, done) from error
-        done.append(AppendedAt(partition=one.partition, offset=one.offset, timestamp=one.timestamp))
-    return done
-
-
-def _make_problem(error: Exception, done: list[AppendedAt]) -> Exception:
-    """The problem of a record that was refused after others were appended."""
-    reported = TypeError(str(error)) if isinstance(error, UnicodeEncodeError) else error
-    problem = problem_of(reported)
-    if problem is None:
-        return error
-    problem.more.setdefault("taken", len(done))
-    problem.more.setdefault("items", done)
-    return problem
+def _items(done: list[Any]) -> dict[str, Any]:
+    return {"items": [view_as(AppendedAt, one) for one in done]}

@@ -25,10 +25,15 @@ from shmq.extras.console.api.operation import (
     Operation,
     Parameter,
 )
-from shmq.extras.console.context import Console
-from shmq.extras.console.guard import CSRF_HEADER, caller_of, check_change, peer_address, peer_of
+from shmq.extras.console.context import Console, in_thread
 from shmq.extras.console.problem import Problem, problem_of
-from shmq.extras.console.side_thread import in_thread
+from shmq.extras.console.request_checks import (
+    CSRF_HEADER,
+    caller_of,
+    check_change,
+    peer_address,
+    peer_of,
+)
 from shmq.host.supervision.audit import Actor, Event, Value, record
 from shmq.host.supervision.login_failures import source_of
 from shmq.suggestions import suggest
@@ -97,7 +102,7 @@ def _limiter(waits: bool) -> anyio.CapacityLimiter:
 
 async def _answer(row: Operation, request: Request) -> Response:
     console: Console = request.app.state.console
-    caller = await let_in(console, request)
+    caller = await admit(console, request)
     if row.changes:
         check_change(console, caller, request.headers.get(CSRF_HEADER))
     call = Call(
@@ -107,10 +112,10 @@ async def _answer(row: Operation, request: Request) -> Response:
         body=await _body(row, request),
         headers={key.lower(): value for key, value in request.headers.items()},
     )
-    return await answered(row, call)
+    return await answer_call(row, call)
 
 
-async def let_in(console: Console, request: HTTPConnection) -> Caller:
+async def admit(console: Console, request: HTTPConnection) -> Caller:
     """Return the caller. Raises Problem 401, after a delay that grows with the failed attempts."""
     caller = caller_of(console, request)
     if caller is not None:
@@ -142,12 +147,12 @@ def unauthorized() -> Problem:
     )
 
 
-async def answered(row: Operation, call: Call) -> Response:
+async def answer_call(row: Operation, call: Call) -> Response:
     """Run the handler in a thread, and make its answer a response."""
     limiter = _limiter(row.waits)
     if row.waits and limiter.available_tokens <= 0:
         raise Problem(503, "too-many", f"{_WAITING} requests wait already: try again")
-    found = await in_thread(_audited, row, call, limiter=limiter)
+    found = await in_thread(_handle_audited, row, call, limiter=limiter)
     answer = found if isinstance(found, Answer) else Answer(value=found, status=row.status)
     content = answer.content
     if content is None:
@@ -157,7 +162,7 @@ async def answered(row: Operation, call: Call) -> Response:
     )
 
 
-def _audited(row: Operation, call: Call) -> Any:
+def _handle_audited(row: Operation, call: Call) -> Any:
     """Handle the call; what changes a definition, and a refused right, is written to the audit."""
     name = next((str(call.given[part]) for part in _PART.findall(row.path)), "")
     actor = Actor(who=call.caller.name, peer=call.caller.peer, via="http")
@@ -213,14 +218,14 @@ def given_of(row: Operation, request: Request) -> dict[str, Any]:
     given: dict[str, Any] = {one.name: one.default for one in row.parameters}
     for key, value in request.query_params.multi_items():
         if key not in known:
-            raise Problem(400, "invalid", f"unknown parameter {key[:80]!r}: {suggest(key, known)}")
+            raise Problem.invalid(f"unknown parameter {key[:80]!r}: {suggest(key, known)}")
         given[key] = known[key].read(value)
     for one in row.parameters:
         if one.place == "header" and (shown := request.headers.get(one.name)) is not None:
             given[one.name] = one.read(shown)
     for one in row.parameters:
         if one.required and given[one.name] is None:
-            raise Problem(400, "invalid", f"{one.name} is missing: {one.text}")
+            raise Problem.invalid(f"{one.name} is missing: {one.text}")
     for name, part in request.path_params.items():
         if name in NAMED:
             check_name(part, NAMED[name])
@@ -252,12 +257,12 @@ def decode(content: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(400, "invalid", f"the body is not what is asked for: {error}") from None
+        raise Problem.invalid(f"the body is not what is asked for: {error}") from None
 
 
 def _too_large(request: Request, most: int) -> Problem:
     if not most:
-        return Problem(400, "invalid", f"{request.method} {request.url.path} takes no body")
+        return Problem.invalid(f"{request.method} {request.url.path} takes no body")
     return Problem(413, "too-large", f"the body has more than {most} bytes")
 
 

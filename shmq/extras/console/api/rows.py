@@ -77,9 +77,7 @@ class Table:
     def largest(self, call: Call, rows: Iterable[dict[str, Any]], column: str, limit: int) -> Page:
         """The rows with the largest values of a column; such a list has one page."""
         if column not in self.columns:
-            raise Problem(
-                400, "invalid", f"sort={column[:80]!r} is none of {', '.join(self.columns)}"
-            )
+            raise Problem.invalid(f"sort={column[:80]!r} is none of {', '.join(self.columns)}")
         where = self._where(call["where"], _TERMS) if call["where"] is not None else None
         chosen = (one for one in rows if where is None or where.matches(one))
         read = operator.itemgetter(column)
@@ -92,9 +90,7 @@ class Table:
         wanted = [one.strip() for one in columns.split(",") if one.strip()]
         for one in wanted:
             if one not in self.columns:
-                raise Problem(
-                    400, "invalid", f"columns: {one[:80]!r} is none of {', '.join(self.columns)}"
-                )
+                raise Problem.invalid(f"columns: {one[:80]!r} is none of {', '.join(self.columns)}")
         return ["name", *(one for one in wanted if one != "name")]
 
 

@@ -6,8 +6,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-import shmq
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.api.operation import Answer, Call, Parameter, operation, view_as
 from shmq.extras.console.problem import Problem
 from shmq.model.schema.compare import Compatibility
 from shmq.protocol.opcodes import Right
@@ -55,7 +54,7 @@ class SetAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def list_schemas(call: Call) -> Schemas:
     """Show every version of the schema of a queue or a stream."""
     name = _check_visible(call)
-    return Schemas(items=[_view(one) for one in call.console.broker.schemas(name)])
+    return Schemas(items=[view_as(SchemaView, one) for one in call.console.broker.schemas(name)])
 
 
 @operation("GET", "/schemas/{name}/{version}", _NAME,
@@ -66,7 +65,7 @@ def get_schema(call: Call) -> SchemaView:
     name = _check_visible(call)
     for one in call.console.broker.schemas(name):
         if one.version == call["version"]:
-            return _view(one)
+            return view_as(SchemaView, one)
     raise Problem(404, "not-found", f"{name!r} has no version {call['version']} of a schema")
 
 
@@ -78,21 +77,11 @@ def _check_visible(call: Call) -> str:
     return name
 
 
-def _view(one: shmq.SchemaVersion) -> SchemaView:
-    return SchemaView(
-        name=one.name,
-        version=one.version,
-        schema=dict(one.schema),
-        compatibility=one.compatibility,
-        at=one.at,
-    )
-
-
 @operation("POST", "/schemas/{name}", _NAME, body=NewSchema, answer=SetAnswer, tag="schemas",
            audit="schema.set")  # fmt: skip
 def set_schema(call: Call) -> SetAnswer:
     """Make the JSON Schema the newest version; one that equals it changes nothing."""
-    name = _administered(call)
+    name = _check_administered(call)
     asked = call.body
     return SetAnswer(
         version=call.console.broker.set_schema(name, asked.schema, asked.compatibility)
@@ -108,7 +97,7 @@ def check_schema(call: Call) -> Answer:
     return Answer(status=204)
 
 
-def _administered(call: Call) -> str:
+def _check_administered(call: Call) -> str:
     """The name, if the caller may administer a queue or a stream of it."""
     name = _check_visible(call)
     if not call.caller.may(Right.ADMIN, "queue", name):

@@ -9,11 +9,11 @@ import msgspec
 
 import shmq
 from shmq.client.shared.differences import check_same
-from shmq.extras.console.api.operation import Answer, Call, Parameter, operation
+from shmq.extras.console.access import visible_stream
+from shmq.extras.console.api.operation import Answer, Call, Parameter, ensure, operation, view_as
 from shmq.extras.console.api.queues import History
 from shmq.extras.console.api.rows import PAGE, Page, Table
 from shmq.extras.console.problem import Problem
-from shmq.extras.console.visibility import visible_stream
 from shmq.host.diagnose.activity import StreamActivity
 from shmq.native._stream import MAX_PARTITIONS
 from shmq.protocol.opcodes import Right
@@ -180,15 +180,11 @@ def put_stream(call: Call) -> Answer:
     """
     name, options = call["name"], call.body
     call.need(Right.ADMIN, "stream", name)
-    existed = True
-    try:
-        stream = call.console.broker.stream(name)
-    except shmq.NoSuchStream:
-        existed = False
-        stream = call.console.broker.create_stream(name, **options)
+    broker = call.console.broker
+    stream, status = ensure(name, options, broker.stream, broker.create_stream, shmq.NoSuchStream)
     with stream:
         check_same(stream, options)
-        return Answer(value=_view(call, stream), status=200 if existed else 201)
+        return Answer(value=_view(call, stream), status=status)
 
 
 @operation("DELETE", "/streams/{name}", _NAME, tag="streams", status=204, audit="stream.delete")
@@ -205,9 +201,7 @@ def repartition_stream(call: Call) -> Repartitioned:
     """Append to more partitions from now on; the old ones keep their records."""
     call.need(Right.ADMIN, "stream", call["name"])
     if not 1 <= call.body.partitions <= MAX_PARTITIONS:
-        raise Problem(
-            400, "invalid", f"partitions={call.body.partitions}: give 1 to {MAX_PARTITIONS}"
-        )
+        raise Problem.invalid(f"partitions={call.body.partitions}: give 1 to {MAX_PARTITIONS}")
     with call.console.broker.stream(call["name"]) as stream:
         return Repartitioned(open=list(stream.repartition(call.body.partitions)))
 
@@ -238,4 +232,4 @@ def stream_history(call: Call) -> History:
     call.see("stream", call["name"])
     with call.console.broker.stream(call["name"]):  # one that does not exist is refused
         series = call.console.observer.history.of("stream", call["name"])
-    return History(**{one.name: getattr(series, one.name) for one in dataclasses.fields(series)})
+    return view_as(History, series)

@@ -36,15 +36,13 @@ import shmq
 from shmq.extras.console.access import Caller
 from shmq.extras.console.api.leases import settle_one
 from shmq.extras.console.api.messages import NewMessage, properties_of, view_of
-from shmq.extras.console.api.operation import Call
-from shmq.extras.console.api.routes import API, decode, encode, let_in, problem_answer
-from shmq.extras.console.api.wait import LONGEST
-from shmq.extras.console.context import Console
-from shmq.extras.console.guard import Guard, check_change_allowed
+from shmq.extras.console.api.operation import LONGEST, Call
+from shmq.extras.console.api.routes import API, admit, decode, encode, problem_answer
+from shmq.extras.console.context import Console, in_thread
 from shmq.extras.console.leases import LeaseSession
 from shmq.extras.console.live import End, LiveConnections
 from shmq.extras.console.problem import Problem, problem_of
-from shmq.extras.console.side_thread import in_thread
+from shmq.extras.console.request_checks import Guard, check_change_allowed
 from shmq.host.supervision.audit import Actor, Event, EventLimit, Value, record
 from shmq.protocol.opcodes import Right
 
@@ -152,11 +150,11 @@ def frame_of(text: str) -> _Frame:
     given = decode(text.encode("utf-8", "surrogatepass"), dict[str, Any])
     kind = next((kind for key, kind in _FRAMES.items() if key in given), None)
     if kind is None:
-        raise Problem(400, "invalid", f"a frame has one of the keys {', '.join(_FRAMES)}")
+        raise Problem.invalid(f"a frame has one of the keys {', '.join(_FRAMES)}")
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise Problem(400, "invalid", f"the frame is not what is asked for: {error}") from None
+        raise Problem.invalid(f"the frame is not what is asked for: {error}") from None
 
 
 def subject_of(frame: _Frame) -> tuple[str, str]:
@@ -186,8 +184,8 @@ def routes() -> list[WebSocketRoute]:
 async def _endpoint(websocket: WebSocket) -> None:
     console: Console = websocket.app.state.console
     try:
-        caller = await _opener(console, websocket)
-        sockets = _sockets(websocket)
+        caller = await _admit(console, websocket)
+        sockets = _get_sockets(websocket)
         socket = _Socket(console, caller, websocket)
         with sockets.enter(caller, socket.end):
             await socket.run()
@@ -196,20 +194,20 @@ async def _endpoint(websocket: WebSocket) -> None:
             await websocket.send_denial_response(problem_answer(error))
 
 
-async def _opener(console: Console, websocket: WebSocket) -> Caller:
+async def _admit(console: Console, websocket: WebSocket) -> Caller:
     """Who opens the socket. Raises Problem, as a request that changes something does.
 
     A browser sends its origin with each socket, which stands in for the CSRF header.
     """
     Guard(console).check(websocket)
-    caller = await let_in(console, websocket)
+    caller = await admit(console, websocket)
     check_change_allowed(console)
     if PROTOCOL not in websocket.scope.get("subprotocols", ()):
-        raise Problem(400, "invalid", f"this socket speaks the subprotocol {PROTOCOL}: ask for it")
+        raise Problem.invalid(f"this socket speaks the subprotocol {PROTOCOL}: ask for it")
     return caller
 
 
-def _sockets(websocket: WebSocket) -> LiveConnections:
+def _get_sockets(websocket: WebSocket) -> LiveConnections:
     """The connections of this application, made for the first socket."""
     state = websocket.app.state
     if not hasattr(state, "websockets"):
@@ -400,7 +398,7 @@ class _Socket:
     def _consumer(self, name: str) -> _Consumer:
         found = self._consumers.get(name)
         if found is None:
-            raise Problem(400, "invalid", f"queue {name[:255]!r} is not consumed by this socket")
+            raise Problem.invalid(f"queue {name[:255]!r} is not consumed by this socket")
         return found
 
     def _consume(self, frame: Consume) -> None:
@@ -408,7 +406,7 @@ class _Socket:
         self._call.need(Right.CONSUME, "queue", name)
         _check_credit(frame.credit)
         if name in self._consumers:
-            raise Problem(400, "invalid", f"queue {name!r} is consumed already: cancel it first")
+            raise Problem.invalid(f"queue {name!r} is consumed already: cancel it first")
         if len(self._consumers) >= MOST_CONSUMED:
             raise Problem(429, "too-many", f"a socket consumes at most {MOST_CONSUMED} queues")
         made = self._consumers[name] = _Consumer(name, frame.credit, frame.where)
@@ -497,4 +495,4 @@ class _Socket:
 
 def _check_credit(credit: int) -> None:
     if not 0 <= credit <= MOST_CREDIT:
-        raise Problem(400, "invalid", f"credit={credit}: give 0 to {MOST_CREDIT}")
+        raise Problem.invalid(f"credit={credit}: give 0 to {MOST_CREDIT}")

@@ -15,7 +15,7 @@ from shmq.host.supervision.audit import to_file
 from shmq.host.supervision.stderr import show_on_stderr, show_stack_on_demand
 from shmq.server.config.settings import LEVELS, Settings, Source
 
-_NEEDED: Final = ("jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn", "websockets")
+_NEEDED: Final = ("jinja2", "msgspec", "starlette", "uvicorn", "websockets")
 
 
 def check_console() -> None:

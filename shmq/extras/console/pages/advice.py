@@ -20,7 +20,7 @@ _WIDTH, _HEIGHT = 480, 160
 
 
 @page("/advice")
-def advice(visit: Visit) -> Shown:
+def show_advice(visit: Visit) -> Shown:
     """The questions, and below them the advice, once there are answers."""
     typed = {name: text for name in ANSWERS if (text := visit.text(name, _MOST))}
     found, problem = None, None

@@ -13,10 +13,11 @@ import shmq
 from shmq.api.names import shown_name
 from shmq.api.properties import PROPERTIES
 from shmq.extras.console.api.messages import NewMessage, properties_of
-from shmq.extras.console.pages import words
-from shmq.extras.console.pages.bodies import as_text
+from shmq.extras.console.pages.messages import as_text
+from shmq.extras.console.pages.rendering import amount, number
 from shmq.extras.console.pages.visit import MOST_WHERE, Redirect, Shown, Visit, page
 from shmq.extras.console.problem import Problem
+from shmq.extras.console.request_checks import check_change_allowed
 from shmq.protocol.opcodes import Right
 
 #: The fields of the form that puts a message, but for its body.
@@ -24,12 +25,9 @@ _FIELDS: Final = ("encoding", "headers", "priority", "group", "delay", "ttl", "d
 _ENCODINGS: Final = ("json", "text", "base64")
 
 
-def _allowed(visit: Visit, right: Right) -> str:
+def _check_allowed(visit: Visit, right: Right) -> str:
     """The name of the queue. Raises Problem where it cannot be changed."""
-    if not visit.console.settings.allow_changes:
-        raise Problem(
-            403, "read-only", "this console only shows: start it with --allow-changes to change"
-        )
+    check_change_allowed(visit.console)
     visit.need(right, "queue", visit["name"])
     return visit["name"]
 
@@ -62,22 +60,22 @@ def _check_identity(visit: Visit, name: str) -> None:
 @page("/queues/{name}/purge")
 def ask_purge(visit: Visit) -> Shown:
     """What a purge would remove."""
-    name = _allowed(visit, Right.ADMIN)
+    name = _check_allowed(visit, Right.ADMIN)
     with visit.console.broker.queue(name) as queue:
         stats, identity = queue.stats(), queue.identity
     count = stats.depth + stats.delayed
     facts = [
         (
-            f"{words.amount(stats.depth, 'waiting message')} and "
-            f"{words.amount(stats.delayed, 'delayed message')} are removed for good."
+            f"{amount(stats.depth, 'waiting message')} and "
+            f"{amount(stats.delayed, 'delayed message')} are removed for good."
         ),
-        f"{words.amount(stats.in_flight, 'leased message')} stay with who holds them.",
+        f"{amount(stats.in_flight, 'leased message')} stay with who holds them.",
     ]
     return _confirm(
         name,
         "purge",
         facts,
-        label=f"Remove {words.amount(count, 'message')}",
+        label=f"Remove {amount(count, 'message')}",
         possible=count > 0,
         hidden={"identity": str(identity)},
     )
@@ -86,7 +84,7 @@ def ask_purge(visit: Visit) -> Shown:
 @page("/queues/{name}/purge", "POST")
 def purge(visit: Visit) -> Redirect:
     """Remove the waiting and the delayed messages."""
-    name = _allowed(visit, Right.ADMIN)
+    name = _check_allowed(visit, Right.ADMIN)
     _check_identity(visit, name)
     visit.perform("purge_queue", {}, name=name)
     return Redirect(_path(name))
@@ -95,7 +93,7 @@ def purge(visit: Visit) -> Redirect:
 @page("/queues/{name}/delete")
 def ask_delete(visit: Visit) -> Shown:
     """What a deletion would remove."""
-    name = _allowed(visit, Right.ADMIN)
+    name = _check_allowed(visit, Right.ADMIN)
     try:
         with visit.console.broker.queue(name) as queue:
             stats, identity = queue.stats(), str(queue.identity)
@@ -107,11 +105,8 @@ def ask_delete(visit: Visit) -> Shown:
         )  # fmt: skip
     total = stats.depth + stats.delayed + stats.in_flight
     facts = [
-        f"The queue and {words.amount(total, 'message')} in it are removed for good.",
-        (
-            f"{words.amount(max(handles, 0), 'handle')} of processes are attached; their next call "
-            f"fails."
-        ),
+        f"The queue and {amount(total, 'message')} in it are removed for good.",
+        (f"{amount(max(handles, 0), 'handle')} of processes are attached; their next call fails."),
         "Its dead-letter queue stays.",
     ]
     return _confirm(name, "delete", facts, label="Delete the queue", hidden={"identity": identity})
@@ -120,7 +115,7 @@ def ask_delete(visit: Visit) -> Shown:
 @page("/queues/{name}/delete", "POST")
 def delete(visit: Visit) -> Redirect:
     """Delete the queue."""
-    name = _allowed(visit, Right.ADMIN)
+    name = _check_allowed(visit, Right.ADMIN)
     if visit.form.get("identity"):
         _check_identity(visit, name)
     visit.perform("delete_queue", name=name)
@@ -133,10 +128,10 @@ def delete(visit: Visit) -> Redirect:
 @page("/queues/{name}/redrive")
 def ask_redrive(visit: Visit) -> Shown:
     """How many dead letters a redrive would send back."""
-    name = _allowed(visit, Right.ADMIN)
+    name = _check_allowed(visit, Right.ADMIN)
     where = visit.text("where")
     found = visit.ask("count_redrive", name=name, where=where)
-    count = words.amount(found.count, "dead letter")
+    count = amount(found.count, "dead letter")
     facts = [
         (
             f"{'More than ' if found.more else ''}{count} of {shown_name(name)} would go back to "
@@ -153,17 +148,17 @@ def ask_redrive(visit: Visit) -> Shown:
         label=f"Send back more than {count}" if found.more else f"Send back {count}",
         possible=found.count > 0,
         hidden={"where": where or ""},
-        back="/letters",
+        back="/dead-letters",
     )
 
 
 @page("/queues/{name}/redrive", "POST")
 def redrive(visit: Visit) -> Redirect:
     """Send dead letters back."""
-    name = _allowed(visit, Right.ADMIN)
+    name = _check_allowed(visit, Right.ADMIN)
     where = visit.form.get("where", "")[:MOST_WHERE]
     visit.perform("redrive_queue", {"where": where or None}, name=name)
-    return Redirect("/letters")
+    return Redirect("/dead-letters")
 
 
 # ---- put ----
@@ -172,14 +167,14 @@ def redrive(visit: Visit) -> Redirect:
 @page("/queues/{name}/put")
 def ask_put(visit: Visit) -> Shown:
     """The form for a message."""
-    name = _allowed(visit, Right.PRODUCE)
+    name = _check_allowed(visit, Right.PRODUCE)
     return Shown("put.html", {"name": name, "encodings": _ENCODINGS, "given": {}, "problem": None})
 
 
 @page("/queues/{name}/put", "POST")
 def put(visit: Visit) -> Shown | Redirect:
     """Show what would be put, or put it once that was confirmed."""
-    name = _allowed(visit, Right.PRODUCE)
+    name = _check_allowed(visit, Right.PRODUCE)
     try:
         message = _message(visit.form)
         body, properties = properties_of(message)
@@ -207,8 +202,8 @@ def _preview(visit: Visit, name: str, body: Any, properties: Mapping[str, Any]) 
     facts = [
         (
             f"One message is put into {shown_name(name)}, which has "
-            f"{words.amount(stats.depth, 'message')} waiting and room for "
-            f"{words.number(stats.capacity)}."
+            f"{amount(stats.depth, 'message')} waiting and room for "
+            f"{number(stats.capacity)}."
         ),
         *(f"{key}: {as_text(str(value))}" for key, value in properties.items()),
     ]
@@ -238,7 +233,7 @@ def _message(form: Mapping[str, str]) -> NewMessage:
     try:
         return msgspec.convert(fields, NewMessage)
     except msgspec.ValidationError as error:
-        raise Problem(400, "invalid", str(error)) from None
+        raise Problem.invalid(str(error)) from None
 
 
 def _field(name: str, given: str) -> Any:
@@ -249,7 +244,7 @@ def _field(name: str, given: str) -> Any:
         try:
             return kind(given)
         except ValueError:
-            raise Problem(400, "invalid", f"{name}={given[:40]!r} is not a number") from None
+            raise Problem.invalid(f"{name}={given[:40]!r} is not a number") from None
     return given
 
 
@@ -257,6 +252,6 @@ def _json(name: str, given: str) -> Any:
     try:
         return msgspec.json.decode(given)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise Problem(
-            400, "invalid", f"{name}: it is not JSON: {error}; choose another encoding for text"
+        raise Problem.invalid(
+            f"{name}: it is not JSON: {error}; choose another encoding for text"
         ) from None

@@ -17,13 +17,12 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from shmq.extras.console.access import Caller
-from shmq.extras.console.api.routes import API, let_in, read_body
-from shmq.extras.console.context import Console
-from shmq.extras.console.guard import caller_of, check_change
-from shmq.extras.console.pages.rendering import rendered
-from shmq.extras.console.pages.visit import PAGES, Page, Redirect, Shown, Visit
+from shmq.extras.console.api.routes import API, admit, read_body
+from shmq.extras.console.context import Console, in_thread
+from shmq.extras.console.pages.rendering import render_page
+from shmq.extras.console.pages.visit import PAGES, Page, Redirect, Shown, Visit, load_pages
 from shmq.extras.console.problem import Problem, problem_of
-from shmq.extras.console.side_thread import in_thread
+from shmq.extras.console.request_checks import caller_of, check_change
 from shmq.host.supervision.audit import Actor, Event, record
 
 log = logging.getLogger("shmq.console")
@@ -40,6 +39,7 @@ _ANYONE: Final = secrets.token_urlsafe(32)
 
 def page_routes() -> list[BaseRoute]:
     """A route for each page, and one for the files that they refer to."""
+    load_pages()
     return [
         *(Route(one.path, _endpoint(one), methods=[one.method]) for one in PAGES),
         Mount("/static", StaticFiles(directory=_STATIC)),
@@ -58,7 +58,7 @@ def _endpoint(row: Page) -> Any:
         if caller is None and "authorization" not in request.headers:
             return _to_login(console, request)
         try:
-            caller = await let_in(console, request)
+            caller = await admit(console, request)
             visit = await _visit(console, caller, request)
             found = await in_thread(row.handler, visit, limiter=_limiter())
             return answer_of(visit, found)
@@ -123,7 +123,7 @@ async def form_of(request: Request, most: int = _MOST_FORM) -> dict[str, str]:
             max_num_fields=_MOST_FIELDS,
         )
     except ValueError:
-        raise Problem(400, "invalid", "the form is not UTF-8, or has too many fields") from None
+        raise Problem.invalid("the form is not UTF-8, or has too many fields") from None
     return dict(fields)
 
 
@@ -133,7 +133,7 @@ def answer_of(visit: Visit, found: Shown | Redirect) -> Response:
     if isinstance(found, Redirect):
         return RedirectResponse(settings.prefix + found.path, 303)
     return _html(
-        rendered(
+        render_page(
             found.template,
             {
                 "prefix": settings.prefix,
@@ -183,4 +183,4 @@ def error_page(request: Request, error: Exception) -> Response:
         "problem": problem.as_dict(),
     }
     headers = {key: value for key, value in problem.headers.items() if key != "WWW-Authenticate"}
-    return _html(rendered("error.html", values), problem.status, headers)
+    return _html(render_page("error.html", values), problem.status, headers)

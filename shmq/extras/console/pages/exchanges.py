@@ -21,7 +21,7 @@ _Bindings = dict[str, list[Binding]]
 
 
 @page("/exchanges")
-def exchanges(visit: Visit) -> Shown:
+def show_exchanges(visit: Visit) -> Shown:
     """All exchanges, drawn; with ``exchange`` the route of a message with that key."""
     try:
         all_of_them = visit.console.broker.list_exchanges()
@@ -29,9 +29,9 @@ def exchanges(visit: Visit) -> Shown:
         all_of_them = []
     seen = [one for one in all_of_them if visit.caller.sees("exchange", one.name)]
     shown = seen[:_MOST]
-    bindings = _bindings(visit, shown)
+    bindings = _find_bindings(visit, shown)
     asked = visit.text("exchange", 255)
-    route = _route(visit, asked, seen, bindings) if asked is not None else None
+    route = _trace_route(visit, asked, seen, bindings) if asked is not None else None
     hit = [("queue", name) for name in route.queues] if route is not None else []
     hit += [("stream", name) for name in route.streams] if route is not None else []
     count = sum(map(len, bindings.values()))
@@ -51,7 +51,7 @@ def exchanges(visit: Visit) -> Shown:
     )
 
 
-def _bindings(visit: Visit, shown: list[ExchangeSummary]) -> _Bindings:
+def _find_bindings(visit: Visit, shown: list[ExchangeSummary]) -> _Bindings:
     """The bindings to what the caller may see."""
     found: _Bindings = {}
     for one in shown:
@@ -67,11 +67,13 @@ def _bindings(visit: Visit, shown: list[ExchangeSummary]) -> _Bindings:
     return found
 
 
-def _route(visit: Visit, name: str, seen: list[ExchangeSummary], bindings: _Bindings) -> Route:
+def _trace_route(
+    visit: Visit, name: str, seen: list[ExchangeSummary], bindings: _Bindings
+) -> Route:
     """Where a message with that key and those headers would go; nothing is put."""
     if name not in {one.name for one in seen}:
         raise Problem(404, "not-found", f"exchange {name!r} does not exist")
-    rest = _bindings(visit, [one for one in seen if one.name not in bindings])
+    rest = _find_bindings(visit, [one for one in seen if one.name not in bindings])
     table = Table()
     for one in seen:
         table.apply(check_exchange(one.name, one.kind, one.alternate))
@@ -89,7 +91,7 @@ def _headers(given: str | None) -> dict[str, Any]:
     try:
         found = decode_json(given)
     except ValueError as error:
-        raise Problem(400, "invalid", f"headers: they are not JSON: {error}") from None
+        raise Problem.invalid(f"headers: they are not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise Problem(400, "invalid", 'headers: give an object, such as {"region": "EU"}')
+        raise Problem.invalid('headers: give an object, such as {"region": "EU"}')
     return found

@@ -8,14 +8,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from shmq.extras.console.access import Caller
+from shmq.extras.console.access import LIFETIME, Caller
 from shmq.extras.console.api.routes import slow_down
 from shmq.extras.console.context import Console
-from shmq.extras.console.guard import COOKIE, caller_of, peer_address
 from shmq.extras.console.pages.endpoints import error_page, form_of
-from shmq.extras.console.pages.rendering import rendered
+from shmq.extras.console.pages.rendering import render_page
 from shmq.extras.console.problem import Problem
-from shmq.extras.console.sessions import LIFETIME
+from shmq.extras.console.request_checks import COOKIE, caller_of, peer_address
 from shmq.host.supervision.login_failures import source_of
 
 #: The longest token that is looked at, in characters.
@@ -111,4 +110,4 @@ def _render_login(
         "next": back,
         "problem": problem,
     }
-    return HTMLResponse(rendered("login.html", values), status, {"Cache-Control": "no-store"})
+    return HTMLResponse(render_page("login.html", values), status, {"Cache-Control": "no-store"})

@@ -1,12 +1,12 @@
-"""The overview: three numbers, what is wrong in words, and the queues that wait longest."""
+"""The overview: three numbers, what is wrong, the queues that wait longest; and the host."""
 
 from __future__ import annotations
 
 from typing import Final
 from urllib.parse import quote
 
+from shmq.extras.console.access import visible_finding
 from shmq.extras.console.pages.visit import Shown, Visit, page
-from shmq.extras.console.visibility import visible_finding
 from shmq.host.diagnose.findings import Finding, find
 
 #: The most findings that are shown; there is a line for the rest.
@@ -14,7 +14,7 @@ _MOST: Final = 30
 
 
 @page("/")
-def overview(visit: Visit) -> Shown:
+def show_overview(visit: Visit) -> Shown:
     """What is going on, and what somebody should look at."""
     found = visit.ask("overview")
     findings = [
@@ -29,7 +29,7 @@ def overview(visit: Visit) -> Shown:
 def link_of(kind: str, name: str, code: str) -> str:
     """The page where it can be looked at, and put right."""
     if code == "dead-letters":
-        return f"/letters?queue={quote(name)}"
+        return f"/dead-letters?queue={quote(name)}"
     if kind == "host":
         return "/host"
     if kind == "exchange":
@@ -44,3 +44,33 @@ def findings_of(visit: Visit, kind: str, name: str) -> list[Finding]:
         for one in find(visit.latest)
         if one.kind == kind and one.subject == name and visible_finding(visit.caller, one)
     ]
+
+
+_MOST_OF_HOST: Final = 30
+
+
+@page("/host")
+def show_host(visit: Visit) -> Shown:
+    """What the queues take of the host."""
+    found = visit.latest
+    stats = [
+        one.stats
+        for one in found.queues
+        if one.stats is not None and visit.caller.sees("queue", one.name)
+    ]
+    durable = [one for one in stats if one.durability != "memory"]
+    return Shown(
+        "host.html",
+        {
+            "found": found,
+            "host": found.host,
+            "findings": [one for one in find(found) if one.kind == "host"],
+            "largest": sorted(stats, key=lambda one: -one.shm_bytes)[:_MOST_OF_HOST],
+            "durable": sorted(durable, key=lambda one: -one.journal_lag)[:_MOST_OF_HOST],
+            "repaired": sorted(
+                (one for one in stats if one.recoveries), key=lambda one: -one.recoveries
+            )[:_MOST_OF_HOST],
+            "total": sum(one.shm_bytes for one in stats),
+            "problem": visit.console.observer.problem,
+        },
+    )

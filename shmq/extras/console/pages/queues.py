@@ -7,10 +7,9 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import shmq
-from shmq.extras.console.history import Series
+from shmq.extras.console.observer import Series
 from shmq.extras.console.pages.overview import findings_of
-from shmq.extras.console.pages.query_pages import query_pages
-from shmq.extras.console.pages.visit import Shown, Visit, page
+from shmq.extras.console.pages.visit import Shown, Visit, page, query_pages
 from shmq.extras.console.problem import Problem, text_of
 from shmq.protocol.opcodes import Right
 
@@ -31,11 +30,11 @@ _SORTS: Final = {
 
 
 @page("/queues")
-def list_of_queues(visit: Visit) -> Shown:
+def list_queues(visit: Visit) -> Shown:
     """All queues, in pages by name, or the first by a number."""
     where, sort, after = visit.text("where"), visit.text("sort"), visit.text("after")
     if sort is not None and sort not in _SORTS:
-        raise Problem(400, "invalid", f"sort={sort[:40]!r} is none of {', '.join(_SORTS)}")
+        raise Problem.invalid(f"sort={sort[:40]!r} is none of {', '.join(_SORTS)}")
     found = visit.ask("list_queues", limit=_ROWS, where=where, sort=sort, after=after)
     more = None
     if found.next is not None:
@@ -48,7 +47,7 @@ def list_of_queues(visit: Visit) -> Shown:
 
 
 @page("/queues/{name}")
-def one_queue(visit: Visit) -> Shown:
+def show_queue(visit: Visit) -> Shown:
     """One queue."""
     name = visit["name"]
     visit.see("queue", name)

@@ -1,8 +1,9 @@
-"""Templates: each value is escaped, and a name that is not there is an error."""
+"""Templates and their filters: each value is escaped, and an unknown name is an error."""
 
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +11,37 @@ from typing import Any, Final
 import jinja2
 
 from shmq.api.names import shown_name
-from shmq.extras.console.pages import words
+from shmq.units import rate, size, span
+
+
+def number(value: float | None) -> str:
+    """A count, with its thousands apart; nothing for None."""
+    return "" if value is None else f"{value:,.0f}"
+
+
+def moment(at: float | None) -> str:
+    """A time in UTC, to the second."""
+    if at is None:
+        return ""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g}"
+
+
+def amount(count: int, noun: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def option(value: Any) -> str:
+    """The value of an option."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else shown_name(str(value))
+
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 
@@ -25,12 +56,12 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    for name in ("amount", "moment", "number", "option", "rate", "size", "span"):
-        made.filters[name] = getattr(words, name)
+    for one in (amount, moment, number, option, rate, size, span):
+        made.filters[one.__name__] = one
     made.filters["shown"] = shown_name
     return made
 
 
-def rendered(template: str, values: Mapping[str, Any]) -> str:
+def render_page(template: str, values: Mapping[str, Any]) -> str:
     """The page."""
     return _environment().get_template(template).render(values)

@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import shmq
 from shmq.errors import NoSuchStream, ShmqError, StreamDeleted
+from shmq.extras.console.access import visible_stream
 from shmq.extras.console.pages.overview import findings_of
-from shmq.extras.console.pages.query_pages import query_pages
 from shmq.extras.console.pages.queues import minutes_of
-from shmq.extras.console.pages.visit import Shown, Visit, page
+from shmq.extras.console.pages.visit import Shown, Visit, page, query_pages
 from shmq.extras.console.problem import text_of
-from shmq.extras.console.visibility import visible_stream
 from shmq.host.diagnose.activity import GroupActivity, StreamActivity
 
 _ROWS: Final = 50
@@ -21,7 +20,7 @@ _PARTITIONS: Final = 256
 
 
 @page("/streams")
-def list_of_streams(visit: Visit) -> Shown:
+def list_streams(visit: Visit) -> Shown:
     """All streams, in pages by name."""
     after = visit.text("after") or ""
     there = [
@@ -37,7 +36,7 @@ def list_of_streams(visit: Visit) -> Shown:
 
 
 @page("/streams/{name}")
-def one_stream(visit: Visit) -> Shown:
+def show_stream(visit: Visit) -> Shown:
     """One stream: its partitions, and the lag of its groups in each."""
     name = visit["name"]
     visit.see("stream", name)

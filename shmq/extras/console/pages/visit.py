@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 import anyio.from_thread
 import msgspec
 
+import shmq
+from shmq.api.query_pages import TABLE, is_web_page, key_of
+from shmq.errors import ShmqError
 from shmq.extras.console.access import Caller
 from shmq.extras.console.api.operation import OPERATIONS, Call, Operation
-from shmq.extras.console.api.routes import answered
+from shmq.extras.console.api.routes import answer_call
 from shmq.extras.console.context import Console
 from shmq.extras.console.problem import Problem
 from shmq.host.diagnose.activity import Observation, QueueActivity
@@ -52,7 +56,7 @@ class Visit:
         """A field of the query; None if it is empty. Raises Problem for one that is too long."""
         given = self.query.get(name, "").strip()
         if len(given) > most:
-            raise Problem(400, "invalid", f"{name} has more than {most} characters")
+            raise Problem.invalid(f"{name} has more than {most} characters")
         return given or None
 
     def whole(self, name: str, default: int, least: int, most: int) -> int:
@@ -62,10 +66,8 @@ class Visit:
             return default
         plain = given.isascii() and given.isdigit() and len(given) <= _MOST_DIGITS
         if not (plain and least <= int(given) <= most):
-            raise Problem(
-                400,
-                "invalid",
-                f"{name}={given[:40]!r} is not a whole number from {least} to {most}",
+            raise Problem.invalid(
+                f"{name}={given[:40]!r} is not a whole number from {least} to {most}"
             )
         return int(given)
 
@@ -104,7 +106,7 @@ class Visit:
         row = _row(operation)
         if row.body is not None and row.body is not bytes:
             body = msgspec.convert(body, row.body)
-        response = anyio.from_thread.run(answered, row, self._call(given, body, row))
+        response = anyio.from_thread.run(answer_call, row, self._call(given, body, row))
         return msgspec.json.decode(response.body) if response.body else None
 
     def _call(self, given: Mapping[str, Any], body: Any, row: Operation | None = None) -> Call:
@@ -145,6 +147,18 @@ class Page:
 #: Every page and every form that is sent.
 PAGES: Final[list[Page]] = []
 
+#: The subjects of the pages; each module registers its own when it is imported.
+_MODULES: Final = (
+    "overview", "queues", "messages", "dead_letters", "streams", "exchanges", "advice", "changes",
+)  # fmt: skip
+
+
+def load_pages() -> None:
+    """Register all pages. The operations of the API must have been loaded."""
+    for name in _MODULES:
+        importlib.import_module(f"shmq.extras.console.pages.{name}")
+
+
 Handler = Callable[[Visit], Shown | Redirect]
 
 
@@ -156,3 +170,19 @@ def page(path: str, method: Literal["GET", "POST"] = "GET") -> Callable[[Handler
         return handler
 
     return register
+
+
+#: The most pages that are shown of one queue or stream.
+_MOST_QUERY_PAGES: Final = 20
+
+
+def query_pages(broker: shmq.Broker, kind: Literal["queue", "stream"], name: str) -> list[str]:
+    """The addresses of the pages; none where they cannot be read, as they are only shown."""
+    try:
+        if TABLE not in broker.list_tables():
+            return []
+        with broker.table(TABLE) as table:
+            pages = table.get_many(table.keys(key_of(kind, name, ""), _MOST_QUERY_PAGES))
+    except ShmqError:
+        return []
+    return sorted({url for url in pages.values() if is_web_page(url)})

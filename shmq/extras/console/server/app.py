@@ -9,23 +9,22 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import shmq
-from shmq.extras.console.access import Caller
-from shmq.extras.console.api import openapi, table
-from shmq.extras.console.api.routes import let_in, problem_answer, routes
-from shmq.extras.console.context import Console
-from shmq.extras.console.guard import HEADERS, Guard
-from shmq.extras.console.pages import table as pages
-from shmq.extras.console.pages.endpoints import error_page, wants_page
+from shmq.extras.console.access import Caller, visible
+from shmq.extras.console.api import events, openapi, websocket
+from shmq.extras.console.api.operation import load_operations
+from shmq.extras.console.api.routes import admit, problem_answer, routes
+from shmq.extras.console.context import Console, in_thread
+from shmq.extras.console.pages.endpoints import error_page, page_routes, wants_page
+from shmq.extras.console.pages.login import login_routes
 from shmq.extras.console.problem import Problem
-from shmq.extras.console.side_thread import in_thread
-from shmq.extras.console.visibility import visible
+from shmq.extras.console.request_checks import HEADERS, Guard
 from shmq.metrics.exposition import CONTENT_TYPE, render
 from shmq.metrics.families import CONSOLE
 
 
 def application(console: Console) -> ASGIApp:
     """The whole console."""
-    table.load()
+    load_operations()
     inner: list[BaseRoute] = [
         Route("/healthz", _healthz),
         Route("/readyz", _readyz),
@@ -33,30 +32,29 @@ def application(console: Console) -> ASGIApp:
         *openapi.routes(),
     ]
     inner.append(Route("/metrics", _metrics))
-    inner += table.live_routes()
-    inner += pages.routes()
-    return _finished(console, inner, metrics_open=console.settings.metrics_open)
+    inner += [*events.routes(), *websocket.routes(), *login_routes(), *page_routes()]
+    return _make_application(console, inner, metrics_open=console.settings.metrics_open)
 
 
 def metrics_application(console: Console) -> ASGIApp:
     """Only /metrics and health, for an address of their own."""
-    return _finished(
+    return _make_application(
         console,
         [Route("/healthz", _healthz), Route("/readyz", _readyz), Route("/metrics", _metrics)],
         metrics_open=console.settings.metrics_bind is not None or console.settings.metrics_open,
     )
 
 
-def _finished(console: Console, inner: list[BaseRoute], *, metrics_open: bool) -> ASGIApp:
+def _make_application(console: Console, inner: list[BaseRoute], *, metrics_open: bool) -> ASGIApp:
     prefix = console.settings.prefix
     made = Starlette(
         routes=[Mount(prefix, routes=inner)] if prefix else inner,
         exception_handlers={
-            Exception: _failed,
+            Exception: _answer_failure,
             404: _make_unknown_error,
-            405: _not_so,
-            Problem: _failed,
-            shmq.ShmqError: _failed,
+            405: _answer_wrong_method,
+            Problem: _answer_failure,
+            shmq.ShmqError: _answer_failure,
         },
     )
     made.state.console = console
@@ -97,19 +95,19 @@ class _Guarded:
         await self._inner(scope, receive, with_headers)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _answer_failure(request: Request, error: Exception) -> Response:
     return error_page(request, error) if wants_page(request) else problem_answer(error)
 
 
 async def _make_unknown_error(request: Request, _: Exception) -> Response:
-    return await _failed(
+    return await _answer_failure(
         request, Problem(404, "unknown-path", f"page {request.url.path!r} does not exist")
     )
 
 
-async def _not_so(request: Request, error: Exception) -> Response:
+async def _answer_wrong_method(request: Request, error: Exception) -> Response:
     headers = dict(getattr(error, "headers", None) or {"Allow": "GET"})
-    return await _failed(
+    return await _answer_failure(
         request,
         Problem(
             405,
@@ -142,13 +140,13 @@ async def _metrics(request: Request) -> Response:
     console: Console = request.app.state.console
     caller = Caller(None)
     if not request.app.state.metrics_open:
-        caller = await let_in(console, request)
+        caller = await admit(console, request)
     pattern = request.query_params.get("queue")
-    text = await in_thread(_rendered, console, caller, pattern)
+    text = await in_thread(_render_metrics, console, caller, pattern)
     return Response(text, media_type=CONTENT_TYPE)
 
 
-def _rendered(console: Console, caller: Caller, pattern: str | None) -> bytes:
+def _render_metrics(console: Console, caller: Caller, pattern: str | None) -> bytes:
     old = console.observer.old()
     if old is not None:  # a failed scrape is an alert; numbers of long ago are none
         raise shmq.ConnectionLost(old)

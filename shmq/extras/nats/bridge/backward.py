@@ -36,7 +36,7 @@ class BackwardLane(Lane):
         """See Lane."""
         self._source = self._there().queue(self._route.queue)
         self._identity = self._source.identity
-        self._target = _target(self._here, self._route.to or self._route.queue, self._source)
+        self._target = _open_target(self._here, self._route.to or self._route.queue, self._source)
 
     def step(self, *, careful: bool, patience: float) -> bool:
         """See Lane."""
@@ -74,10 +74,10 @@ class BackwardLane(Lane):
                 message = waiting[0]
                 try:
                     put = self._target.put(
-                        _body(message),
+                        _body_to_put(message),
                         timeout=_ROOM,
                         dedupe_id=f"{self._identity:016x}:{message.sequence}",
-                        **_properties(message, self._target),
+                        **_read_properties(message, self._target),
                     )
                     repeated += put.duplicate
                     done.append(message)
@@ -93,12 +93,12 @@ class BackwardLane(Lane):
                     message.nack(0.0)
 
 
-def _body(message: api.Message) -> Any:
+def _body_to_put(message: api.Message) -> Any:
     """What a put with the message's codec takes: encoded bytes if it encodes none."""
     return message.body if message.codec in CODECS else bytes(message.view)
 
 
-def _properties(message: api.Message, target: api.Queue) -> dict[str, Any]:
+def _read_properties(message: api.Message, target: api.Queue) -> dict[str, Any]:
     expires = message.properties.get("ttl")
     return {
         "priority": min(message.priority, target.options.priorities - 1),
@@ -111,7 +111,7 @@ def _properties(message: api.Message, target: api.Queue) -> dict[str, Any]:
     }
 
 
-def _target(here: api.Broker, name: str, source: Any) -> api.Queue:
+def _open_target(here: api.Broker, name: str, source: Any) -> api.Queue:
     """The queue of this host, made if there is none. Raises InvalidOption without a window."""
     try:
         queue = here.queue(name)

@@ -15,7 +15,7 @@ from shmq.cli.shared.flags import log_format_flag, namespace_of, quiet_flag
 from shmq.cli.shared.metrics import serve_metrics
 from shmq.cli.shared.progress import progress
 from shmq.cli.shared.target import target_of
-from shmq.extras.nats.bridge.metrics import render_bridge
+from shmq.extras.nats.bridge.progress import render_bridge
 from shmq.host.supervision.signals import caught, ended_by
 from shmq.host.supervision.stderr import show_on_stderr
 from shmq.server.systemd import Manager

@@ -132,7 +132,9 @@ class ForwardLane(Lane):
         """Publish the run, settle each message by its answer. Raises what passes."""
         assert self._queue is not None
         leased = [*self._messages(bulk, run)]
-        answers = self._target.connection.run(_published(self._target.port.puts, leased, patience))
+        answers = self._target.connection.run(
+            _publish_messages(self._target.port.puts, leased, patience)
+        )
         taken, passing, refused = [], None, 0
         for one, answer in zip(leased, answers, strict=True):
             if isinstance(answer, MessageTooLarge):
@@ -143,7 +145,7 @@ class ForwardLane(Lane):
                 raise answer
             else:
                 taken.append((one, answer))
-        late = bulk.ack_run(_receipts([one for one, _ in taken]))
+        late = bulk.ack_run(_pack_receipts([one for one, _ in taken]))
         if late:
             log.warning(
                 "%s: %d leases ended before the cluster answered: these messages are published "
@@ -192,7 +194,7 @@ def _message(columns: Columns, row: int, receipt: int, message_id: str, highest:
     return _Leased(receipt, message_id, bytes(columns.body(row)), properties)
 
 
-async def _published(puts: Any, leased: Sequence[_Leased], patience: float) -> list[Any]:
+async def _publish_messages(puts: Any, leased: Sequence[_Leased], patience: float) -> list[Any]:
     """What the cluster answered to each, in order: a `Put`, or an exception.
 
     Messages of one group are published one after the other, as long as none of them fails for a
@@ -220,11 +222,11 @@ async def _published(puts: Any, leased: Sequence[_Leased], patience: float) -> l
             else:
                 answers[number] = failed
 
-    await asyncio.gather(*map(publish_in_turn, _turns(leased)))
+    await asyncio.gather(*map(publish_in_turn, _group_turns(leased)))
     return answers
 
 
-def _turns(leased: Sequence[_Leased]) -> list[list[int]]:
+def _group_turns(leased: Sequence[_Leased]) -> list[list[int]]:
     """The places of the messages of each group, in order; a message without one is by itself."""
     groups: dict[str, list[int]] = {}
     turns: list[list[int]] = []
@@ -237,7 +239,7 @@ def _turns(leased: Sequence[_Leased]) -> list[list[int]]:
     return [*turns, *groups.values()]
 
 
-def _receipts(leased: Sequence[_Leased]) -> bytes:
+def _pack_receipts(leased: Sequence[_Leased]) -> bytes:
     return array("Q", [one.receipt for one in leased]).tobytes()
 
 

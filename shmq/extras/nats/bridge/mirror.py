@@ -105,7 +105,7 @@ class MirrorLane(Lane):
                 "lacks: mirror to another name with to="
             )
         answers = self._target.run(
-            _published(
+            _publish_records(
                 self._target.partition(partition),
                 self._stream.identity,
                 records,
@@ -136,7 +136,7 @@ class MirrorLane(Lane):
         return records, oldest
 
 
-async def _published(
+async def _publish_records(
     target: Any, identity: int, records: api.Records, last: int, patience: float
 ) -> list[Any]:
     """What the cluster answered to each, in order: a PubAck, or an exception."""

@@ -1,11 +1,15 @@
-"""How far a route has come: its counts, its lag, and its last acknowledgement."""
+"""How far a route has come: its counts, its lag, its last acknowledgement; and all as metrics."""
 
 from __future__ import annotations
 
 import dataclasses
 import threading
 import time
+from collections.abc import Sequence
 from typing import Literal
+
+from shmq.metrics.exposition import collect_family, render_metrics
+from shmq.metrics.families import BRIDGE
 
 Direction = Literal["forward", "backward", "mirror"]
 
@@ -83,3 +87,15 @@ class Progress:
     def __str__(self) -> str:
         now = self.read()
         return f"{now.direction} of {now.source!r} to {now.target!r}"
+
+
+def render_bridge(namespace: str, routes: Sequence[Numbers]) -> bytes:
+    """Return all samples of the routes, ended by ``# EOF``."""
+    return render_metrics(
+        metric
+        for family, read in BRIDGE
+        for metric in collect_family(
+            family,
+            [((namespace, one.direction, one.source, one.target), read(one)) for one in routes],
+        )
+    )

@@ -1,8 +1,4 @@
-"""The client of NATS, which closes each connection that it gives up, and hands messages on at once.
-
-The client that it is made of puts each message into a queue, from which a task calls back: that
-costs more than the rest. Here a message goes to whom it is for while the bytes are parsed.
-"""
+"""The client of NATS: requests and puts without a task for each."""
 
 from __future__ import annotations
 
@@ -13,32 +9,26 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import nats.aio.client
 import nats.errors
 from nats.aio.msg import Msg
 
+from shmq.extras.nats.client.nats_private import PrivateClient
+
 #: How long an answer is waited for until `ask` tells that there is none, in seconds.
 PATIENCE: Final = 2.0
-#: With so many bytes that are not sent yet, `ask` sends no more, and tells that at once.
-_MOST_UNSENT: Final = 1 << 20
 _NOBODY: Final = "503"
 _BLANK: Final = re.compile(r"\s")
 #: Headers that are sent as they are.
 _HEADERS: Final = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: (?:\S(?:[^\r\n]*\S)?)?\r\n)+")
 
 
-class Client(nats.aio.client.Client):
-    """A client that leaves no socket open to a server that accepted it and then said nothing.
-
-    It also outlives a flush that is cancelled, or that gives up.
-    """
+class Client(PrivateClient):
+    """A client whose requests are answered while the bytes of the answer are parsed."""
 
     def __init__(self) -> None:
         super().__init__()
         #: The inboxes for pulls that nobody uses now: see inbox.py.
         self.spare_inboxes: list[Any] = []
-        #: Who takes the messages of a subscription while they are parsed, by its number.
-        self._takers: dict[int, Callable[[Msg], None]] = {}
         #: The callback of each request, by the subject of the answer.
         self._asking: dict[str, Callable[[Msg | None], None]] = {}
         #: When the requests of `ask` time out: the oldest first.
@@ -46,47 +36,6 @@ class Client(nats.aio.client.Client):
         self._timer: asyncio.TimerHandle | None = None
         self._answers = ""
         self._number = 0
-
-    # ---- what comes ----
-
-    async def take(self, subject: str, taker: Callable[[Msg], None]) -> Any:
-        """Subscribe; the taker must be quick, and is called while bytes are parsed."""
-
-        async def unused(_: Msg) -> None:
-            raise AssertionError("a message came by the queue of the subscription")
-
-        subscription = await self.subscribe(subject, cb=unused)
-        self._takers[subscription._id] = taker
-        return subscription
-
-    async def _process_msg(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
-    ) -> None:
-        taker = self._takers.get(sid)
-        if taker is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
-            return
-        found = await self._process_headers(headers) if headers else None
-        try:
-            taker(Msg(self, subject.decode(), reply.decode(), data, found))
-        except Exception as error:  # noqa: BLE001 - as of any callback
-            await self._error_cb(error)  # raised, it would end the reading of the connection
-
-    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
-        self._takers.pop(sid, None)
-        super()._remove_sub(sid, max_msgs)
-
-    @staticmethod
-    def _parse_header_lines(raw: bytes) -> dict[str, str]:
-        found = {}
-        for line in raw.decode("utf-8", "replace").split("\r\n"):
-            name, colon, value = line.partition(":")
-            name = name.strip()
-            if colon and name.isascii() and " " not in name and "\t" not in name:
-                found[name] = value.strip()
-        return found
-
-    # ---- requests ----
 
     async def request(
         self,
@@ -190,46 +139,8 @@ class Client(nats.aio.client.Client):
         self, subject: str, payload: bytes, reply: str, headers: Any, is_alone: bool = False
     ) -> bool:
         """Send now if possible; return whether it was sent."""
-        if (
-            self._status != self.CONNECTED
-            or self._pending_data_size > _MOST_UNSENT
-            or len(payload) > self._max_payload
-            or self._flush_queue is None
-            or self._transport is None
-            or (command := _command(subject, payload, reply, headers)) is None
-        ):
-            return False
-        if is_alone and not self._pending:
-            self._transport.write(command)
-            return True
-        self._pending.append(command)
-        self._pending_data_size += len(command)
-        if self._flush_queue.empty():
-            self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
-        return True
-
-    # ---- the connection ----
-
-    async def _connect_to_server(self, s: Any) -> None:
-        self._close_socket()
-        await super()._connect_to_server(s)
-
-    async def _process_pong(self) -> None:
-        if self._pongs and self._pongs[0].done():  # setting its result would end the connection
-            self._pongs[0] = asyncio.get_running_loop().create_future()
-        await super()._process_pong()
-
-    async def close(self) -> None:
-        """End it, also in the middle of a first attempt."""
-        try:
-            await super().close()
-        finally:
-            self._close_socket()
-
-    def _close_socket(self) -> None:
-        transport: Any = self._transport
-        if transport is not None:
-            transport.close()
+        command = _command(subject, payload, reply, headers)
+        return command is not None and self.write(command, len(payload), is_alone)
 
 
 def is_unheard(answer: Msg) -> bool:

@@ -134,14 +134,14 @@ class ClusterConnection:
     def server(self) -> str:
         """The version of the server that it is connected to."""
         client = self._client
-        return "" if client is None else f"nats-server {client._server_info.get('version', '?')}"
+        return "" if client is None else f"nats-server {client.server_info.get('version', '?')}"
 
     @property
     def replicas(self) -> int:
         """How many servers keep each message."""
         if self.target.address.replicas is not None:
             return self.target.address.replicas
-        return 3 if self._client is not None and self._client._server_info.get("cluster") else 1
+        return 3 if self._client is not None and self._client.server_info.get("cluster") else 1
 
     @property
     def max_payload(self) -> int:
@@ -246,7 +246,7 @@ class ClusterConnection:
         found = {(uri.hostname, uri.port) for uri in client.discovered_servers}
         try:
             await client.listen()
-            self._check(client._server_info, "the server")
+            self._check(client.server_info, "the server")
             await self._check_versions(
                 [(str(host), int(port or 0)) for host, port in found if (host, port) not in known]
             )
@@ -283,7 +283,7 @@ class ClusterConnection:
         self._denied.clear()
         if client is not None:
             try:
-                self._check(client._server_info, "the server that was reconnected to")
+                self._check(client.server_info, "the server that was reconnected to")
             except Unsupported as error:
                 self._too_old = str(error)
 

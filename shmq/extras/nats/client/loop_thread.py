@@ -127,7 +127,11 @@ class _Call(Begun[_T]):
 
 
 class LoopThread:
-    """One loop in one daemon thread of this process; the child of a fork makes its own."""
+    """One loop in one daemon thread of this process; the child of a fork makes its own.
+
+    anyio's blocking portal would do, but for its speed: a call of it takes about 210 µs, one of
+    `run` 55 µs and one of `begin` 30 µs. It also does not cancel a call that is interrupted.
+    """
 
     _made: LoopThread | None = None
     _lock = new_lock()

@@ -23,17 +23,17 @@ def find_binary(given: str | Path | None = None) -> Path:
 
     Raises ShmqError if there is none, or if it is older than `OLDEST`.
     """
-    path = _choose(given)
+    path = _find_program(given)
     found = version_of(path)
     if found < OLDEST:
         raise ShmqError(
-            f"{path} is nats-server {_dotted(found)}: install {_dotted(OLDEST)} or later, and "
-            "name it with --binary or SHMQ_NATS_SERVER"
+            f"{path} is nats-server {_format_version(found)}: install {_format_version(OLDEST)} "
+            "or later, and name it with --binary or SHMQ_NATS_SERVER"
         )
     return path
 
 
-def _choose(given: str | Path | None) -> Path:
+def _find_program(given: str | Path | None) -> Path:
     named = given or os.environ.get("SHMQ_NATS_SERVER")
     if named:
         found = shutil.which(named)
@@ -70,5 +70,5 @@ def version_of(path: Path) -> Version:
     return parse_version(done.stdout)
 
 
-def _dotted(version: Version) -> str:
+def _format_version(version: Version) -> str:
     return ".".join(map(str, version))

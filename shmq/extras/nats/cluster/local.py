@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from shmq.errors import InvalidOption, ShmqError
 from shmq.extras.nats.cluster import monitor
 from shmq.extras.nats.cluster.binary import find_binary
-from shmq.extras.nats.cluster.node import Node, Ports, quoted
+from shmq.extras.nats.cluster.node import Node, Ports, quote_value
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
 
@@ -190,13 +190,13 @@ class LocalCluster:
 
     def _configuration(self, node: Node, storage: int, remotes: Sequence[str]) -> str:
         lines = [
-            f"server_name: {quoted(node.name)}",
+            f"server_name: {quote_value(node.name)}",
             f"listen: 127.0.0.1:{node.ports.client}",
             f"http: 127.0.0.1:{node.ports.monitor}",
             "jetstream {",
-            f"  store_dir: {quoted(node.folder / 'data')}",
-            f"  domain: {quoted(self.name)}",
-            f"  sync_interval: {quoted(self.sync)}",  # without quotes, 2m is two million seconds
+            f"  store_dir: {quote_value(node.folder / 'data')}",
+            f"  domain: {quote_value(self.name)}",
+            f"  sync_interval: {quote_value(self.sync)}",  # unquoted, 2m is 2,000,000 s
             f"  max_mem: {_MEMORY}",
             f"  max_file: {storage}",
             "}",
@@ -204,10 +204,10 @@ class LocalCluster:
         if len(self.nodes) > 1:
             peers = ", ".join(f"nats-route://127.0.0.1:{one.ports.peer}" for one in self.nodes)
             lines.append(
-                f"cluster {{ name: {quoted(self.name)}, listen: 127.0.0.1:{node.ports.peer},"
+                f"cluster {{ name: {quote_value(self.name)}, listen: 127.0.0.1:{node.ports.peer},"
                 f" routes: [{peers}] }}"
             )
-        links = ", ".join(map(quoted, remotes))
+        links = ", ".join(map(quote_value, remotes))
         joined = f", remotes: [{{ urls: [{links}] }}]" if remotes else ""
         lines.append(f"leafnodes {{ listen: 127.0.0.1:{node.ports.leaf}{joined} }}")
         return "\n".join(lines) + "\n"

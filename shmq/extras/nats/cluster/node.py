@@ -159,6 +159,6 @@ def _private(path: str, flags: int) -> int:
     return open_file(path, flags, 0o600)
 
 
-def quoted(value: Any) -> str:
+def quote_value(value: Any) -> str:
     """A text as a value of the configuration."""
     return json.dumps(str(value))

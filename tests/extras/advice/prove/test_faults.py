@@ -1,4 +1,4 @@
-"""Each knob as it is advised, and set otherwise: then the fault is seen that the advice names."""
+"""Each setting as it is advised, and set otherwise: the fault that the advice names is found."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def advice_for(name: str, **others: Any) -> Advice:
     return advise(Workload.of({**answers, **others}), cores=8)
 
 
-def fault_of(advice: Advice, knob: str) -> str:
-    return next(one.fault for one in advice.knobs if one.name == knob)
+def fault_of(advice: Advice, setting: str) -> str:
+    return next(one.fault for one in advice.settings if one.name == setting)
 
 
 @dataclasses.dataclass

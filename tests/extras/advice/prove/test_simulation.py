@@ -114,7 +114,7 @@ def simulate(broker: shmq.Broker, advice: Advice, consumers: int) -> Outcome:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_advised_knobs_hold(broker: shmq.Broker, name: str) -> None:
+def test_the_advised_settings_hold(broker: shmq.Broker, name: str) -> None:
     advice = advise(scaled(name))
     found = simulate(broker, advice, advice["consumers"])
 
@@ -148,7 +148,7 @@ def test_a_tenth_of_the_timeout_delivers_again_what_is_worked_on(broker: shmq.Br
     advice = advise(Workload.of(answers))
     assert not redelivered(broker, advice, advice["visibility_timeout"])
     assert redelivered(broker, advice, advice["visibility_timeout"] / 10)
-    fault = next(one.fault for one in advice.knobs if one.name == "visibility_timeout")
+    fault = next(one.fault for one in advice.settings if one.name == "visibility_timeout")
     assert "delivered again while the first consumer still works on it" in fault
 
 
@@ -157,5 +157,5 @@ def test_a_third_of_the_consumers_fall_behind_at_the_peak(broker: shmq.Broker) -
     right = simulate(broker, advice, advice["consumers"])
     wrong = simulate(broker, advice, max(1, advice["consumers"] // 3))
     assert wrong.most_waiting > max(2 * right.most_waiting, right.put // 4)
-    fault = next(one.fault for one in advice.knobs if one.name == "consumers")
+    fault = next(one.fault for one in advice.settings if one.name == "consumers")
     assert "depth and oldest_age rise in every peak" in fault

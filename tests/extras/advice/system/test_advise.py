@@ -149,7 +149,7 @@ def test_the_code_is_10_where_another_system_suits(quick: Quick, tmp_path: Path)
     assert "Temporal" in quick("advise", str(file), "--code", code=10).err.decode()
 
 
-def test_every_knob_is_told_with_its_reason_and_the_wait_is_drawn(quick: Quick) -> None:
+def test_every_setting_is_told_with_its_reason_and_the_wait_is_drawn(quick: Quick) -> None:
     text = quick("advise", "--defaults", "--cores", "4").text
     for words in (
         "3 × 80 ms (p99)",
@@ -240,9 +240,9 @@ def test_what_a_queue_answers_is_not_asked_and_its_options_stand_beside(
     assert "how long a peak lasts" in ran.err.decode()
     assert "the median body" not in ran.err.decode()
     head, *rows = ran.text.splitlines()[1:]
-    while not head.startswith("knob"):
+    while not head.startswith("setting"):
         head, *rows = rows
-    assert head.split()[:3] == ["knob", "value", "now"]
+    assert head.split()[:3] == ["setting", "value", "now"]
     row = next(row for row in rows if row.startswith("visibility_timeout"))
     assert row.split()[2] == "20.0"
 

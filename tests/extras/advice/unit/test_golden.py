@@ -37,8 +37,8 @@ def test_a_known_workload_gets_its_known_advice(one: Golden) -> None:
         assert any(name.startswith(also) for name in named), named
     if (warns := expected.pop("warns", None)) is not None:
         assert any(warns in warning for warning in advice.warnings), advice.warnings
-    knobs = {knob.name: knob.value for knob in advice.knobs}
-    assert {name: knobs.get(name) for name in expected} == expected
+    settings = {setting.name: setting.value for setting in advice.settings}
+    assert {name: settings.get(name) for name in expected} == expected
 
 
 @pytest.mark.parametrize("one", GOLDEN, ids=lambda one: one.name)
@@ -57,23 +57,28 @@ def test_what_is_advised_can_be_created(one: Golden, broker: shmq.Broker) -> Non
     assert {name: made[name] for name in advice.options} == advice.options
 
 
-def test_each_knob_tells_its_rule_and_its_number() -> None:
+def test_each_setting_tells_its_rule_and_its_number() -> None:
     for one in GOLDEN:
-        for knob in advised(one).knobs:
-            assert knob.reason and knob.trigger and knob.shown, (one.name, knob)
+        for setting in advised(one).settings:
+            assert setting.reason and setting.trigger and setting.shown, (one.name, setting)
 
 
 def test_work_without_a_limit_of_deliveries_is_watched_by_its_age() -> None:
-    knobs = {knob.name: knob for knob in advise(Workload.of({"failure": "always"})).knobs}
-    assert knobs["max_deliveries"].value is None
-    assert knobs["alarm"].value == "ShmqMessagesOld"
-    assert "dead letter" not in knobs["alarm"].trigger
+    settings = {
+        setting.name: setting for setting in advise(Workload.of({"failure": "always"})).settings
+    }
+    assert settings["max_deliveries"].value is None
+    assert settings["alarm"].value == "ShmqMessagesOld"
+    assert "dead letter" not in settings["alarm"].trigger
 
 
 def test_work_that_is_not_repeated_has_no_delay_of_retries() -> None:
-    knobs = {knob.name: knob.value for knob in advise(Workload.of({"failure": "never"})).knobs}
-    assert knobs["max_deliveries"] == 1
-    assert not {"retry_delay", "retry_delay_max"} & set(knobs)
+    settings = {
+        setting.name: setting.value
+        for setting in advise(Workload.of({"failure": "never"})).settings
+    }
+    assert settings["max_deliveries"] == 1
+    assert not {"retry_delay", "retry_delay_max"} & set(settings)
 
 
 def test_the_table_is_of_many_different_workloads() -> None:

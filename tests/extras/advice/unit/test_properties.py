@@ -18,7 +18,7 @@ import shmq
 from shmq.api.stream_options import StreamOptions
 from shmq.extras.advice.program import command_line, python
 from shmq.extras.advice.report import Advice, advise
-from shmq.extras.advice.text import default_of, read_text, written
+from shmq.extras.advice.text import default_of, format_answer, read_text
 from shmq.extras.advice.workload import ANSWERS, Answer, Workload
 from tests.support.namespaces import own_namespace
 
@@ -75,7 +75,7 @@ def test_advice_is_json_and_its_program_is_python(answers: Any) -> None:
     told = json.loads(json.dumps(advice.as_dict("jobs"), allow_nan=False))
     assert set(told["options"]) == set(advice.options)
     assert told["shmq"] is advice.is_shmq
-    ast.parse(python(advice.plan, advice.knobs, "jobs"))
+    ast.parse(python(advice.plan, advice.settings, "jobs"))
     for line in command_line(advice.plan, advice.options, "jobs").splitlines():
         assert shlex.split(line)[0] == "shmq"
     assert advice.memory > 0 and advice.verdict() and len(advice.theory()) == 2
@@ -83,7 +83,7 @@ def test_advice_is_json_and_its_program_is_python(answers: Any) -> None:
 
 def held(advice: Advice) -> float:
     """How long a message stays with the consumer that works on it."""
-    renewed = any(knob.name == "renewal" for knob in advice.knobs)
+    renewed = any(setting.name == "renewal" for setting in advice.settings)
     return math.inf if renewed else float(advice["visibility_timeout"])
 
 
@@ -134,7 +134,7 @@ def test_what_survives_more_is_kept_on_more(survives: str) -> None:
 def test_an_answer_that_is_written_is_read_as_itself(data: some.DataObject, name: str) -> None:
     row = ANSWERS[name]
     value = row.check(name, data.draw(values(row)))
-    read = read_text(name, written(value))
+    read = read_text(name, format_answer(value))
     assert (
         read == pytest.approx(value, rel=1e-9, abs=1e-9)
         if isinstance(value, float)

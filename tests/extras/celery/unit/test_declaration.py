@@ -11,11 +11,11 @@ pytest.importorskip("celery", reason="the package celery (the extra 'celery') is
 
 from shmq import escape_name
 from shmq.api.options import QueueOptions
-from shmq.extras.celery.declaration import QueueSettings, wanted
+from shmq.extras.celery.declaration import QueueSettings, read_declaration
 
 
 def options(name: str = "tasks", **how: Any) -> dict[str, Any]:
-    found = wanted(name, QueueSettings(), **how).options
+    found = read_declaration(name, QueueSettings(), **how).options
     QueueOptions.for_queue(escape_name(name), found)  # shmq takes them
     return found
 
@@ -30,7 +30,7 @@ def test_a_durable_queue_keeps_dead_letters_and_has_no_clock_in_its_leases() -> 
 @pytest.mark.parametrize("how", [{"auto_delete": True}, {"exclusive": True}, {"durable": False}])
 def test_a_queue_that_is_not_durable_has_no_dead_letters_and_no_journal(how: Any) -> None:
     settings = QueueSettings(durability="journal", confirm="disk")
-    found = wanted("tasks", settings, **how).options
+    found = read_declaration("tasks", settings, **how).options
     assert (found["dead_letter"], found["durability"], found["confirm"]) == (None, *["memory"] * 2)
 
 
@@ -49,8 +49,10 @@ def test_a_longest_length_drops_the_oldest_unless_it_rejects() -> None:
     assert (found["capacity"], found["overflow"]) == (10, "drop-oldest")
     found = options(arguments={"x-max-length": 10, "x-overflow": "reject-publish"})
     assert (found["capacity"], found["overflow"]) == (10, "reject")
-    assert wanted("q", QueueSettings(), arguments={"x-max-length": 10}).compared >= {"capacity"}
-    assert "capacity" not in wanted("q", QueueSettings()).compared
+    assert read_declaration("q", QueueSettings(), arguments={"x-max-length": 10}).compared >= {
+        "capacity"
+    }
+    assert "capacity" not in read_declaration("q", QueueSettings()).compared
 
 
 def test_events_and_requests_of_remote_control_drop_the_oldest_too() -> None:

@@ -203,8 +203,8 @@ def test_dead_letters_are_sent_back(browser: Browser, airport: Console, namespac
         queue.put(b"1")
         queue.get(timeout=0).reject()
         eventually(lambda: broker.queue("lost.dlq").qsize() == 1, "a dead letter")
-        eventually(lambda: b"lost.dlq" in open_page(airport, "/letters").content, "it is seen")
-        with opened(browser, airport, "/letters?queue=lost.dlq") as watched:
+        eventually(lambda: b"lost.dlq" in open_page(airport, "/dead-letters").content, "it is seen")
+        with opened(browser, airport, "/dead-letters?queue=lost.dlq") as watched:
             watched.page.click("text=Count and send back")
             watched.page.click("button >> text=Send back 1 dead letter")
             eventually(lambda: queue.qsize() == 1, "it is sent back")

@@ -22,8 +22,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import shmq
-from shmq.extras.console.api import table
 from shmq.extras.console.api.openapi import document
+from shmq.extras.console.api.operation import load_operations
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
 from tests.support.waiting import PATIENCE
@@ -40,7 +40,7 @@ CHECKS = [
 NAMES = {"queues": "orders", "streams": "clicks", "exchanges": "events", "schemas": "orders"}
 EXAMPLES = 30
 
-table.load()
+load_operations()
 
 
 @schemathesis.serializer("application/x-ndjson")

@@ -27,8 +27,8 @@ def test_the_advice_is_that_of_the_command(site: Console) -> None:
         Workload.of({**answers, "rate": 20, "peak_rate": 100, "work_p99": 2, "keys": 5})
     )
     text = Page(page).text
-    for knob in advice.knobs:
-        assert knob.reason in text, knob
+    for setting in advice.settings:
+        assert setting.reason in text, setting
     for warning in advice.warnings:
         assert warning in text
     assert advice.verdict() in text

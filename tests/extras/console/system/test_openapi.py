@@ -9,13 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from shmq.extras.console.api import table
 from shmq.extras.console.api.openapi import document
-from shmq.extras.console.api.operation import OPERATIONS
+from shmq.extras.console.api.operation import OPERATIONS, load_operations
 from tests.support.console import Console
 from tests.support.processes import ROOT
 
-table.load()
+load_operations()
 
 
 @pytest.fixture(scope="module")

@@ -141,7 +141,7 @@ def test_what_cannot_be_used_has_a_page_that_says_why() -> None:
 
 
 def test_dead_letters_are_grouped_by_reason_and_source(airport: Console) -> None:
-    text = seen(airport, "/letters")
+    text = seen(airport, "/dead-letters")
     assert "rejected arrivals 2" in text
     assert "max_deliveries arrivals 1" in text
 

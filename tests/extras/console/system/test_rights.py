@@ -164,8 +164,8 @@ def test_metrics_are_those_of_the_names_that_a_token_has_a_right_to(
 
     eventually(lambda: 'queue="orders"' in of(READER), "the console sees the queue")
     assert "hidden" not in of(READER)
-    assert re.search(r"shmq_namespace_queues{[^}]*} 1\n", of(READER))
-    assert re.search(r"shmq_namespace_queues{[^}]*} 0\n", of(BILLER))
+    assert re.search(r"shmq_namespace_queues{[^}]*} 1.0\n", of(READER))
+    assert re.search(r"shmq_namespace_queues{[^}]*} 0.0\n", of(BILLER))
 
 
 CHANGES = [

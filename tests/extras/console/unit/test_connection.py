@@ -21,7 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from shmq.extras.console.api import routes
 from shmq.extras.console.problem import Problem
-from shmq.extras.console.server import connection
+from shmq.extras.console.server import process as connection
 from tests.support.waiting import PATIENCE, eventually
 
 #: How long the server waits for a request. One that is to come in time is sent again if it did not.

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 import shmq
-from shmq.extras.console.access import Access
+from shmq.extras.console.access import Access, Sessions
 from shmq.extras.console.context import Console
-from shmq.extras.console.history import History
 from shmq.extras.console.leases import IDLE, LeaseBook, LeaseSession
-from shmq.extras.console.observer import ObserverThread
-from shmq.extras.console.sessions import Sessions
+from shmq.extras.console.observer import History, ObserverThread
 from shmq.extras.console.settings import ConsoleSettings
 from tests.support.waiting import eventually
 

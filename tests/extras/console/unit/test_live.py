@@ -8,14 +8,12 @@ import dataclasses
 import pytest
 
 import shmq
-from shmq.extras.console.access import Access, Caller
+from shmq.extras.console.access import Access, Caller, Sessions
 from shmq.extras.console.context import Console
-from shmq.extras.console.history import History
 from shmq.extras.console.leases import LeaseBook
 from shmq.extras.console.live import End, LiveConnections
-from shmq.extras.console.observer import ObserverThread
+from shmq.extras.console.observer import History, ObserverThread
 from shmq.extras.console.problem import Problem
-from shmq.extras.console.sessions import Sessions
 from shmq.extras.console.settings import ConsoleSettings
 from shmq.server.config.tokens import Token, hash_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 
 import shmq
-from shmq.extras.console.history import History
-from shmq.extras.console.observer import ObserverThread
+from shmq.extras.console.observer import History, ObserverThread
 from shmq.host.diagnose.activity import Observation
 from tests.support.waiting import PATIENCE
 

@@ -9,9 +9,15 @@ import pytest
 
 import shmq
 from shmq.extras.console.access import Caller
-from shmq.extras.console.history import History
-from shmq.extras.console.observer import ObserverThread
-from shmq.extras.console.snapshot import KEPT, MOST_PENDING, Feed, Subscriber, differences, merged
+from shmq.extras.console.observer import History, ObserverThread
+from shmq.extras.console.snapshot import (
+    KEPT,
+    MOST_PENDING,
+    Feed,
+    Subscriber,
+    find_differences,
+    merge_changes,
+)
 from shmq.host.diagnose.activity import Observation, QueueActivity
 from shmq.server.config.tokens import Token, hash_of
 
@@ -48,7 +54,7 @@ def taken(subscriber: Subscriber) -> tuple[str, str, Any]:
 def test_a_difference_has_the_changed_values_alone() -> None:
     before = {("queues", "a"): {"depth": 1, "put": 1}, ("queues", "b"): {"depth": 0}}
     after = {("queues", "a"): {"depth": 1, "put": 2}, ("queues", "c"): {"depth": 0}}
-    assert differences(before, after) == {
+    assert find_differences(before, after) == {
         ("queues", "a"): {"put": 2},
         ("queues", "b"): None,
         ("queues", "c"): {"depth": 0},
@@ -57,9 +63,9 @@ def test_a_difference_has_the_changed_values_alone() -> None:
 
 def test_differences_in_a_row_make_one() -> None:
     key = ("queues", "a")
-    assert merged([{key: {"x": 1}}, {key: {"y": 2}}]) == {key: {"x": 1, "y": 2}}
-    assert merged([{key: {"x": 1}}, {key: None}]) == {key: None}
-    assert merged([{key: None}, {key: {"x": 3}}]) == {key: {"x": 3}}
+    assert merge_changes([{key: {"x": 1}}, {key: {"y": 2}}]) == {key: {"x": 1, "y": 2}}
+    assert merge_changes([{key: {"x": 1}}, {key: None}]) == {key: None}
+    assert merge_changes([{key: None}, {key: {"x": 3}}]) == {key: {"x": 3}}
 
 
 def test_a_queue_that_was_made_anew_is_sent_whole(feed: Feed) -> None:

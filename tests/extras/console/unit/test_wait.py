@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 import shmq
-from shmq.extras.console.api.operation import Call
-from shmq.extras.console.api.wait import LONGEST, SLICE, Wait
+from shmq.extras.console.api.operation import LONGEST, SLICE, Call, Wait
 
 
 class Puts:

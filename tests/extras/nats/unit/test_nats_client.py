@@ -25,6 +25,10 @@ class Recorded(BASE):
         self.sent = cmd
 
 
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
 def sent_by_base(headers: dict[str, str] | None) -> bytes:
     base = Recorded()
     asyncio.run(base._send_publish("a.b", "reply", b"body", 4, headers))
@@ -74,25 +78,9 @@ def test_headers_are_read_as_the_client_of_nats_reads_them(raw: bytes) -> None:
     assert Client._parse_header_lines(raw) == BASE._parse_header_lines(raw)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "_process_msg",
-        "_process_headers",
-        "_parse_header_lines",
-        "_remove_sub",
-        "_connect_to_server",
-        "_process_pong",
-        "request",
-        "publish",
-        "close",
-    ],
-)
+@pytest.mark.parametrize("name", ["request", "publish", "close"])
 def test_what_is_replaced_is_still_called_so(name: str) -> None:
-    mine: Any = getattr(Client, name)
-    assert list(inspect.signature(mine).parameters) == list(
-        inspect.signature(getattr(BASE, name)).parameters
-    )
+    assert parameters(getattr(Client, name)) == parameters(getattr(BASE, name))
 
 
 def test_what_a_taker_raises_does_not_end_the_reading() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from shmq.extras.stress.body import Bodies
+from shmq.extras.stress.workers import Bodies
 from tests.support.shell import Ran, Shell, ended, read_until, terminal
 from tests.support.waiting import PATIENCE, eventually
 

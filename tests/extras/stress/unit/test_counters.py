@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from shmq.extras.stress.counters import BUCKETS, bucket_of, merged, percentile, upper_bound
+from shmq.extras.stress.counters import BUCKETS, bucket_of, percentile, sum_counts, upper_bound
 
 
 @hypothesis.given(ns=strategies.integers(0, (1 << 42) - 1))
@@ -43,4 +43,4 @@ def test_nothing_counted_is_no_latency() -> None:
 
 
 def test_histograms_are_added_bucket_by_bucket() -> None:
-    assert merged([[1, 0, 2], [0, 5, 1]]) == [1, 5, 3]
+    assert sum_counts([[1, 0, 2], [0, 5, 1]]) == [1, 5, 3]

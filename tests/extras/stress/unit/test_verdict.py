@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from shmq.extras.stress.body import Bodies, TornBody, opened
 from shmq.extras.stress.journal import (
     ACKED,
     ACKING,
@@ -20,6 +19,7 @@ from shmq.extras.stress.journal import (
     judge,
     read_all,
 )
+from shmq.extras.stress.workers import Bodies, TornBody, opened
 
 #: Messages 0, 1, 2 of producer 1.
 FIRST, SECOND, THIRD = (1 << 32 | number for number in range(3))

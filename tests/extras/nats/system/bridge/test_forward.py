@@ -69,7 +69,7 @@ def die(_: object) -> bytes:
 def die_before_acknowledging(namespace: str, url: str) -> None:
     """A bridge that is gone between the cluster's answer and the acknowledgement here."""
     monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(forward, "_receipts", die)
+    monkeypatch.setattr(forward, "_pack_receipts", die)
     with shmq.connect(namespace) as here, shmq.connect(url) as there:
         lane = ForwardLane(here, lambda: there, ORDERS)
         lane.open()

@@ -21,8 +21,7 @@ from shmq.errors import (
 from shmq.extras.nats.bridge import bridge
 from shmq.extras.nats.bridge.config import Bridge, Forward, check
 from shmq.extras.nats.bridge.lane import Lane, drive
-from shmq.extras.nats.bridge.metrics import render_bridge
-from shmq.extras.nats.bridge.progress import Progress
+from shmq.extras.nats.bridge.progress import Progress, render_bridge
 from tests.support.openmetrics import families
 
 

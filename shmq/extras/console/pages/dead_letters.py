@@ -10,13 +10,13 @@ from shmq.extras.console.pages.visit import Shown, Visit, page
 from shmq.model.expression.parse import quoted
 from shmq.protocol.opcodes import Right
 
-#: The most dead-letter queues that are looked into for one page, and the most letters of each.
-_QUEUES: Final = 10
-_LETTERS: Final = 1000
+#: The most dead-letter queues that are looked into for one page, and the most messages of each.
+_MOST_QUEUES: Final = 10
+_MOST_LETTERS: Final = 1000
 
 
-@page("/letters")
-def letters(visit: Visit) -> Shown:
+@page("/dead-letters")
+def show_dead_letters(visit: Visit) -> Shown:
     """All dead-letter queues that have any, the fullest first."""
     wanted = visit.text("queue", 255)
     sources = collections.defaultdict(list)
@@ -37,29 +37,29 @@ def letters(visit: Visit) -> Shown:
         {
             "queue": one,
             "sources": [it for it in sources[one.name] if visit.caller.sees("queue", it)],
-            "groups": _groups(visit, one.name),
+            "groups": _group_dead_letters(visit, one.name),
         }
-        for one in there[:_QUEUES]
+        for one in there[:_MOST_QUEUES]
     ]
     return Shown(
-        "letters.html",
+        "dead_letters.html",
         {
             "rows": rows,
             "more": len(there) - len(rows),
-            "most": _LETTERS,
+            "most": _MOST_LETTERS,
             "wanted": wanted,
             "total": sum(one.stats.depth for one in there if one.stats is not None),
         },
     )
 
 
-def _groups(visit: Visit, name: str) -> list[dict[str, Any]] | None:
-    """The letters by reason and source; None without the right to look at them."""
+def _group_dead_letters(visit: Visit, name: str) -> list[dict[str, Any]] | None:
+    """Count the dead letters by reason and source; None without the right to read them."""
     if not visit.reads(name):
         return None
     try:
         with visit.console.broker.queue(name) as queue:
-            found = queue.peek(_LETTERS)
+            found = queue.peek(_MOST_LETTERS)
     except shmq.NoSuchQueue:
         return []
     groups = collections.Counter(

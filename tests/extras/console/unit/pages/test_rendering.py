@@ -1,11 +1,11 @@
-"""Numbers, times and sizes in words."""
+"""Numbers, times and sizes as the pages write them."""
 
 from __future__ import annotations
 
 import pytest
 
 from shmq import units
-from shmq.extras.console.pages import words
+from shmq.extras.console.pages import rendering
 
 
 @pytest.mark.parametrize(
@@ -33,15 +33,15 @@ def test_a_size_has_its_largest_unit(count: int | None, said: str) -> None:
 
 
 def test_a_moment_that_no_calendar_has_is_a_number() -> None:
-    assert words.moment(0) == "1970-01-01 00:00:00 UTC"
-    assert words.moment(1e300) == "1e+300"
-    assert words.moment(None) == ""
+    assert rendering.moment(0) == "1970-01-01 00:00:00 UTC"
+    assert rendering.moment(1e300) == "1e+300"
+    assert rendering.moment(None) == ""
 
 
 def test_one_has_no_plural() -> None:
-    assert words.amount(1, "message") == "1 message"
-    assert words.amount(2000, "message") == "2,000 messages"
+    assert rendering.amount(1, "message") == "1 message"
+    assert rendering.amount(2000, "message") == "2,000 messages"
     assert units.rate(0.25) == "0.2"
     assert units.rate(1234.5) == "1,234"
-    assert words.option(None) == "none"
-    assert words.option(True) == "yes"
+    assert rendering.option(None) == "none"
+    assert rendering.option(True) == "yes"

@@ -1,4 +1,4 @@
-"""What stands before every request: Host, Origin, who calls, and the headers of each answer."""
+"""The checks of each request: Host, Origin, CSRF and the caller; the headers of each answer."""
 
 from __future__ import annotations
 
