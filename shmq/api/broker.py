@@ -267,11 +267,11 @@ class Broker(Closing, Displayed):
         differ), :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an unknown option or a
         value out of range, :class:`~shmq.NoSpace`, and TypeError for a value of the wrong type.
         """
-        raise _no_streams(name, partitions, options)
+        raise _make_no_streams(name, partitions, options)
 
     def stream(self, name: str) -> Stream:
         """Attach to the stream ``name``. Raises :class:`~shmq.NoSuchStream`."""
-        raise _no_streams(name)
+        raise _make_no_streams(name)
 
     def ensure_stream(
         self,
@@ -287,7 +287,7 @@ class Broker(Closing, Displayed):
         that of those it is appended to. Raises what ``create_stream`` raises for the options
         themselves.
         """
-        raise _no_streams(name, if_different, options)
+        raise _make_no_streams(name, if_different, options)
 
     def delete_stream(self, name: str) -> None:
         """Delete the stream ``name`` and all its records.
@@ -296,14 +296,14 @@ class Broker(Closing, Displayed):
         are damaged or of another version is deleted too. Raises :class:`~shmq.NoSuchStream`, and
         :class:`~shmq.ForeignSegment` if a segment belongs to another user.
         """
-        raise _no_streams(name)
+        raise _make_no_streams(name)
 
     def list_streams(self) -> list[StreamSummary]:
         """Every stream of the namespace, sorted by name.
 
         A stream that cannot be used is listed with its ``problem``.
         """
-        raise _no_streams()
+        raise _make_no_streams()
 
     def subscribe(
         self, stream: str, pattern: str = "#", **how: Unpack[SubscribeKeywords]
@@ -407,6 +407,6 @@ class Broker(Closing, Displayed):
         """Detach from every queue, stream and table this broker opened. May be called again."""
 
 
-def _no_streams(*asked: object) -> Unsupported:
+def _make_no_streams(*asked: object) -> Unsupported:
     what = f"stream {asked[0]!r}" if asked else "streams"
     return Unsupported(f"this broker has no streams, so not {what}: connect on their host")

@@ -76,13 +76,13 @@ class Columns(Displayed):
 
     def body(self, at: int) -> memoryview:
         """The bytes of the body of message ``at``. Raises IndexError."""
-        return self.bodies[self._within(self.body_offsets, at)]
+        return self.bodies[self._slice_at(self.body_offsets, at)]
 
     def meta(self, at: int) -> memoryview:
         """The properties of message ``at``: a msgpack map, or no bytes. Raises IndexError."""
-        return self.metas[self._within(self.meta_offsets, at)]
+        return self.metas[self._slice_at(self.meta_offsets, at)]
 
-    def _within(self, offsets: memoryview, at: int) -> slice:
+    def _slice_at(self, offsets: memoryview, at: int) -> slice:
         if not 0 <= at < self.count:
             raise IndexError(f"message {at} does not exist: there are {self.count}")
         return slice(offsets[at], offsets[at + 1])

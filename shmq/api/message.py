@@ -43,13 +43,13 @@ class Rows:
 
     def pairs(self) -> Iterator[tuple[memoryview, bytes]]:
         """The body and the properties of each row."""
-        bodies = _slices(self.data, self.offsets)
+        bodies = _iterate_slices(self.data, self.offsets)
         if self.metas is None:
             return zip(bodies, itertools.repeat(b"", len(self)), strict=True)
-        return zip(bodies, map(bytes, _slices(self.metas, self.meta_offsets)), strict=True)
+        return zip(bodies, map(bytes, _iterate_slices(self.metas, self.meta_offsets)), strict=True)
 
 
-def _slices(data: Any, offsets: Any) -> Iterator[memoryview]:
+def _iterate_slices(data: Any, offsets: Any) -> Iterator[memoryview]:
     view, places = memoryview(data).cast("B"), memoryview(offsets).cast("B").cast("i").tolist()
     return (view[start:end] for start, end in itertools.pairwise(places))
 

@@ -66,7 +66,7 @@ def check_name(name: str, what: str = "queue") -> str:
         raise TypeError(f"the name of the {what} must be a str, not {type(name).__name__}")
     noun, mark, source = what.partition(" (")  # the source of the name, if it is known
     if not _ALLOWED.match(name):
-        why = _why_invalid(name)
+        why = _explain_invalid(name)
         raise InvalidName(f"invalid {noun} name {name[:120]!r}{mark}{source}: {why}")
     if name in _DIRECTORIES and noun == "namespace":
         raise InvalidName(
@@ -75,7 +75,7 @@ def check_name(name: str, what: str = "queue") -> str:
     return name
 
 
-def _why_invalid(name: str) -> str:
+def _explain_invalid(name: str) -> str:
     """Why ``name``, which is not valid, is not, and what is."""
     wrong = _FORBIDDEN.search(name)
     why = f"{wrong[0]!r} is not allowed" if wrong else f"it has {len(name)} characters"
@@ -107,7 +107,7 @@ def escape_name(text: str) -> str:
         raise InvalidName(
             f"invalid queue name {text[:120]!r}…: it must have at most {MAX_TEXT} bytes, not {size}"
         )
-    name = escaped if len(escaped) <= _LONGEST_STEM else _hashed(stem)
+    name = escaped if len(escaped) <= _LONGEST_STEM else _hash_text(stem)
     return check_name(name + text[len(stem) :])
 
 
@@ -134,7 +134,7 @@ def _is_escape(name: str) -> bool:
         return False
 
 
-def _hashed(text: str) -> str:
+def _hash_text(text: str) -> str:
     """The name of a text whose escape is too long; this process remembers it."""
     with late_imports:
         import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few names are long
@@ -153,7 +153,7 @@ def own_dead_letters(name: str) -> str:
     Of a name over 96 characters, after which that does not fit, it is the name that `escape_name`
     has for ``NAME.dlq``: a beginning of it, ``::``, a hash, and ``.dlq``.
     """
-    return (name if len(name) <= _LONGEST_STEM else _hashed(name)) + _SUFFIX
+    return (name if len(name) <= _LONGEST_STEM else _hash_text(name)) + _SUFFIX
 
 
 def with_dead_letter(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

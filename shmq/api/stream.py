@@ -515,7 +515,7 @@ class Stream(Closing):
         """
         now, span = time.time(), check_seconds("seconds", seconds, least=0.001)
         begin = self.open_partitions.start
-        rates = [self._rate(found, now, span) for found in self.offsets()]
+        rates = [self._compute_rate(found, now, span) for found in self.offsets()]
         mean = sum(rates[begin:]) / len(rates[begin:])
         shares = [rate / mean if mean else 0.0 for rate in rates]
         return [
@@ -523,7 +523,7 @@ class Stream(Closing):
             for p, (rate, share) in enumerate(zip(rates, shares, strict=True))
         ]
 
-    def _rate(self, found: PartitionOffsets, now: float, span: float) -> float:
+    def _compute_rate(self, found: PartitionOffsets, now: float, span: float) -> float:
         if found.latest == found.earliest or found.earliest_timestamp is None:
             return 0.0
         count = found.latest - self.at(now - span, found.partition)
@@ -553,7 +553,7 @@ class Stream(Closing):
         :class:`~shmq.InvalidOption` if another ``assignment`` is asked for than it has. Raises
         :class:`~shmq.InvalidName` and :class:`~shmq.NoSpace`.
         """
-        raise _no_groups("group")
+        raise _make_no_groups("group")
 
     def share(
         self,
@@ -575,23 +575,23 @@ class Stream(Closing):
         may be unsettled at a time. ``member`` is the member's name. ``on_damage`` applies to this
         member, as for `reader`. Raises what `group` raises, and :class:`~shmq.NoSuchQueue`.
         """
-        raise _no_groups("share")
+        raise _make_no_groups("share")
 
     def groups(self) -> list[GroupSummary]:
         """Every group of the stream, sorted by name; one that cannot be used has a ``problem``."""
-        raise _no_groups("groups")
+        raise _make_no_groups("groups")
 
     def delete_group(self, name: str) -> None:
         """Delete a group and its offsets. Its members get :class:`~shmq.StreamDeleted`.
 
         Raises :class:`~shmq.NoSuchGroup`.
         """
-        raise _no_groups("delete_group")
+        raise _make_no_groups("delete_group")
 
     @abc.abstractmethod
     def close(self) -> None:
         """Detach. Records already read stay usable, except views. May be called again."""
 
 
-def _no_groups(what: str) -> Unsupported:
+def _make_no_groups(what: str) -> Unsupported:
     return Unsupported(f"this stream has no {what}(): connect on its host")

@@ -125,11 +125,11 @@ def _select(
         queues = [one for one in queues if fnmatch.fnmatchcase(one.name, pattern)]
     if len(queues) <= most:
         return queues
-    worst = sorted(queues, key=_badness, reverse=True)[: min(WORST, most)]
+    worst = sorted(queues, key=_rank_queue, reverse=True)[: min(WORST, most)]
     return sorted(worst, key=lambda one: one.name)
 
 
-def _badness(queue: QueueActivity) -> tuple[bool, float, int]:
+def _rank_queue(queue: QueueActivity) -> tuple[bool, float, int]:
     if queue.stats is None:
         return True, 0.0, 0
     return False, queue.stats.oldest_age, queue.stats.depth

@@ -69,14 +69,14 @@ def _number(read: Callable[..., float]) -> Read:
     return lambda subject: (((), read(subject)),)
 
 
-def _states(**reads: Callable[..., float]) -> Read:
+def _split_states(**reads: Callable[..., float]) -> Read:
     parts = tuple(((state,), read) for state, read in reads.items())
     return lambda subject: [(labels, read(subject)) for labels, read in parts]
 
 
-def _reasons(total: Callable[..., float], **reads: Callable[..., float]) -> Read:
+def _split_total(total: Callable[..., float], **reads: Callable[..., float]) -> Read:
     """The parts of a total, and the rest: from before a restore, or not reported."""
-    states = _states(**reads)
+    states = _split_states(**reads)
 
     def read(subject: object) -> list[Reading]:
         parts = list(states(subject))
@@ -86,27 +86,27 @@ def _reasons(total: Callable[..., float], **reads: Callable[..., float]) -> Read
     return read
 
 
-def _gauge(name: str, help: str, read: Read, *labels: str) -> tuple[Family, Read]:
+def _make_gauge(name: str, help: str, read: Read, *labels: str) -> tuple[Family, Read]:
     return Family(name, Kind.GAUGE, labels, help), read
 
 
-def _counter(name: str, help: str, read: Read, *labels: str) -> tuple[Family, Read]:
+def _make_counter(name: str, help: str, read: Read, *labels: str) -> tuple[Family, Read]:
     return Family(name, Kind.COUNTER, labels, help), read
 
 
 # ---- queues ----
 
 
-def _pids(queue: QueueActivity) -> float:
+def _count_processes(queue: QueueActivity) -> float:
     return len({(one.pid, one.name) for one in queue.attachments if one.alive})
 
 
 #: The families of a queue that are read from its numbers; those that cannot be used have none.
 _OF_STATS: Final = (
-    _gauge(
+    _make_gauge(
         "shmq_queue_messages",
         "Messages in the queue; dying are on their way to the dead-letter queue.",
-        _states(
+        _split_states(
             visible=lambda s: s.depth,
             delayed=lambda s: s.delayed,
             leased=lambda s: s.in_flight,
@@ -114,53 +114,55 @@ _OF_STATS: Final = (
         ),
         "state",
     ),
-    _gauge(
+    _make_gauge(
         "shmq_queue_oldest_age_seconds",
         "Age of the oldest visible message; 0 if there is none.",
         _number(lambda s: s.oldest_age),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_queue_capacity_messages",
         "How many messages the queue can hold.",
         _number(lambda s: s.capacity),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_queue_arena_bytes",
         "Room for bodies and properties.",
-        _states(used=lambda s: s.arena_used, free=lambda s: s.arena_bytes - s.arena_used),
+        _split_states(used=lambda s: s.arena_used, free=lambda s: s.arena_bytes - s.arena_used),
         "state",
     ),
-    _gauge(
+    _make_gauge(
         "shmq_queue_shm_bytes", "What the queue takes of /dev/shm.", _number(lambda s: s.shm_bytes)
     ),
-    _gauge(
+    _make_gauge(
         "shmq_queue_waiting_consumers",
         "Waits that sleep until a message comes.",
         _number(lambda s: s.waiting_get),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_queue_waiting_producers",
         "Waits that sleep until there is room.",
         _number(lambda s: s.waiting_put),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_queue_journal_lag_messages",
         "Puts that are not on disk yet; 0 for a queue in memory alone.",
         _number(lambda s: s.journal_lag),
     ),
-    _counter("shmq_queue_published", "Messages put.", _number(lambda s: s.put)),
-    _counter("shmq_queue_acked", "Messages acknowledged.", _number(lambda s: s.acked)),
-    _counter("shmq_queue_nacked", "Messages returned by nack.", _number(lambda s: s.nacked)),
-    _counter("shmq_queue_leases_expired", "Leases that ran out.", _number(lambda s: s.expired)),
-    _counter(
+    _make_counter("shmq_queue_published", "Messages put.", _number(lambda s: s.put)),
+    _make_counter("shmq_queue_acked", "Messages acknowledged.", _number(lambda s: s.acked)),
+    _make_counter("shmq_queue_nacked", "Messages returned by nack.", _number(lambda s: s.nacked)),
+    _make_counter(
+        "shmq_queue_leases_expired", "Leases that ran out.", _number(lambda s: s.expired)
+    ),
+    _make_counter(
         "shmq_queue_redelivered",
         "Deliveries that were not a message's first.",
         _number(lambda s: s.redelivered),
     ),
-    _counter(
+    _make_counter(
         "shmq_queue_dead_lettered",
         "Messages moved to the dead-letter queue, by reason.",
-        _reasons(
+        _split_total(
             lambda s: s.dead_lettered,
             rejected=lambda s: s.dead_lettered_rejected,
             max_deliveries=lambda s: s.dead_lettered_max_deliveries,
@@ -168,10 +170,10 @@ _OF_STATS: Final = (
         ),
         "reason",
     ),
-    _counter(
+    _make_counter(
         "shmq_queue_dropped",
         "Messages dropped, by reason.",
-        _reasons(
+        _split_total(
             lambda s: s.dropped,
             overflow=lambda s: s.dropped_overflow,
             rejected=lambda s: s.dropped_rejected,
@@ -180,17 +182,17 @@ _OF_STATS: Final = (
         ),
         "reason",
     ),
-    _counter(
+    _make_counter(
         "shmq_queue_duplicates",
         "Puts that were duplicates within the dedupe window.",
         _number(lambda s: s.deduped),
     ),
-    _counter(
+    _make_counter(
         "shmq_queue_recoveries",
         "Repairs after a process died inside an operation.",
         _number(lambda s: s.recoveries),
     ),
-    _counter(
+    _make_counter(
         "shmq_queue_journal_bytes",
         "Bytes written to the queue's journal.",
         _number(lambda s: s.journal_bytes),
@@ -198,11 +200,11 @@ _OF_STATS: Final = (
 )
 
 
-def _from_stats(read: Read) -> Read:
+def _read_stats(read: Read) -> Read:
     return lambda queue: () if queue.stats is None else read(queue.stats)
 
 
-def _about(queue: QueueActivity) -> Iterable[Reading]:
+def _describe_queue(queue: QueueActivity) -> Iterable[Reading]:
     if queue.options is None:
         return ()
     return (((str(queue.identity), queue.options.durability, queue.options.overflow), 1),)
@@ -217,31 +219,31 @@ QUEUES: Final[Table] = (
             ("identity", "durability", "overflow"),
             "Always 1. A recreated queue has another identity, and its counters begin at 0.",
         ),
-        _about,
+        _describe_queue,
     ),
-    _gauge(
+    _make_gauge(
         "shmq_queue_up",
         "1 if the queue can be used, 0 if not; then the others are left out.",
         _number(lambda queue: queue.problem is None),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_queue_without_writer",
         "1 if the queue is durable, but no process writes it to disk now.",
         _number(lambda queue: queue.journal_problem is not None),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_queue_consumers",
         "Processes that are attached, other than the one that is asked; also those that only put.",
-        _number(_pids),
+        _number(_count_processes),
     ),
-    *((family, _from_stats(read)) for family, read in _OF_STATS),
+    *((family, _read_stats(read)) for family, read in _OF_STATS),
 )
 
 
 # ---- streams ----
 
 
-def _lags(stream: StreamActivity) -> Iterator[Reading]:
+def _read_lags(stream: StreamActivity) -> Iterator[Reading]:
     for group in stream.groups:
         if group.lag:
             for partition, records in group.lag.items():
@@ -250,40 +252,40 @@ def _lags(stream: StreamActivity) -> Iterator[Reading]:
             yield (group.name, ""), group.total
 
 
-def _members(stream: StreamActivity) -> Iterator[Reading]:
+def _count_members(stream: StreamActivity) -> Iterator[Reading]:
     return (((group.name,), group.members) for group in stream.groups)
 
 
 #: The families with the label ``stream``.
 STREAMS: Final[Table] = (
-    _gauge(
+    _make_gauge(
         "shmq_stream_up",
         "1 if the stream can be used, 0 if not.",
         _number(lambda stream: stream.problem is None),
     ),
-    _gauge("shmq_stream_partitions", "Partitions.", _number(lambda s: s.partitions)),
-    _gauge("shmq_stream_records", "Records that can be read.", _number(lambda s: s.records)),
-    _gauge("shmq_stream_bytes", "Bytes that the records take.", _number(lambda s: s.bytes)),
-    _gauge(
+    _make_gauge("shmq_stream_partitions", "Partitions.", _number(lambda s: s.partitions)),
+    _make_gauge("shmq_stream_records", "Records that can be read.", _number(lambda s: s.records)),
+    _make_gauge("shmq_stream_bytes", "Bytes that the records take.", _number(lambda s: s.bytes)),
+    _make_gauge(
         "shmq_stream_oldest_age_seconds",
         "Age of the oldest record; 0 if there is none.",
         _number(lambda s: s.oldest_age),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_stream_appended_per_second",
         "Records appended per second, over the last ten seconds.",
         _number(lambda s: s.rate_in),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_stream_hot_partitions",
         "Partitions that get more than 3 times the mean.",
         _number(lambda s: len(s.hot)),
     ),
-    _gauge("shmq_stream_group_members", "Members of the group.", _members, "group"),
-    _gauge(
+    _make_gauge("shmq_stream_group_members", "Members of the group.", _count_members, "group"),
+    _make_gauge(
         "shmq_stream_lag_records",
         "Records that the group has not done; a group that shares records has partition=''.",
-        _lags,
+        _read_lags,
         "group",
         "partition",
     ),
@@ -295,7 +297,7 @@ STREAMS: Final[Table] = (
 
 #: The families with the label ``exchange``.
 EXCHANGES: Final[Table] = (
-    _gauge(
+    _make_gauge(
         "shmq_exchange_bindings",
         "Bindings of the exchange.",
         lambda one: (((one.kind,), one.bindings),),
@@ -306,18 +308,18 @@ EXCHANGES: Final[Table] = (
 
 #: The families of the host, which are left out over TCP.
 HOST: Final[Table] = (
-    _gauge(
+    _make_gauge(
         "shmq_shm_bytes",
         "/dev/shm of the host.",
-        _states(used=lambda h: h.shm_total - h.shm_free, free=lambda h: h.shm_free),
+        _split_states(used=lambda h: h.shm_total - h.shm_free, free=lambda h: h.shm_free),
         "state",
     ),
-    _gauge(
+    _make_gauge(
         "shmq_namespace_shm_bytes",
         "What the namespace takes of /dev/shm.",
         _number(lambda h: h.shm_used_by_namespace),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_writer_up",
         "1 if a process writes durable queues to disk.",
         _number(lambda h: h.writer_pid is not None),
@@ -325,62 +327,64 @@ HOST: Final[Table] = (
 )
 
 
-def _stats_of(seen: Observation) -> Iterator[QueueStats]:
+def _iterate_stats(seen: Observation) -> Iterator[QueueStats]:
     return (one.stats for one in seen.queues if one.stats is not None)
 
 
-def _sums(**fields: str) -> Read:
+def _make_sums(**fields: str) -> Read:
     def read(seen: Observation) -> Iterator[Reading]:
         for state, field in fields.items():
-            yield (state,), sum(getattr(stats, field) for stats in _stats_of(seen))
+            yield (state,), sum(getattr(stats, field) for stats in _iterate_stats(seen))
 
     return read
 
 
-def _problems(seen: Observation) -> int:
+def _count_problems(seen: Observation) -> int:
     queues = sum(one.problem is not None for one in seen.queues)
     streams = sum(one.problem is not None for one in seen.streams)
     return queues + streams + sum(one.problem is not None for one in seen.exchanges)
 
 
-def _findings(seen: Observation) -> Iterator[Reading]:
+def _count_findings(seen: Observation) -> Iterator[Reading]:
     found = [one.severity for one in find(seen)]
     return (((severity,), found.count(severity)) for severity in SEVERITIES)
 
 
 #: The totals of a namespace. They are gauges: a sum of counters would fall with a deleted queue.
 NAMESPACE: Final[Table] = (
-    _gauge("shmq_namespace_queues", "Queues.", _number(lambda seen: len(seen.queues))),
-    _gauge("shmq_namespace_streams", "Streams.", _number(lambda seen: len(seen.streams))),
-    _gauge("shmq_namespace_exchanges", "Exchanges.", _number(lambda seen: len(seen.exchanges))),
-    _gauge(
+    _make_gauge("shmq_namespace_queues", "Queues.", _number(lambda seen: len(seen.queues))),
+    _make_gauge("shmq_namespace_streams", "Streams.", _number(lambda seen: len(seen.streams))),
+    _make_gauge(
+        "shmq_namespace_exchanges", "Exchanges.", _number(lambda seen: len(seen.exchanges))
+    ),
+    _make_gauge(
         "shmq_namespace_unusable",
         "Queues, streams and exchanges that cannot be used.",
-        _number(_problems),
+        _number(_count_problems),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_namespace_messages",
         "Messages in all queues.",
-        _sums(visible="depth", delayed="delayed", leased="in_flight", dying="dying"),
+        _make_sums(visible="depth", delayed="delayed", leased="in_flight", dying="dying"),
         "state",
     ),
-    _gauge(
+    _make_gauge(
         "shmq_namespace_oldest_age_seconds",
         "Age of the oldest visible message of all queues.",
-        _number(lambda seen: max((one.oldest_age for one in _stats_of(seen)), default=0.0)),
+        _number(lambda seen: max((one.oldest_age for one in _iterate_stats(seen)), default=0.0)),
     ),
-    _gauge(
+    _make_gauge(
         "shmq_namespace_messages_per_second",
         "Messages put and acknowledged per second, over the last one to two seconds.",
-        _sums(**{"in": "rate_in", "out": "rate_out"}),
+        _make_sums(**{"in": "rate_in", "out": "rate_out"}),
         "direction",
     ),
-    _gauge(
+    _make_gauge(
         "shmq_namespace_journal_lag_messages",
         "Puts of all queues that are not on disk yet.",
-        _number(lambda seen: sum(one.journal_lag for one in _stats_of(seen))),
+        _number(lambda seen: sum(one.journal_lag for one in _iterate_stats(seen))),
     ),
-    _gauge("shmq_findings", "Findings of each severity.", _findings, "severity"),
+    _make_gauge("shmq_findings", "Findings of each severity.", _count_findings, "severity"),
 )
 
 BUILD: Final = Family("shmq_build", Kind.INFO, ("version", "python"), "Always 1.")
@@ -426,43 +430,43 @@ _ROUTE: Final = ("direction", "source", "target")
 
 #: Of ``shmq bridge --metrics``, and how each is read from the numbers of a route.
 BRIDGE: Final[Table] = (
-    _gauge(
+    _make_gauge(
         "shmq_bridge_up",
         "1 if the last attempt reached the cluster.",
         _number(lambda route: route.connected),
         *_ROUTE,
     ),
-    _gauge(
+    _make_gauge(
         "shmq_bridge_lag_messages",
         "Messages that wait to be taken to the other side.",
         _number(lambda route: route.lag_messages),
         *_ROUTE,
     ),
-    _gauge(
+    _make_gauge(
         "shmq_bridge_lag_seconds",
         "Age of the oldest message that waits.",
         _number(lambda route: route.lag_seconds),
         *_ROUTE,
     ),
-    _gauge(
+    _make_gauge(
         "shmq_bridge_last_ack_timestamp_seconds",
         "When the other side acknowledged the last message, since 1970; 0: never.",
         _number(lambda route: route.last_ack),
         *_ROUTE,
     ),
-    _counter(
+    _make_counter(
         "shmq_bridge_sent",
         "Messages that the other side acknowledged.",
         _number(lambda route: route.sent),
         *_ROUTE,
     ),
-    _counter(
+    _make_counter(
         "shmq_bridge_duplicates",
         "Those of them that it dropped, as they were sent before.",
         _number(lambda route: route.duplicates),
         *_ROUTE,
     ),
-    _counter(
+    _make_counter(
         "shmq_bridge_refused",
         "Messages that the other side never takes; they are dead letters.",
         _number(lambda route: route.refused),
@@ -476,15 +480,15 @@ def build() -> tuple[str, str]:
     return VERSION, platform.python_version()
 
 
-def _labelled(label: str, table: Table) -> list[Family]:
+def _add_label(label: str, table: Table) -> list[Family]:
     return [dataclasses.replace(family, labels=(label, *family.labels)) for family, _ in table]
 
 
 #: All families, with their labels behind ``namespace``.
 FAMILIES: Final[tuple[Family, ...]] = (
-    *_labelled("queue", QUEUES),
-    *_labelled("stream", STREAMS),
-    *_labelled("exchange", EXCHANGES),
+    *_add_label("queue", QUEUES),
+    *_add_label("stream", STREAMS),
+    *_add_label("exchange", EXCHANGES),
     *(family for family, _ in (*NAMESPACE, *HOST)),
     *SCRAPE.values(),
     *CONSOLE.values(),

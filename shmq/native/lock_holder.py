@@ -43,11 +43,11 @@ class Holder:
         status = _read(_PROC / str(thread) / "status")
         if not thread or not status:
             return cls(thread, "?", "gone")
-        pid = int(_field(status, "Tgid") or thread)
-        state = re.sub(r"^\w \((.*)\)$", r"\1", _field(status, "State"))
+        pid = int(_read_field(status, "Tgid") or thread)
+        state = re.sub(r"^\w \((.*)\)$", r"\1", _read_field(status, "State"))
         if state not in {"stopped", "zombie"} and _is_frozen(pid):
             state = "frozen"
-        return cls(pid, _field(status, "Name"), state)
+        return cls(pid, _read_field(status, "Name"), state)
 
     @property
     def stands_still(self) -> bool:
@@ -156,11 +156,11 @@ def locker_of(fd: int) -> int:
         if words[1] == "FLOCK":
             return max(int(words[4]), 0)
         if words[1] == "OFDLCK":
-            return _opener_with_lock(file)
+            return _find_opener_with_lock(file)
     return 0
 
 
-def _opener_with_lock(file: str) -> int:
+def _find_opener_with_lock(file: str) -> int:
     """The process with the descriptor that holds the lock, where /proc/locks does not name it."""
     own = os.getpid()
     for process in _PROC.glob("[0-9]*"):
@@ -179,7 +179,7 @@ def _read(path: Path) -> str:
     return ""
 
 
-def _field(status: str, name: str) -> str:
+def _read_field(status: str, name: str) -> str:
     found = re.search(rf"^{name}:\s*(.*)$", status, re.MULTILINE)
     return found[1] if found else ""
 

@@ -81,7 +81,7 @@ def error_of(answer: _core.Answer, what: str) -> errors.ShmqError:
     """The error for the status of ``answer``; ``what`` is the queue it is about."""
     if answer.status == Status.DAMAGED:
         return _make_damaged_error(answer.payload or b"", what)
-    return error_of_status(answer.status, what, _text(answer.payload))
+    return error_of_status(answer.status, what, _read_text(answer.payload))
 
 
 def error_of_status(status: int, what: str, said: str = "") -> errors.ShmqError:
@@ -147,7 +147,7 @@ def senseless(why: str) -> errors.ServerError:
     return errors.ServerError(f"the server's answer makes no sense: {why}")
 
 
-def _text(payload: bytes | None) -> str:
+def _read_text(payload: bytes | None) -> str:
     """The server's text, if it is one line of printable text."""
     try:
         text = (payload or b"").decode()

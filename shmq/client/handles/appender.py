@@ -121,12 +121,14 @@ class Appender:
         _stream.check_each("headers", headers, len(all_values))
         done: list[api.AppendedRange] = []
         try:
-            batches = self._batches(_PartitionBatch(all_values, keys, headers), partition)
+            batches = self._split_by_partition(
+                _PartitionBatch(all_values, keys, headers), partition
+            )
             while batches:
                 place, batch = batches.pop(0)
                 rest = self._append_batch(place, batch, codec, timestamp, partition, options, done)
                 if rest is not None:
-                    batches[:0] = self._batches(rest, None)
+                    batches[:0] = self._split_by_partition(rest, None)
         except errors.ShmqError as error:
             error.appended = done  # type: ignore[attr-defined]
             raise
@@ -144,7 +146,7 @@ class Appender:
     ) -> _PartitionBatch | None:
         """Append a batch; returns the rest if its partition is sealed. Raises PartitionSealed."""
         appended = 0
-        for block, count in self._blocks(batch, codec, timestamp):
+        for block, count in self._encode_blocks(batch, codec, timestamp):
             try:
                 range_ = self.block(block, place, count, options)
             except errors.PartitionSealed:
@@ -200,14 +202,14 @@ class Appender:
             return int(self._stream.check_partition(partition))
         opened: range = self._stream.open_partitions
         if key is not None:
-            return opened[zlib.crc32(_raw(key)) % len(opened)]
+            return opened[zlib.crc32(_encode_key(key)) % len(opened)]
         self._left -= _HEAD + (len(value) if isinstance(value, (bytes, str)) else _HEAD)
         if self._left < 0:
             self._left = _STICKY_BYTES
             self._sticky += 1
         return opened[self._sticky % len(opened)]
 
-    def _batches(
+    def _split_by_partition(
         self, whole: _PartitionBatch, partition: int | None
     ) -> list[tuple[int, _PartitionBatch]]:
         """The records by partition, in the order in which the partitions first occur."""
@@ -222,7 +224,7 @@ class Appender:
 
     # ---- how many at once ----
 
-    def _blocks(
+    def _encode_blocks(
         self, batch: _PartitionBatch, codec: str | None, timestamp: float | None
     ) -> Iterator[tuple[bytes, int]]:
         """The records as entries, as many at once as fit into a frame."""
@@ -233,7 +235,7 @@ class Appender:
                 yield block, count
                 return
         for half in (batch.cut(0, count // 2), batch.cut(count // 2, count)):
-            yield from self._blocks(half, codec, timestamp)
+            yield from self._encode_blocks(half, codec, timestamp)
 
 
 class _PartitionBatch:
@@ -270,7 +272,7 @@ class _PartitionBatch:
         return known + _HEAD * len(self.values)
 
 
-def _raw(key: bytes | str) -> bytes:
+def _encode_key(key: bytes | str) -> bytes:
     if isinstance(key, str):
         return key.encode()
     try:

@@ -232,11 +232,11 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     def set_schema(self, name: str, schema: Any, compatibility: str | None = None) -> int:
         self._check_open()
-        return self.add_schema(check_name(name), as_json_schema(schema), _rule(compatibility))
+        return self.add_schema(check_name(name), as_json_schema(schema), _check_rule(compatibility))
 
     def check_schema(self, name: str, schema: Any, compatibility: str | None = None) -> None:
         self._check_open()
-        rule = _rule(compatibility)
+        rule = _check_rule(compatibility)
         self.add_schema(check_name(name), as_json_schema(schema), rule, only_check=True)
 
     def schemas(self, name: str) -> list[api.SchemaVersion]:
@@ -319,7 +319,7 @@ def same(handle: _Handle, given: Mapping[str, Any], if_different: IfDifferent) -
     return handle
 
 
-def _rule(compatibility: str | None) -> str | None:
+def _check_rule(compatibility: str | None) -> str | None:
     if compatibility is not None:
         check_one_of("compatibility", compatibility, get_args(Compatibility))
     return compatibility

@@ -390,10 +390,10 @@ def deliveries_of(bodies: Iterable[Any], properties: Mapping[str, Any]) -> Deliv
     check_headers(properties.get("headers"))
     others = {name: value for name, value in properties.items() if name != "codec"}
     codec = properties.get("codec")
-    return Deliveries([_encoded(body, codec) for body in bodies], others)
+    return Deliveries([_encode_body(body, codec) for body in bodies], others)
 
 
-def _encoded(body: Any, codec: str | None) -> tuple[Any, str]:
+def _encode_body(body: Any, codec: str | None) -> tuple[Any, str]:
     buffer, number = codecs.encode_body(body, codec)
     return buffer, codec if codec is not None else codecs.CODECS[number]
 
@@ -431,7 +431,7 @@ def _put(delivery: QueueDelivery, outcome: Outcome, block: bool, until: float | 
     try:
         delivery.put(block, until)
     except Full as error:
-        outcome.refused[name] = _full(delivery, error)
+        outcome.refused[name] = _make_full(delivery, error)
         return False
     except (QueueDeleted, StreamDeleted):
         outcome.reached -= 1
@@ -440,7 +440,7 @@ def _put(delivery: QueueDelivery, outcome: Outcome, block: bool, until: float | 
     return True
 
 
-def _full(delivery: QueueDelivery, error: Full) -> Full:
+def _make_full(delivery: QueueDelivery, error: Full) -> Full:
     if not delivery.taken:
         return error
     return Full(f"it took {delivery.taken} of {len(delivery.prepared_puts)} messages: {error}")

@@ -72,7 +72,7 @@ class Member(api.Member):
         self._closed = False
         self._enter()
         try:
-            self._attend()
+            self._send_heartbeat()
         except BaseException:
             self._end()
             raise
@@ -117,7 +117,7 @@ class Member(api.Member):
         check_whole("limit", limit, 1)
         _stream.check_timeout(timeout)
         self._forget_ahead()
-        found = self._gather(limit, timeout)
+        found = self._gather_records(limit, timeout)
         for records in found:
             self._handed[records.partition] = records.next_offset
         return found
@@ -126,18 +126,18 @@ class Member(api.Member):
         if self._closed:
             raise StopIteration
         self._check_process()
-        if self._beat() != self._change:
-            until_locked(self._attend, self._end_of(self._timeout))
+        if self._record_heartbeat() != self._change:
+            until_locked(self._send_heartbeat, self._end_of(self._timeout))
         if not self._current:
-            self._next_records()
+            self._fetch_next()
         record = self._current.popleft()
         self._handed[record.partition] = record.offset + 1
         return record
 
-    def _next_records(self) -> None:
+    def _fetch_next(self) -> None:
         """Fill ``_current``, or end the iteration."""
         if not self._ahead:
-            self._ahead.extend(self._gather(self._limit, self._timeout))
+            self._ahead.extend(self._gather_records(self._limit, self._timeout))
         if not self._ahead:
             raise StopIteration
         self._current.extend(self._ahead.popleft())
@@ -146,14 +146,14 @@ class Member(api.Member):
     def _end_of(timeout: float | None) -> float | None:
         return None if timeout is None else time.monotonic() + timeout
 
-    def _gather(self, limit: int, timeout: float | None) -> list[api.Records]:
+    def _gather_records(self, limit: int, timeout: float | None) -> list[api.Records]:
         end = self._end_of(timeout)
         while True:
-            until_locked(self._attend, end)
+            until_locked(self._send_heartbeat, end)
             if self._closed:
                 return []
-            reader = self._reader_of(limit)
-            left = self._longest_wait()
+            reader = self._get_reader(limit)
+            left = self._compute_longest_wait()
             if end is not None:
                 left = max(min(left, end - time.monotonic()), 0.0)
             found = self._store.poll(reader, self._change, left)
@@ -165,9 +165,9 @@ class Member(api.Member):
             if left <= 0:
                 return []
 
-    def _longest_wait(self) -> float:
+    def _compute_longest_wait(self) -> float:
         """How long it may wait for a record before it must attend again, in seconds."""
-        if self._barred():
+        if self._find_barred():
             return SLICE  # a commit of another member does not wake it
         session = self._store.session_timeout
         return min(_LONGEST, session / 4) if session else _LONGEST
@@ -200,9 +200,9 @@ class Member(api.Member):
             if first <= done < end:
                 self._commit(partition, end)
 
-    def _reader_of(self, limit: int) -> api.Reader | None:
+    def _get_reader(self, limit: int) -> api.Reader | None:
         """A reader of its partitions that are not paused; None if there are none."""
-        reads = (frozenset(self._handed) - self._paused - self._barred(), limit)
+        reads = (frozenset(self._handed) - self._paused - self._find_barred(), limit)
         if reads != self._reads:
             self._drop_reader()
             self._reads = reads
@@ -217,7 +217,7 @@ class Member(api.Member):
             )
         return self._reader
 
-    def _barred(self) -> frozenset[int]:
+    def _find_barred(self) -> frozenset[int]:
         """The partitions that it may not read yet: the group has not committed all earlier ones."""
         behind = {p: self._store.behind(p) for p in self._handed}
         for before in sorted(set(behind.values())):
@@ -274,10 +274,10 @@ class Member(api.Member):
         self._check_offsets(offsets)
         fenced = [p for p, offset in offsets.items() if not self._commit(p, offset)]
         if fenced:
-            raise self._fenced(fenced)
-        self._beat()
+            raise self._make_fenced(fenced)
+        self._record_heartbeat()
 
-    def _fenced(self, partitions: Collection[int]) -> MemberFenced:
+    def _make_fenced(self, partitions: Collection[int]) -> MemberFenced:
         return MemberFenced(
             f"member {self._id} of group {self._store.name!r} no longer has partition "
             f"{', '.join(map(str, sorted(partitions)))}: another one reads on from what was "
@@ -338,7 +338,7 @@ class Member(api.Member):
         seats = self._state.seats()
         fenced = [p for p in partitions if seats[p][0] != self._id]
         if fenced:
-            raise self._fenced(fenced)
+            raise self._make_fenced(fenced)
 
     def has_committed(self, offsets: Mapping[int, int]) -> None:
         """Note the offsets that a transaction has committed."""
@@ -350,13 +350,13 @@ class Member(api.Member):
 
     def heartbeat(self) -> None:
         self._check_open()
-        if self._beat() is None:
+        if self._record_heartbeat() is None:
             raise MemberFenced(
                 f"member {self._id} of group {self._store.name!r} is not a member any more: "
                 f"{self._store.why_out()}; its next poll() joins again"
             )
 
-    def _beat(self) -> int | None:
+    def _record_heartbeat(self) -> int | None:
         return self._state.beat(self._at, self._id)
 
     def _enter(self) -> None:
@@ -364,17 +364,17 @@ class Member(api.Member):
         self._at, self._id = self._state.join(self._store.process, self._name.encode())
         self._change: int | None = None
 
-    def _attend(self) -> None:
+    def _send_heartbeat(self) -> None:
         """Send a heartbeat, check for dead members, and take and give up partitions."""
         if self._closed:  # closed by a callback that it called
             return
         self._store.refresh()  # between two records the state need not be fetched
-        change = self._beat()
+        change = self._record_heartbeat()
         if change is None:
-            self._revoke(self._renounce())
+            self._report_revoked(self._rejoin_without_partitions())
             if self._closed:
                 return
-            change = self._beat()
+            change = self._record_heartbeat()
         if self._state.watch(LOOK_EVERY):
             self._store.look_for_dead()
         if change != self._change or not self._state.planned or self._store.grown:
@@ -384,10 +384,10 @@ class Member(api.Member):
             self._leave_partitions()
             self._take_partitions()
 
-    def _renounce(self) -> frozenset[int]:
+    def _rejoin_without_partitions(self) -> frozenset[int]:
         """Rejoin without partitions; returns those that it had."""
         had = frozenset(self._handed)
-        self._let_go(had)
+        self._release(had)
         self._enter()
         return had
 
@@ -398,10 +398,10 @@ class Member(api.Member):
         if not goes:
             return
         try:
-            self._revoke(frozenset(goes))
+            self._report_revoked(frozenset(goes))
         finally:
             goes &= self._handed.keys()  # empty, if it has left the group meanwhile
-            self._let_go(frozenset(goes))
+            self._release(frozenset(goes))
             for partition in goes:
                 self._state.release(partition, self._id)
 
@@ -430,7 +430,7 @@ class Member(api.Member):
         self._store.keep_from(partition, offset)
         return offset
 
-    def _let_go(self, partitions: frozenset[int]) -> None:
+    def _release(self, partitions: frozenset[int]) -> None:
         self._read_anew()
         for partition in partitions:
             del self._handed[partition]
@@ -438,7 +438,7 @@ class Member(api.Member):
             self._left_out.pop(partition, None)
             self._paused.discard(partition)
 
-    def _revoke(self, partitions: frozenset[int]) -> None:
+    def _report_revoked(self, partitions: frozenset[int]) -> None:
         """Report partitions that it is about to lose, or has lost, unless a report is under way."""
         if self._on_revoked is None or not partitions or self._revoking:
             return
@@ -455,7 +455,7 @@ class Member(api.Member):
             return
         try:
             if _core.generation() == self._generation:
-                self._revoke(frozenset(self._handed))
+                self._report_revoked(frozenset(self._handed))
         finally:
             self._end()
 
@@ -463,7 +463,7 @@ class Member(api.Member):
         if self._closed:
             return
         self._closed = True
-        self._let_go(frozenset(self._handed))
+        self._release(frozenset(self._handed))
         self._drop_reader()
         if _core.generation() == self._generation and not self._state.deleted:
             self._state.leave(self._id, False)
@@ -509,13 +509,13 @@ class Member(api.Member):
 def member_name(given: str | None) -> str:
     """The given name, or that of the process. Raises TypeError."""
     if given is None:
-        return _process_name()
+        return _read_process_name()
     if not isinstance(given, str):
         raise TypeError(f"a member's name must be a str or None, not {type(given).__name__}")
     return given.encode(errors="replace").decode()
 
 
-def _process_name() -> str:
+def _read_process_name() -> str:
     """The name of the process's program in the kernel."""
     try:
         return Path("/proc/self/comm").read_text().strip()

@@ -114,7 +114,7 @@ class Producer(api.Producer):
                 f"durability='journal'"
             )
         self._stream = stream
-        self._partitioner = partitioner or _by_key
+        self._partitioner = partitioner or _choose_by_key
         self._linger = check_seconds("linger", linger, 0.0)
         self._drops = acks == "none"
         #: Whether to wait for room: as the stream's overflow says, unless such records are dropped.
@@ -188,12 +188,12 @@ class Producer(api.Producer):
         partition: int | None = None,
     ) -> int:
         self._renew_in_child()
-        known_as = _bytes_of(key)
+        known_as = _encode_key(key)
         block = self._pack(value, known_as, headers)
         with self._lock:
             if self._closed:
                 raise ShmqError(f"this producer of stream {self._stream.name!r} is closed")
-            self._tell_unconfirmed()
+            self._raise_unconfirmed()
             record = _Record(block, known_as, self._choose(known_as, partition))
             self._make_room(record)
             self._take(record)
@@ -222,12 +222,12 @@ class Producer(api.Producer):
 
     def _choose(self, key: bytes | None, partition: int | None) -> int:
         if self._stream.open_partitions != self._settled:
-            self._go_over()
+            self._move_to_new_partitions()
         return self._place_of(key) if partition is None else self._check(partition, self._opened)
 
     def _place_of(self, key: bytes | None) -> int:
         opened = self._opened
-        if key is None and self._partitioner is _by_key:
+        if key is None and self._partitioner is _choose_by_key:
             return opened[self._stuck_to % len(opened)]
         return opened[self._check(self._partitioner(key, len(opened)), range(len(opened)))]
 
@@ -249,7 +249,7 @@ class Producer(api.Producer):
         Afterwards the record may belong to another partition.
         """
         found = self._batches.get(record.partition)
-        if not found or not (found[0].tried or self._overflows(found[-1], record)):
+        if not found or not (found[0].tried or self._is_too_large(found[-1], record)):
             return
         if not found[0].tried:
             self._stuck_to = next(self._sticky)
@@ -258,13 +258,13 @@ class Producer(api.Producer):
         if partition not in self._opened:  # it was sealed meanwhile
             record.partition = self._place_of(record.key)
 
-    def _overflows(self, batch: _Batch, record: _Record) -> bool:
+    def _is_too_large(self, batch: _Batch, record: _Record) -> bool:
         return bool(batch.records) and batch.size + len(record.block) > self._most
 
     def _take(self, record: _Record) -> None:
         """Add the record to the last batch of its partition, or to a new one."""
         found = self._batches.setdefault(record.partition, deque())
-        if not found or found[-1].tried or self._overflows(found[-1], record):
+        if not found or found[-1].tried or self._is_too_large(found[-1], record):
             found.append(_Batch())
         found[-1].add(record)
 
@@ -277,11 +277,11 @@ class Producer(api.Producer):
         try:
             self._append(record.partition)
         except Exception as error:
-            if self._withdraw(record):
+            if self._take_back(record):
                 raise
             log.warning("stream %s: a batch waits: %s", self._stream.name, error)
 
-    def _withdraw(self, record: _Record) -> bool:
+    def _take_back(self, record: _Record) -> bool:
         """Take back the record, the last one that was sent; whether that was possible."""
         found = self._batches.get(record.partition)
         batch = found[-1] if found else None
@@ -310,36 +310,36 @@ class Producer(api.Producer):
                 self._move(partition)
                 return
             except ShmqError as error:
-                self._failed_with(partition, batch, error)
+                self._handle_failure(partition, batch, error)
             except BaseException:
                 batch.tried = batch.uncertain = True
                 raise
             else:
-                self._over(partition, batch)
+                self._finish_batch(partition, batch)
                 self._appended += len(batch.records)
 
-    def _failed_with(self, partition: int, batch: _Batch, error: ShmqError) -> None:
+    def _handle_failure(self, partition: int, batch: _Batch, error: ShmqError) -> None:
         """Drop the batch, or keep it and raise."""
         if self._drops:
             log.warning("stream %s: records are dropped: %s", self._stream.name, error)
-            self._over(partition, batch)
+            self._finish_batch(partition, batch)
             self._failed += len(batch.records)
             return
         batch.tried = True
         batch.uncertain |= not isinstance(error, _REFUSALS)
         if isinstance(error, NotConfirmed) and self._id is None:
             # The records are in the stream, which could not detect a repetition.
-            self._over(partition, batch)
+            self._finish_batch(partition, batch)
             self._appended += len(batch.records)
             self._unconfirmed = error
         raise error
 
-    def _over(self, partition: int, batch: _Batch) -> None:
+    def _finish_batch(self, partition: int, batch: _Batch) -> None:
         """Finish the batch. Its sequences are used up, since it may have been appended."""
         self._batches[partition].popleft()
         self._next[partition] = (batch.sequence or 0) + len(batch.records)
 
-    def _go_over(self) -> None:
+    def _move_to_new_partitions(self) -> None:
         """Move to the new partitions: batches of sealed ones are appended before later records."""
         self._opened = opened = self._stream.open_partitions
         for partition in sorted(self._batches):
@@ -397,7 +397,7 @@ class Producer(api.Producer):
             failed = self._append_all()
             if failed:
                 raise self._combine_errors(failed)
-            self._tell_unconfirmed()
+            self._raise_unconfirmed()
 
     def _append_all(self) -> dict[int, ShmqError]:
         """Append every batch; returns the errors of partitions that have records left."""
@@ -427,7 +427,7 @@ class Producer(api.Producer):
         )
         return error
 
-    def _tell_unconfirmed(self) -> None:
+    def _raise_unconfirmed(self) -> None:
         error, self._unconfirmed = self._unconfirmed, None
         if error is not None:
             raise error
@@ -437,11 +437,11 @@ class Producer(api.Producer):
     def _keep_time(self) -> None:
         """Start a thread that appends batches that have waited long enough."""
         if self._clock is None:
-            self._clock = threading.Thread(target=self._tick, name="shmq linger", daemon=True)
+            self._clock = threading.Thread(target=self._flush_due, name="shmq linger", daemon=True)
             self._clock.start()
         self._stirred.notify()
 
-    def _tick(self) -> None:
+    def _flush_due(self) -> None:
         with self._lock:
             while not self._closed:
                 now = time.monotonic()
@@ -477,7 +477,7 @@ def _format_partitions(partitions: Iterable[int]) -> str:
     return f"partitions {numbers}" if "," in numbers else f"partition {numbers}"
 
 
-def _bytes_of(key: bytes | str | None) -> bytes | None:
+def _encode_key(key: bytes | str | None) -> bytes | None:
     if key is None or isinstance(key, str):
         return key.encode() if key is not None else None
     try:
@@ -486,5 +486,5 @@ def _bytes_of(key: bytes | str | None) -> bytes | None:
         raise TypeError(f"key={key!r} must be bytes or a str, not {type(key).__name__}") from None
 
 
-def _by_key(key: bytes | None, partitions: int) -> int:
+def _choose_by_key(key: bytes | None, partitions: int) -> int:
     return zlib.crc32(key or b"") % partitions

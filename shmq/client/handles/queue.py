@@ -267,7 +267,7 @@ class QueueHandle(api.Queue):
     async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
         return self._first(await arun(self._taking(1, True, timeout, where)), True, timeout, where)
 
-    def _many(
+    def _get_many(
         self, max: int, block: bool, timeout: float | None, where: str | None = None
     ) -> list[Any]:
         messages = run(self._taking(check_whole("max", max, 1, None), block, timeout, where))
@@ -283,18 +283,18 @@ class QueueHandle(api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> list[api.Message]:
-        return self.port.hand_over(self._many(max, block, timeout, where))
+        return self.port.hand_over(self._get_many(max, block, timeout, where))
 
     def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
-        messages = self._many(max, block, timeout)
+        messages = self._get_many(max, block, timeout)
         try:
             bodies = self.port.bodies_of(messages)
         except errors.ShmqError:
-            self._refuse_batch(messages)
+            self._return_batch(messages)
             raise
         return Batch(self, messages, bodies)
 
-    def _refuse_batch(self, messages: list[Any]) -> None:
+    def _return_batch(self, messages: list[Any]) -> None:
         """Return the batch, except the message whose body its codec cannot decode."""
         for message in messages:
             try:
@@ -317,7 +317,7 @@ class QueueHandle(api.Queue):
     ) -> api.Packed:
         port = self.port
         wanted = check_whole("max", max, 1, None)
-        messages = self._many(1, block, timeout)
+        messages = self._get_many(1, block, timeout)
         records = port.records_in(messages)
         while (
             messages
@@ -328,14 +328,14 @@ class QueueHandle(api.Queue):
             # One packed batch may hold all records that are wanted, so few are leased at a time.
             alone = records == len(messages)
             most = min(wanted - records, _MOST_PACKED - len(messages)) if alone else 1
-            more = self._many(min(most, _MOST_AT_ONCE), False, None)
+            more = self._get_many(min(most, _MOST_AT_ONCE), False, None)
             if not more:
                 break
-            messages += self._no_more_than(more, wanted - records)
+            messages += self._limit_records(more, wanted - records)
             records = port.records_in(messages)
         return Packed(self, port.current(messages))
 
-    def _no_more_than(self, messages: list[Any], most: int) -> list[Any]:
+    def _limit_records(self, messages: list[Any], most: int) -> list[Any]:
         """The first messages that hold ``most`` records; the others are returned."""
         records = kept = 0
         while kept < len(messages) and records < most:
@@ -346,7 +346,7 @@ class QueueHandle(api.Queue):
 
     # ---- iterators ----
 
-    def _prefetch(
+    def _make_consumer(
         self, prefetch: int, timeout: float | None, block: bool, where: str | None
     ) -> Consumer:
         self.port.check_open()
@@ -366,7 +366,7 @@ class QueueHandle(api.Queue):
         block: bool = True,
         where: str | None = None,
     ) -> api.Consumer:
-        return self._prefetch(prefetch, timeout, block, where)
+        return self._make_consumer(prefetch, timeout, block, where)
 
     def bodies(
         self,
@@ -384,7 +384,7 @@ class QueueHandle(api.Queue):
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
     ) -> api.AsyncConsumer:
-        return AsyncConsumer(self._prefetch(prefetch, timeout, True, where), prefetch)
+        return AsyncConsumer(self._make_consumer(prefetch, timeout, True, where), prefetch)
 
     def abodies(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None

@@ -82,10 +82,10 @@ class Position:
                 yield from self._take_up()
             clear = not self._ends and not self._problems
             found = yield from self.stream.fetch(
-                self.offsets if clear else self._readable(),
+                self.offsets if clear else self._list_readable(),
                 self._limit,
                 _BYTES,
-                (wait := self._slice(left)),
+                (wait := self._limit_wait(left)),
                 self._where,
                 None if self._hold is None else (self._hold, self.offsets),
             )
@@ -108,7 +108,7 @@ class Position:
         found = stream.fetch_now(self.offsets, self._limit, _BYTES, self._where)
         return self._move(found)[0] if found else []
 
-    def _slice(self, left: float | None) -> float | None:
+    def _limit_wait(self, left: float | None) -> float | None:
         """How long to wait now, if ``left`` seconds are left."""
         if self._problems:
             return 0.0
@@ -130,7 +130,7 @@ class Position:
             self._ends = {each.partition: each.latest for each in mine if each.sealed}
         self._known = count
 
-    def _readable(self) -> dict[int, int]:
+    def _list_readable(self) -> dict[int, int]:
         """The positions that may be read now, without partitions that cannot be read on."""
         unread = [p for p, end in self._ends.items() if self.offsets[p] < end]
         if not unread:
@@ -272,7 +272,7 @@ class _Reading:
         self._ready.clear()
         self._records = self._current = None
 
-    def _next(self) -> api.Record | None:
+    def _get_next(self) -> api.Record | None:
         """The next record that was read ahead; None: there is none."""
         while True:
             if self._records is not None:
@@ -301,7 +301,7 @@ class Reader(_Reading, api.Reader):
 
     def __next__(self) -> api.Record:
         while True:
-            if self._records is not None:  # as `_next`, for speed
+            if self._records is not None:  # as `_get_next`, for speed
                 for record in self._records:
                     self._current = record.partition, record.offset + 1
                     return record
@@ -322,13 +322,13 @@ class AsyncReader(_Reading, api.AsyncReader):
     """Implements :class:`shmq.api.AsyncReader`."""
 
     async def __anext__(self) -> api.Record:
-        record = None if self._closed else self._next()
+        record = None if self._closed else self._get_next()
         if record is None and not self._closed:
             import asyncio  # noqa: PLC0415 - callers that await have it loaded
 
             await asyncio.sleep(0)  # lets other tasks run, even if records are always there
             self._ready = (await arun(self._at.take(self._timeout)))[::-1]
-            record = None if self._closed else self._next()
+            record = None if self._closed else self._get_next()
         if record is None:
             raise StopAsyncIteration
         return record

@@ -73,9 +73,9 @@ class LentRecord(api.SharedRecord):
 
     def __del__(self) -> None:
         if self._until:
-            self._look_at_dropped()
+            self._check_dropped()
 
-    def _look_at_dropped(self) -> None:
+    def _check_dropped(self) -> None:
         """Warn if the dropped record's lease is still valid, by what this process knows."""
         if (
             time.monotonic() < self._until
@@ -249,13 +249,13 @@ class Share(api.Share):
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             until_locked(self._lender.attend, end)
-            found = until_locked(lambda: self._lend(min(limit, _AT_ONCE), handed), end)
+            found = until_locked(lambda: self._lease_records(min(limit, _AT_ONCE), handed), end)
             left = SLICE if end is None else min(SLICE, end - time.monotonic())
             if found or left <= 0:
                 return found
             self._wait(left)
 
-    def _lend(self, limit: int, handed: bool) -> list[LentRecord]:
+    def _lease_records(self, limit: int, handed: bool) -> list[LentRecord]:
         """Lease records to this member."""
         self._raise_damage()
         return self._read(self._lender.lend(limit, handed=handed))
@@ -278,7 +278,7 @@ class Share(api.Share):
 
     def _read(self, lent: list[Lent]) -> list[LentRecord]:
         found: list[LentRecord] = []
-        for run in _runs(lent):
+        for run in _group_runs(lent):
             found += self._read_run(run)
         if not found:
             self._raise_damage()
@@ -298,7 +298,7 @@ class Share(api.Share):
                 settler.lost(run.pop(0)[0])
                 continue
             except DamagedFile as error:
-                run = self._without_damaged(run, error)
+                run = self._skip_damaged(run, error)
                 continue
             found += [
                 LentRecord(self, settler, self._lender.generation, self._what, record, lent)
@@ -309,7 +309,7 @@ class Share(api.Share):
             run = run[len(records) :]
         return found
 
-    def _without_damaged(self, run: list[Lent], error: DamagedFile) -> list[Lent]:
+    def _skip_damaged(self, run: list[Lent], error: DamagedFile) -> list[Lent]:
         """The rest of a run in which records were damaged after they were leased.
 
         Raising the error counts as a delivery, so that an unreadable record is not tried for ever.
@@ -366,7 +366,7 @@ def _check_process(generation: int) -> None:
         raise ShmqError("a member does not survive a fork: share() again")
 
 
-def _runs(lent: list[Lent]) -> list[list[Lent]]:
+def _group_runs(lent: list[Lent]) -> list[list[Lent]]:
     """Groups the leases into runs of adjacent offsets of one partition."""
     runs: list[list[Lent]] = []
     for one in sorted(lent, key=lambda one: one[1:3]):

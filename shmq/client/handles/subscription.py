@@ -56,9 +56,9 @@ class _Keys:
         """The records whose keys match; a record without a key has no words."""
         if self._all:
             return list(records)
-        return [record for record in records if self._matches(record.key)]
+        return [record for record in records if self._is_match(record.key)]
 
-    def _matches(self, key: bytes | None) -> bool:
+    def _is_match(self, key: bytes | None) -> bool:
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _MOST_KEYS:
@@ -163,7 +163,7 @@ class Subscription(api.Subscription):
             self._check_open()  # before it holds anything back again
             self._floors.move(self._reader.position)
             found = self._reader.poll(left)
-            self._tell()
+            self._report_lost()
             for records in found:
                 self._ready += self._keys.select(records)
             left = None if until is None else until - time.monotonic()
@@ -175,7 +175,7 @@ class Subscription(api.Subscription):
         if self._closed:
             raise ShmqError("this subscription is closed: subscribe again")
 
-    def _tell(self) -> None:
+    def _report_lost(self) -> None:
         """Report the lost records before the records that follow them."""
         lost = self.lost
         if lost > self._told:
@@ -228,22 +228,22 @@ class _History:
         found = [
             record
             for partition, end in position.items()
-            for record in self._newest_of(partition, end)
+            for record in self._find_newest(partition, end)
         ]
         found.sort(key=lambda record: record.timestamp_ns)
         return found[-self._most :]
 
-    def _newest_of(self, partition: int, end: int) -> list[api.Record]:
+    def _find_newest(self, partition: int, end: int) -> list[api.Record]:
         """The records of one partition, searched from the end in growing steps."""
         found: list[api.Record] = []
         step = max(64, self._most)
         while len(found) < self._most and end > (earliest := self._stream.earliest(partition)):
             begin = max(earliest, end - step)
-            found = self._keys.select(self._between(partition, begin, end)) + found
+            found = self._keys.select(self._read_between(partition, begin, end)) + found
             end, step = begin, 2 * step
         return found[-self._most :]
 
-    def _between(self, partition: int, begin: int, end: int) -> Iterator[api.Record]:
+    def _read_between(self, partition: int, begin: int, end: int) -> Iterator[api.Record]:
         """The remaining records between two offsets."""
         while begin < end:
             try:

@@ -76,7 +76,7 @@ class TypedQueue(api.TypedQueue[Any]):
     def check(self, body: Any) -> None:
         self._bodies.plain(body)
 
-    def _properties(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _add_headers(self, given: dict[str, Any]) -> dict[str, Any]:
         headers = self._bodies.headers(given.pop("headers", None))
         return {"codec": "msgpack", **given, "headers": headers}
 
@@ -84,11 +84,11 @@ class TypedQueue(api.TypedQueue[Any]):
         self, body: Any, block: bool | None = None, timeout: float | None = None, **properties: Any
     ) -> api.Put:
         plain = self._bodies.plain(body)
-        return self._queue.put(plain, block, timeout, **self._properties(properties))
+        return self._queue.put(plain, block, timeout, **self._add_headers(properties))
 
     async def aput(self, body: Any, timeout: float | None = None, **properties: Any) -> api.Put:
         plain = self._bodies.plain(body)
-        return await self._queue.aput(plain, timeout, **self._properties(properties))
+        return await self._queue.aput(plain, timeout, **self._add_headers(properties))
 
     def put_many(
         self,
@@ -98,7 +98,7 @@ class TypedQueue(api.TypedQueue[Any]):
         **properties: Any,
     ) -> int:
         plain = [self._bodies.plain(body) for body in bodies]
-        return self._queue.put_many(plain, block, timeout, **self._properties(properties))
+        return self._queue.put_many(plain, block, timeout, **self._add_headers(properties))
 
     def body(self, message: api.Message) -> Any:
         return self._bodies.read(message.body)

@@ -44,7 +44,7 @@ class ArchivedRecords:
         as long as they do. Raises :class:`~shmq.OffsetOutOfRange` if the files no longer have them
         either.
         """
-        block = self._block(log, offset, limit, most_bytes, end)
+        block = self._read_block(log, offset, limit, most_bytes, end)
         if block is None:
             return None
         data = block.data if block.closed else _file.entries(block.data)
@@ -55,7 +55,7 @@ class ArchivedRecords:
         self, log: _stream.Partition, offset: int, limit: int, most_bytes: int, end: int | None
     ) -> tuple[bytes, int] | None:
         """The encoded records, as for `records`, and the offset after them."""
-        block = self._block(log, offset, limit, most_bytes, end)
+        block = self._read_block(log, offset, limit, most_bytes, end)
         return None if block is None else (_file.entries(block.data), block.next)
 
     def before(self, log: _stream.Partition, ring: int) -> int | None:
@@ -64,7 +64,7 @@ class ArchivedRecords:
         ``ring`` is the first offset of the ring. No gap is between the files and the ring;
         some records are in both.
         """
-        files = self._of(log.number)
+        files = self._find_files(log.number)
         if files is None:
             return None
         try:
@@ -75,7 +75,7 @@ class ArchivedRecords:
 
     def times(self, log: _stream.Partition) -> tuple[int, int]:
         """The times of the first and of the last record, in ns; 0: there is none."""
-        files = self._of(log.number)
+        files = self._find_files(log.number)
         if files is None:
             return 0, 0
         try:
@@ -85,7 +85,7 @@ class ArchivedRecords:
 
     def at(self, log: _stream.Partition, timestamp_ns: int) -> int | None:
         """The offset of the first record from that time on; None: all records here are older."""
-        files = self._of(log.number)
+        files = self._find_files(log.number)
         try:
             return None if files is None else files.at(timestamp_ns, log.synced)
         except OSError as error:
@@ -93,14 +93,14 @@ class ArchivedRecords:
 
     def size(self, log: _stream.Partition) -> int:
         """The size of all files of the partition, in bytes."""
-        files = self._of(log.number)
+        files = self._find_files(log.number)
         return 0 if files is None else files.size()
 
-    def _block(
+    def _read_block(
         self, log: _stream.Partition, offset: int, limit: int, most_bytes: int, end: int | None
     ) -> Block | None:
         until = log.synced if end is None else min(end, log.synced)
-        files = self._of(log.number)
+        files = self._find_files(log.number)
         if files is None or offset >= until:
             return None
         try:
@@ -108,11 +108,11 @@ class ArchivedRecords:
         except OSError as error:
             raise self._make_unreadable_error(error) from error
         except DamagedFile as error:
-            raise _of_partition(error, log, files, offset) from error
+            raise _make_partition_error(error, log, files, offset) from error
         if block is None:
             if self._namespace.roles.data_dir != self._directory:  # the files were moved
-                return self._block(log, offset, limit, most_bytes, end)
-            self._refuse(log, files, offset)
+                return self._read_block(log, offset, limit, most_bytes, end)
+            self._raise_out_of_range(log, files, offset)
         return block
 
     def whole(self, log: _stream.Partition, offset: int, limit: int) -> int:
@@ -120,10 +120,10 @@ class ArchivedRecords:
 
         Records that are in no file count as readable.
         """
-        block = self._block(log, offset, limit, AT_ONCE, None)
+        block = self._read_block(log, offset, limit, AT_ONCE, None)
         return limit if block is None else block.next - offset
 
-    def _refuse(self, log: _stream.Partition, files: StreamFiles, offset: int) -> None:
+    def _raise_out_of_range(self, log: _stream.Partition, files: StreamFiles, offset: int) -> None:
         earliest = files.earliest()
         if earliest is not None and offset < earliest:
             raise OffsetOutOfRange(
@@ -136,7 +136,7 @@ class ArchivedRecords:
                 log.number,
             )
 
-    def _of(self, partition: int) -> StreamFiles | None:
+    def _find_files(self, partition: int) -> StreamFiles | None:
         """The partition's files; None if none were written."""
         directory = self._namespace.roles.data_dir
         if directory is None:
@@ -157,7 +157,7 @@ class ArchivedRecords:
         )
 
 
-def _of_partition(
+def _make_partition_error(
     error: DamagedFile, log: _stream.Partition, files: StreamFiles, offset: int
 ) -> DamagedFile:
     """The error, with the partition and the offsets that cannot be read."""

@@ -63,11 +63,11 @@ class LocalPipeline(api.Pipeline):
         while len(self._flight) > left:
             last = max(seq for _, seq in list(self._flight)[: len(self._flight) - left])
             if not self._queue.journal.wait_synced(last, None):
-                raise self._unconfirmed()
+                raise self._make_unconfirmed()
             while self._flight and self._flight[0][1] <= last:
                 self._flight.popleft()
 
-    def _unconfirmed(self) -> PutsRefused:
+    def _make_unconfirmed(self) -> PutsRefused:
         synced = self._queue.journal.synced
         doubtful: dict[int, ShmqError] = {
             number: not_confirmed(self._queue, seq, 1)

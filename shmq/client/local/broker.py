@@ -97,7 +97,7 @@ class LocalBroker(_Handle):
 
     # ---- schemas ----
 
-    def _need_named(self, name: str) -> None:
+    def _require_named(self, name: str) -> None:
         """Raise NoSuchQueue if there is none; one that is only on disk is recovered."""
         namespace = self._namespace
         if not is_named(namespace, name):
@@ -118,7 +118,7 @@ class LocalBroker(_Handle):
     def add_schema(
         self, name: str, schema: dict[str, Any], rule: str | None, *, only_check: bool = False
     ) -> int:
-        self._need_named(name)
+        self._require_named(name)
         if only_check:
             Schemas(self._namespace).check(name, schema, rule)
             return 0
@@ -128,7 +128,7 @@ class LocalBroker(_Handle):
             return Schemas(self._namespace).set(name, schema, rule)
 
     def find_schemas(self, name: str) -> list[api.SchemaVersion]:
-        self._need_named(name)
+        self._require_named(name)
         return Schemas(self._namespace).of(name)
 
     def create_own_queue(self, name: str, **options: Any) -> LocalQueue:

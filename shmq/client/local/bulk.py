@@ -60,7 +60,7 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
                 left = self.lease_again(sequences, seconds=seconds, claim=claim, epoch=number)
                 acked += len(left) - self.ack_run(left.receipts)
         if epoch > settled and len(kept.get(epoch, b"")) > len(run.sequences):
-            run = self._completed(run, kept[epoch], claim, epoch, seconds)
+            run = self._complete_run(run, kept[epoch], claim, epoch, seconds)
         return api.Takeover(claim, run, acked, returned)
 
     def release(self, name: str) -> int:
@@ -71,7 +71,7 @@ class LocalBulkQueue(_core.Bulk, api.BulkQueue):
         self.forget_claim(claim)
         return returned
 
-    def _completed(
+    def _complete_run(
         self, run: api.Run, sequences: bytes, claim: api.Claim, epoch: int, seconds: float
     ) -> api.Run:
         """The run, and those of its messages that have no tag, because shared memory was lost."""

@@ -47,10 +47,10 @@ class Targets:
         One that is past its end is deleted, so nothing is put where no consumer will come.
         """
         found = self._open.get(name)
-        if found is not None and not _is_gone(found) and not self._ends(found):
+        if found is not None and not _is_gone(found) and not self._has_ended(found):
             return found
         queue = _attach(self._namespace, name)
-        if self._ends(queue):
+        if self._has_ended(queue):
             queue.close()
             raise NoSuchQueue(f"queue {name!r} has ended")
         with self._lock:
@@ -59,7 +59,7 @@ class Targets:
             found.close()
         return queue
 
-    def _ends(self, target: Any) -> bool:
+    def _has_ended(self, target: Any) -> bool:
         """Whether the target was a queue past its end: it is deleted."""
         if not isinstance(target, LocalQueue) or not target.is_temporary:
             return False
@@ -200,15 +200,15 @@ class LocalExchange(ExchangeHandle):
         while True:
             route = self._book.route(self.name, key, headers or {})
             self._targets.note(self._book.changes)
-            names = [name for name in _labels(route) if only is None or name in only]
+            names = [name for name in _list_labels(route) if only is None or name in only]
             if not names:
                 return Outcome()
-            copies, refused = self._copies(names, key, letters, confirm, only or {})
+            copies, refused = self._make_copies(names, key, letters, confirm, only or {})
             outcome = begin(copies, refused)
             if outcome.reached:
                 return outcome
 
-    def _copies(
+    def _make_copies(
         self,
         names: list[str],
         key: str,
@@ -258,7 +258,7 @@ class LocalExchange(ExchangeHandle):
         return f"<LocalExchange {self.name!r} ({self.kind}) of namespace {self._namespace.name!r}>"
 
 
-def _labels(route: Route) -> list[str]:
+def _list_labels(route: Route) -> list[str]:
     """The target names of a route; streams have a prefix."""
     return [*route.queues, *(f"{_STREAM}{name}" for name in route.streams)]
 

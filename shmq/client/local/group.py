@@ -57,7 +57,7 @@ class GroupMethods(StreamHandle):
         made = group_options(**{"assignment": None, "session_timeout": None, **options})
         if "assignment" not in options:
             found = group_files.look_at(self._namespace, stream.identity, name)
-            made["assignment"] = _assignment_of(found) or "range"
+            made["assignment"] = _find_assignment(found) or "range"
         store = self._store_of(name, made)
         store.keep_all()
         return store
@@ -184,7 +184,7 @@ class LocalLender(Lender):
                 break
             self._turn = (self._turn + 1) % len(seats)
             try:
-                found += self._lend_new(self._turn, seats[self._turn][4], limit - len(found))
+                found += self._lease_new(self._turn, seats[self._turn][4], limit - len(found))
             except DamagedFile as error:
                 self._damage = self._damage or error
             except LockTimeout:
@@ -195,7 +195,7 @@ class LocalLender(Lender):
             self._raise_damage()
         return found
 
-    def _lend_new(self, partition: int, at: int | None, limit: int) -> list[Lent]:
+    def _lease_new(self, partition: int, at: int | None, limit: int) -> list[Lent]:
         """Lease readable records from ``at`` on, or later. Raises DamagedFile."""
         stream: Any = self.stream
         earliest, latest = stream.earliest(partition), stream.latest(partition)
@@ -229,17 +229,17 @@ def summaries(namespace: Namespace, stream: api.Stream) -> list[api.GroupSummary
             if state is not None:
                 found.append(summary_of(LocalGroupStore(namespace, stream, name, state)))
         except (ShmqError, OSError) as error:
-            found.append(_problem(name, str(error)))
+            found.append(_make_problem(name, str(error)))
     return found
 
 
-def _problem(name: str, problem: str) -> api.GroupSummary:
+def _make_problem(name: str, problem: str) -> api.GroupSummary:
     return api.GroupSummary(
         name=name, assignment="", members=0, lag=0, rebalances=0, evicted=0, problem=problem
     )
 
 
-def _assignment_of(state: _group.GroupState | None) -> str | None:
+def _find_assignment(state: _group.GroupState | None) -> str | None:
     """The assignment of a group whose partitions have owners."""
     found = None if state is None else state.options["assignment"]
     return None if found == "shared" else found
@@ -291,7 +291,7 @@ def move_to_dead_letters(
             if not records:
                 state.lost(receipt)
                 continue
-            there = _put(dead_letter_target, name, _dead_letter(store, records[0], deliveries))
+            there = _put(dead_letter_target, name, _make_dead_letter(store, records[0], deliveries))
         except OffsetOutOfRange:
             state.lost(receipt)
             continue
@@ -324,12 +324,12 @@ def _put(
     return False
 
 
-def _dead_letter(
+def _make_dead_letter(
     store: LocalGroupStore, record: api.Record, deliveries: int
 ) -> tuple[bytes, dict[str, Any]]:
     """The record as a message, with its origin in the headers."""
     headers = {
-        **_headers_of(record),
+        **_read_headers(record),
         "shmq-stream": store.stream.name,
         "shmq-group": store.name,
         "shmq-partition": record.partition,
@@ -340,7 +340,7 @@ def _dead_letter(
     return bytes(record.value), headers
 
 
-def _headers_of(record: api.Record) -> Mapping[str, Any]:
+def _read_headers(record: api.Record) -> Mapping[str, Any]:
     """The record's headers; if they are damaged, their bytes."""
     try:
         return record.headers

@@ -231,7 +231,7 @@ def sticky(members: Sequence[int], owners: Sequence[int]) -> list[int]:
 
     The members with the most partitions keep the extra ones.
     """
-    room = _room(members, owners)
+    room = _compute_room(members, owners)
     assigned = []
     for owner in owners:
         keeps = room.get(owner, 0) > 0
@@ -242,7 +242,7 @@ def sticky(members: Sequence[int], owners: Sequence[int]) -> list[int]:
     return [member or next(wanting) for member in assigned]
 
 
-def _room(members: Sequence[int], owners: Sequence[int]) -> dict[int, int]:
+def _compute_room(members: Sequence[int], owners: Sequence[int]) -> dict[int, int]:
     """How many partitions each member gets; those that have the most get the extra ones."""
     each, more = divmod(len(owners), len(members))
     has = Counter(owners)

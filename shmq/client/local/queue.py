@@ -211,7 +211,7 @@ class LocalQueue(_core.Handle, api.Queue):
         """The messages that `peek` returns, each copied when it is asked for."""
         meant = None if where is None else _parse_where(where)
         self.qsize()  # does what is due first
-        order = ((-priority, sequence, at) for at, sequence, priority in self._visible())
+        order = ((-priority, sequence, at) for at, sequence, priority in self._iterate_visible())
         first = heapq.nsmallest(limit, order) if meant is None else _sort(order)
         inspection = self.inspection
         copies = (inspection.copy_at(at, sequence) for _, sequence, at in first)
@@ -220,7 +220,7 @@ class LocalQueue(_core.Handle, api.Queue):
             return there
         return itertools.islice(filter(meant.matches, there), limit)
 
-    def _visible(self) -> Iterator[tuple[int, int, int]]:
+    def _iterate_visible(self) -> Iterator[tuple[int, int, int]]:
         """(slot, sequence, priority) of each visible message, unordered."""
         inspection = self.inspection
         start: int | None = 0
@@ -357,9 +357,9 @@ class LocalQueue(_core.Handle, api.Queue):
     def unwritten(self) -> str | None:
         """What keeps its space until it is on disk, and why it is not; None: nothing does."""
         spent = self.inspection.numbers()["journal_waiting"]
-        return self._why_unwritten(spent) if spent else None
+        return self._explain_unwritten(spent) if spent else None
 
-    def _why_unwritten(self, spent: int) -> str:
+    def _explain_unwritten(self, spent: int) -> str:
         kept = f"{spent} of them are settled, and keep their space until that is on disk"
         if error := self.journal.error:
             return f"{kept}; the disk fails: {os.strerror(error)}"
@@ -434,7 +434,7 @@ class LocalQueue(_core.Handle, api.Queue):
                 source = self.dead_letter_queue()
                 targets.only(self)
             source.qsize()
-            letters = ((sequence, at) for at, sequence, _ in source._visible())
+            letters = ((sequence, at) for at, sequence, _ in source._iterate_visible())
             return dead_letters.redrive(source, letters, targets, most, meant)
 
     # ---- very many messages at once ----

@@ -35,22 +35,24 @@ class RunStore:
             wanted = {"durability": "disk", "max_bytes": None}
             self._table = self._tables.make(_TABLE, wanted, wanted, False)
         entry = {"epoch": epoch, "count": len(sequences) // 8, "taken": _pack(sequences)}
-        self._table.set(self._key(name, epoch), entry, ttl=_KEPT)
+        self._table.set(self._make_key(name, epoch), entry, ttl=_KEPT)
 
     def load(self, name: str) -> dict[int, bytes]:
         """The sequence numbers of the kept runs, by epoch, the older one first."""
         table = self._open_table()
         if table is None:
             return {}
-        found = table.get_many([self._key(name, epoch) for epoch in range(2)])
+        found = table.get_many([self._make_key(name, epoch) for epoch in range(2)])
         entries = sorted(found.values(), key=lambda entry: int(entry["epoch"]))
-        return {entry["epoch"]: _unpacked(entry["taken"], entry["count"]) for entry in entries}
+        return {
+            entry["epoch"]: _unpack_numbers(entry["taken"], entry["count"]) for entry in entries
+        }
 
     def remove(self, name: str) -> None:
         """Forget the runs of the name."""
         table = self._open_table()
         if table is not None:
-            table.delete(*(self._key(name, epoch) for epoch in range(2)))
+            table.delete(*(self._make_key(name, epoch) for epoch in range(2)))
 
     def close(self) -> None:
         """Close the table."""
@@ -66,7 +68,7 @@ class RunStore:
                 return None
         return self._table
 
-    def _key(self, name: str, epoch: int) -> str:
+    def _make_key(self, name: str, epoch: int) -> str:
         return f"{self._identity:016x}.{epoch % 2}.{name}"
 
 
@@ -75,7 +77,7 @@ def _pack(sequences: bytes) -> bytes:
     return zlib.compress(b"".join(sequences[byte::8] for byte in range(8)), 1)
 
 
-def _unpacked(packed: bytes, count: int) -> bytes:
+def _unpack_numbers(packed: bytes, count: int) -> bytes:
     planes = zlib.decompressobj().decompress(packed, 8 * count + 1)
     if len(planes) != 8 * count:
         raise ValueError(f"the table {_TABLE!r} has {len(planes)} bytes for {count} numbers")

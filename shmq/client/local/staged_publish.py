@@ -62,7 +62,7 @@ class Chunk:
     waits: bool
 
 
-def _options_for(target: str, staging_bytes: int) -> QueueOptions:
+def _make_options(target: str, staging_bytes: int) -> QueueOptions:
     """The options of a staging queue. Raises InvalidOption."""
     check_whole("staging_bytes", staging_bytes, 1 << 16, MAX_STAGING_BYTES)
     arena = max(staging_bytes, _ROOM) + _BESIDE
@@ -138,7 +138,7 @@ class LocalStagedPublisher(api.StagedPublisher):
         chunks = iter(self._target.staging.chunks(rows))
         # Pack some of them before creating a queue: rows that can never fit are refused.
         chunks = itertools.chain([next(chunks)], chunks)
-        _stage(self._staging_queue(staging_bytes), batch, part, chunks, staging_bytes)
+        _stage(self._ensure_staging_queue(staging_bytes), batch, part, chunks, staging_bytes)
 
     def commit_batch(
         self, batch: int, parts: Sequence[str], *, timeout: float | None = None
@@ -166,17 +166,17 @@ class LocalStagedPublisher(api.StagedPublisher):
         queue = self._queue_if_any()
         if queue is None:  # an error creates nothing
             _check_staged(self._staging_name, batch, parts, ())
-            queue = self._staging_queue()
+            queue = self._ensure_staging_queue()
         _commit(self._target, queue, batch, parts, how)
 
     def sealed(self) -> int | None:
         queue = self._queue_if_any()
-        marker = None if queue is None else _marker(queue)
+        marker = None if queue is None else _find_marker(queue)
         return None if marker is None else marker.batch
 
     def sweep(self, keep: str | None = None) -> int:
         queue = self._queue_if_any()
-        return 0 if queue is None else _sweep_unsealed(queue, keep)
+        return 0 if queue is None else _remove_unsealed(queue, keep)
 
     def discard(self) -> None:
         queue = self._queue_if_any()
@@ -212,11 +212,11 @@ class LocalStagedPublisher(api.StagedPublisher):
         self._queue = queue
         return queue
 
-    def _staging_queue(self, staging_bytes: int = STAGING_BYTES) -> Any:
+    def _ensure_staging_queue(self, staging_bytes: int = STAGING_BYTES) -> Any:
         """The staging queue, created if there is none. Raises ShmqError."""
         queue = self._queue_if_any()
         while queue is None:
-            options = _options_for(self._target.name, staging_bytes)
+            options = _make_options(self._target.name, staging_bytes)
             with self._namespace.locked():
                 if self._target.segment.deleted:
                     raise QueueDeleted(f"queue {self._target.name!r} was deleted")
@@ -229,7 +229,7 @@ class LocalStagedPublisher(api.StagedPublisher):
 # ---- what lies in a staging queue ----
 
 
-def _marker(queue: Any) -> Marker | None:
+def _find_marker(queue: Any) -> Marker | None:
     """The newest marker; None if nothing was sealed yet."""
     newest = None
     for at, sequence, _, _ in queue.staging.listing(_MARKER):
@@ -242,7 +242,7 @@ def _marker(queue: Any) -> Marker | None:
     return newest
 
 
-def _chunks(queue: Any) -> list[Chunk]:
+def _list_chunks(queue: Any) -> list[Chunk]:
     """All chunks, by batch and in the order in which they were staged."""
     found = []
     for at, sequence, waits, meta in queue.staging.listing(_CHUNK):
@@ -279,21 +279,21 @@ def _stage(
 
     Raises Full, with none of them staged.
     """
-    marker = _marker(queue)
+    marker = _find_marker(queue)
     if marker is not None and marker.batch >= batch:
         return
     before = queue.last_sequence
     try:
         for chunk, count in chunks:
             if queue.staging.used + len(chunk) > most and marker is not None:
-                _sweep(queue, marker)
+                _remove_uncommitted(queue, marker)
             if queue.staging.used + len(chunk) > most:
-                raise _no_room(queue, len(chunk), most)
+                raise _make_no_room(queue, len(chunk), most)
             headers = {"batch": batch, "part": part, "rows": count}
             try:
                 queue.put(chunk, False, headers=headers)
             except Full:
-                raise _no_room(queue, len(chunk), most) from None
+                raise _make_no_room(queue, len(chunk), most) from None
     except BaseException:
         _unstage(queue, batch, part, before)
         raise
@@ -301,12 +301,12 @@ def _stage(
 
 def _unstage(queue: Any, batch: int, part: str, before: int) -> None:
     """Remove what a failed call has staged of the part; only one process stages a part."""
-    for chunk in _chunks(queue):
+    for chunk in _list_chunks(queue):
         if chunk.batch == batch and chunk.part == part and chunk.sequence > before:
             queue.staging.remove(chunk.at, chunk.sequence)
 
 
-def _no_room(queue: Any, size: int, most: int) -> Full:
+def _make_no_room(queue: Any, size: int, most: int) -> Full:
     return Full(
         f"{size} bytes of rows have no room in the staging queue {queue.name!r}: "
         f"{queue.staging.used} of {most} bytes are taken; commit smaller batches, or discard the "
@@ -326,7 +326,7 @@ def _commit(
     process published, until the time was over; and NotConfirmed.
     """
     with _turn(queue, how):
-        marker = _marker(queue)
+        marker = _find_marker(queue)
         if marker is not None and marker.batch > batch:
             return
         if marker is not None:
@@ -336,14 +336,14 @@ def _commit(
         _wait_until_written(target, how)
 
 
-def _sweep_unsealed(queue: Any, keep: str | None) -> int:
+def _remove_unsealed(queue: Any, keep: str | None) -> int:
     """Remove the chunks of batches that are not sealed; returns how many.
 
     Parts whose names begin with ``keep`` stay.
     """
-    marker = _marker(queue)
+    marker = _find_marker(queue)
     swept = 0
-    for chunk in _chunks(queue):
+    for chunk in _list_chunks(queue):
         if (marker is None or chunk.batch > marker.batch) and not (
             keep is not None and chunk.part.startswith(keep)
         ):
@@ -380,15 +380,15 @@ def _take_turn(queue: Any) -> int | None:
 
 def _seal(queue: Any, batch: int, parts: Sequence[str]) -> Marker:
     """Decide which parts of the batch are committed. Needs the turn."""
-    there = {chunk.part for chunk in _chunks(queue) if chunk.batch == batch}
+    there = {chunk.part for chunk in _list_chunks(queue) if chunk.batch == batch}
     _check_staged(queue.name, batch, parts, there)
     body = {"batch": batch, "parts": list(parts)}
     try:
         queue.put(body, False, codec="json")
     except Full:
-        _sweep(queue, Marker(batch, list(parts), 0, 0))
+        _remove_uncommitted(queue, Marker(batch, list(parts), 0, 0))
         queue.put(body, False, codec="json")
-    marker = _marker(queue)
+    marker = _find_marker(queue)
     assert marker is not None
     for at, sequence, _, _ in queue.staging.listing(_MARKER):
         if sequence != marker.sequence:
@@ -410,9 +410,9 @@ def _check_staged(name: str, batch: int, parts: Sequence[str], there: Collection
         )
 
 
-def _sweep(queue: Any, marker: Marker) -> None:
+def _remove_uncommitted(queue: Any, marker: Marker) -> None:
     """Remove the chunks that will never be committed, because their tasks failed."""
-    for chunk in _chunks(queue):
+    for chunk in _list_chunks(queue):
         if chunk.batch < marker.batch or (
             chunk.batch == marker.batch and chunk.part not in marker.parts
         ):
@@ -423,20 +423,20 @@ def _finish(target: Any, queue: Any, marker: Marker, how: _CommitProgress) -> No
     """Publish what is left of a sealed batch, in its order. Needs the turn."""
     place = {part: at for at, part in enumerate(marker.parts)}
     _settle_orphans(target, queue, how)
-    _sweep(queue, marker)
-    while chunks := [chunk for chunk in _chunks(queue) if chunk.batch == marker.batch]:
+    _remove_uncommitted(queue, marker)
+    while chunks := [chunk for chunk in _list_chunks(queue) if chunk.batch == marker.batch]:
         chunks.sort(key=lambda chunk: (place[chunk.part], chunk.sequence))
         for chunk in chunks:
             moved = target.staging.move_rows(queue, chunk.at, chunk.sequence, how.left)
             if moved is None:  # a dead publisher or an outsider has leased it
                 if how.is_over:
-                    raise _no_room_to_commit(target, queue, marker)
+                    raise _make_no_room_to_commit(target, queue, marker)
                 queue.tend()
                 time.sleep(_PAUSE)
                 break
             how.moved(moved[0], target.name)
             if not moved[1]:
-                raise _no_room_to_commit(target, queue, marker)
+                raise _make_no_room_to_commit(target, queue, marker)
     _settle_orphans(target, queue, how)
 
 
@@ -455,8 +455,8 @@ def _settle_orphans(target: Any, queue: Any, how: _CommitProgress) -> None:
         time.sleep(_PAUSE)
 
 
-def _no_room_to_commit(target: Any, queue: Any, marker: Marker) -> Full:
-    left = sum(1 for chunk in _chunks(queue) if chunk.batch == marker.batch)
+def _make_no_room_to_commit(target: Any, queue: Any, marker: Marker) -> Full:
+    left = sum(1 for chunk in _list_chunks(queue) if chunk.batch == marker.batch)
     stats = target.stats()
     messages = stats.depth + stats.delayed + stats.in_flight + stats.dying
     full = "its messages" if messages >= stats.capacity else "its arena"

@@ -60,7 +60,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
     def __init__(self, namespace: Namespace, name: str, opened: streams.Opened) -> None:
         self._namespace = namespace
         self._wait_thread: StreamWaitThread | None = None
-        self._files = _files_of(namespace, opened[0])
+        self._files = _open_files(namespace, opened[0])
         namespace.processes.own_number(opened[0])  # so others see that this process lives
         super().__init__(name, *opened)
 
@@ -109,10 +109,10 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         have = len(self.logs)
         if count > have:
             # Two threads may do this at the same time: they add the same partitions.
-            self.logs[have:count] = [self._partition_that_came(p) for p in range(have, count)]
+            self.logs[have:count] = [self._get_new_partition(p) for p in range(have, count)]
         self._set_shape(begin, count)
 
-    def _partition_that_came(self, partition: int) -> _stream.Partition:
+    def _get_new_partition(self, partition: int) -> _stream.Partition:
         try:
             return streams.open_partition(self._namespace, self.control, partition)
         except (FileNotFoundError, SegmentError):
@@ -188,18 +188,18 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
 
     async def abeyond_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
         """As `wait_for_any`, without blocking the event loop."""
-        found = any(self._partition(p).reaches(offset) for p, offset in position.items())
+        found = any(self._get_partition(p).reaches(offset) for p, offset in position.items())
         if not found and timeout != 0:
             if self._wait_thread is None or not self._wait_thread.is_ours:
                 with late_imports:
                     from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it imports asyncio
 
                 self._wait_thread = StreamWaitThread(
-                    self.logs, functools.partial(_look_and_guard, self._namespace)
+                    self.logs, functools.partial(_check_and_guard, self._namespace)
                 )
             found = await self._wait_thread.wait_for_any(position, timeout)
         for partition in position:
-            self._partition(partition).bounds()  # raises if it was deleted
+            self._get_partition(partition).bounds()  # raises if it was deleted
         return found
 
     def new_floors(self) -> RetentionHold:
@@ -212,7 +212,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         """
         until = None if timeout is None else time.monotonic() + timeout
         shape = self.control.shape
-        logs = [(self._partition(partition), offset) for partition, offset in position.items()]
+        logs = [(self._get_partition(partition), offset) for partition, offset in position.items()]
         if timeout != 0 and len(logs) == 1 and logs[0][0].spin(logs[0][1]):
             return True
         while True:
@@ -243,7 +243,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         try:
             return super().read_raw(partition, offset, limit, max_bytes=max_bytes, end=end)
         except OffsetOutOfRange:
-            log = self._partition(partition)
+            log = self._get_partition(partition)
             if self._files is None:
                 raise
             found = self._files.raw(log, offset, limit, max_bytes, end)
@@ -256,7 +256,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
 
         Raises DamagedFile if there are none.
         """
-        log = self._partition(partition)
+        log = self._get_partition(partition)
         if self._files is None or offset >= log.bounds()[0]:
             return limit
         return self._files.whole(log, offset, limit)
@@ -278,10 +278,10 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
 
     def describe(self) -> Steps[list[api.PartitionOffsets]]:
         yield from ()
-        return [self._offsets(partition) for partition in range(self.partitions)]
+        return [self._read_offsets(partition) for partition in range(self.partitions)]
 
-    def _offsets(self, partition: int) -> api.PartitionOffsets:
-        log = self._partition(partition)
+    def _read_offsets(self, partition: int) -> api.PartitionOffsets:
+        log = self._get_partition(partition)
         sealed = log.sealed  # read before the bounds: if sealed, they are final
         earliest, latest, first, last, size = log.bounds()
         if self._files is not None and (below := self._files.before(log, earliest)) is not None:
@@ -301,16 +301,16 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         )
 
     def earliest(self, partition: int) -> int:
-        log = self._partition(partition)
+        log = self._get_partition(partition)
         earliest: int = log.bounds()[0]
         below = None if self._files is None else self._files.before(log, earliest)
         return earliest if below is None else below
 
     def latest(self, partition: int) -> int:
-        return self._partition(partition).bounds()[1]
+        return self._get_partition(partition).bounds()[1]
 
     def find(self, partition: int, timestamp_ns: int) -> int:
-        log = self._partition(partition)
+        log = self._get_partition(partition)
         found: int = log.at(timestamp_ns)
         if self._files is not None and found == log.bounds()[0]:  # perhaps in a file
             below = self._files.at(log, timestamp_ns)
@@ -318,14 +318,14 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         return found
 
     def check_partition(self, partition: int) -> int:
-        self._partition(partition)
+        self._get_partition(partition)
         return partition
 
     def _check_handle(self) -> None:
         if self.closed:
             raise ShmqError(f"this handle of stream {self.name!r} is closed")
 
-    def _partition(self, partition: int) -> _stream.Partition:
+    def _get_partition(self, partition: int) -> _stream.Partition:
         self._check_handle()
         if isinstance(partition, bool) or not isinstance(partition, int):
             raise TypeError(
@@ -357,7 +357,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
             )
         durability.see_to_it(self._namespace)
 
-    def _why_unwritten(self, partition: int) -> str | None:
+    def _explain_unwritten(self, partition: int) -> str | None:
         log = self.logs[partition]
         if log.disk_error:
             return f"as they are not on disk, which fails: {os.strerror(log.disk_error)}"
@@ -401,19 +401,19 @@ document(LocalStream, api.Stream)
 api.RecordLoan.register(_stream.RecordLoan)
 
 
-def _look_and_guard(namespace: Namespace) -> bool:
+def _check_and_guard(namespace: Namespace) -> bool:
     look(namespace)
     return deaths.are_noticed(namespace, attach_queue)
 
 
-def _files_of(namespace: Namespace, control: _stream.Control) -> ArchivedRecords | None:
+def _open_files(namespace: Namespace, control: _stream.Control) -> ArchivedRecords | None:
     """The files of a durable stream; None if it has none."""
     if control.options["durability"] == "memory":
         return None
     return ArchivedRecords(namespace, control.name, control.identity)
 
 
-def _extent(log: _stream.Partition, files: ArchivedRecords | None) -> tuple[int, int, int]:
+def _measure_extent(log: _stream.Partition, files: ArchivedRecords | None) -> tuple[int, int, int]:
     """The offsets of the first readable record and of the next one, and the size in bytes."""
     earliest, latest, _, _, size = log.bounds()
     if files is not None and (below := files.before(log, earliest)) is not None:
@@ -454,7 +454,7 @@ class StreamCollection(CollectionPort):
         wanted.check_of_host(name)
         self._bring_back(name)
         with self._namespace.locked():
-            opened = self._stream_if_any(name)
+            opened = self._find_stream(name)
             if opened is None:
                 return self._await_writer(self._make(name, wanted))
         differences = wanted.differences(StreamOptions(**opened[0].options)) if exact else {}
@@ -517,17 +517,17 @@ class StreamCollection(CollectionPort):
 
     def summaries(self) -> list[api.StreamSummary]:
         durability.bring_back_all(self._namespace)
-        found = (self._summary(name) for name in self._namespace.stream_names())
+        found = (self._summarize(name) for name in self._namespace.stream_names())
         return [summary for summary in found if summary is not None]
 
     def names(self) -> list[str]:
         return self._namespace.stream_names()
 
-    def _summary(self, name: str) -> api.StreamSummary | None:
+    def _summarize(self, name: str) -> api.StreamSummary | None:
         try:
             control, logs = streams.open_stream(self._namespace, name)
-            files = _files_of(self._namespace, control)
-            extents = [_extent(log, files) for log in logs]
+            files = _open_files(self._namespace, control)
+            extents = [_measure_extent(log, files) for log in logs]
         except (NoSuchStream, StreamDeleted):
             return None
         except ShmqError as error:
@@ -542,7 +542,7 @@ class StreamCollection(CollectionPort):
             durability=control.options["durability"],
         )
 
-    def _stream_if_any(self, name: str) -> streams.Opened | None:
+    def _find_stream(self, name: str) -> streams.Opened | None:
         try:
             return _open_segments(self._namespace, name)
         except NoSuchStream:

@@ -56,17 +56,17 @@ def remove_if_over(namespace: Namespace, name: str, open_queue: _OpenQueue) -> b
     """
     with contextlib.suppress(NoSuchQueue, SegmentError):
         segment = namespace.look_at(name)
-        if segment is None or not _may_be_over(namespace, segment):
+        if segment is None or not _can_be_over(namespace, segment):
             return False
         with namespace.locked():
             segment = namespace.look_at(name)
-            if segment is None or not _may_be_over(namespace, segment):
+            if segment is None or not _can_be_over(namespace, segment):
                 return False
             return _end(namespace, name, segment, open_queue)
     return False
 
 
-def _may_be_over(namespace: Namespace, segment: _core.Segment) -> bool:
+def _can_be_over(namespace: Namespace, segment: _core.Segment) -> bool:
     return segment.is_temporary and not segment.deleted and looks_over(namespace, segment)
 
 

@@ -165,7 +165,7 @@ class LocalTransaction(api.Transaction):
     def commit(self, member: api.Member, offsets: Mapping[int, int] | None = None) -> None:
         self._check_open()
         if not isinstance(member, Member) or not self._is_here(member):
-            raise _elsewhere("member", member)
+            raise _make_elsewhere("member", member)
         self._members.setdefault(member, {}).update(member.to_commit(offsets))
 
     def _is_here(self, member: Member) -> bool:
@@ -181,7 +181,7 @@ class LocalTransaction(api.Transaction):
         if isinstance(target, str):
             target = self._find(kind, target)
         if getattr(target, "namespace", None) is not self._namespace:
-            raise _elsewhere(kind, target)
+            raise _make_elsewhere(kind, target)
         self._handles.open.setdefault((kind, target.identity, target.name), target)
         return target
 
@@ -241,7 +241,7 @@ class LocalTransaction(api.Transaction):
         """If a journal is involved, make the file visible to its writer, and announce it."""
         touched = [*self._acks, *self._puts, *(stream for stream, _ in self._blocks)]
         streams = (member.stream for member in self._members)
-        if not any(map(_keeps_journal, (*touched, *streams))):
+        if not any(map(_has_journal, (*touched, *streams))):
             yield
             return
         with transaction_log.noted(number):
@@ -256,13 +256,13 @@ class LocalTransaction(api.Transaction):
         """
         until = time.monotonic() + (_WRITTEN if self._timeout is None else self._timeout)
         for queue, messages in self._acks.items():
-            if not (_keeps_journal(queue) and queue.has_writer()):
+            if not (_has_journal(queue) and queue.has_writer()):
                 continue
             last = max((message.sequence for message in messages), default=0)
             if not queue.journal.wait_synced(last, max(0.0, until - time.monotonic())):
                 raise durable_wait.not_confirmed(queue, last, len(messages))
         for member, offsets in self._members.items():
-            if _keeps_journal(member.stream):
+            if _has_journal(member.stream):
                 self._wait_for_records(member.stream, offsets, until)
 
     def _wait_for_records(self, stream: Any, offsets: Mapping[int, int], until: float) -> None:
@@ -282,7 +282,7 @@ class LocalTransaction(api.Transaction):
         for (stream, partition), entries in self._blocks.items():
             size = sum(map(len, entries))
             most = stream.options.ring_bytes // 2 - _BESIDE
-            if _size_of(entries) > most:
+            if _count_bytes(entries) > most:
                 raise MessageTooLarge(
                     f"{len(entries)} records of {size} bytes cannot come to partition "
                     f"{partition} of stream {stream.name!r} together: it takes {most} bytes of a "
@@ -310,7 +310,7 @@ class LocalTransaction(api.Transaction):
         staged: _Staged = {}
         try:
             for (stream, partition), entries in self._blocks.items():
-                stream.logs[partition].reserve(_size_of(entries) + _BESIDE)
+                stream.logs[partition].reserve(_count_bytes(entries) + _BESIDE)
             for queue, messages in self._puts.items():
                 receipts = staged.setdefault(queue, [])
                 for message in messages:
@@ -349,7 +349,7 @@ class LocalTransaction(api.Transaction):
         appends = [
             [
                 *(stream.name, stream.identity, partition),
-                *(_sequence(process, len(entries)), b"".join(entries)),
+                *(_reserve_sequences(process, len(entries)), b"".join(entries)),
             ]
             for (stream, partition), entries in self._blocks.items()
         ]
@@ -368,22 +368,22 @@ class LocalTransaction(api.Transaction):
                 for queue, receipts in staged.items()
             ],
             "appends": appends,
-            "durable": self._durable(staged, appends),
+            "durable": self._encode_durable(staged, appends),
         }
 
-    def _durable(self, staged: _Staged, appends: list[list[Any]]) -> dict[str, Any]:
+    def _encode_durable(self, staged: _Staged, appends: list[list[Any]]) -> dict[str, Any]:
         """The operations that must be on disk, in a form that survives the memory."""
-        kept = {stream.identity for stream, _ in self._blocks if _keeps_journal(stream)}
+        kept = {stream.identity for stream, _ in self._blocks if _has_journal(stream)}
         return {
             "acks": [
                 [queue.name, queue.identity, [message.sequence for message in messages]]
                 for queue, messages in self._acks.items()
-                if _keeps_journal(queue)
+                if _has_journal(queue)
             ],
             "puts": [
-                [queue.name, queue.identity, _messages(self._puts[queue], receipts)]
+                [queue.name, queue.identity, _encode_messages(self._puts[queue], receipts)]
                 for queue, receipts in staged.items()
-                if _keeps_journal(queue)
+                if _has_journal(queue)
             ],
             "appends": [
                 [*append, stream.latest(partition)]
@@ -393,7 +393,7 @@ class LocalTransaction(api.Transaction):
             "offsets": [
                 [member.stream.name, member.stream.identity, *member.group_options, offsets]
                 for member, offsets in self._members.items()
-                if _keeps_journal(member.stream)
+                if _has_journal(member.stream)
             ],
         }
 
@@ -444,11 +444,13 @@ class LocalTransaction(api.Transaction):
         return f"<LocalTransaction of namespace {self._namespace.name!r}, {self._over or 'open'}>"
 
 
-def _keeps_journal(target: Any) -> bool:
+def _has_journal(target: Any) -> bool:
     return bool(target.options.durability == "journal")
 
 
-def _messages(messages: list[tuple[Any, ...]], receipts: list[tuple[int, int]]) -> list[list[Any]]:
+def _encode_messages(
+    messages: list[tuple[Any, ...]], receipts: list[tuple[int, int]]
+) -> list[list[Any]]:
     """For each message the number of its origin, and its content."""
     return [[number, *message] for message, (_, number) in zip(messages, receipts, strict=True)]
 
@@ -460,19 +462,19 @@ def _unstage(staged: _Staged) -> None:
                 queue.abandon(receipt)
 
 
-def _size_of(entries: list[bytes]) -> int:
+def _count_bytes(entries: list[bytes]) -> int:
     """The bytes of the ring that the entries take, each with its producer."""
     return sum(len(entry) + 16 for entry in entries)
 
 
-def _sequence(process: int, count: int) -> int:
+def _reserve_sequences(process: int, count: int) -> int:
     """The first of ``count`` sequence numbers of this process as a producer."""
     first = _sequences.setdefault(process, 0)
     _sequences[process] = first + count
     return first
 
 
-def _elsewhere(kind: str, what: object) -> InvalidOption:
+def _make_elsewhere(kind: str, what: object) -> InvalidOption:
     return InvalidOption(
         f"{what!r} is not a {kind} of the transaction's broker: a transaction takes what is in one "
         f"namespace of this host, opened by its broker or another one of it"

@@ -51,7 +51,7 @@ class Address:
                 f"as token= or in SHMQ_TOKEN, and the URL as {parts.scheme}://HOST:PORT"
             )
         if parts.scheme == UNIX_SCHEME:
-            return cls._of_path(
+            return cls._parse_path(
                 url, unquote(parts.path), parts.netloc + parts.query + parts.fragment
             )
         if parts.scheme not in TCP_SCHEMES:
@@ -76,7 +76,7 @@ class Address:
         )
 
     @classmethod
-    def _of_path(cls, url: str, path: str, more: str) -> Address:
+    def _parse_path(cls, url: str, path: str, more: str) -> Address:
         if more or len(path) < 2 or not path.isprintable():
             raise InvalidOption(
                 f"url={url!r} must be {UNIX_SCHEME}:///PATH, with three slashes, and no more"
@@ -136,7 +136,7 @@ class Target:
         if tls is False and address.tls:
             raise InvalidOption(f"url={url!r} asks for TLS, and tls=False refuses it")
         if token is None:
-            token = _known_token(str(address))
+            token = _find_known_token(str(address))
         elif not isinstance(token, str):
             raise TypeError(f"token must be a str, not {type(token).__name__}")
         if token is not None and not token.isprintable():
@@ -167,7 +167,7 @@ class Target:
         return f"<Target {self.address}>"
 
 
-def _known_token(url: str) -> str | None:
+def _find_known_token(url: str) -> str | None:
     return _known.get(url) or os.environ.get("SHMQ_TOKEN") or None
 
 

@@ -112,12 +112,12 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
         self, name: str, schema: dict[str, Any], rule: str | None, *, only_check: bool = False
     ) -> int:
         action: Literal["set", "check"] = "check" if only_check else "set"
-        return self._schema(name, SchemaRequest(action, schema, rule)).version or 0
+        return self._request_schema(name, SchemaRequest(action, schema, rule)).version or 0
 
     def find_schemas(self, name: str) -> list[api.SchemaVersion]:
-        return self._schema(name, SchemaRequest("get")).versions or []
+        return self._request_schema(name, SchemaRequest("get")).versions or []
 
-    def _schema(self, name: str, asked: SchemaRequest) -> SchemaAnswer:
+    def _request_schema(self, name: str, asked: SchemaRequest) -> SchemaAnswer:
         """The answer. Raises SchemaError if the server refuses the schema."""
         payload = pack_name(name) + asked.pack()
         answer = self._connection.call(

@@ -30,7 +30,7 @@ class RemoteBulkQueue(api.BulkQueue):
         self._queue = queue
         self._connection = queue.connection
 
-    def _block(self, answer: _core.Answer) -> tuple[int, int, api.Columns]:
+    def _read_block(self, answer: _core.Answer) -> tuple[int, int, api.Columns]:
         """(next, slots, the columns) of an answer to COLUMNS or READ_RUN."""
         if answer.status != Status.OK:
             raise self._queue.port.error(answer)
@@ -43,7 +43,7 @@ class RemoteBulkQueue(api.BulkQueue):
             ) from error
 
     def slots(self) -> int:
-        return self._columns(0, 0, 1)[1]
+        return self._read_columns(0, 0, 1)[1]
 
     def read_columns(
         self, start: int = 0, *, max_bytes: int = 4 << 20, end: int | None = None
@@ -51,15 +51,15 @@ class RemoteBulkQueue(api.BulkQueue):
         first = min(check_whole("start", start, 0, None), 1 << 24)
         last = FOREVER if end is None else min(check_whole("end", end, 0, None), 1 << 24)
         most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
-        following, _, columns = self._columns(first, last, most)
+        following, _, columns = self._read_columns(first, last, most)
         return columns, None if following == FOREVER else following
 
-    def _columns(self, start: int, end: int, most: int) -> tuple[int, int, api.Columns]:
+    def _read_columns(self, start: int, end: int, most: int) -> tuple[int, int, api.Columns]:
         rest = _RANGE.pack(start, end, most)
         answer = self._connection.call(
             lambda wire: wire.request(Type.COLUMNS, True, rest), again=True
         )
-        return self._block(answer)
+        return self._read_block(answer)
 
     def lease_run(
         self,
@@ -166,7 +166,7 @@ class RemoteBulkQueue(api.BulkQueue):
         )
         if answer.status == Status.LEASE_EXPIRED:
             raise _core.gone(self._queue.name, answer.refused, end - first)
-        following, _, columns = self._block(answer)
+        following, _, columns = self._read_block(answer)
         reached = end if following == FOREVER else first + following
         return columns, None if reached >= count else reached
 

@@ -37,7 +37,7 @@ def dial(
     until = time.monotonic() + timeout
     context = tls_context(target.tls) if target.address.tls else None
     try:
-        sock = _socket_to(target.address, timeout)
+        sock = _open_socket(target.address, timeout)
     except OSError as error:
         raise _unreachable(target, error) from error
     try:
@@ -60,7 +60,7 @@ def dial(
         raise
 
 
-def _socket_to(address: Address, timeout: float) -> socket.socket:
+def _open_socket(address: Address, timeout: float) -> socket.socket:
     reserve_standard()
     if not address.path:
         return socket.create_connection((address.host, address.port), timeout)
@@ -104,7 +104,7 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
         if wire.fatal:
             raise error_of_status(wire.fatal, what, wire.problem or "")
         why = wire.problem if answered else f"no answer to HELLO within {timeout:.3g} s"
-        hint = _hint(target, why or "") if answered else ""
+        hint = _make_hint(target, why or "") if answered else ""
         raise errors.ConnectionLost(f"cannot connect to {what}: {why}{hint}")
     if hello.status != Status.OK:
         raise error_of(hello, what)
@@ -119,7 +119,7 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
     return greeting
 
 
-def _hint(target: Target, why: str) -> str:
+def _make_hint(target: Target, why: str) -> str:
     """A hint at the cause if a connection was lost before the first answer."""
     if target.address.path:
         return ""

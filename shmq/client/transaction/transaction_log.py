@@ -49,25 +49,25 @@ TRANSACTION: Final = 1 << 63
 _open: set[int] = set()
 
 
-def _prefix(namespace: Namespace) -> str:
+def _make_prefix(namespace: Namespace) -> str:
     return f"txn.shmq@{namespace.name}@"
 
 
 def ledger_path(namespace: Namespace, process: int) -> Path:
     """The path of the process's file while it commits."""
-    return SHM / f"{_prefix(namespace)}{process}"
+    return SHM / f"{_make_prefix(namespace)}{process}"
 
 
 def owners(namespace: Namespace) -> list[int]:
     """The processes that have a file."""
-    prefix = _prefix(namespace)
+    prefix = _make_prefix(namespace)
     numbers = (entry[len(prefix) :] for entry in listed() if entry.startswith(prefix))
     return [int(number) for number in numbers if number.isascii() and number.isdigit()]
 
 
 def noted(namespace: Namespace) -> dict[tuple[int, int], Path]:
     """The files for the persistence writer, by process and number."""
-    prefix = _prefix(namespace)
+    prefix = _make_prefix(namespace)
     found = {}
     for entry in listed():
         if entry.startswith(prefix):
@@ -242,11 +242,11 @@ def _is_current(fd: int, path: Path) -> bool:
         return False
 
 
-def _after_fork() -> None:
+def _close_in_child() -> None:
     """Close the descriptor in a child: it would keep the lock of a dead parent."""
     for fd in _open:
         os.close(fd)
     _open.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_close_in_child)

@@ -29,8 +29,8 @@ class StoredMessage:
         self.delivery_count: int = fields["deliveries"]
         self.put_at: float = fields["put_at"] / 1e9
         #: When it becomes visible (None: at once), and when its ttl ends (None: never).
-        self.visible_at: float | None = _seconds(fields.get("until"))
-        self.expires_at: float | None = _seconds(fields.get("expires"))
+        self.visible_at: float | None = _convert_to_seconds(fields.get("until"))
+        self.expires_at: float | None = _convert_to_seconds(fields.get("expires"))
         self._queue = queue
         self._raw: bytes = fields["body"]
         self._meta: bytes = fields["meta"]
@@ -94,5 +94,5 @@ class StoredMessage:
         return dead_letter(properties) if properties else None
 
 
-def _seconds(ns: int | None) -> float | None:
+def _convert_to_seconds(ns: int | None) -> float | None:
     return None if ns is None else ns / 1e9

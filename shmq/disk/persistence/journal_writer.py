@@ -211,7 +211,7 @@ class JournalWriter(SnapshotWriter):
         """Settle what has arrived at ``target``, on disk; return false if the disk refuses."""
         with self._lock:
             self.step()  # so that all messages moved by now are known
-            while slots := self._arrived(target):
+            while slots := self._find_arrived(target):
                 self.follower.arrived(slots)
                 self.step()
                 if self.error is not None or self.held_up is not None:
@@ -332,11 +332,11 @@ class JournalWriter(SnapshotWriter):
         if now < self._look_at:
             return False
         self._look_at = now + self._look
-        slots = self._arrived()
+        slots = self._find_arrived()
         self.follower.arrived(slots)
         return bool(slots)
 
-    def _arrived(self, only: str | None = None) -> list[int]:
+    def _find_arrived(self, only: str | None = None) -> list[int]:
         """The slots of messages moved to ``only``, or to any queue, that have arrived."""
         by_target: dict[str | None, dict[int, int]] = {}
         for slot, seq, reason, meta in self.follower.moved():

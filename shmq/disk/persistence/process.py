@@ -70,9 +70,9 @@ class Persistence:
         :class:`~shmq.ShmqError` if the directory cannot be used, or another process writes there,
         and :class:`~shmq.LockTimeout` if a lock is still held after `ENDING`.
         """
-        self._until_locked(self._recover)
+        self._repeat_until_locked(self._recover)
 
-    def _until_locked(self, deed: Callable[[], None]) -> None:
+    def _repeat_until_locked(self, deed: Callable[[], None]) -> None:
         """Repeat ``deed`` while a stopped process has its locks, which is logged once."""
         until_locked(
             deed,
@@ -138,7 +138,7 @@ class Persistence:
             with self._registry.locked():
                 join_memory(self._registry, self.directory.disk)
 
-        self._until_locked(join)  # what has called it is not repeated
+        self._repeat_until_locked(join)  # what has called it is not repeated
 
     def _is_ending(self) -> bool:
         """Whether a writer that has given up the namespace still writes its last snapshots."""

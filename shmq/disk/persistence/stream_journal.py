@@ -80,7 +80,7 @@ class StreamJournal(SegmentWriter):
         end = self._end + BATCH_BYTES + commit.bytes
         try:
             if commit.bytes < self._sizes.early:
-                places, last_time = self._survey(commit)
+                places, last_time = self._sample_positions(commit)
                 written = self._write([self._pack_batch(commit), *commit.pieces], end)
             else:
                 # The disk starts while the commit is surveyed. The BATCH record, without which
@@ -91,7 +91,7 @@ class StreamJournal(SegmentWriter):
                     [*commit.pieces, self._zeros_after(end)],
                     self._end + BATCH_BYTES,
                 )
-                places, last_time = self._survey(commit)
+                places, last_time = self._sample_positions(commit)
                 self._disk.commit(self._file, [self._pack_batch(commit)], self._end)
         except (OSError, DamagedSegment):
             self.abandon()
@@ -159,7 +159,7 @@ class StreamJournal(SegmentWriter):
             bytes=commit.bytes, crc=crc,
         )  # fmt: skip
 
-    def _survey(self, commit: Commit) -> tuple[list[FilePosition], int]:
+    def _sample_positions(self, commit: Commit) -> tuple[list[FilePosition], int]:
         """Positions of some records, in bytes from the first, for the index; the last one's time.
 
         Raises DamagedSegment if the records do not match the commit, which does not count then.

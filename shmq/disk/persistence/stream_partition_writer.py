@@ -150,7 +150,7 @@ class StreamPartitionWriter:
     def _write_commit(self) -> bool:
         try:
             written = self._commit()
-            self._retain()
+            self._apply_retention()
         except OSError as error:
             self._fail(error)
             return False
@@ -195,7 +195,7 @@ class StreamPartitionWriter:
         if self.journal.next > self._ring.synced:
             self._ring.publish(self.journal.next)
 
-    def _retain(self) -> None:
+    def _apply_retention(self) -> None:
         now = time.monotonic()
         if now < self._retain_at or (self._bytes is None and self._seconds is None):
             return
@@ -308,7 +308,7 @@ class StreamPartitionWriters:
             for partition in self.partitions:
                 partition.close()
             if self.deleted:
-                self._erase()
+                self._remove_files()
             raise
 
     @property
@@ -356,7 +356,7 @@ class StreamPartitionWriters:
             self._grow_at = time.monotonic() + RETRY
         else:
             self._grow_at = 0.0
-        self._refuse(refusal)
+        self._publish_error(refusal)
 
     def note_groups(self) -> None:
         """Write the groups' offsets to the metadata file, if they changed.
@@ -415,11 +415,11 @@ class StreamPartitionWriters:
             with contextlib.suppress(StreamDeleted):
                 self.note_groups()
             if self.deleted:
-                self._erase()
+                self._remove_files()
         finally:
             self.handle.close()
 
-    def _erase(self) -> None:
+    def _remove_files(self) -> None:
         """Remove the files of the deleted stream. Raises OSError."""
         for kind in ("stream", "groups"):
             self._transactions.forget((kind, self.name, self.identity.identity))
@@ -495,7 +495,7 @@ class StreamPartitionWriters:
             self._transactions,
         )
 
-    def _refuse(self, refusal: int) -> None:
+    def _publish_error(self, refusal: int) -> None:
         """Publish the errno to the partitions that are not written yet; 0: no error."""
         logs = self.handle.logs
         if self._refused != (refusal, len(logs)):

@@ -148,7 +148,9 @@ def _rebuild_card(own: Disk, name: str, identity: int) -> tuple[FileHeader, Stre
     The first segment of a partition has the options that the stream had when it was written.
     """
     count = sum(entry.isdecimal() for entry in own.names())
-    headers = [list(_headers(own.under(str(partition)), identity)) for partition in range(count)]
+    headers = [
+        list(_read_headers(own.under(str(partition)), identity)) for partition in range(count)
+    ]
     every = sorted((one for there in headers for one in there), key=lambda one: one.created)
     eras: list[tuple[int, int]] = []
     end = 0
@@ -167,7 +169,7 @@ def _rebuild_card(own: Disk, name: str, identity: int) -> tuple[FileHeader, Stre
     return every[-1], StreamCard({}, eras_of(eras))
 
 
-def _headers(disk: Disk, identity: int) -> Iterator[FileHeader]:
+def _read_headers(disk: Disk, identity: int) -> Iterator[FileHeader]:
     for base in bases(disk.names()):
         with contextlib.suppress(FileError):
             header, _ = read_stream_header(disk, base)

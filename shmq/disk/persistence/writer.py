@@ -230,7 +230,7 @@ class Writer:
         For any thread while `run` runs. Raises ShmqError if the queue is not written, if the
         disk refuses, or if it takes longer than ``timeout`` seconds.
         """
-        self._snapshot_thread.take(self._await_written(name), timeout)
+        self._snapshot_thread.take(self._wait_until_written(name), timeout)
 
     def define(self) -> None:
         """Return once the current exchanges and schemas are on disk.
@@ -278,7 +278,7 @@ class Writer:
         between two of them is in one. The groups of the streams have the offsets that were
         committed before. Raises ShmqError for one that is not written, and OSError.
         """
-        wanted = sorted({name: self._await_written(name) for name in queues}.items())
+        wanted = sorted({name: self._wait_until_written(name) for name in queues}.items())
         logs = sorted({name: self._await_stream(name) for name in streams}.items())
         if logs:
             self._ask(self._streams.note_groups)
@@ -314,7 +314,7 @@ class Writer:
             time.sleep(POLL)
         return kept
 
-    def _await_written(self, name: str) -> SnapshotWriter:
+    def _wait_until_written(self, name: str) -> SnapshotWriter:
         """Wait until the queue is being written. Raises ShmqError if it is not."""
         end = time.monotonic() + FOUND
         while True:

@@ -149,7 +149,7 @@ def lineage_of(disk: Disk, files: Files) -> list[str]:
     names, first, key = [], 0, None
     if files.snapshot:
         names.append(snapshot_name(files.queue))
-        header = _header_if_any(disk, names[0])
+        header = _find_header(disk, names[0])
         if header is not None:
             _check(disk, names[0], header, (SNAPSHOT, files.queue))
             first, key = header.number, header.hash_key
@@ -157,7 +157,7 @@ def lineage_of(disk: Disk, files: Files) -> list[str]:
         name = segment_name(files.queue, number)
         if number < first:
             continue
-        header = _header_if_any(disk, name)
+        header = _find_header(disk, name)
         own = (JOURNAL, files.queue, number)
         if number == files.segments[-1]:
             if header is None and _was_never_started(disk, name, number):
@@ -185,7 +185,7 @@ def _check(disk: Disk, name: str, header: FileHeader, own: tuple[object, ...]) -
         )
 
 
-def _header_if_any(disk: Disk, name: str) -> FileHeader | None:
+def _find_header(disk: Disk, name: str) -> FileHeader | None:
     """Its header; None if that is damaged, which the reader of the file reports."""
     try:
         return header_of(disk, name)[0]

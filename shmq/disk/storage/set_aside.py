@@ -160,13 +160,13 @@ def _describe(
 ) -> Iterator[FileSetAside]:
     """One item, unless it has been removed by now."""
     with contextlib.suppress(FileNotFoundError):
-        states = [path.stat() for file in files for path in _below(disk.path(file))]
+        states = [path.stat() for file in files for path in _list_below(disk.path(file))]
         size, written = sum(one.st_size for one in states), max(one.st_mtime for one in states)
         every = tuple(before) or tuple(files)
         yield FileSetAside(kind, name, files[0], every, size, written, why, before)
 
 
-def _below(path: Path) -> list[Path]:
+def _list_below(path: Path) -> list[Path]:
     """The file; or the files of a directory, at any depth, or the directory if it has none."""
     if not path.is_dir():
         return [path]

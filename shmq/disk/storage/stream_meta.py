@@ -114,10 +114,10 @@ def read_card(disk: Disk) -> tuple[FileHeader, StreamCard] | None:
         card = StreamCard(dict(content["groups"]), eras_of((int(n), int(made)) for n, made in eras))
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise DamagedFile(path, at, f"the metadata cannot be read: {error}") from None
-    if not all(map(_may_be, card.eras)) or card.eras[-1].end > MAX_PARTITIONS:
+    if not all(map(_is_plausible, card.eras)) or card.eras[-1].end > MAX_PARTITIONS:
         raise DamagedFile(path, at, f"the partitions of the metadata are impossible: {eras}")
     return header, card
 
 
-def _may_be(era: Generation) -> bool:
+def _is_plausible(era: Generation) -> bool:
     return era.count >= 1 and 0 <= era.made <= _LAST_TIME

@@ -53,7 +53,7 @@ def _log(plan: Plan) -> Iterator[Alternative]:
         )
 
 
-def _host(plan: Plan) -> Iterator[Alternative]:
+def _weigh_host(plan: Plan) -> Iterator[Alternative]:
     survives = plan.workload.survives
     if survives == "site":
         yield Alternative(
@@ -70,7 +70,7 @@ def _host(plan: Plan) -> Iterator[Alternative]:
         )
 
 
-def _broker(plan: Plan) -> Iterator[Alternative]:
+def _weigh_broker(plan: Plan) -> Iterator[Alternative]:
     of = plan.workload
     foreign = [one for one in of.languages if one not in {"python", "c"}]
     if of.producer_hosts > 1 and "rabbitmq" in of.runs and of.peak_rate < ORDINARY:
@@ -95,7 +95,7 @@ def _broker(plan: Plan) -> Iterator[Alternative]:
         )
 
 
-def _hosted(plan: Plan) -> Iterator[Alternative]:
+def _weigh_hosted(plan: Plan) -> Iterator[Alternative]:
     of = plan.workload
     spiky = of.peak_rate >= _SPIKY * of.rate
     if "aws" in of.runs and spiky and not of.operators and plan.kind != "stream":
@@ -107,7 +107,7 @@ def _hosted(plan: Plan) -> Iterator[Alternative]:
         )
 
 
-def _database(plan: Plan) -> Iterator[Alternative]:
+def _weigh_database(plan: Plan) -> Iterator[Alternative]:
     of = plan.workload
     if not of.with_row:
         return
@@ -128,7 +128,7 @@ def _database(plan: Plan) -> Iterator[Alternative]:
         )
 
 
-def _workflow(plan: Plan) -> Iterator[Alternative]:
+def _weigh_workflow(plan: Plan) -> Iterator[Alternative]:
     of = plan.workload
     if of.workflow or of.work_p99 > DAY:
         why = (
@@ -139,7 +139,7 @@ def _workflow(plan: Plan) -> Iterator[Alternative]:
         yield Alternative("Temporal", f"{why}: a queue keeps no state of a workflow", True)
 
 
-def _ring(plan: Plan) -> Iterator[Alternative]:
+def _weigh_ring(plan: Plan) -> Iterator[Alternative]:
     of = plan.workload
     one_reader = of.readers == "pool" or of.groups == 1
     if of.producers == "frames" and one_reader and of.survives == "nothing" and not plan.is_remote:
@@ -150,7 +150,7 @@ def _ring(plan: Plan) -> Iterator[Alternative]:
         )
 
 
-def _process(plan: Plan) -> Iterator[Alternative]:
+def _weigh_process(plan: Plan) -> Iterator[Alternative]:
     of = plan.workload
     if of.one_process and of.survives == "nothing":
         yield Alternative(
@@ -158,4 +158,13 @@ def _process(plan: Plan) -> Iterator[Alternative]:
         )
 
 
-_RULES: Final = (_process, _ring, _workflow, _database, _log, _host, _hosted, _broker)
+_RULES: Final = (
+    _weigh_process,
+    _weigh_ring,
+    _weigh_workflow,
+    _weigh_database,
+    _log,
+    _weigh_host,
+    _weigh_hosted,
+    _weigh_broker,
+)

@@ -72,12 +72,12 @@ def order(plan: Plan) -> Iterator[Rule]:
     """A group for each key, one group for all; of a stream a key."""
     of = plan.workload
     if of.order == "key":
-        yield from _by_key(plan)
+        yield from _advise_by_key(plan)
     elif of.order == "total":
         yield from _total(plan)
 
 
-def _by_key(plan: Plan) -> Iterator[Rule]:
+def _advise_by_key(plan: Plan) -> Iterator[Rule]:
     of = plan.workload
     if plan.kind == "stream":
         name, reason = "key", "records of one key are in one partition, in order"
@@ -87,7 +87,7 @@ def _by_key(plan: Plan) -> Iterator[Rule]:
         name=name, value="the key", place="use", trigger=f"{of.keys:,} keys", reason=reason,
         fault="none: two consumers work on one key at a time, and in any order",
     )  # fmt: skip
-    yield from _keys(plan)
+    yield from _advise_keys(plan)
 
 
 def _total(plan: Plan) -> Iterator[Rule]:
@@ -113,7 +113,7 @@ def _total(plan: Plan) -> Iterator[Rule]:
         )
 
 
-def _keys(plan: Plan) -> Iterator[str]:
+def _advise_keys(plan: Plan) -> Iterator[str]:
     of = plan.workload
     if of.keys < plan.consumers:
         yield (

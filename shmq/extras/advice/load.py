@@ -30,20 +30,20 @@ ASSUMPTIONS: Final[tuple[str, ...]] = (
 )
 
 
-def _median_and_sigma(p50: float, p99: float) -> tuple[float, float]:
+def _compute_median_and_sigma(p50: float, p99: float) -> tuple[float, float]:
     median = max(p50, p99 / _MOST_APART)
     return median, math.log(max(p99 / median, 1.0)) / _Z99 if median else 0.0
 
 
 def mean_of(p50: float, p99: float) -> float:
     """The mean of the lognormal distribution with these percentiles, and p99 at most."""
-    median, sigma = _median_and_sigma(p50, p99)
+    median, sigma = _compute_median_and_sigma(p50, p99)
     return max(min(median * math.exp(sigma * sigma / 2), p99), p50)
 
 
 def spread_of(p50: float, p99: float) -> float:
     """The squared coefficient of variation of that distribution; 1 for the exponential one."""
-    _, sigma = _median_and_sigma(p50, p99)
+    _, sigma = _compute_median_and_sigma(p50, p99)
     return math.expm1(sigma * sigma)
 
 

@@ -76,13 +76,13 @@ def measure(
             tell(now - begun, seconds)
     last = queue.stats()
     taken = max(time.monotonic() - begun, EVERY)
-    answers = _rates(puts, taken) | _sizes(queue, leases.sizes)
-    answers |= _work(leases, in_flight, (last.acked - first.acked) / taken)
+    answers = _compute_rates(puts, taken) | _measure_sizes(queue, leases.sizes)
+    answers |= _measure_work(leases, in_flight, (last.acked - first.acked) / taken)
     answers |= {"useful_for": queue.options.ttl} if queue.options.ttl is not None else {}
-    return Measurement(seconds=taken, answers=answers, remarks=tuple(_remarks(first, last)))
+    return Measurement(seconds=taken, answers=answers, remarks=tuple(_make_remarks(first, last)))
 
 
-def _rates(puts: list[tuple[float, int]], taken: float) -> dict[str, Any]:
+def _compute_rates(puts: list[tuple[float, int]], taken: float) -> dict[str, Any]:
     """The mean rate, and the highest one over a second."""
     mean = (puts[-1][1] - puts[0][1]) / taken
     peak = mean
@@ -95,31 +95,31 @@ def _rates(puts: list[tuple[float, int]], taken: float) -> dict[str, Any]:
     return {"rate": mean, "peak_rate": peak} if mean else {}
 
 
-def _sizes(queue: Queue, sizes: list[int]) -> dict[str, Any]:
+def _measure_sizes(queue: Queue, sizes: list[int]) -> dict[str, Any]:
     """The percentiles of the sizes of leased messages, and of waiting ones."""
     found = [*sizes, *(len(one.view) for one in queue.peek(_SIZES))]
     if not found:
         return {}
-    p50, p99 = _percentiles([float(one) for one in found])
+    p50, p99 = _compute_percentiles([float(one) for one in found])
     return {"body_p50": int(p50), "body_p99": int(p99)}
 
 
-def _work(leases: _Leases, in_flight: list[int], done: float) -> dict[str, Any]:
+def _measure_work(leases: _Leases, in_flight: list[int], done: float) -> dict[str, Any]:
     mean = statistics.fmean(in_flight) / done if in_flight and done else None
     if mean is None:
         return {}
     if mean < 2 * EVERY or not leases.lasted:
         return {"work_p50": mean}
-    p50, p99 = _percentiles(leases.lasted)
+    p50, p99 = _compute_percentiles(leases.lasted)
     return {"work_p50": p50, "work_p99": p99}
 
 
-def _percentiles(found: list[float]) -> tuple[float, float]:
+def _compute_percentiles(found: list[float]) -> tuple[float, float]:
     ordered = sorted(found)
     return statistics.median(ordered), ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
 
 
-def _remarks(first: QueueStats, last: QueueStats) -> list[str]:
+def _make_remarks(first: QueueStats, last: QueueStats) -> list[str]:
     labels = {
         "redelivered": "deliveries were not the first of their message",
         "expired": "leases ran out: the visibility timeout is short, or consumers hang",

@@ -20,10 +20,10 @@ def text(load: Load, peak: float, width: int = 40) -> list[str]:
         return []
     rows = [(part, load.at(load.most * part)) for part in _SHOWN]
     longest = max(one.wait for _, one in rows)
-    return [_bar(part, one, longest, peak, width) for part, one in rows] if longest else []
+    return [_draw_bar(part, one, longest, peak, width) for part, one in rows] if longest else []
 
 
-def _bar(part: float, load: Load, longest: float, peak: float, width: int) -> str:
+def _draw_bar(part: float, load: Load, longest: float, peak: float, width: int) -> str:
     bar = "█" * max(1 if load.wait else 0, round(load.wait / longest * width))
     near = "  ← peak" if math.isclose(part, min(peak / load.most, 0.98), abs_tol=0.05) else ""
     return f"{part:4.0%} {rate(load.rate):>10}/s {brief(load.wait):>8} {bar}{near}"
@@ -54,10 +54,10 @@ def figure(load: Load, peak: float, path: Path) -> None:
 
 def points(load: Load, width: int, height: int) -> str:
     """The curve as the points of a polyline of SVG; the highest wait is at the top."""
-    return " ".join(_points(load, width, height))
+    return " ".join(_draw_points(load, width, height))
 
 
-def _points(load: Load, width: int, height: int) -> Iterator[str]:
+def _draw_points(load: Load, width: int, height: int) -> Iterator[str]:
     curve = load.curve(60)
     longest = max((wait for _, wait in curve), default=0.0)
     for at, wait in curve:

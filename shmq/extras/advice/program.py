@@ -52,18 +52,18 @@ def python(plan: Plan, settings: Sequence[Setting], name: str) -> str:
         key = ', key="KEY"' if "key" in uses else ""
         make = _call("stream = broker.ensure_stream", [f'"{name}"'], options)
         make += f'stream.append({{"id": 1}}{key})\n'
-        return _READER.format(address=_address(plan), make=_indent(make, 4))
+        return _READER.format(address=_choose_address(plan), make=_indent(make, 4))
     if plan.kind == "exchange":
         make = _exchange(plan, name, options)
     else:
         make = _call("queue = broker.ensure_queue", [f'"{name}"'], options)
-        make += f'queue.put({{"id": 1}}{_properties(plan)})\n'
+        make += f'queue.put({{"id": 1}}{_format_properties(plan)})\n'
     return _CONSUMER.format(
         queue=f"{name}.1" if plan.kind == "exchange" else name,
         consumers=min(uses["consumers"], _MOST_PROCESSES),
         how=_explain_how(plan, uses),
-        address=_address(plan),
-        server=_SERVER.format(address=_address(plan).strip('"')) if plan.is_remote else "",
+        address=_choose_address(plan),
+        server=_SERVER.format(address=_choose_address(plan).strip('"')) if plan.is_remote else "",
         make=_indent(make, 8),
     )
 
@@ -78,7 +78,7 @@ def command_line(plan: Plan, options: dict[str, Any], name: str) -> str:
                 f"shmq exchange create {shlex.quote(name)} --kind fanout",
                 *(
                     line
-                    for queue in _queues(plan, name)
+                    for queue in _name_queues(plan, name)
                     for line in (
                         _format_create("shmq create", queue, QueueOptions, options),
                         f"shmq exchange bind {shlex.quote(name)} --queue {shlex.quote(queue)}",
@@ -89,28 +89,28 @@ def command_line(plan: Plan, options: dict[str, Any], name: str) -> str:
     return _format_create("shmq create", name, QueueOptions, options)
 
 
-def _queues(plan: Plan, name: str) -> list[str]:
+def _name_queues(plan: Plan, name: str) -> list[str]:
     return [f"{name}.{number}" for number in range(1, plan.workload.groups + 1)]
 
 
-def _address(plan: Plan) -> str:
+def _choose_address(plan: Plan) -> str:
     if plan.workload.survives == "host":
         return '"nats://HOST:4222"'
     return '"shmq://HOST:9999"' if plan.is_remote else ""
 
 
 def _call(function: str, positional: list[str], options: dict[str, Any]) -> str:
-    rows = [*positional, *(f"{key}={_literal(value)}" for key, value in options.items())]
+    rows = [*positional, *(f"{key}={_format_literal(value)}" for key, value in options.items())]
     return f"{function}(\n" + "".join(f"    {row},\n" for row in rows) + ")\n"
 
 
-def _literal(value: Any) -> str:
+def _format_literal(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:_}"
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _properties(plan: Plan) -> str:
+def _format_properties(plan: Plan) -> str:
     """The properties of a put."""
     group = {"key": "KEY", "total": "all"}.get(plan.workload.order)
     how = f', group="{group}"' if group else ""
@@ -120,12 +120,12 @@ def _properties(plan: Plan) -> str:
 
 
 def _exchange(plan: Plan, name: str, options: dict[str, Any]) -> str:
-    queues = ", ".join(f'"{one}"' for one in _queues(plan, name))
+    queues = ", ".join(f'"{one}"' for one in _name_queues(plan, name))
     call = _call("broker.ensure_queue", ["name"], options).rstrip("\n")
     return (
         f'exchange = broker.ensure_exchange("{name}", "fanout")\n'
         f"for name in [{queues}]:\n{_indent(call, 4)}.close()\n    exchange.bind(name)\n"
-        f'exchange.publish({{"id": 1}}{_properties(plan)})\n'
+        f'exchange.publish({{"id": 1}}{_format_properties(plan)})\n'
     )
 
 

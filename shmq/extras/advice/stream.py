@@ -20,7 +20,7 @@ SKEW: Final = 1.5
 _PAGE: Final = 65_536
 
 
-def _partitions(plan: Plan) -> int:
+def _choose_partitions(plan: Plan) -> int:
     of = plan.workload
     if of.order == "total":
         return 1
@@ -30,31 +30,31 @@ def _partitions(plan: Plan) -> int:
     return min(wanted, MAX_PARTITIONS)
 
 
-def _kept_for(plan: Plan) -> float:
+def _choose_retention(plan: Plan) -> float:
     of = plan.workload
     return max(of.replay_for, of.burst + of.consumer_outage, 1.0)
 
 
-def _ring(plan: Plan) -> int:
+def _size_ring(plan: Plan) -> int:
     """The bytes that a partition keeps."""
-    records = max(plan.backlog, plan.workload.rate * _kept_for(plan))
+    records = max(plan.backlog, plan.workload.rate * _choose_retention(plan))
     kept = records * (plan.mean_body + OVERHEAD)
-    room = max(kept * SKEW / _partitions(plan), _few_records(plan), DEFAULT_RING)
-    return _in_pages(min(room, MAX_RING))
+    room = max(kept * SKEW / _choose_partitions(plan), _size_few_records(plan), DEFAULT_RING)
+    return _round_to_pages(min(room, MAX_RING))
 
 
-def _few_records(plan: Plan) -> float:
+def _size_few_records(plan: Plan) -> float:
     """The bytes that hold four of the largest records."""
     return 4 * (plan.workload.body_p99 + OVERHEAD) * 1.25
 
 
-def _in_pages(room: float) -> int:
+def _round_to_pages(room: float) -> int:
     return math.ceil(room / _PAGE) * _PAGE
 
 
 def partitions(plan: Plan) -> Iterator[Rule]:
     """One for each consumer of a group; one for a total order."""
-    found = _partitions(plan)
+    found = _choose_partitions(plan)
     yield Setting(
         name="partitions", value=found, trigger=f"{plan.consumers} consumers in a group",
         reason="a partition has one member of a group at a time, and keeps the order of its keys",
@@ -69,7 +69,7 @@ def partitions(plan: Plan) -> Iterator[Rule]:
 
 def retention(plan: Plan) -> Iterator[Rule]:
     """How long records stay, and the room in memory."""
-    of, kept = plan.workload, _kept_for(plan)
+    of, kept = plan.workload, _choose_retention(plan)
     yield Setting(
         name="retention_seconds", value=kept,
         trigger=f"replay for {brief(of.replay_for)}, an outage of {brief(of.consumer_outage)}",
@@ -77,7 +77,9 @@ def retention(plan: Plan) -> Iterator[Rule]:
         fault="shorter: a reader that comes back finds its offset out of range",
     )  # fmt: skip
     on_disk = _on_disk(plan)
-    ring = max(DEFAULT_RING, _in_pages(_few_records(plan))) if on_disk else _ring(plan)
+    ring = (
+        max(DEFAULT_RING, _round_to_pages(_size_few_records(plan))) if on_disk else _size_ring(plan)
+    )
     ring = min(MAX_RING, ring)
     yield Setting(
         name="ring_bytes", value=ring,
@@ -89,7 +91,7 @@ def retention(plan: Plan) -> Iterator[Rule]:
 
 
 def _on_disk(plan: Plan) -> bool:
-    in_memory = _ring(plan) * _partitions(plan) <= MOST_MEMORY
+    in_memory = _size_ring(plan) * _choose_partitions(plan) <= MOST_MEMORY
     return plan.outlives_restart or not in_memory
 
 

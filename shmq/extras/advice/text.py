@@ -23,14 +23,14 @@ def _number(text: str) -> float:
         raise ValueError("it is not a number such as 50 or 0.5") from None
 
 
-def _size(text: str) -> int:
+def _parse_size(text: str) -> int:
     found = size_of(text)
     if found is None:
         raise ValueError("it is not a size such as 4096, 64KiB or 16MiB")
     return found
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     found = seconds_of(text)
     if found is None:
         raise ValueError("it is not a time such as 30, 500ms, 5m or 2h")
@@ -38,8 +38,8 @@ def _seconds(text: str) -> float:
 
 
 _READ: Final[dict[str, Callable[[str], Any]]] = {
-    "bytes": _size,
-    "seconds": _seconds,
+    "bytes": _parse_size,
+    "seconds": _parse_seconds,
     "rate": _number,
     "share": _number,
     "count": _number,
@@ -117,12 +117,12 @@ def template() -> str:
         for name in question.answers:
             row = ANSWERS[name]
             choices = f" ({', '.join(row.choices)})" if row.choices else ""
-            value = _in_toml(getattr(Workload.of({}), name))
+            value = _format_toml(getattr(Workload.of({}), name))
             lines.append(f"{name} = {value}  # {row.text}{choices}")
     return "\n".join(lines[1:])
 
 
-def _in_toml(value: Any) -> str:
+def _format_toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

@@ -73,7 +73,7 @@ class Address:
             )
         shown = f"[{host}]" if host and ":" in host else host or "localhost"
         url = f"{'shmqs' if ssl else 'shmq'}://{shown}:{port or DEFAULT_PORT}"
-        return cls(url, token or None, _tls_of(ssl))
+        return cls(url, token or None, _choose_tls(ssl))
 
     def connect(self, connect_timeout: float, request_timeout: float) -> shmq.Broker:
         """Connect: see :func:`shmq.connect`."""
@@ -86,7 +86,7 @@ class Address:
         )
 
 
-def _tls_of(ssl: Any) -> bool | Mapping[str, str] | None:
+def _choose_tls(ssl: Any) -> bool | Mapping[str, str] | None:
     """What `shmq.connect` takes for what Celery's settings of TLS say."""
     if not isinstance(ssl, Mapping):
         return True if ssl else None

@@ -96,14 +96,14 @@ def properties_of(raw: Raw, *, native_eta: bool) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     headers = raw.get("headers")
-    expires = _time_of(headers, "expires")
+    expires = _read_time(headers, "expires")
     expiration = raw["properties"].get("expiration")
     if expiration is not None:
         if int(expiration) < 0:
             raise EncodeError(f"expiration must be 0 or more, not {int(expiration) / 1000}")
         grace = 0.0 if expires is None else _GRACE
         found["ttl"] = min(max(int(expiration) / 1000 + grace, _LEAST_TTL), _LONGEST)
-    at = _time_of(headers, "eta") if native_eta else None
+    at = _read_time(headers, "eta") if native_eta else None
     if at is not None and expires is not None:
         at = min(at, expires + _LATER)
     if at is not None and at > (now := time.time()):
@@ -111,7 +111,7 @@ def properties_of(raw: Raw, *, native_eta: bool) -> dict[str, Any]:
     return found
 
 
-def _time_of(headers: Any, name: str) -> float | None:
+def _read_time(headers: Any, name: str) -> float | None:
     """A time of a task of Celery; None: it has none, or its producer wrote no valid one."""
     text = headers.get(name) if isinstance(headers, Mapping) else None
     if not isinstance(text, str):

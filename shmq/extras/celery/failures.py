@@ -36,13 +36,13 @@ def store_failure(message: Any, error: Exception) -> None:
         return
     try:
         current_app.backend.mark_as_failure(
-            task_id, error, request=_context(message), store_result=_is_stored(message.headers)
+            task_id, error, request=_make_context(message), store_result=_is_stored(message.headers)
         )
     except Exception:  # the message is settled already, and the worker has others to run
         log.exception("the failure of task %s is not stored: %r", task_id, error)
 
 
-def _context(message: Any) -> Context:
+def _make_context(message: Any) -> Context:
     properties = {key: message.properties.get(key) for key in ("correlation_id", "reply_to")}
     return Context({**message.headers, **_read_embedded(message), **properties})
 

@@ -114,16 +114,16 @@ class Transport(virtual.Transport):
 
     def active_queues(self) -> list[shmq.Queue]:
         """The queues from which some channel may take a message now."""
-        return [channel.session.queue(name) for channel, name in self._sources()]
+        return [channel.session.queue(name) for channel, name in self._list_sources()]
 
     def deliver(self, most: int) -> int:
         """Deliver up to ``most`` messages without waiting; returns how many."""
         for count in range(most):
-            if not any(self._deliver_from(channel, name) for channel, name in self._sources()):
+            if not any(self._deliver_from(channel, name) for channel, name in self._list_sources()):
                 return count
         return most
 
-    def _sources(self) -> list[tuple[Any, str]]:
+    def _list_sources(self) -> list[tuple[Any, str]]:
         """The channels that may take a message now, with the names of their queues, in order.
 
         Those without acknowledgements come first: remote control is heard before the tasks that

@@ -60,10 +60,10 @@ def encode_event(event: object, mode: Mode = "binary") -> EncodedEvent:
     }
     if made.datacontenttype is not None:
         headers[_TYPE] = made.datacontenttype
-    return EncodedEvent(*_body(made), headers)
+    return EncodedEvent(*_encode_body(made), headers)
 
 
-def _body(event: CloudEvent) -> tuple[Any, str]:
+def _encode_body(event: CloudEvent) -> tuple[Any, str]:
     data = event.data
     if data is None:
         return b"", "bytes"
@@ -81,17 +81,17 @@ def put_event(queue: Queue, event: object, *, mode: Mode = "binary", **propertie
     If the queue has a ``dedupe_window`` and no ``dedupe_id`` is passed, it is made of the event's
     source and id. Raises what :func:`encode_event` and ``Queue.put`` raise.
     """
-    return queue.put(**_arguments(queue, event, mode, properties))
+    return queue.put(**_make_arguments(queue, event, mode, properties))
 
 
 async def aput_event(
     queue: Queue, event: object, *, mode: Mode = "binary", **properties: Any
 ) -> Put:
     """:func:`put_event` for asyncio; ``properties`` are those of :meth:`Queue.aput`."""
-    return await queue.aput(**_arguments(queue, event, mode, properties))
+    return await queue.aput(**_make_arguments(queue, event, mode, properties))
 
 
-def _arguments(
+def _make_arguments(
     queue: Queue, event: object, mode: Mode, properties: dict[str, Any]
 ) -> dict[str, Any]:
     made = CloudEvent.of(event)
@@ -172,12 +172,12 @@ def decode_event(headers: Mapping[str, Any], body: Any, place: str) -> CloudEven
         )
     if media:
         attributes["datacontenttype"] = media
-    return CloudEvent.from_dict({**attributes, "data": _data(body, media, place)})
+    return CloudEvent.from_dict({**attributes, "data": _decode_data(body, media, place)})
 
 
 def _read_structured(body: Any, place: str) -> CloudEvent:
     if isinstance(body, bytes | str):
-        body = _json(body, f"{place} is not an event in JSON")
+        body = _parse_json(body, f"{place} is not an event in JSON")
     if not isinstance(body, Mapping):
         raise ShmqError(f"{place} is not an event: its body is a {type(body).__name__} and no map")
     if "specversion" not in body:
@@ -185,18 +185,18 @@ def _read_structured(body: Any, place: str) -> CloudEvent:
     event = CloudEvent.from_dict(body)
     if not isinstance(event.data, bytes):
         return event
-    data = _data(event.data, event.datacontenttype or "", place)
+    data = _decode_data(event.data, event.datacontenttype or "", place)
     return CloudEvent.from_dict({**event.attributes(), "data": data})
 
 
-def _data(body: Any, media: str, place: str) -> Any:
+def _decode_data(body: Any, media: str, place: str) -> Any:
     """The data as its media type says, if it is not decoded yet."""
     if not isinstance(body, bytes):
         return body
     if not body:
         return None
     if is_json(media):
-        return _json(body, f"the data of {place} is not {media}")
+        return _parse_json(body, f"the data of {place} is not {media}")
     if media.lower().startswith("text/"):
         try:
             return body.decode()
@@ -205,7 +205,7 @@ def _data(body: Any, media: str, place: str) -> Any:
     return body
 
 
-def _json(text: bytes | str, what: str) -> Any:
+def _parse_json(text: bytes | str, what: str) -> Any:
     try:
         return decode_json(text)
     except ValueError as error:

@@ -39,7 +39,7 @@ class LeaseSession:
     def check(self) -> None:
         """Raise :class:`shmq.LeaseExpired` if it was ended."""
         if self.ended:
-            raise _over(self.id)
+            raise _make_over(self.id)
 
 
 class LeaseBook:
@@ -66,7 +66,7 @@ class LeaseBook:
         with self._lock:
             found = self._sessions.get(shown) if shown is not None else self._begin(caller)
             if found is None or found.caller != caller:
-                raise _over(shown or "")
+                raise _make_over(shown or "")
             found.calls += 1
         try:
             yield found
@@ -166,7 +166,7 @@ class LeaseBook:
         return count
 
 
-def _over(session: str) -> shmq.LeaseExpired:
+def _make_over(session: str) -> shmq.LeaseExpired:
     return shmq.LeaseExpired(
         f"session {session[:8]!r}… has ended, and its messages have returned: lease again; a "
         f"session ends {IDLE:g} s after its last call"

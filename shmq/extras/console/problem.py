@@ -108,7 +108,7 @@ def problem_of(error: Exception) -> Problem | None:
         return Problem(503, "exhausted", str(error))
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
-            return Problem(status, code, text_of(error), **_more(error))
+            return Problem(status, code, text_of(error), **_collect_details(error))
     return None
 
 
@@ -117,7 +117,7 @@ def text_of(error: Exception) -> str:
     return error.plain if isinstance(error, NotFound) else str(error)
 
 
-def _more(error: Exception) -> dict[str, Any]:
+def _collect_details(error: Exception) -> dict[str, Any]:
     """What an error tells beside its text."""
     if isinstance(error, shmq.NotConfirmed):
         return {"taken": error.taken, "sequence": error.sequence}

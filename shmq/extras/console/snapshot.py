@@ -49,8 +49,8 @@ def rows_of(found: Observation) -> Rows:
 
     The columns of a queue are those of the list of queues.
     """
-    rows: Rows = {("queues", one.name): _of_queue(one) for one in found.queues}
-    rows |= {("streams", one.name): _of_stream(one) for one in found.streams}
+    rows: Rows = {("queues", one.name): _make_queue_row(one) for one in found.queues}
+    rows |= {("streams", one.name): _make_stream_row(one) for one in found.streams}
     for one in found.exchanges:
         rows["exchanges", one.name] = {
             "kind": one.kind,
@@ -63,7 +63,7 @@ def rows_of(found: Observation) -> Rows:
     return rows
 
 
-def _of_queue(queue: QueueActivity) -> Row:
+def _make_queue_row(queue: QueueActivity) -> Row:
     row: Row = dict(_NO_NUMBERS)
     if queue.stats is not None:
         row = dict(zip(_NUMBERS, _read(queue.stats), strict=True))
@@ -77,7 +77,7 @@ def _of_queue(queue: QueueActivity) -> Row:
     return row
 
 
-def _of_stream(stream: StreamActivity) -> Row:
+def _make_stream_row(stream: StreamActivity) -> Row:
     return {
         "partitions": stream.partitions,
         "records": stream.records,
@@ -171,19 +171,19 @@ class View:
     def snapshot(self, number: int, at: float, rows: Rows) -> bytes:
         """The event with all that is seen; the same bytes for all who ask at the same look."""
         if self._snapshot is None or self._snapshot[0] != number:
-            self._snapshot = (number, self._event("snapshot", number, at, rows))
+            self._snapshot = (number, self._encode_event("snapshot", number, at, rows))
         return self._snapshot[1]
 
     def changes(self, number: int, at: float, changed: Changes) -> bytes:
         """The event with the differences that are seen."""
-        return self._event("changes", number, at, changed)
+        return self._encode_event("changes", number, at, changed)
 
-    def _event(
+    def _encode_event(
         self, kind: str, number: int, at: float, rows: Mapping[tuple[str, str], Row | None]
     ) -> bytes:
         data: dict[str, Any] = {"at": at}
         for key, row in rows.items():
-            if self._shows(key):
+            if self._can_show(key):
                 if key[0] == "host":
                     data["host"] = row
                 else:
@@ -204,15 +204,15 @@ class View:
         }
         return {**row, "groups": groups}
 
-    def _shows(self, key: tuple[str, str]) -> bool:
+    def _can_show(self, key: tuple[str, str]) -> bool:
         found = self._sees.get(key)
         if found is None:
             if len(self._sees) > 100_000:  # of names that came and went
                 self._sees.clear()
-            found = self._sees[key] = self._may_see(*key)
+            found = self._sees[key] = self._can_see(*key)
         return found
 
-    def _may_see(self, kind: str, name: str) -> bool:
+    def _can_see(self, kind: str, name: str) -> bool:
         if kind == "host":
             return True
         pattern = self._pattern if kind == "queues" else None
@@ -253,19 +253,19 @@ class Feed:
                 self._rows, self._at, self._number = rows_of(found), found.at, 1
             if self._unlisten is None:
                 self._unlisten = self._observer.listen(self.look)
-            view = self._view(caller, pattern)
+            view = self._get_view(caller, pattern)
             made = Subscriber(view, wake)
-            made.give(self._first(view, last))
+            made.give(self._make_first(view, last))
             view.subscribers.append(made)
             return made
 
-    def _view(self, caller: Caller, pattern: str | None) -> View:
+    def _get_view(self, caller: Caller, pattern: str | None) -> View:
         key = View.key_of(caller, pattern)
         if key not in self._views:
             self._views[key] = View(caller, pattern, self._secret)
         return self._views[key]
 
-    def _first(self, view: View, last: str | None) -> bytes:
+    def _make_first(self, view: View, last: str | None) -> bytes:
         missed = self._find_missed(view, last) if last is not None else None
         if missed is None:
             return view.snapshot(self._number, self._at, self._rows)
@@ -301,9 +301,9 @@ class Feed:
                     subscriber.give(event)
             self._idle = 0 if self._views else self._idle + 1
             if self._idle > KEPT:
-                self._rest()
+                self._stop_listening()
 
-    def _rest(self) -> None:
+    def _stop_listening(self) -> None:
         """Stop to listen, and forget; the next subscriber starts again."""
         if self._unlisten is not None:
             self._unlisten()

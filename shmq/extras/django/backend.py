@@ -81,7 +81,7 @@ class ShmqBackend(BaseTaskBackend):
         # The result is there before the task, so that a worker finds it.
         text = record.text()
         room = " " * (len(text) // _ROOM)
-        self.place.results.set(record.id, text + room, self._unfinished_ttl(later))
+        self.place.results.set(record.id, text + room, self._compute_unfinished_ttl(later))
         try:
             self.place.put(record.queue_name, record.body(), record.priority, at if later else None)
         except BaseException:
@@ -91,7 +91,7 @@ class ShmqBackend(BaseTaskBackend):
         task_enqueued.send(type(self), task_result=result)
         return result
 
-    def _unfinished_ttl(self, later: float) -> float | None:
+    def _compute_unfinished_ttl(self, later: float) -> float | None:
         ttl = _UNFINISHED + later
         return None if self.shmq.result_ttl is None or ttl > MAX_TTL else ttl
 
@@ -111,5 +111,5 @@ class ShmqBackend(BaseTaskBackend):
 
     def store(self, record: Record) -> None:
         """Store what has become of a task. Raises what `Record.text` and ``Table.set`` raise."""
-        ttl = self.shmq.result_ttl if record.is_finished else self._unfinished_ttl(0.0)
+        ttl = self.shmq.result_ttl if record.is_finished else self._compute_unfinished_ttl(0.0)
         self.place.results.set(record.id, record.text(), ttl)

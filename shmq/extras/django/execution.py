@@ -50,12 +50,12 @@ def run(backend: ShmqBackend, message: shmq.Message) -> None:
     try:
         task = record.load()
     except Exception as error:
-        _fail(backend, record, error)
+        _record_failure(backend, record, error)
         raise shmq.Reject(f"task {record.task} cannot be loaded: {error}") from error
     if message.delivery_count > backend.shmq.max_attempts:
         died = WorkerDied(f"{backend.shmq.max_attempts} processes have died with it")
-        _fail(backend, record, died)
-        _tell(backend, record, task)
+        _record_failure(backend, record, died)
+        _send_signal(backend, record, task)
         raise shmq.Reject(str(died))
     _execute(backend, record, task)
 
@@ -73,7 +73,7 @@ def reject(message: shmq.Message, error: Exception, *backends: ShmqBackend) -> s
         with contextlib.suppress(TaskResultDoesNotExist, shmq.InvalidOption):
             record = backend.record(task_id)
             if not record.is_finished:
-                _fail(backend, record, error)
+                _record_failure(backend, record, error)
             break
     return shmq.Reject(str(error))
 
@@ -99,13 +99,13 @@ def _execute(backend: ShmqBackend, record: Record, task: Any) -> None:
     except KeyboardInterrupt:
         raise  # a second signal: the task is delivered again
     except BaseException as error:  # noqa: BLE001 - SystemExit, too: it is the task's failure
-        _fail(backend, record, error)
+        _record_failure(backend, record, error)
         log.info("task %s %s failed: %s", record.task, record.id, error)
     else:
         record.status = TaskResultStatus.SUCCESSFUL.value
         record.finished_at = timezone.now().isoformat()
         _store(backend, record)
-    _tell(backend, record, task)
+    _send_signal(backend, record, task)
 
 
 def _call(task: Any, result: Any) -> Any:
@@ -124,7 +124,7 @@ def _renew_databases() -> None:
     close_old_connections()
 
 
-def _fail(backend: ShmqBackend, record: Record, error: BaseException) -> None:
+def _record_failure(backend: ShmqBackend, record: Record, error: BaseException) -> None:
     kind = type(error)
     trace = "".join(traceback.format_exception(error))
     record.errors.append([f"{kind.__module__}.{kind.__qualname__}", trace])
@@ -146,6 +146,6 @@ def _store(backend: ShmqBackend, record: Record) -> None:
             backend.store(record)
 
 
-def _tell(backend: ShmqBackend, record: Record, task: Any) -> None:
+def _send_signal(backend: ShmqBackend, record: Record, task: Any) -> None:
     """Send the signal of the task's end."""
     task_finished.send(type(backend), task_result=record.result(task))

@@ -36,20 +36,20 @@ class ShmqRateLimiterBackend(RateLimiterBackend):
 
     def incr(self, key: str, amount: int, maximum: int, ttl: int) -> bool:
         """Add to the key unless it would exceed the maximum; whether it did not."""
-        return self._change(key, amount, ttl, most=maximum)
+        return self._change_value(key, amount, ttl, most=maximum)
 
     def decr(self, key: str, amount: int, minimum: int, ttl: int) -> bool:
         """Subtract from the key unless it would fall below the minimum; whether it did not."""
-        return self._change(key, -amount, ttl, least=minimum)
+        return self._change_value(key, -amount, ttl, least=minimum)
 
     def incr_and_sum(
         self, key: str, keys: Callable[[], list[str]], amount: int, maximum: int, ttl: int
     ) -> bool:
         """Add to the key unless the sum of ``keys()`` would exceed the maximum."""
         others = [each for each in keys() if each != key]
-        return self._change(key, amount, ttl, most=maximum, sum_with=others)
+        return self._change_value(key, amount, ttl, most=maximum, sum_with=others)
 
-    def _change(self, key: str, amount: int, ttl: int, **limits: Any) -> bool:
+    def _change_value(self, key: str, amount: int, ttl: int, **limits: Any) -> bool:
         seconds = ttl / 1000
         found = self._table.run(lambda table: table.increment(key, amount, ttl=seconds, **limits))
         return found is not None

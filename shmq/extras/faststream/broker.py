@@ -100,7 +100,7 @@ class ShmqBroker(ShmqRegistrator, BrokerUsecase[shmq.Message, shmq.Broker, ShmqB
                 id_generator=id_generator,
                 extra_context={"broker": self},
             ),
-            specification=_specification(
+            specification=_make_specification(
                 specification_url or _format_address(target), description, tags
             ),
         )
@@ -227,7 +227,9 @@ class ShmqBroker(ShmqRegistrator, BrokerUsecase[shmq.Message, shmq.Broker, ShmqB
         return cmd
 
 
-def _specification(url: str, description: str | None, tags: Iterable[Tag | TagDict]) -> BrokerSpec:
+def _make_specification(
+    url: str, description: str | None, tags: Iterable[Tag | TagDict]
+) -> BrokerSpec:
     """What the AsyncAPI page says of the broker."""
     return BrokerSpec(
         url=[url],

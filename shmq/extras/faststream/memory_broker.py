@@ -37,7 +37,7 @@ class TestShmqBroker(TestBroker[ShmqBroker, EnterType], broker=ShmqBroker):
         self, broker: ShmqBroker, publisher: ShmqPublisher
     ) -> tuple[ShmqSubscriber, bool]:
         """The subscriber that gets what the publisher publishes, and whether it is a real one."""
-        for found in _subscribers(self.brokers):
+        for found in _list_subscribers(self.brokers):
             if found.queue.name == publisher.queue.name:
                 return found, True
         return broker.subscriber(publisher.queue, persistent=False), False
@@ -70,7 +70,7 @@ class FakeProducer(ShmqProducer):
     async def publish(self, cmd: ShmqPublishCommand) -> Any:
         """Let the subscriber handle the message."""
         message = FakeMessage(**await self._arguments(cmd, cmd.body))
-        for subscriber in self._readers(cmd.destination):
+        for subscriber in self._find_readers(cmd.destination):
             await self._handle(subscriber, [message])
         return message
 
@@ -79,23 +79,23 @@ class FakeProducer(ShmqProducer):
         messages: list[shmq.Message] = [
             FakeMessage(**await self._arguments(cmd, body)) for body in cmd.batch_bodies
         ]
-        for subscriber in self._readers(cmd.destination):
+        for subscriber in self._find_readers(cmd.destination):
             await self._handle(subscriber, messages)
         return len(messages)
 
     async def request(self, cmd: ShmqPublishCommand) -> shmq.Message:
         """Let the subscriber handle the message, and return its reply."""
         message = FakeMessage(**await self._arguments(cmd, cmd.body))
-        for subscriber in self._readers(cmd.destination):
+        for subscriber in self._find_readers(cmd.destination):
             async with loop_timer.limit(cmd.timeout):
                 found = await self._handle(subscriber, [message])
             reply = ShmqPublishCommand.from_cmd(found.as_publish_command())
             return FakeMessage(**await self._arguments(reply, reply.body))
         raise SubscriberNotFound(f"no subscriber reads queue {cmd.destination!r}")
 
-    def _readers(self, name: str) -> list[ShmqSubscriber]:
+    def _find_readers(self, name: str) -> list[ShmqSubscriber]:
         """The first subscriber of the queue: one consumer gets a message."""
-        return [one for one in _subscribers(self._brokers) if one.queue.name == name][:1]
+        return [one for one in _list_subscribers(self._brokers) if one.queue.name == name][:1]
 
     async def _handle(self, subscriber: ShmqSubscriber, messages: list[shmq.Message]) -> Any:
         if subscriber.takes_batches:
@@ -105,7 +105,7 @@ class FakeProducer(ShmqProducer):
         return found
 
 
-def _subscribers(brokers: Sequence[ShmqBroker]) -> Iterator[ShmqSubscriber]:
+def _list_subscribers(brokers: Sequence[ShmqBroker]) -> Iterator[ShmqSubscriber]:
     return (cast("ShmqSubscriber", one) for broker in brokers for one in broker.subscribers)
 
 

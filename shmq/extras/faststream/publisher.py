@@ -67,7 +67,7 @@ class ShmqPublisher(PublisherUsecase):
         **options: Unpack[PutOptions],
     ) -> shmq.Put | int | None:
         """Put the message; a publisher of batches puts all of them, and returns how many."""
-        cmd = self._command(
+        cmd = self._make_command(
             PublishType.PUBLISH, messages, headers, correlation_id, reply_to, timeout, options
         )
         put = self._basic_publish_batch if self._batch else self._basic_publish
@@ -86,13 +86,13 @@ class ShmqPublisher(PublisherUsecase):
         **options: Unpack[PutOptions],
     ) -> ShmqMessage:
         """Put the message and wait for the reply. Raises :class:`~shmq.NoReply`."""
-        cmd = self._command(
+        cmd = self._make_command(
             PublishType.REQUEST, (message,), headers, correlation_id, "", timeout, options
         )
         reply: ShmqMessage = await self._basic_request(cmd, producer=self._outer_config.producer)
         return reply
 
-    def _command(
+    def _make_command(
         self,
         kind: PublishType,
         messages: tuple[Any, ...],

@@ -194,20 +194,20 @@ class ShmqSubscriber(TasksMixin):
                 found = [await anext(messages)]
                 self._waiting = None
                 if self._batch is not None:
-                    found += await self._more(queue, self._batch - 1)
+                    found += await self._get_more(queue, self._batch - 1)
                 self._leased.update((id(one), one) for one in found)
-                task = asyncio.create_task(self._work(found, free))
+                task = asyncio.create_task(self._handle_messages(found, free))
                 self._working.add(task)
                 task.add_done_callback(self._working.discard)
 
-    async def _more(self, queue: shmq.Queue, most: int) -> list[shmq.Message]:
+    async def _get_more(self, queue: shmq.Queue, most: int) -> list[shmq.Message]:
         """The further messages of a batch that are there already."""
         if most == 0:
             return []
         take = functools.partial(queue.get_many, most, block=False, where=self._where)
         return await run_blocking(take) if self._outer_config.waits else take()
 
-    async def _work(self, found: list[shmq.Message], free: asyncio.Semaphore) -> None:
+    async def _handle_messages(self, found: list[shmq.Message], free: asyncio.Semaphore) -> None:
         """Handle messages; those of a handler that is cancelled stay leased until it stops."""
         try:
             if self.running:

@@ -114,7 +114,7 @@ class Operation:
     def _begin(self) -> Span:
         return self._tracer.start_span(
             f"{self.name} {self.place.label}".rstrip(),
-            context=self._parent(),
+            context=self._find_parent(),
             kind=self.span_kind,
             attributes={
                 **self.place.attributes,
@@ -126,7 +126,7 @@ class Operation:
             start_time=self.began,
         )
 
-    def _parent(self) -> Context | None:
+    def _find_parent(self) -> Context | None:
         """The handler's context for what follows its call; None: the current one."""
         handled = HANDLED.get()
         if handled is None or self.kind not in {"send", "settle"}:
@@ -220,14 +220,14 @@ class Operation:
         span = self._span or self._begin()
         span.set_attributes(self.attributes)
         if error is not None and not isinstance(error, Retry):
-            self.error = _type_of(error)
+            self.error = _name_type(error)
             span.set_attribute("error.type", self.error)
             span.set_status(Status(StatusCode.ERROR, str(error)))
         span.end()
         self._measure(self, seconds)
 
 
-def _type_of(error: BaseException) -> str:
+def _name_type(error: BaseException) -> str:
     kind = type(error)
     if kind.__module__ == "builtins":
         return kind.__qualname__

@@ -181,7 +181,7 @@ class _InHand(Traced):
         if message is not None:
             getattr(message, how)()
 
-    def _body_of(self, message: Any) -> Any:
+    def _read_body(self, message: Any) -> Any:
         try:
             body = message.body
         except BaseException:
@@ -200,7 +200,7 @@ class _Bodies(_InHand):
 
     def __next__(self) -> Any:
         self._settle("ack")
-        return self._body_of(next(self.__wrapped__))
+        return self._read_body(next(self.__wrapped__))
 
     def close(self) -> None:
         self._settle("drop")
@@ -222,7 +222,7 @@ class _AsyncBodies(_InHand):
 
     async def __anext__(self) -> Any:
         self._settle("ack")
-        return self._body_of(await anext(self.__wrapped__))
+        return self._read_body(await anext(self.__wrapped__))
 
     async def aclose(self) -> None:
         self._settle("drop")
@@ -296,7 +296,7 @@ def proxy_of(name: str) -> type[Traced]:
             "__doc__": f"A traced `{name}`.",
             "trace_contract": name,
             **{
-                method: _method(getattr(contract, method), row)
+                method: _make_method(getattr(contract, method), row)
                 for method, row in TABLE[name].items()
             },
         },
@@ -306,20 +306,20 @@ def proxy_of(name: str) -> type[Traced]:
     return kind
 
 
-def _method(promised: Any, row: Row) -> Any:
+def _make_method(promised: Any, row: Row) -> Any:
     """The method that traces calls of the contract's method as its row says."""
     if isinstance(row, Own):
         return promised
     if isinstance(row, Itself):
         return lambda self: self
     if isinstance(row, Through):
-        return functools.wraps(promised)(_through(row))
+        return functools.wraps(promised)(_pass_through(row))
     names = list(inspect.signature(promised).parameters)[1:]
     trace = _acall if inspect.iscoroutinefunction(promised) else _call
     return functools.wraps(promised)(trace(promised.__name__, names, row))
 
 
-def _through(row: Through) -> Callable[..., Any]:
+def _pass_through(row: Through) -> Callable[..., Any]:
     def call(self: Traced, *given: Any, **named: Any) -> Any:
         return self.trace_open(row.opens, getattr(self, row.method)(*given, **named))
 

@@ -236,11 +236,11 @@ def _reply(operation: Operation, done: Any) -> None:
     operation.link(link_of(done.headers))
 
 
-def _block(operation: Operation, done: Any) -> None:
+def _count_block(operation: Operation, done: Any) -> None:
     operation.batch(done.count)
 
 
-def _bare(operation: Operation, done: Any) -> None:
+def _count_bare(operation: Operation, done: Any) -> None:
     # Its messages have no headers, so its span has no links.
     operation.batch(len(done))
 
@@ -262,7 +262,7 @@ _SEND: Final = Send(note=identify)
 _NEXT: Final = Receive(note=received_one)
 _GET: Final = Receive(note=received_one, opens="Message")
 _SHARED: Final = Receive(note=received_one, opens="SharedRecord")
-_BARE: Final = Receive(note=_bare)
+_BARE: Final = Receive(note=_count_bare)
 _POLL: Final = Receive(note=_count_polled)
 _REQUEST: Final = Send(name="request", target=0, note=_reply)
 _QUEUE: Final = Row(opens="Queue", place="named")
@@ -332,7 +332,7 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
     "Stream": {
         "append": Send(name="append", note=identify),
         "append_many": Send(name="append", headers="each", bodies=0),
-        "append_block": Send(headers="encoded", note=_block),
+        "append_block": Send(headers="encoded", note=_count_block),
         "loan": Lend(name="append", opens="RecordLoan"),
         "producer": Row(opens="Producer"),
         "read": Receive(note=_link_received, partition=0),

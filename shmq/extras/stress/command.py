@@ -94,7 +94,7 @@ def stress(
 
     It shows rates, and percentiles of the time from put to get.
     """
-    plan = _planned(duration, secrets.randbits(32) if seed is None else seed, **flags)
+    plan = _make_plan(duration, secrets.randbits(32) if seed is None else seed, **flags)
     samples: list[Sample] = []
     with (
         drawn_to(plot, lambda path: plots.figure(samples, path)),
@@ -122,7 +122,7 @@ def stress(
     context.exit(Code.WRONG if result.problems else Code.OK)
 
 
-def _planned(duration: float | None, seed: int, **flags: int) -> Plan:
+def _make_plan(duration: float | None, seed: int, **flags: int) -> Plan:
     messages, size = flags.pop("messages"), flags.pop("size")
     if duration is not None and messages is not None:
         raise click.UsageError("--duration and --messages exclude each other: give one of them")
@@ -147,27 +147,27 @@ def _csv(path: str | None) -> Iterator[Watch]:
     try:
         reserve_standard()
         with open(path, "w", newline="") as file:  # noqa: PTH123 - a path as it was given
-            yield _rows(file)
+            yield _write_rows(file)
     except OSError as error:
         if error.filename != path:
             raise
         raise click.ClickException(f"cannot write {path!r}: {error.strerror}") from error
 
 
-def _rows(file: TextIO) -> Watch:
+def _write_rows(file: TextIO) -> Watch:
     writer = csv.writer(file)
     writer.writerow(_COLUMNS)
 
     def write(sample: Sample) -> None:
         values = dataclasses.asdict(sample)
         row = [values[column] for column in _COLUMNS if column in values]
-        writer.writerow([_rounded(value) for value in (*row, *sample.latency.values())])
+        writer.writerow([_round(value) for value in (*row, *sample.latency.values())])
         file.flush()
 
     return write
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return value if isinstance(value, int) else round(value, 3)
 
 

@@ -169,12 +169,12 @@ class _Check:
         """Record one step."""
         marks, number = self.ledger.of(record.message)
         if record.kind == GOT:
-            self._delivered(record, marks[number])
+            self._note_delivered(record, marks[number])
         marks[number] |= _MEANS[record.kind]
         if record.kind in {ACKED, RETURNED}:
             self._holder.pop(record.message, None)
 
-    def _delivered(self, record: Record, known: int) -> None:
+    def _note_delivered(self, record: Record, known: int) -> None:
         at, worker, _, message = record
         if not known & _INTENDED:
             self.verdict.unexpected.add(message)

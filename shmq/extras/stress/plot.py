@@ -21,14 +21,14 @@ def figure(samples: Sequence[Sample], path: Path) -> None:
 
     made = Figure(figsize=(8, 8), layout="constrained")
     rates, backlog, latency = made.subplots(3, sharex=True)
-    _line(rates, samples, [one.put_per_second for one in samples], "put", "#0b62c4")
-    _line(rates, samples, [one.got_per_second for one in samples], "got", "#2a8a3e")
+    _plot_line(rates, samples, [one.put_per_second for one in samples], "put", "#0b62c4")
+    _plot_line(rates, samples, [one.got_per_second for one in samples], "got", "#2a8a3e")
     rates.set_ylabel("messages per second")
-    _line(backlog, samples, [one.backlog for one in samples], "backlog", "#0b62c4")
+    _plot_line(backlog, samples, [one.backlog for one in samples], "backlog", "#0b62c4")
     backlog.set_ylabel("messages")
     moved = [one for one in samples if one.latency["max"]]
     for part, colour in _SHOWN.items():
-        _line(latency, moved, [one.latency[part] for one in moved], part, colour)
+        _plot_line(latency, moved, [one.latency[part] for one in moved], part, colour)
     latency.set_ylabel("put to get, µs")
     latency.set_yscale("symlog", linthresh=1)
     latency.set_xlabel("seconds")
@@ -38,7 +38,7 @@ def figure(samples: Sequence[Sample], path: Path) -> None:
     made.savefig(path)
 
 
-def _line(
+def _plot_line(
     axes: Any, samples: Sequence[Sample], values: Sequence[float], name: str, colour: str
 ) -> None:
     axes.plot([one.seconds for one in samples], values, label=name, color=colour, marker=".")

@@ -55,7 +55,7 @@ def run(
             queue = stack.enter_context(_fresh_queue(broker, plan))
         else:
             queue = stack.enter_context(broker.queue(name))
-            _refuse_unfit(queue, plan)
+            _reject_unfit(queue, plan)
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shmq-stress-")))
         directory.chmod(0o700)  # whatever the umask
         counters = SharedCounters(plan.producers + plan.consumers)
@@ -77,7 +77,7 @@ def _fresh_queue(broker: api.Broker, plan: Plan) -> Iterator[api.Queue]:
             broker.delete_queue(name)
 
 
-def _refuse_unfit(queue: api.Queue, plan: Plan) -> None:
+def _reject_unfit(queue: api.Queue, plan: Plan) -> None:
     """Raises InvalidOption, MessageTooLarge."""
     stats, options = queue.stats(), queue.options
     held = stats.depth + stats.delayed + stats.in_flight + stats.dying
@@ -140,7 +140,7 @@ class _Run:
                 self._workers.start(produce)
             for row in range(self._plan.producers, self._counters.rows):
                 self._start_consumer(row)
-            while self._goes_on():
+            while self._check_workers():
                 if stopped():
                     raise KeyboardInterrupt
                 time.sleep(_LOOK)
@@ -155,7 +155,7 @@ class _Run:
     def _start_consumer(self, row: int) -> None:
         self._rows[self._workers.start(on_row(row))] = row
 
-    def _goes_on(self) -> bool:
+    def _check_workers(self) -> bool:
         """Check on the workers; False once all have ended. Raises WorkerEnded."""
         now = time.monotonic()
         self._workers.check()
@@ -207,14 +207,14 @@ class _Run:
     def _consumer_rows(self) -> range:
         return range(self._plan.producers, self._counters.rows)
 
-    def _counts(self) -> list[int]:
+    def _merge_counts(self) -> list[int]:
         return sum_counts([self._counters.histogram_of(row) for row in self._consumer_rows])
 
-    def _longest(self) -> int:
+    def _find_longest(self) -> int:
         return max(self._counters.longest_of(row) for row in self._consumer_rows)
 
     def _sample(self, now: float) -> None:
-        put, got, counts = self._put, self._got, self._counts()
+        put, got, counts = self._put, self._got, self._merge_counts()
         last, lasted = self._last, max(now - self._began - self._last.seconds, 1e-9)
         since = [new - old for new, old in zip(counts, self._last_counts, strict=True)]
         longest = max((bucket for bucket, count in enumerate(since) if count), default=0)
@@ -236,8 +236,8 @@ class _Run:
     def _result(self, ended: float, problems: list[str]) -> Result:
         verdict = CheckResult()
         if not problems:
-            verdict = self._verdict()
-            problems = [*_describe(verdict), *self._leftovers()]
+            verdict = self._make_verdict()
+            problems = [*_describe(verdict), *self._find_leftovers()]
         plan, lasted = self._plan, ended - self._began
         put_for = (self._put_until or ended) - self._began
         return Result(
@@ -246,19 +246,19 @@ class _Run:
             consumers=plan.consumers,
             size=plan.size,
             batch=plan.batch,
-            promise=_promise(plan),
+            promise=_describe_promise(plan),
             seconds=lasted,
             put=self._put,
             got=self._got,
             put_per_second=self._put / put_for,
             got_per_second=self._got / lasted,
-            latency=latencies(self._counts(), self._longest()),
+            latency=latencies(self._merge_counts(), self._find_longest()),
             redelivered=verdict.redelivered,
             killed=self._workers.killed,
             problems=problems,
         )
 
-    def _verdict(self) -> CheckResult:
+    def _make_verdict(self) -> CheckResult:
         promised = {
             producer: self._counters.count_of(producer - 1)
             for producer in range(1, self._plan.producers + 1)
@@ -274,7 +274,7 @@ class _Run:
                 allowed.clear()
         return verdict
 
-    def _leftovers(self) -> list[str]:
+    def _find_leftovers(self) -> list[str]:
         """Problems of the drained queue, such as messages that it still counts."""
         stats, here = self._queue.stats(), isinstance(self._queue, LocalQueue)
         nothing = ["depth", "delayed", "in_flight", "dying", "arena_used"]
@@ -286,7 +286,7 @@ class _Run:
         return problems + [f"the segment is damaged: {wrong}" for wrong in self._queue.violations()]
 
 
-def _promise(plan: Plan) -> str:
+def _describe_promise(plan: Plan) -> str:
     times = "at least once" if plan.kill else "exactly once"
     if plan.grouped:
         return f"{times}, each producer's in order"

@@ -79,7 +79,7 @@ class ShmqResultBackend(AsyncResultBackend[T]):
         found = await self._get(task_id)
         if found is None:
             raise ResultGetError
-        return await self._result(task_id, found, with_logs)
+        return await self._decode_result(task_id, found, with_logs)
 
     async def wait_result(
         self, task_id: str, timeout: float | None, with_logs: bool = False
@@ -95,20 +95,20 @@ class ShmqResultBackend(AsyncResultBackend[T]):
             found = await self._table.table.await_key(shorten_key(task_id), limit)
         if found is None:
             raise TaskiqResultTimeoutError(timeout=timeout)
-        return await self._result(task_id, found, with_logs)
+        return await self._decode_result(task_id, found, with_logs)
 
     async def set_progress(self, task_id: str, progress: TaskProgress[Any]) -> None:
         """Store the progress."""
-        await self._set(_progress(task_id), dump_model(progress, "meta"))
+        await self._set(_make_progress_key(task_id), dump_model(progress, "meta"))
 
     async def get_progress(self, task_id: str) -> TaskProgress[Any] | None:
         """The progress; None if there is none."""
-        found = await self._get(_progress(task_id))
+        found = await self._get(_make_progress_key(task_id))
         if found is None:
             return None
         return TaskProgress[Any].model_validate(self._serializer.loadb(found))
 
-    async def _result(self, task_id: str, found: bytes, with_logs: bool) -> TaskiqResult[T]:
+    async def _decode_result(self, task_id: str, found: bytes, with_logs: bool) -> TaskiqResult[T]:
         if not self._keep:
             await self._run(lambda table: table.delete(shorten_key(task_id)))
         result = TaskiqResult[T].model_validate(self._serializer.loadb(found))
@@ -127,6 +127,6 @@ class ShmqResultBackend(AsyncResultBackend[T]):
         await run_blocking(self._table.store, shorten_key(key), encoded, self._ttl)
 
 
-def _progress(task_id: str) -> str:
+def _make_progress_key(task_id: str) -> str:
     """The key of a task's progress."""
     return f"{task_id}.progress"

@@ -62,11 +62,11 @@ class ShmqScheduleSource(ScheduleSource):
         """Add the schedule, or replace that of the same id."""
         # NaN and infinities, too: only `get_schedules` reads it.
         value = json.dumps(dump_model(schedule, "args", "kwargs"))
-        await run_blocking(self._table.store, _key_of(schedule.schedule_id), value, None)
+        await run_blocking(self._table.store, _make_key(schedule.schedule_id), value, None)
 
     async def delete_schedule(self, schedule_id: str) -> None:
         """Delete the schedule; it is not sent again, by no scheduler."""
-        key = _key_of(schedule_id)
+        key = _make_key(schedule_id)
         await run_blocking(self._table.run, lambda table: table.delete(key))
 
     async def pre_send(self, task: ScheduledTask) -> None:
@@ -80,7 +80,7 @@ class ShmqScheduleSource(ScheduleSource):
             await self.delete_schedule(task.schedule_id)
 
 
-def _key_of(schedule_id: str) -> str:
+def _make_key(schedule_id: str) -> str:
     """The key of a schedule."""
     return shorten_key(SCHEDULE + schedule_id)
 
@@ -99,7 +99,7 @@ def _read_schedules(table: Table) -> list[ScheduledTask]:
 
 
 def _claim(table: Table, task: ScheduledTask) -> bool:
-    if table.get(_key_of(task.schedule_id)) is None:
+    if table.get(_make_key(task.schedule_id)) is None:
         return False
     run, seconds = _run(task)
     return table.add(shorten_key(f"{CLAIM}{task.schedule_id}:{run}"), 1, ttl=seconds)

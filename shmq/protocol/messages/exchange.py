@@ -64,7 +64,7 @@ class ExchangeRequest:
             raise Refusal.bad(f"'action' must be one of {', '.join(_KEYS)}")
         arguments = {key: asked[key] for key in _KEYS[action] if key in asked}
         if action == "synced":
-            arguments["queues"] = _counts(asked, "queues")
+            arguments["queues"] = _read_counts(asked, "queues")
         return cls(action, arguments)
 
 
@@ -97,12 +97,12 @@ class Bindings:
 
     def pack(self) -> bytes:
         """The payload of the answer."""
-        return pack_map({"bindings": [_row(each) for each in self.bindings]})
+        return pack_map({"bindings": [_make_row(each) for each in self.bindings]})
 
     @classmethod
     def unpack(cls, answer: _core.Answer) -> Self:
         """Unpack the answer. Raises ServerError."""
-        rows = _of(unpack_answer(answer), "bindings")
+        rows = _read_member(unpack_answer(answer), "bindings")
         try:
             return cls([Binding(*row) for row in rows])
         except TypeError as error:
@@ -146,7 +146,7 @@ class Route:
         while at < len(rest):
             at, body = unpack_piece(rest, at)
             bodies.append(body)
-        only = None if asked.get("only") is None else _counts(asked, "only")
+        only = None if asked.get("only") is None else _read_counts(asked, "only")
         return cls(asked.get("key", ""), asked.get("confirm"), meta, bodies, only)
 
     @property
@@ -170,18 +170,18 @@ class Routed(Reply):
     unsynced: dict[str, int]
 
 
-def _of(said: dict[str, Any], key: str) -> Any:
+def _read_member(said: dict[str, Any], key: str) -> Any:
     if key not in said:
         raise senseless(f"it has no {key!r}")
     return said[key]
 
 
-def _row(binding: Binding) -> list[Any]:
+def _make_row(binding: Binding) -> list[Any]:
     headers = None if binding.headers is None else dict(binding.headers)
     return [binding.target, binding.kind, binding.key, headers, binding.match]
 
 
-def _counts(asked: dict[str, Any], key: str) -> dict[str, int]:
+def _read_counts(asked: dict[str, Any], key: str) -> dict[str, int]:
     """The map of names to numbers under ``key``. Raises Refusal."""
     found = asked.get(key)
     if not isinstance(found, dict) or not all(

@@ -46,11 +46,11 @@ _T = TypeVar("_T")
 
 def pack_map(value: Any) -> bytes:
     """The value in msgpack; a dataclass of this package is a map of its fields, in their order."""
-    raw: bytes = msgpack.packb(value, default=_fields)
+    raw: bytes = msgpack.packb(value, default=_collect_fields)
     return raw
 
 
-def _fields(message: Any) -> dict[str, Any]:
+def _collect_fields(message: Any) -> dict[str, Any]:
     kind = type(message)
     if not kind.__module__.startswith("shmq.") or not dataclasses.is_dataclass(kind):
         raise TypeError(f"msgpack cannot hold a value of type {kind.__name__}")
@@ -72,7 +72,7 @@ def unpack_map(raw: bytes) -> dict[str, Any]:
 
 def unpack_answer(answer: _core.Answer) -> dict[str, Any]:
     """The msgpack map of an answer; empty for an empty payload. Raises ServerError."""
-    found = _of_answer(answer, b"\x80")
+    found = _decode_answer(answer, b"\x80")
     if not isinstance(found, dict):
         raise senseless("it is not a map")
     return found
@@ -108,7 +108,7 @@ def unpack_piece(rest: bytes, at: int) -> tuple[int, bytes]:
 
 def unpack_rows(answer: _core.Answer) -> list[Any]:
     """The msgpack list of an answer; empty for an empty payload. Raises ServerError."""
-    found = _of_answer(answer, b"\x90")
+    found = _decode_answer(answer, b"\x90")
     if not isinstance(found, list):
         raise senseless("it is not a list")
     return found
@@ -147,7 +147,7 @@ class Numbers:
 
     def pack(self) -> bytes:
         """The payload, after the name or the member."""
-        values = [getattr(self, name) for name, _, _ in _fields_of(cast("Any", type(self)))]
+        values = [getattr(self, name) for name, _, _ in _list_fields(cast("Any", type(self)))]
         tail = b"" if self.tail is None else self.tail[0](values.pop())
         return HEADS[self.type].pack(*values) + tail
 
@@ -158,7 +158,7 @@ class Numbers:
         if cls.tail is not None:
             values.append(cls.tail[1](rest[HEADS[cls.type].size :]))
         given = {}
-        for (name, hint, _), value in zip(_fields_of(cast("Any", cls)), values, strict=True):
+        for (name, hint, _), value in zip(_list_fields(cast("Any", cls)), values, strict=True):
             if hint is bool and value > 1:
                 raise Refusal.bad(f"{name!r} is 0 or 1, not {value}")
             given[name] = bool(value) if hint is bool else value
@@ -228,10 +228,10 @@ class Reply:
 def _unpack_typed(kind: Callable[..., _T], found: dict[str, Any]) -> _T:
     """A dataclass from a map. Raises TypeError for a field that lacks, or of another type."""
     given = {}
-    for name, hint, default in _fields_of(kind):
+    for name, hint, default in _list_fields(kind):
         if name in found:
             try:
-                given[name] = _typed(found[name], hint)
+                given[name] = _convert(found[name], hint)
             except (TypeError, ValueError) as error:
                 raise TypeError(f"{name!r} must be of type {_format(hint)}") from error
         elif default is dataclasses.MISSING:
@@ -240,7 +240,7 @@ def _unpack_typed(kind: Callable[..., _T], found: dict[str, Any]) -> _T:
 
 
 @functools.cache
-def _fields_of(kind: Any) -> list[tuple[str, Any, Any]]:
+def _list_fields(kind: Any) -> list[tuple[str, Any, Any]]:
     hints = get_type_hints(kind)
     return [(each.name, hints[each.name], each.default) for each in dataclasses.fields(kind)]
 
@@ -250,11 +250,11 @@ def _format(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
 
 
-def _typed(value: Any, hint: Any) -> Any:
+def _convert(value: Any, hint: Any) -> Any:
     """The value as the field's type has it. Raises TypeError."""
     kind, of = get_origin(hint) or hint, get_args(hint)
     if kind is UnionType:
-        return None if value is None else _typed(value, of[0])
+        return None if value is None else _convert(value, of[0])
     if kind is Any:
         return value
     if dataclasses.is_dataclass(kind):
@@ -263,7 +263,7 @@ def _typed(value: Any, hint: Any) -> Any:
         return tuple(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise TypeError
-    return [_typed(each, of[0]) for each in value] if kind is list else value
+    return [_convert(each, of[0]) for each in value] if kind is list else value
 
 
 class Listing(Generic[_T]):
@@ -278,7 +278,7 @@ class Listing(Generic[_T]):
 
     def pack(self, rows: Iterable[Any]) -> bytes:
         """The payload of the answer."""
-        return pack_map([{**self._more, **_fields(each)} for each in rows])
+        return pack_map([{**self._more, **_collect_fields(each)} for each in rows])
 
     def unpack(self, answer: _core.Answer) -> list[_T]:
         """Unpack the answer, sorted by name. Raises ServerError."""
@@ -288,7 +288,7 @@ class Listing(Generic[_T]):
         return [unpack_fields(self._kind, row) for row in sorted(rows, key=lambda row: row["name"])]
 
 
-def _of_answer(answer: _core.Answer, empty: bytes) -> Any:
+def _decode_answer(answer: _core.Answer, empty: bytes) -> Any:
     try:
         return msgpack.unpackb(answer.payload or empty, strict_map_key=False)
     except (ValueError, msgpack.UnpackException) as error:

@@ -284,7 +284,7 @@ class SchemaAnswer:
         refused = said.get("refused")
         try:
             return cls(
-                [_version(name, *row) for row in said.get("versions", ())],
+                [_make_version(name, *row) for row in said.get("versions", ())],
                 None if said.get("version") is None else int(said["version"]),
                 None if refused is None else str(refused),
                 str(said.get("field", "")),
@@ -293,7 +293,7 @@ class SchemaAnswer:
             raise senseless(f"of the schema of {name!r}: {error}") from error
 
 
-def _version(
+def _make_version(
     name: str, version: int, schema: Mapping[str, Any], rule: str, at: float
 ) -> SchemaVersion:
     return SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)

@@ -38,7 +38,7 @@ class Stage(Request):
             (
                 pack_piece(self.pack()),
                 _COUNT.pack(len(rows)),
-                _big_endian(array.array("I", sizes)).tobytes(),
+                _make_big_endian(array.array("I", sizes)).tobytes(),
                 *(meta for _, meta in rows),
                 *(body for body, _ in rows),
             )
@@ -55,13 +55,15 @@ class Stage(Request):
         at += _COUNT.size
         if count > (len(rest) - at) // 8:
             raise Refusal.bad(f"{count} rows are more than the frame can have")
-        bodies, metas = _offsets(rest, at, count), _offsets(rest, at + 4 * count, count)
+        bodies, metas = _read_offsets(rest, at, count), _read_offsets(rest, at + 4 * count, count)
         data = memoryview(rest)[at + 8 * count :]
         if metas[-1] + bodies[-1] != len(data):
             raise Refusal.bad(
                 f"its rows have {metas[-1] + bodies[-1]} bytes, and there are {len(data)}"
             )
-        rows = Rows(data[metas[-1] :], _int32(bodies), None, data[: metas[-1]], _int32(metas))
+        rows = Rows(
+            data[metas[-1] :], _make_int32(bodies), None, data[: metas[-1]], _make_int32(metas)
+        )
         return asked, rows
 
 
@@ -103,18 +105,18 @@ class StagedState(Reply):
     removed: int
 
 
-def _big_endian(numbers: array.array[int]) -> array.array[int]:
+def _make_big_endian(numbers: array.array[int]) -> array.array[int]:
     if sys.byteorder == "little":
         numbers.byteswap()
     return numbers
 
 
-def _offsets(rest: bytes, at: int, count: int) -> list[int]:
-    lengths = _big_endian(array.array("I", rest[at : at + 4 * count]))
+def _read_offsets(rest: bytes, at: int, count: int) -> list[int]:
+    lengths = _make_big_endian(array.array("I", rest[at : at + 4 * count]))
     return list(itertools.accumulate(lengths, initial=0))
 
 
-def _int32(offsets: list[int]) -> array.array[int]:
+def _make_int32(offsets: list[int]) -> array.array[int]:
     try:
         return array.array("i", offsets)
     except OverflowError:

@@ -185,7 +185,7 @@ class Fetch:
         identity, most, size, wait, count = unpack_head(Type.FETCH, rest)
         if not (most and size and count):
             raise Refusal.bad("a FETCH is for one record, one byte and one partition at least")
-        places, behind = _places(rest[HEADS[Type.FETCH].size :], count)
+        places, behind = _read_places(rest[HEADS[Type.FETCH].size :], count)
         where = unpack_expression(behind, RecordWhere)
         return cls(identity, places, most, size, seconds(wait), where)
 
@@ -237,7 +237,7 @@ class Hold:
     def unpack(cls, rest: bytes) -> Self:
         """Unpack the payload behind the name. Raises Refusal."""
         identity, number, count = unpack_head(Type.HOLD, rest)
-        places, behind = _places(rest[HEADS[Type.HOLD].size :], count)
+        places, behind = _read_places(rest[HEADS[Type.HOLD].size :], count)
         if behind and not places:
             raise Refusal.bad("a HOLD that ends fetches nothing")
         fetch = Fetch.unpack(rest[:8] + behind) if behind else None
@@ -273,7 +273,7 @@ class Repartition(Numbers):
         return range(*_RANGE.unpack_from(whole(answer, _RANGE.size)))
 
 
-def _places(raw: bytes, count: int) -> tuple[Places, bytes]:
+def _read_places(raw: bytes, count: int) -> tuple[Places, bytes]:
     """The first ``count`` partitions with offsets, and the rest. Raises Refusal."""
     end = count * PLACE.size
     if len(raw) < end:

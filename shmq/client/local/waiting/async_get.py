@@ -25,14 +25,14 @@ def without_lock(attempt: _Attempt, timeout: float | None) -> api.Message | None
         return None
 
 
-def _look_closely(queue: Any, attempt: _Attempt) -> api.Message | None:
+def _get_after_reaping(queue: Any, attempt: _Attempt) -> api.Message | None:
     queue.look_for_dead()
     return attempt()
 
 
 async def get(namespace: Namespace, queue: Any, timeout: float | None) -> api.Message:
     """Wait for a message of a queue that was empty. Raises Empty."""
-    message = without_lock(functools.partial(_look_closely, queue, queue.try_get), timeout)
+    message = without_lock(functools.partial(_get_after_reaping, queue, queue.try_get), timeout)
     if message is None and timeout != 0:
         message = await wait_for(namespace, queue, _core.EVENT_NOT_EMPTY, queue.try_get, timeout)
     if message is None:
@@ -51,7 +51,7 @@ async def get_chosen(
 
     message = without_lock(attempt, timeout)
     if message is None:
-        message = without_lock(functools.partial(_look_closely, queue, attempt), timeout)
+        message = without_lock(functools.partial(_get_after_reaping, queue, attempt), timeout)
     if message is None and timeout != 0:
         message = await wait_for(namespace, queue, _core.EVENT_ARRIVED, attempt, timeout)
     if message is None:
@@ -125,7 +125,7 @@ class AsyncConsumer(api.AsyncConsumer):
         return message
 
     async def _wait(self) -> api.Message | None:
-        look = functools.partial(_look_closely, self._queue, self._consumer.take)
+        look = functools.partial(_get_after_reaping, self._queue, self._consumer.take)
         message = without_lock(look, self._timeout)
         if message is None and self._timeout != 0:
             message = await wait_for(

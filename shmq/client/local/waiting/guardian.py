@@ -125,14 +125,14 @@ class _Guardian:
     def _run(self, watch: _core.FileWatch) -> None:
         _core.set_patience(_LOCK_WAIT)
         looks = 0
-        while self._goes_on(watch):
+        while self._is_needed(watch):
             if watch.wait(_PAUSE if looks else self._needed_until - time.monotonic()):
                 looks = _TRIES
             if looks:
-                looks = 0 if self._returned_all() else looks - 1
+                looks = 0 if self._has_returned_all() else looks - 1
                 time.sleep(_PAUSE)
 
-    def _goes_on(self, watch: _core.FileWatch) -> bool:
+    def _is_needed(self, watch: _core.FileWatch) -> bool:
         with self._lock:
             if self._watch is not watch:
                 return False
@@ -142,7 +142,7 @@ class _Guardian:
             self._namespace.roles.retire_guardian()
             return False
 
-    def _returned_all(self) -> bool:
+    def _has_returned_all(self) -> bool:
         try:
             return self._return_all(self._namespace)
         except Exception:
@@ -160,14 +160,14 @@ def _before_fork() -> None:
     _ended[:] = [each for each in list(_guardians.values()) if each.end()]
 
 
-def _in_parent() -> None:
+def _restart_in_parent() -> None:
     while _ended:
         guardian = _ended.pop()
         if active_count() > 1:
             guardian.restart()
 
 
-def _in_child() -> None:
+def _reset_in_child() -> None:
     _ended.clear()
     _guardians.clear()
 
@@ -176,4 +176,4 @@ _ended: list[_Guardian] = []
 
 atexit.register(_end_all)
 before_fork(_before_fork)
-os.register_at_fork(after_in_parent=_in_parent, after_in_child=_in_child)
+os.register_at_fork(after_in_parent=_restart_in_parent, after_in_child=_reset_in_child)

@@ -22,7 +22,7 @@ class LocalReadyWatch(ReadyWatch):
     def __init__(self, queue: Any, descriptor: Descriptor) -> None:
         self._queue = queue
         self._descriptor = descriptor
-        self._waiter = WaitingDescriptor(self._called)
+        self._waiter = WaitingDescriptor(self._on_call)
         self._seen_empty = False  # at the last arm, after which no event has come if not called
         self._wait_thread, self._task_queue = join(
             queue.namespace, queue, _core.EVENT_ARRIVED, self._waiter
@@ -36,7 +36,7 @@ class LocalReadyWatch(ReadyWatch):
         self._wait_thread.see(self._task_queue)
         return not self._seen_empty
 
-    def _called(self) -> None:
+    def _on_call(self) -> None:
         """Tell, unless the thread was only woken to look when something is due."""
         since = self._descriptor.unsets
         try:
@@ -52,10 +52,10 @@ class LocalReadyWatch(ReadyWatch):
     @staticmethod
     def look(queues: Sequence[Any]) -> list[bool | ShmqError]:
         # A queue whose lock is held may have a message.
-        return [_may_have(queue) for queue in queues]
+        return [_can_have_message(queue) for queue in queues]
 
 
-def _may_have(queue: Any) -> bool | ShmqError:
+def _can_have_message(queue: Any) -> bool | ShmqError:
     try:
         return bool(queue.has_message())
     except LockTimeout:

@@ -80,10 +80,10 @@ class StreamWaitThread:
 
     def _run(self) -> None:
         idle, at_most = 0.0, _core.SLICE
-        while idle < _LINGER or not self._ends():
+        while idle < _LINGER or not self._is_ending():
             with self._lock:
                 waiters = list(self._waiters)
-            wakeup = self._arm(waiters)
+            wakeup = self._arm_waiters(waiters)
             for waiting_task in [
                 waiting_task for waiting_task in waiters if self._has(waiting_task)
             ]:
@@ -95,7 +95,7 @@ class StreamWaitThread:
                 at_most = _core.LONG_SLICE if self._poll() else _core.SLICE
             idle = 0.0 if waiters or woken else idle + slept
 
-    def _arm(self, waiters: list[_Waiter]) -> int:
+    def _arm_waiters(self, waiters: list[_Waiter]) -> int:
         wakeup = self._logs[0].arm()
         for partition in {p for waiting_task in waiters for p in waiting_task.position}:
             self._logs[partition].arm()
@@ -104,7 +104,7 @@ class StreamWaitThread:
     def _has(self, waiting_task: _Waiter) -> bool:
         return any(self._logs[p].reaches(offset) for p, offset in waiting_task.position.items())
 
-    def _ends(self) -> bool:
+    def _is_ending(self) -> bool:
         with self._lock:
             if self._waiters:
                 return False

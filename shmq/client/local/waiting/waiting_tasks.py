@@ -116,7 +116,7 @@ class TaskQueue:
             if not self._waiters:
                 self.watch.disarm()
                 return
-            next_ = self._next() if was_called or served else []
+            next_ = self._choose_next() if was_called or served else []
         for lost in wake(next_):
             self.leave(lost, served=False)
 
@@ -130,7 +130,7 @@ class TaskQueue:
                 return self._call_some(len(self._waiters))
             return [] if self._called and not closely else self._call_some(1)
 
-    def _next(self) -> list[Waiter]:
+    def _choose_next(self) -> list[Waiter]:
         if self._all or self._called == len(self._waiters):
             return []
         try:

@@ -43,7 +43,7 @@ class WakeupPool:
     def take(self) -> _core.Wakeup:
         """A semaphore for the caller alone, until it gives it back. Raises NoSpace."""
         process = self._namespace.processes.own_number()
-        self._sweep()
+        self._remove_dead()
         with self._lock:
             while self._idle:
                 wakeup = self._idle.pop()
@@ -62,7 +62,7 @@ class WakeupPool:
             ) from error
         return _core.Wakeup(name, process, number)
 
-    def _sweep(self) -> None:
+    def _remove_dead(self) -> None:
         """Before the first one: remove those of dead processes, and arrange the removal of ours."""
         if not self._is_swept:
             sweep_wakeups(self._namespace.name, self._namespace.processes.is_alive)

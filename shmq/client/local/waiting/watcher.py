@@ -45,8 +45,8 @@ class Watcher:
         now = time.monotonic()
         self.closely = now >= self._closely_at
         if self.closely:
-            self._closely_at = now + self._slice(watches)
-            _notice_deaths(watches)
+            self._closely_at = now + self._compute_slice(watches)
+            _find_deaths(watches)
         left = self._closely_at - now
         stirring, due, self._pause = _core.scan(watches, self.closely, left)
         for watch in due:
@@ -59,14 +59,14 @@ class Watcher:
                 stirring.append(watch)  # the waiter gets the error
         return stirring
 
-    def _slice(self, watches: list[_core.Watch]) -> float:
+    def _compute_slice(self, watches: list[_core.Watch]) -> float:
         """How long to sleep until the next check of everything, in seconds."""
         has_slept, self._has_slept = self._has_slept, bool(watches)
         is_guarded = has_slept and watches and watches[0].queue.is_guarded()
         return _core.LONG_SLICE if is_guarded else _core.SLICE
 
 
-def _notice_deaths(watches: list[_core.Watch]) -> None:
+def _find_deaths(watches: list[_core.Watch]) -> None:
     asked: dict[tuple[str, int], bool] = {}
     for watch in watches:
         watch.queue.notice_deaths(asked)

@@ -48,10 +48,10 @@ _ROW: Final = Operation(
 
 def routes() -> list[Route]:
     """The route of the events."""
-    return [Route(f"{API}/events", _events, methods=list(_METHODS))]
+    return [Route(f"{API}/events", _stream_events, methods=list(_METHODS))]
 
 
-async def _events(request: Request) -> Response:
+async def _stream_events(request: Request) -> Response:
     console: Console = request.app.state.console
     caller = await admit(console, request)
     if request.method not in {"GET", "HEAD"}:

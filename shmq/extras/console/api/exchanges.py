@@ -143,10 +143,10 @@ def get_exchange(call: Call) -> ExchangeView:
     """Show one exchange with its bindings."""
     call.see("exchange", call["name"])
     with call.console.broker.exchange(call["name"]) as exchange:
-        return _view(call, exchange)
+        return _make_view(call, exchange)
 
 
-def _view(call: Call, exchange: shmq.Exchange) -> ExchangeView:
+def _make_view(call: Call, exchange: shmq.Exchange) -> ExchangeView:
     return ExchangeView(
         name=exchange.name,
         kind=exchange.kind,
@@ -184,7 +184,7 @@ def put_exchange(call: Call) -> Answer:
             check_same(exchange, given)
         except shmq.ExchangeExists as error:
             raise _hide_alternate(call, name, error) from None
-        return Answer(value=_view(call, exchange), status=status)
+        return Answer(value=_make_view(call, exchange), status=status)
 
 
 def _hide_alternate(call: Call, name: str, error: shmq.ExchangeExists) -> shmq.ExchangeExists:

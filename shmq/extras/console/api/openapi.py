@@ -83,7 +83,7 @@ def document() -> dict[str, Any]:
     by_kind = dict(zip(unique, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for row in OPERATIONS:
-        paths.setdefault(API + row.path, {})[row.method.lower()] = _operation(row, by_kind)
+        paths.setdefault(API + row.path, {})[row.method.lower()] = _describe_operation(row, by_kind)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -105,7 +105,7 @@ def _has_schema(kind: Any) -> bool:
     return kind is not None and kind is not bytes
 
 
-def _operation(row: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
+def _describe_operation(row: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
     statuses = sorted({*_ALWAYS, *(_CHANGES if row.changes else ()), *row.refusals})
     problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     good: dict[str, Any] = {"description": "done"}
@@ -117,7 +117,7 @@ def _operation(row: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
         "operationId": row.name,
         "summary": row.summary,
         "tags": [row.tag],
-        "parameters": _parameters(row),
+        "parameters": _describe_parameters(row),
         "responses": {
             **{str(one): good for one in (row.status, *row.also)},
             **{str(one): {"description": "refused", "content": problem} for one in statuses},
@@ -127,12 +127,12 @@ def _operation(row: Operation, by_kind: dict[Any, Any]) -> dict[str, Any]:
         schema = by_kind.get(row.schema or row.body, {})
         made["requestBody"] = {
             "required": True,
-            "content": {media: _content(media, schema) for media in row.media},
+            "content": {media: _describe_content(media, schema) for media in row.media},
         }
     return made
 
 
-def _content(media: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _describe_content(media: str, schema: dict[str, Any]) -> dict[str, Any]:
     """What a body of that media type is: of NDJSON each line is such a value."""
     if media == "application/x-ndjson":
         return {"schema": {"type": "string"}, "x-line": schema}
@@ -143,11 +143,11 @@ def _content(media: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"schema": schema}
 
 
-def _parameters(row: Operation) -> list[dict[str, Any]]:
+def _describe_parameters(row: Operation) -> list[dict[str, Any]]:
     declared = {one.name: one for one in row.parameters}
     parts = _PART.findall(row.path)
-    rows = [_parameter(declared.get(name, Parameter(name)), "path") for name in parts]
-    rows += [_parameter(one, one.place) for one in row.parameters if one.name not in parts]
+    rows = [_describe_parameter(declared.get(name, Parameter(name)), "path") for name in parts]
+    rows += [_describe_parameter(one, one.place) for one in row.parameters if one.name not in parts]
     if row.changes:
         rows.append(
             {
@@ -161,7 +161,7 @@ def _parameters(row: Operation) -> list[dict[str, Any]]:
     return rows
 
 
-def _parameter(one: Parameter, place: str) -> dict[str, Any]:
+def _describe_parameter(one: Parameter, place: str) -> dict[str, Any]:
     schema = one.schema()
     if place == "path" and one.name in NAMED:
         schema |= {"pattern": _NAME, "minLength": 1, "maxLength": MAX_NAME}

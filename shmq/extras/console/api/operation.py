@@ -137,10 +137,10 @@ class Call:
     def not_found(self, error: NotFound) -> Problem:
         """The Problem 404 of the error; it suggests no name but one that the caller may see."""
         shown = type(error)(error.plain)
-        suggest_known(shown, error.name, lambda: self._visible_names(error.kind))
+        suggest_known(shown, error.name, lambda: self._list_visible(error.kind))
         return Problem(404, "not-found", str(shown))
 
-    def _visible_names(self, kind: str) -> Iterator[str]:
+    def _list_visible(self, kind: str) -> Iterator[str]:
         """The names of that kind that the caller may see, by the newest observation."""
         found: Sequence[Any] = getattr(self.console.observer.latest(), f"{kind}s", ())
         return (one.name for one in found if self.caller.sees(kind, one.name))

@@ -81,7 +81,7 @@ def summary(call: Call, found: Observation) -> OverviewAnswer:
         ],
         findings=[
             dataclasses.asdict(one)
-            for one in (*_old(call), *find(found))
+            for one in (*_find_old(call), *find(found))
             if visible_finding(caller, one)
         ],
         host=dataclasses.asdict(found.host) if found.host is not None else None,
@@ -89,7 +89,7 @@ def summary(call: Call, found: Observation) -> OverviewAnswer:
     )
 
 
-def _old(call: Call) -> Iterator[Finding]:
+def _find_old(call: Call) -> Iterator[Finding]:
     """Nothing else counts if it is of long ago."""
     old = call.console.observer.old()
     if old is not None:

@@ -22,7 +22,7 @@ _BYTES: Final = {"arena_bytes", "arena_used", "arena_largest_free", "shm_bytes",
 _TEXTS: Final = {"name", "durability", "journal_error"}
 
 
-def _kind(name: str) -> str:
+def _choose_kind(name: str) -> str:
     if name in _TEXTS:
         return "text"
     return "seconds" if name in _SECONDS else "bytes" if name in _BYTES else "number"
@@ -30,7 +30,7 @@ def _kind(name: str) -> str:
 
 #: The columns of the list: the fields of QueueStats, and what else is known of a queue.
 COLUMNS: Final = {
-    **{field.name: _kind(field.name) for field in dataclasses.fields(shmq.QueueStats)},
+    **{field.name: _choose_kind(field.name) for field in dataclasses.fields(shmq.QueueStats)},
     "identity": "text",
     "attached": "number",
     "problem": "text",
@@ -138,10 +138,10 @@ def get_queue(call: Call) -> QueueView:
     name = call["name"]
     call.see("queue", name)
     with call.console.broker.put_target(name) as queue:
-        return _view(queue)
+        return _make_view(queue)
 
 
-def _view(queue: shmq.Queue) -> QueueView:
+def _make_view(queue: shmq.Queue) -> QueueView:
     return QueueView(
         name=queue.name,
         identity=str(queue.identity),
@@ -168,7 +168,7 @@ def put_queue(call: Call) -> Answer:
     queue, status = ensure(name, call.body, broker.queue, broker.create_queue, shmq.NoSuchQueue)
     with queue:
         check_same(queue, call.body)
-        return Answer(value=_view(queue), status=status)
+        return Answer(value=_make_view(queue), status=status)
 
 
 @operation("DELETE", "/queues/{name}", _NAME, tag="queues", status=204, audit="queue.delete")

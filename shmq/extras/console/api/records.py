@@ -115,7 +115,7 @@ def view_of(record: shmq.Record) -> RecordView:
     except shmq.ShmqError:
         value = UNREADABLE
     body, encoding, cut = body_of(value, record.codec, raw)
-    key, key_encoding = _shown_key(record.key)
+    key, key_encoding = _show_key(record.key)
     try:
         headers = shown_headers(record.headers)
     except shmq.ShmqError:  # they are damaged
@@ -135,7 +135,7 @@ def view_of(record: shmq.Record) -> RecordView:
     )
 
 
-def _shown_key(key: bytes | None) -> tuple[str | None, Literal["text", "base64"]]:
+def _show_key(key: bytes | None) -> tuple[str | None, Literal["text", "base64"]]:
     try:
         return None if key is None else bytes(key).decode(), "text"
     except UnicodeDecodeError:
@@ -236,7 +236,7 @@ def append_records(call: Call) -> AppendAnswer:
     call.need(Right.PRODUCE, "stream", call["name"])
     ready = events_of(call, "key", key_of)
     if ready is None:
-        ready = [_arguments(one) for one in values_of(call.body, NewRecord)]
+        ready = [_make_arguments(one) for one in values_of(call.body, NewRecord)]
     if not 1 <= len(ready) <= _MOST_APPENDED:
         raise Problem.invalid(f"{len(ready)} records: append 1 to {_MOST_APPENDED} at a time")
     with call.console.broker.stream(call["name"]) as stream:
@@ -247,7 +247,7 @@ def append_records(call: Call) -> AppendAnswer:
     return AppendAnswer(**_items(done))
 
 
-def _arguments(given: NewRecord) -> tuple[Any, dict[str, Any]]:
+def _make_arguments(given: NewRecord) -> tuple[Any, dict[str, Any]]:
     """The value and the other arguments of an append. Raises Problem for a wrong encoding."""
     body, properties = properties_of(
         NewMessage(body=given.body, encoding=given.encoding, codec=given.codec)

@@ -67,7 +67,7 @@ def routes() -> list[Route]:
     # A path with a fixed part stands before one with a name in its place.
     ordered = sorted(by_path.items(), key=lambda row: _PART.sub("~", row[0]))
     return [
-        Route(API + path, _endpoint(methods), methods=[*methods, *_OTHERS - methods.keys()])
+        Route(API + path, _make_endpoint(methods), methods=[*methods, *_OTHERS - methods.keys()])
         for path, methods in ordered
     ]
 
@@ -75,7 +75,7 @@ def routes() -> list[Route]:
 _OTHERS: Final = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 
 
-def _endpoint(methods: Mapping[str, Operation]) -> Any:
+def _make_endpoint(methods: Mapping[str, Operation]) -> Any:
     async def endpoint(request: Request) -> Response:
         asked = "GET" if request.method == "HEAD" else request.method
         found = methods.get(asked)
@@ -96,7 +96,7 @@ def _endpoint(methods: Mapping[str, Operation]) -> Any:
 
 
 @functools.cache
-def _limiter(waits: bool) -> anyio.CapacityLimiter:
+def _choose_limiter(waits: bool) -> anyio.CapacityLimiter:
     return anyio.CapacityLimiter(_WAITING if waits else _THREADS)
 
 
@@ -109,7 +109,7 @@ async def _answer(row: Operation, request: Request) -> Response:
         console=console,
         caller=caller,
         given=given_of(row, request),
-        body=await _body(row, request),
+        body=await _read_body(row, request),
         headers={key.lower(): value for key, value in request.headers.items()},
     )
     return await answer_call(row, call)
@@ -149,7 +149,7 @@ def unauthorized() -> Problem:
 
 async def answer_call(row: Operation, call: Call) -> Response:
     """Run the handler in a thread, and make its answer a response."""
-    limiter = _limiter(row.waits)
+    limiter = _choose_limiter(row.waits)
     if row.waits and limiter.available_tokens <= 0:
         raise Problem(503, "too-many", f"{_WAITING} requests wait already: try again")
     found = await in_thread(_handle_audited, row, call, limiter=limiter)
@@ -234,7 +234,7 @@ def given_of(row: Operation, request: Request) -> dict[str, Any]:
     return given
 
 
-async def _body(row: Operation, request: Request) -> Any:
+async def _read_body(row: Operation, request: Request) -> Any:
     if row.body is None:
         await read_body(request, 0)
         return None
@@ -260,7 +260,7 @@ def decode(content: bytes, kind: Any) -> Any:
         raise Problem.invalid(f"the body is not what is asked for: {error}") from None
 
 
-def _too_large(request: Request, most: int) -> Problem:
+def _make_too_large(request: Request, most: int) -> Problem:
     if not most:
         return Problem.invalid(f"{request.method} {request.url.path} takes no body")
     return Problem(413, "too-large", f"the body has more than {most} bytes")
@@ -273,7 +273,7 @@ async def read_body(request: Request, most: int) -> bytes:
         async for piece in request.stream():
             found += piece
             if len(found) > most:
-                raise _too_large(request, most)
+                raise _make_too_large(request, most)
     if scope.cancelled_caught:
         raise Problem(
             408,
@@ -286,10 +286,10 @@ async def read_body(request: Request, most: int) -> bytes:
 
 def encode(value: Any) -> bytes:
     """The value as JSON; bytes as Base64."""
-    return msgspec.json.encode(value, enc_hook=_foreign)
+    return msgspec.json.encode(value, enc_hook=_convert_foreign)
 
 
-def _foreign(value: Any) -> Any:
+def _convert_foreign(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, frozenset | set | range):

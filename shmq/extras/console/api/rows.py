@@ -81,7 +81,9 @@ class Table:
         where = self._where(call["where"], _TERMS) if call["where"] is not None else None
         chosen = (one for one in rows if where is None or where.matches(one))
         read = operator.itemgetter(column)
-        best = heapq.nsmallest(limit, chosen, key=lambda one: (_descending(read(one)), one["name"]))
+        best = heapq.nsmallest(
+            limit, chosen, key=lambda one: (_make_descending(read(one)), one["name"])
+        )
         return Page(items=_cut(best, self._select(call["columns"])))
 
     def _select(self, columns: str | None) -> list[str] | None:
@@ -99,7 +101,7 @@ def _read(name: str, asked: Asked) -> Any:
     return value if isinstance(value, int | float | str) or value is None else str(value)
 
 
-def _descending(value: Any) -> Any:
+def _make_descending(value: Any) -> Any:
     """A key that sorts numbers from the largest, and texts from the first."""
     return (0, -value) if isinstance(value, int | float) else (1, str(value))
 

@@ -135,10 +135,10 @@ def get_stream(call: Call) -> StreamView:
     """Show one stream: its options, partitions, rates and groups."""
     call.see("stream", call["name"])
     with call.console.broker.stream(call["name"]) as stream:
-        return _view(call, stream)
+        return _make_view(call, stream)
 
 
-def _view(call: Call, stream: shmq.Stream) -> StreamView:
+def _make_view(call: Call, stream: shmq.Stream) -> StreamView:
     rates = {rate.partition: rate for rate in stream.rates()}
     partitions = []
     for one in stream.offsets():
@@ -184,7 +184,7 @@ def put_stream(call: Call) -> Answer:
     stream, status = ensure(name, options, broker.stream, broker.create_stream, shmq.NoSuchStream)
     with stream:
         check_same(stream, options)
-        return Answer(value=_view(call, stream), status=status)
+        return Answer(value=_make_view(call, stream), status=status)
 
 
 @operation("DELETE", "/streams/{name}", _NAME, tag="streams", status=204, audit="stream.delete")

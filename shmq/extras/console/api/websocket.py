@@ -178,10 +178,10 @@ def _queue_of(receipt: str) -> str:
 
 def routes() -> list[WebSocketRoute]:
     """The route of the sockets."""
-    return [WebSocketRoute(f"{API}/ws", _endpoint)]
+    return [WebSocketRoute(f"{API}/ws", _serve_socket)]
 
 
-async def _endpoint(websocket: WebSocket) -> None:
+async def _serve_socket(websocket: WebSocket) -> None:
     console: Console = websocket.app.state.console
     try:
         caller = await _admit(console, websocket)
@@ -277,7 +277,7 @@ class _Socket:
             self._why = (code, reason)
         self._scope.cancel()
 
-    async def _in_thread(self, work: Callable[..., _T], *given: Any) -> _T:
+    async def _run_in_thread(self, work: Callable[..., _T], *given: Any) -> _T:
         limiter = self._websocket.app.state.websocket_threads
         return await in_thread(work, *given, limiter=limiter)
 
@@ -285,7 +285,7 @@ class _Socket:
         """Speak with the client until one of both ends it; then what it holds returns."""
         book = self._console.leases
         with contextlib.ExitStack() as stack:
-            self.session = await self._in_thread(
+            self.session = await self._run_in_thread(
                 stack.enter_context, book.session(self._caller.name)
             )
             try:
@@ -297,8 +297,8 @@ class _Socket:
             finally:
                 self._refusals.close()
                 with anyio.CancelScope(shield=True):
-                    await self._in_thread(book.end, self.session.id, self._caller.name)
-                    await self._in_thread(stack.close)
+                    await self._run_in_thread(book.end, self.session.id, self._caller.name)
+                    await self._run_in_thread(stack.close)
                     await self._say_goodbye()
 
     async def _say_goodbye(self) -> None:
@@ -332,14 +332,14 @@ class _Socket:
                 shown["id"] = frame.id
             answer = await self._do(frame)
         except Exception as error:  # noqa: BLE001 - one that is not a refusal is raised again
-            await self._refuse(error, shown, *subject)
+            await self._report_failure(error, shown, *subject)
             return
         if answer is not None:
             await self._send({**answer, **shown})
         elif shown:
             await self._send({"done": True, **shown})
 
-    async def _refuse(
+    async def _report_failure(
         self, error: Exception, shown: dict[str, Any], operation: str, name: str
     ) -> None:
         """Tell the client of a failure; one of the console itself ends the socket."""
@@ -358,7 +358,7 @@ class _Socket:
             case Consume():
                 self._consume(frame)
             case Cancel():
-                self._consumer(frame.cancel).scope.cancel()
+                self._get_consumer(frame.cancel).scope.cancel()
             case Credit():
                 self._give_credit(frame)
             case Ack():
@@ -370,11 +370,11 @@ class _Socket:
             case Extend():
                 await self._settle(frame.extend, "extend", None, frame.seconds)
             case Put():
-                return {"put": await self._in_thread(self._put, frame.put)}
+                return {"put": await self._run_in_thread(self._put, frame.put)}
         return None
 
     async def _settle(self, receipt: str, *how: Any) -> None:
-        await self._in_thread(settle_one, self._call, receipt, *how)
+        await self._run_in_thread(settle_one, self._call, receipt, *how)
         for consumer in self._consumers.values():
             consumer.room.set()
 
@@ -395,7 +395,7 @@ class _Socket:
 
     # ---- what it consumes ----
 
-    def _consumer(self, name: str) -> _Consumer:
+    def _get_consumer(self, name: str) -> _Consumer:
         found = self._consumers.get(name)
         if found is None:
             raise Problem.invalid(f"queue {name[:255]!r} is not consumed by this socket")
@@ -415,7 +415,7 @@ class _Socket:
     def _give_credit(self, frame: Credit) -> None:
         _check_credit(frame.credit)
         names = [frame.queue] if frame.queue is not None else list(self._consumers)
-        for consumer in [self._consumer(name) for name in names]:
+        for consumer in [self._get_consumer(name) for name in names]:
             consumer.credit = frame.credit
             consumer.room.set()
 
@@ -423,13 +423,13 @@ class _Socket:
         """Send the queue's messages as credit allows, until it is cancelled or fails."""
         try:
             with consumer.scope:
-                queue = await self._in_thread(self._queue, consumer.queue)
+                queue = await self._run_in_thread(self._queue, consumer.queue)
                 while True:
                     await self._send_some(consumer, queue)
         except Exception as error:  # noqa: BLE001 - one that is not a refusal is raised again
             if isinstance(error, shmq.QueueDeleted):
                 self._console.leases.drop_queue(self.session, consumer.queue)
-            await self._refuse(error, {"queue": consumer.queue}, "consume", consumer.queue)
+            await self._report_failure(error, {"queue": consumer.queue}, "consume", consumer.queue)
         finally:
             if self._consumers.get(consumer.queue) is consumer:
                 del self._consumers[consumer.queue]
@@ -440,13 +440,15 @@ class _Socket:
             consumer.room.clear()
             if len(held) >= consumer.credit:
                 await consumer.room.wait()
-        first = await self._first(queue, consumer.where)
+        first = await self._get_first(queue, consumer.where)
         held.add(first.receipt)  # no await before: a cancelled task has taken nothing
         most = min(consumer.credit - len(held), _BATCH)
-        for frame in await self._in_thread(self._frames, consumer, queue, first, held, most):
+        for frame in await self._run_in_thread(
+            self._make_frames, consumer, queue, first, held, most
+        ):
             await self._send_bytes(frame)
 
-    async def _first(self, queue: shmq.Queue, where: str | None) -> shmq.Message:
+    async def _get_first(self, queue: shmq.Queue, where: str | None) -> shmq.Message:
         """The next message that is meant; a wait that is cancelled has taken none.
 
         An expression is tested on all messages that wait whenever one arrives: if these are many,
@@ -455,18 +457,18 @@ class _Socket:
         if where is None:
             return await queue.aget()
         while True:
-            if await self._in_thread(queue.qsize) <= _MOST_TESTED:
+            if await self._run_in_thread(queue.qsize) <= _MOST_TESTED:
                 with contextlib.suppress(shmq.Empty):
                     return await queue.aget(_TESTED_AGAIN, where=where)
                 continue
             began = time.monotonic()
             try:
-                return await self._in_thread(functools.partial(queue.get, False, where=where))
+                return await self._run_in_thread(functools.partial(queue.get, False, where=where))
             except shmq.Empty:
                 took = time.monotonic() - began
             await anyio.sleep(min(max(10 * took, 0.05), _TESTED_AGAIN))
 
-    def _frames(
+    def _make_frames(
         self, consumer: _Consumer, queue: shmq.Queue, first: shmq.Message, held: set[int], most: int
     ) -> list[bytes]:
         """The frames of the first message and of up to ``most`` others that are there."""

@@ -32,15 +32,15 @@ def _check_allowed(visit: Visit, right: Right) -> str:
     return visit["name"]
 
 
-def _path(name: str, *rest: str) -> str:
+def _make_path(name: str, *rest: str) -> str:
     return "/".join(("/queues", quote(name, safe=""), *rest))
 
 
 def _confirm(name: str, verb: str, facts: list[str], **values: Any) -> Shown:
-    back = values.pop("back", _path(name))
+    back = values.pop("back", _make_path(name))
     return Shown(
         "confirm.html",
-        {"name": name, "verb": verb, "facts": facts, "action": _path(name, verb), "back": back,
+        {"name": name, "verb": verb, "facts": facts, "action": _make_path(name, verb), "back": back,
          "possible": True, "hidden": {}, **values},
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def purge(visit: Visit) -> Redirect:
     name = _check_allowed(visit, Right.ADMIN)
     _check_identity(visit, name)
     visit.perform("purge_queue", {}, name=name)
-    return Redirect(_path(name))
+    return Redirect(_make_path(name))
 
 
 @page("/queues/{name}/delete")
@@ -176,7 +176,7 @@ def put(visit: Visit) -> Shown | Redirect:
     """Show what would be put, or put it once that was confirmed."""
     name = _check_allowed(visit, Right.PRODUCE)
     try:
-        message = _message(visit.form)
+        message = _parse_message(visit.form)
         body, properties = properties_of(message)
     except Problem as problem:
         return Shown(
@@ -184,16 +184,16 @@ def put(visit: Visit) -> Shown | Redirect:
             {"name": name, "encodings": _ENCODINGS, "given": visit.form, "problem": str(problem)},
         )
     if visit.form.get("step") != "put":
-        return _preview(visit, name, body, properties)
+        return _make_preview(visit, name, body, properties)
     content = msgspec.json.encode(message)
     done = visit.perform("put_messages", ("application/json", content), name=name)
     (sequence,) = done["sequences"]
     if visit.reads(name):
-        return Redirect(_path(name, f"messages?put={sequence}"))
-    return Redirect(_path(name))
+        return Redirect(_make_path(name, f"messages?put={sequence}"))
+    return Redirect(_make_path(name))
 
 
-def _preview(visit: Visit, name: str, body: Any, properties: Mapping[str, Any]) -> Shown:
+def _make_preview(visit: Visit, name: str, body: Any, properties: Mapping[str, Any]) -> Shown:
     text = body.decode("latin-1") if isinstance(body, bytes) else body
     if not isinstance(text, str):
         text = json.dumps(text, indent=2, ensure_ascii=False)
@@ -215,30 +215,30 @@ def _preview(visit: Visit, name: str, body: Any, properties: Mapping[str, Any]) 
         body=as_text(text[:4096]),
         cut=len(text) > 4096,
         hidden={**visit.form, "step": "put"},
-        back=_path(name, "put"),
+        back=_make_path(name, "put"),
     )
 
 
-def _message(form: Mapping[str, str]) -> NewMessage:
+def _parse_message(form: Mapping[str, str]) -> NewMessage:
     """The message of the form. Raises Problem that names the field."""
     encoding = form.get("encoding", "json")
     text = form.get("body", "")
     fields: dict[str, Any] = {"encoding": encoding, "body": text}
     if encoding == "json":
-        fields["body"] = _json("body", text)
+        fields["body"] = _parse_json("body", text)
     for name in _FIELDS[1:]:
         given = form.get(name, "").strip()
         if given:
-            fields[name] = _field(name, given)
+            fields[name] = _parse_field(name, given)
     try:
         return msgspec.convert(fields, NewMessage)
     except msgspec.ValidationError as error:
         raise Problem.invalid(str(error)) from None
 
 
-def _field(name: str, given: str) -> Any:
+def _parse_field(name: str, given: str) -> Any:
     if name == "headers":
-        return _json(name, given)
+        return _parse_json(name, given)
     kind = {"int": int, "float": float}.get(PROPERTIES[name].type)
     if kind is not None:
         try:
@@ -248,7 +248,7 @@ def _field(name: str, given: str) -> Any:
     return given
 
 
-def _json(name: str, given: str) -> Any:
+def _parse_json(name: str, given: str) -> Any:
     try:
         return msgspec.json.decode(given)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -64,7 +64,7 @@ def drawing_of(
     hit: Collection[Place] = (),
 ) -> Drawing:
     """The drawing: exchanges stand left of what they pass messages on to."""
-    columns = _columns(exchanges, bindings)
+    columns = _choose_columns(exchanges, bindings)
     places: dict[Place, tuple[int, int]] = {}
     rows: dict[str, int] = {}
     for place, column in columns.items():
@@ -73,18 +73,20 @@ def drawing_of(
         row = rows[kept] = rows.get(kept, -1) + 1
         places[place] = (_MARGIN + column * _COLUMN, _MARGIN + row * _ROW)
     boxes = [
-        Box(kind, name, _short(shown_name(name), _NAME), x, y, (kind, name) in hit)
+        Box(kind, name, _shorten(shown_name(name), _NAME), x, y, (kind, name) in hit)
         for (kind, name), (x, y) in places.items()
     ]
     lines = [
-        _line(places["exchange", name], places[one.kind, one.target], _label(one))
+        _make_line(places["exchange", name], places[one.kind, one.target], _make_label(one))
         for name, found in bindings.items()
         for one in found
         if (one.kind, one.target) in places
     ]
-    lines = _apart(lines)
+    lines = _separate_labels(lines)
     lines += [
-        _line(places["exchange", one.name], places["exchange", one.alternate], "otherwise", True)
+        _make_line(
+            places["exchange", one.name], places["exchange", one.alternate], "otherwise", True
+        )
         for one in exchanges
         if one.alternate is not None and ("exchange", one.alternate) in places
     ]
@@ -98,7 +100,7 @@ def drawing_of(
     )
 
 
-def _columns(
+def _choose_columns(
     exchanges: Sequence[ExchangeSummary], bindings: Mapping[str, Sequence[Binding]]
 ) -> dict[Place, int]:
     """The column of each box: that of an exchange is right of those that lead to it."""
@@ -122,7 +124,7 @@ def _columns(
     return found
 
 
-def _line(
+def _make_line(
     start: tuple[int, int], end: tuple[int, int], label: str, alternate: bool = False
 ) -> Line:
     x1, y1 = start[0] + _WIDTH, start[1] + _HEIGHT // 2
@@ -136,7 +138,7 @@ def _line(
     return Line(path, label, x2 - 8, y2 - 5, alternate)
 
 
-def _apart(lines: list[Line]) -> list[Line]:
+def _separate_labels(lines: list[Line]) -> list[Line]:
     """The same with the labels of one end above each other."""
     count: dict[tuple[int, int], int] = {}
     found = []
@@ -147,12 +149,12 @@ def _apart(lines: list[Line]) -> list[Line]:
     return found
 
 
-def _label(one: Binding) -> str:
+def _make_label(one: Binding) -> str:
     if one.headers:
         pairs = ", ".join(f"{key}={value}" for key, value in one.headers.items())
-        return _short(f"{one.match}: {pairs}", _KEY)
-    return _short(one.key, _KEY)
+        return _shorten(f"{one.match}: {pairs}", _KEY)
+    return _shorten(one.key, _KEY)
 
 
-def _short(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"

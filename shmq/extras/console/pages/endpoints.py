@@ -41,17 +41,17 @@ def page_routes() -> list[BaseRoute]:
     """A route for each page, and one for the files that they refer to."""
     load_pages()
     return [
-        *(Route(one.path, _endpoint(one), methods=[one.method]) for one in PAGES),
+        *(Route(one.path, _make_endpoint(one), methods=[one.method]) for one in PAGES),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
 
 
 @functools.cache
-def _limiter() -> anyio.CapacityLimiter:
+def _make_limiter() -> anyio.CapacityLimiter:
     return anyio.CapacityLimiter(_THREADS)
 
 
-def _endpoint(row: Page) -> Any:
+def _make_endpoint(row: Page) -> Any:
     async def endpoint(request: Request) -> Response:
         console: Console = request.app.state.console
         caller = caller_of(console, request)
@@ -60,7 +60,7 @@ def _endpoint(row: Page) -> Any:
         try:
             caller = await admit(console, request)
             visit = await _visit(console, caller, request)
-            found = await in_thread(row.handler, visit, limiter=_limiter())
+            found = await in_thread(row.handler, visit, limiter=_make_limiter())
             return answer_of(visit, found)
         except Exception as error:  # noqa: BLE001 - each failure is shown in a page
             if isinstance(error, Problem) and error.refuses_right and caller is not None:
@@ -132,7 +132,7 @@ def answer_of(visit: Visit, found: Shown | Redirect) -> Response:
     settings = visit.console.settings
     if isinstance(found, Redirect):
         return RedirectResponse(settings.prefix + found.path, 303)
-    return _html(
+    return _make_html(
         render_page(
             found.template,
             {
@@ -148,7 +148,7 @@ def answer_of(visit: Visit, found: Shown | Redirect) -> Response:
     )
 
 
-def _html(text: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _make_html(text: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return HTMLResponse(
         text.encode("utf-8", "replace"), status, {**(headers or {}), "Cache-Control": "no-store"}
     )
@@ -183,4 +183,4 @@ def error_page(request: Request, error: Exception) -> Response:
         "problem": problem.as_dict(),
     }
     headers = {key: value for key, value in problem.headers.items() if key != "WWW-Authenticate"}
-    return _html(render_page("error.html", values), problem.status, headers)
+    return _make_html(render_page("error.html", values), problem.status, headers)

@@ -82,10 +82,10 @@ def _trace_route(
             binding = check_binding(one.kind, it.target, it.key, it.kind, it.headers, it.match)
             table.apply(["bind", one.name, *binding])
     key = check_key(visit.query.get("key", "").strip())
-    return table.route(name, key, _headers(visit.text("headers")))
+    return table.route(name, key, _parse_headers(visit.text("headers")))
 
 
-def _headers(given: str | None) -> dict[str, Any]:
+def _parse_headers(given: str | None) -> dict[str, Any]:
     if given is None:
         return {}
     try:

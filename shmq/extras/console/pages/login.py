@@ -26,13 +26,13 @@ _MOST_FORM: Final = 16 << 10
 def login_routes() -> list[Route]:
     """The form, what it sends, and the way out."""
     return [
-        Route("/login", _form, methods=["GET"]),
-        Route("/login", _login, methods=["POST"]),
-        Route("/logout", _logout, methods=["POST"]),
+        Route("/login", _show_form, methods=["GET"]),
+        Route("/login", _handle_login, methods=["POST"]),
+        Route("/logout", _handle_logout, methods=["POST"]),
     ]
 
 
-async def _form(request: Request) -> Response:
+async def _show_form(request: Request) -> Response:
     console: Console = request.app.state.console
     back = _own_path(console, request.query_params.get("next", ""))
     if caller_of(console, request) is not None:
@@ -40,7 +40,7 @@ async def _form(request: Request) -> Response:
     return _render_login(console, back)
 
 
-async def _login(request: Request) -> Response:
+async def _handle_login(request: Request) -> Response:
     console: Console = request.app.state.console
     try:
         form = await form_of(request, _MOST_FORM)
@@ -68,7 +68,7 @@ async def _login(request: Request) -> Response:
     return answer
 
 
-async def _logout(request: Request) -> Response:
+async def _handle_logout(request: Request) -> Response:
     console: Console = request.app.state.console
     caller = caller_of(console, request)
     if caller is not None and caller.session is not None:

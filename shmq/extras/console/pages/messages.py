@@ -108,7 +108,7 @@ def show_messages(visit: Visit) -> Shown:
     limit = visit.whole("limit", _DEFAULT, 1, _MOST)
     with visit.console.broker.queue(name) as queue:
         found = queue.peek(limit, where=where)
-        rows = [_row(one, form) for one in found]
+        rows = [_make_row(one, form) for one in found]
         depth = queue.qsize()
     return Shown(
         "messages.html",
@@ -126,15 +126,17 @@ def show_messages(visit: Visit) -> Shown:
     )
 
 
-def _row(message: shmq.Message, form: Form | None) -> dict[str, Any]:
+def _make_row(message: shmq.Message, form: Form | None) -> dict[str, Any]:
     return {
         "message": message,
         "body": shown_body(message, form),
-        "headers": [(as_text(str(key)), _value(value)) for key, value in message.headers.items()],
+        "headers": [
+            (as_text(str(key)), _show_value(value)) for key, value in message.headers.items()
+        ],
         "dead": message.dead,
     }
 
 
-def _value(value: Any) -> str:
+def _show_value(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     return as_text(text[:1000]) + ("…" if len(text) > 1000 else "")

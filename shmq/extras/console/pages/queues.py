@@ -56,7 +56,7 @@ def show_queue(visit: Visit) -> Shown:
         # Made since the last look, or not there at all: then this says so.
         visit.console.broker.queue(name).close()
         raise Problem(503, "too-many", f"queue {name!r} was not observed yet: load the page again")
-    leases, no_leases = _leases(visit, name) if found.stats is not None else ([], None)
+    leases, no_leases = _list_leases(visit, name) if found.stats is not None else ([], None)
     return Shown(
         "queue.html",
         {
@@ -76,7 +76,7 @@ def show_queue(visit: Visit) -> Shown:
     )
 
 
-def _leases(visit: Visit, name: str) -> tuple[list[shmq.Lease], str | None]:
+def _list_leases(visit: Visit, name: str) -> tuple[list[shmq.Lease], str | None]:
     """The leased messages, or why they cannot be listed: the page shows more than them."""
     try:
         with visit.console.broker.queue(name) as queue:

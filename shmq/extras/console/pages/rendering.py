@@ -47,7 +47,7 @@ _TEMPLATES: Final = Path(__file__).with_name("templates")
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def _make_environment() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -64,4 +64,4 @@ def _environment() -> jinja2.Environment:
 
 def render_page(template: str, values: Mapping[str, Any]) -> str:
     """The page."""
-    return _environment().get_template(template).render(values)
+    return _make_environment().get_template(template).render(values)

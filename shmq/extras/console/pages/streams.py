@@ -67,7 +67,7 @@ def _describe_stream(visit: Visit, name: str, activity: StreamActivity | None) -
             found["partitions"] = stream.offsets()[:_PARTITIONS]
             found["options"] = stream.options.as_dict()
             for one in activity.groups if activity is not None else ():
-                found["members"][one.name] = _members(stream, one)
+                found["members"][one.name] = _list_members(stream, one)
     except (NoSuchStream, StreamDeleted):
         raise
     except ShmqError as error:
@@ -75,7 +75,7 @@ def _describe_stream(visit: Visit, name: str, activity: StreamActivity | None) -
     return found
 
 
-def _members(stream: shmq.Stream, group: GroupActivity) -> list[Any]:
+def _list_members(stream: shmq.Stream, group: GroupActivity) -> list[Any]:
     if group.problem is None and group.members:
         with contextlib.suppress(ShmqError, OSError):
             return list(stream.group(group.name).members())

@@ -97,13 +97,13 @@ class Visit:
 
     def ask(self, operation: str, /, **given: Any) -> Any:
         """What the reading operation of the API answers."""
-        row = _row(operation)
+        row = _find_operation(operation)
         assert not row.changes
         return row.handler(self._call(given, None, row))
 
     def perform(self, operation: str, /, body: Any = None, **given: Any) -> Any:
         """Do a changing operation of the API, as a request for it does; its decoded answer."""
-        row = _row(operation)
+        row = _find_operation(operation)
         if row.body is not None and row.body is not bytes:
             body = msgspec.convert(body, row.body)
         response = anyio.from_thread.run(answer_call, row, self._call(given, body, row))
@@ -116,7 +116,7 @@ class Visit:
         )
 
 
-def _row(name: str) -> Operation:
+def _find_operation(name: str) -> Operation:
     return next(one for one in OPERATIONS if one.name == name)
 
 

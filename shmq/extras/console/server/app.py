@@ -26,12 +26,12 @@ def application(console: Console) -> ASGIApp:
     """The whole console."""
     load_operations()
     inner: list[BaseRoute] = [
-        Route("/healthz", _healthz),
-        Route("/readyz", _readyz),
+        Route("/healthz", _answer_healthz),
+        Route("/readyz", _answer_readyz),
         *routes(),
         *openapi.routes(),
     ]
-    inner.append(Route("/metrics", _metrics))
+    inner.append(Route("/metrics", _answer_metrics))
     inner += [*events.routes(), *websocket.routes(), *login_routes(), *page_routes()]
     return _make_application(console, inner, metrics_open=console.settings.metrics_open)
 
@@ -40,7 +40,11 @@ def metrics_application(console: Console) -> ASGIApp:
     """Only /metrics and health, for an address of their own."""
     return _make_application(
         console,
-        [Route("/healthz", _healthz), Route("/readyz", _readyz), Route("/metrics", _metrics)],
+        [
+            Route("/healthz", _answer_healthz),
+            Route("/readyz", _answer_readyz),
+            Route("/metrics", _answer_metrics),
+        ],
         metrics_open=console.settings.metrics_bind is not None or console.settings.metrics_open,
     )
 
@@ -118,17 +122,17 @@ async def _answer_wrong_method(request: Request, error: Exception) -> Response:
     )
 
 
-async def _healthz(_: Request) -> Response:
+async def _answer_healthz(_: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
-async def _readyz(request: Request) -> Response:
+async def _answer_readyz(request: Request) -> Response:
     console: Console = request.app.state.console
-    problem = await in_thread(_not_ready, console)
+    problem = await in_thread(_explain_not_ready, console)
     return PlainTextResponse(f"{problem or 'ready'}\n", 503 if problem else 200)
 
 
-def _not_ready(console: Console) -> str | None:
+def _explain_not_ready(console: Console) -> str | None:
     try:
         console.observer.latest()
     except Exception as error:  # noqa: BLE001 - any of them means: not ready
@@ -136,7 +140,7 @@ def _not_ready(console: Console) -> str | None:
     return console.observer.problem or console.observer.old()
 
 
-async def _metrics(request: Request) -> Response:
+async def _answer_metrics(request: Request) -> Response:
     console: Console = request.app.state.console
     caller = Caller(None)
     if not request.app.state.metrics_open:

@@ -196,7 +196,7 @@ class ConsoleProcess:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         for app, _ in places:
-            self._servers.append(_Server(_config(app, tls)))
+            self._servers.append(_Server(_make_config(app, tls)))
         if self.console.ending.is_set():
             self.stop()
         await asyncio.gather(
@@ -226,7 +226,7 @@ class ConsoleProcess:
         log.info("tokens reloaded: %d", len(tokens))
 
 
-def _config(app: ASGIApp, tls: ssl.SSLContext | None) -> uvicorn.Config:
+def _make_config(app: ASGIApp, tls: ssl.SSLContext | None) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -255,7 +255,7 @@ def _open_listener(
     """A listening socket, and its URL. Raises InvalidOption."""
     try:
         if address.path is not None:
-            return _unix(Path(address.path), stack), str(address)
+            return _open_unix(Path(address.path), stack), str(address)
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         reserve_standard()
         sock = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
@@ -274,7 +274,7 @@ def _open_listener(
     return sock, f"{scheme}://{found}"
 
 
-def _unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
+def _open_unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
     """A Unix socket of mode 0600; one that an ended process left is replaced."""
     reserve_standard()
     sock = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
@@ -284,11 +284,11 @@ def _unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
         sock.bind(str(path))
     finally:
         os.umask(before)
-    identity = _identity(path)
+    identity = _read_identity(path)
 
     def remove() -> None:
         with contextlib.suppress(OSError):
-            if _identity(path) == identity:
+            if _read_identity(path) == identity:
                 path.unlink()
 
     stack.callback(remove)
@@ -296,7 +296,7 @@ def _unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
     return sock
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _read_identity(path: Path) -> tuple[int, int]:
     found = path.lstat()
     return found.st_dev, found.st_ino
 

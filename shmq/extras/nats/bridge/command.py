@@ -76,14 +76,14 @@ def bridge(
 
     from shmq.extras.nats.bridge.config import read  # noqa: PLC0415
 
-    config = read(path) if path is not None else _of_flags(*flags)
+    config = read(path) if path is not None else _make_bridge(*flags)
     if target_of(context).origin is not None or not config.namespace:
         config = replace(config, namespace=namespace_of(context))
     show_on_stderr("shmq.bridge")
     _run(config, metrics or config.metrics, drain=drain, quiet=quiet)
 
 
-def _of_flags(
+def _make_bridge(
     url: str | None, forward: tuple[str, ...], backward: tuple[str, ...], mirror: tuple[str, ...]
 ) -> Bridge:
     from shmq.extras.nats.bridge.config import Backward, Bridge, Forward, Mirror, check  # noqa: PLC0415
@@ -91,14 +91,14 @@ def _of_flags(
     return check(
         Bridge(
             url=url or "",
-            forward=tuple(Forward(queue=a, to=b) for a, b in map(_pair, forward)),
-            backward=tuple(Backward(queue=a, to=b) for a, b in map(_pair, backward)),
-            mirror=tuple(Mirror(stream=a, to=b) for a, b in map(_pair, mirror)),
+            forward=tuple(Forward(queue=a, to=b) for a, b in map(_split_pair, forward)),
+            backward=tuple(Backward(queue=a, to=b) for a, b in map(_split_pair, backward)),
+            mirror=tuple(Mirror(stream=a, to=b) for a, b in map(_split_pair, mirror)),
         )
     )
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _split_pair(text: str) -> tuple[str, str]:
     """The names of both sides; the second is empty if it is the first."""
     source, _, target = text.partition("=")
     return params.name(source), params.name(target) if target else ""

@@ -131,14 +131,14 @@ class ForwardLane(Lane):
     def _publish(self, bulk: api.BulkQueue, run: Run, patience: float) -> None:
         """Publish the run, settle each message by its answer. Raises what passes."""
         assert self._queue is not None
-        leased = [*self._messages(bulk, run)]
+        leased = [*self._iterate_messages(bulk, run)]
         answers = self._target.connection.run(
             _publish_messages(self._target.port.puts, leased, patience)
         )
         taken, passing, refused = [], None, 0
         for one, answer in zip(leased, answers, strict=True):
             if isinstance(answer, MessageTooLarge):
-                refused += self._refuse(one, answer)
+                refused += self._reject_message(one, answer)
             elif isinstance(answer, PASSING):
                 passing = answer
             elif isinstance(answer, BaseException):
@@ -158,7 +158,7 @@ class ForwardLane(Lane):
         if passing is not None:
             raise passing
 
-    def _messages(self, bulk: api.BulkQueue, run: Run) -> Iterator[_Leased]:
+    def _iterate_messages(self, bulk: api.BulkQueue, run: Run) -> Iterator[_Leased]:
         """The messages of the run, as they are published."""
         assert self._queue is not None
         highest = self._target.options.priorities - 1
@@ -169,10 +169,10 @@ class ForwardLane(Lane):
             columns, at = bulk.read_run(run.slots, run.sequences, start=at)
             for row in range(len(columns)):
                 message_id = f"{self._queue.identity:016x}:{columns.sequence[row]}"
-                yield _message(columns, row, receipts[done], message_id, highest)
+                yield _make_message(columns, row, receipts[done], message_id, highest)
                 done += 1
 
-    def _refuse(self, one: _Leased, why: Exception) -> int:
+    def _reject_message(self, one: _Leased, why: Exception) -> int:
         assert self._queue is not None
         log.error("%s: message %s is a dead letter: %s", self.progress, one.message_id, why)
         try:
@@ -182,7 +182,9 @@ class ForwardLane(Lane):
         return 1
 
 
-def _message(columns: Columns, row: int, receipt: int, message_id: str, highest: int) -> _Leased:
+def _make_message(
+    columns: Columns, row: int, receipt: int, message_id: str, highest: int
+) -> _Leased:
     properties = unpack_properties(bytes(columns.meta(row)))
     properties.pop("delay", None)  # it is over
     properties["pri"] = min(columns.priority[row], highest)

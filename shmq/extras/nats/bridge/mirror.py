@@ -79,12 +79,12 @@ class MirrorLane(Lane):
             last, headers = self._target.run(self._target.partition(partition).last())
             self._last[partition] = last
             if last:
-                places[partition] = self._offset_of(partition, headers) + 1
+                places[partition] = self._read_offset(partition, headers) + 1
         if places:
             self._reader.seek(places)
         self.progress.is_connected(True)
 
-    def _offset_of(self, partition: int, headers: Mapping[str, str] | None) -> int:
+    def _read_offset(self, partition: int, headers: Mapping[str, str] | None) -> int:
         """The offset of the newest record there. Raises InvalidOption if it is not of here."""
         assert self._stream is not None
         identity, _, offset = (headers or {}).get(ORIGIN, "").partition(":")
@@ -119,7 +119,7 @@ class MirrorLane(Lane):
             self._last[partition] = int(taken[-1]["seq"])
         self.progress.took(len(taken), sum(bool(one.get("duplicate")) for one in taken))
         if failed is not None:
-            raise _passing(failed)
+            raise _choose_error(failed)
 
     def lag(self) -> tuple[int, float]:
         """See Lane."""
@@ -153,7 +153,7 @@ async def _publish_records(
     return await asyncio.gather(*sent, return_exceptions=True)
 
 
-def _passing(error: BaseException) -> BaseException:
+def _choose_error(error: BaseException) -> BaseException:
     """The error to raise: that of another last record passes once the places are found again."""
     if isinstance(error, ApiError) and error.number == WRONG_LAST:
         return OutOfSequence(f"the cluster has another last record than this bridge knew: {error}")

@@ -73,9 +73,9 @@ class ClusterAddress:
             secret = Secret(unquote(user), unquote(password))
         namespace = parts.path.removeprefix("/") or DEFAULT_NAMESPACE
         check_name(namespace, "namespace")
-        given = _parameters(parts.query)
+        given = _parse_parameters(parts.query)
         return cls(
-            tuple(_server(host, parts.scheme) for host in hosts.split(",")),
+            tuple(_parse_server(host, parts.scheme) for host in hosts.split(",")),
             namespace,
             _SCHEMES[parts.scheme],
             int(given["replicas"]) if "replicas" in given else None,
@@ -99,7 +99,7 @@ def netloc_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _server(netloc: str, scheme: str) -> tuple[str, int]:
+def _parse_server(netloc: str, scheme: str) -> tuple[str, int]:
     try:
         parts = urlsplit(f"//{netloc}")
         host, port = parts.hostname, parts.port
@@ -113,7 +113,7 @@ def _server(netloc: str, scheme: str) -> tuple[str, int]:
     return host, DEFAULT_PORT if port is None else port
 
 
-def _parameters(query: str) -> dict[str, str]:
+def _parse_parameters(query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError:
@@ -196,13 +196,13 @@ class ClusterTarget:
         spawning = context.get_spawning_popen() is not None
         token, secret = (self.token, self.secret) if spawning else (None, None)
         timeouts = self.connect_timeout, self.request_timeout
-        return _unpickled, (self.address, token, secret, self.tls, *timeouts, self.wait_for_acks)
+        return _unpickle, (self.address, token, secret, self.tls, *timeouts, self.wait_for_acks)
 
     def __repr__(self) -> str:
         return f"<ClusterTarget {self.address}>"
 
 
-def _unpickled(
+def _unpickle(
     address: ClusterAddress, token: str | None, secret: Secret | None, *rest: Any
 ) -> ClusterTarget:
     known = _known.get(str(address), (os.environ.get("SHMQ_TOKEN") or None, None))

@@ -48,8 +48,8 @@ class Client(PrivateClient):
         """The answer to a request. Raises ``nats.errors.TimeoutError``, ``NoRespondersError``."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Msg | None] = loop.create_future()
-        on_answer = functools.partial(_tell, future)
-        reply = self._expect(on_answer)
+        on_answer = functools.partial(_set_answer, future)
+        reply = self._expect_answer(on_answer)
         timer = loop.call_later(timeout, on_answer, None)
         try:
             await self.publish(subject, payload, reply, headers)
@@ -68,7 +68,7 @@ class Client(PrivateClient):
         self._answers = f"{self.new_inbox()}."
         await self.take(f"{self._answers}*", self._on_answer)
 
-    def _expect(self, on_answer: Callable[[Msg | None], None]) -> str:
+    def _expect_answer(self, on_answer: Callable[[Msg | None], None]) -> str:
         """The subject of an answer, of which `on_answer` is notified."""
         self._number += 1
         reply = f"{self._answers}{self._number:x}"
@@ -93,7 +93,7 @@ class Client(PrivateClient):
         None says that nothing came for a while, or that it could not be sent at once. ``is_alone``:
         no other one follows, with which it could share a write.
         """
-        reply = self._expect(on_answer)
+        reply = self._expect_answer(on_answer)
         if not self._send(subject, payload, reply, headers, is_alone):
             del self._asking[reply]
             on_answer(None)
@@ -148,7 +148,7 @@ def is_unheard(answer: Msg) -> bool:
     return answer.headers is not None and answer.headers.get("Status") == _NOBODY
 
 
-def _tell(future: asyncio.Future[Msg | None], answer: Msg | None) -> None:
+def _set_answer(future: asyncio.Future[Msg | None], answer: Msg | None) -> None:
     if not future.done():
         future.set_result(answer)
 

@@ -199,10 +199,10 @@ class ClusterConnection:
             raise Unsupported(self._too_old)
         if self._connecting is None:
             self._connecting = asyncio.ensure_future(self._connect())
-            self._connecting.add_done_callback(self._connected)
+            self._connecting.add_done_callback(self._on_connected)
         return await asyncio.shield(self._connecting)
 
-    def _connected(self, task: asyncio.Task[Client]) -> None:
+    def _on_connected(self, task: asyncio.Task[Client]) -> None:
         self._connecting = None
         if not task.cancelled() and task.exception() is None:
             self._client = task.result()
@@ -229,11 +229,11 @@ class ClusterConnection:
 
         try:
             async with limit:
-                await client.connect(**self._arguments(note))
+                await client.connect(**self._make_arguments(note))
         except (TimeoutError, OSError, nats.errors.Error) as error:
             with contextlib.suppress(Exception):
                 await client.close()
-            raise self._unreachable([*problems, error]) from error
+            raise self._make_unreachable([*problems, error]) from error
         except BaseException as error:
             await client.close()
             if target.address.credentials is None or not isinstance(error, Exception):
@@ -255,7 +255,7 @@ class ClusterConnection:
             raise
         return client
 
-    def _arguments(self, note: Any) -> dict[str, Any]:
+    def _make_arguments(self, note: Any) -> dict[str, Any]:
         target = self.target
         arguments: dict[str, Any] = {
             "servers": target.address.urls,
@@ -264,7 +264,7 @@ class ClusterConnection:
             "max_reconnect_attempts": -1,
             "ping_interval": _PING,
             "error_cb": note,
-            "reconnected_cb": self._reconnected,
+            "reconnected_cb": self._on_reconnected,
             "name": f"shmq {os.getpid()}",
             "flusher_queue_size": 65536,
         }
@@ -278,7 +278,7 @@ class ClusterConnection:
             arguments["user_credentials"] = target.address.credentials
         return arguments
 
-    async def _reconnected(self) -> None:
+    async def _on_reconnected(self) -> None:
         client = self._client
         self._denied.clear()
         if client is not None:
@@ -287,7 +287,7 @@ class ClusterConnection:
             except Unsupported as error:
                 self._too_old = str(error)
 
-    def _unreachable(self, problems: list[BaseException]) -> ShmqError:
+    def _make_unreachable(self, problems: list[BaseException]) -> ShmqError:
         reasons = [str(problem) or type(problem).__name__ for problem in problems]
         if any(map(_is_refusal, problems)):
             return Unauthorized(
@@ -301,7 +301,7 @@ class ClusterConnection:
 
     async def _check_versions(self, servers: Any) -> None:
         """Look at the version of each server that can be reached. Raises Unsupported."""
-        greetings = await asyncio.gather(*(_greeting(*server) for server in servers))
+        greetings = await asyncio.gather(*(_read_greeting(*server) for server in servers))
         for server, greeting in zip(servers, greetings, strict=True):
             if greeting is not None:
                 self._check(greeting, netloc_of(*server))
@@ -339,7 +339,7 @@ class ClusterConnection:
         until = time.monotonic() + patience
         problem: BaseException | None = None
         while (left := until - time.monotonic()) > 0:
-            client = await self._client_within(left)
+            client = await self._get_client(left)
             try:
                 return await client.request(
                     subject, payload, timeout=min(attempt, left), headers=headers
@@ -361,7 +361,7 @@ class ClusterConnection:
             raise self.closed_error()
         raise ConnectionLost(
             f"{f'{what}: ' if what else ''}cluster {self.url} gave no answer within "
-            f"{patience:.3g} s: {_reason(problem)}"
+            f"{patience:.3g} s: {_describe_reason(problem)}"
         ) from problem
 
     def _check_permitted(self, subject: str) -> None:
@@ -376,7 +376,7 @@ class ClusterConnection:
                     f"give others, or ask its operator for that right"
                 )
 
-    async def _client_within(self, left: float) -> Client:
+    async def _get_client(self, left: float) -> Client:
         """The client; a lost cluster is connected to again for so long."""
         until = time.monotonic() + left
         first = self._client is None
@@ -470,9 +470,9 @@ class ClusterConnection:
         client, self._client = self._client, None
         if client is not None and self._process == os.getpid():
             with contextlib.suppress(ShmqError, RuntimeError, nats.errors.Error):
-                self.run(_await_end(client))
+                self.run(_wait_for_end(client))
 
-    def _after_fork(self) -> None:
+    def _forget_after_fork(self) -> None:
         self._forget()
 
 
@@ -482,19 +482,19 @@ _connections: weakref.WeakSet[ClusterConnection] = weakref.WeakSet()
 
 def _forget_connections() -> None:
     for connection in list(_connections):
-        connection._after_fork()
+        connection._forget_after_fork()
 
 
 os.register_at_fork(after_in_child=_forget_connections)
 
 
-async def _await_end(client: Client) -> None:
+async def _wait_for_end(client: Client) -> None:
     with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
         async with asyncio.timeout(2.0):
             await client.close()
 
 
-def _reason(problem: BaseException | None) -> str:
+def _describe_reason(problem: BaseException | None) -> str:
     """Why a request had no answer."""
     if isinstance(problem, nats.errors.NoRespondersError):
         return "no server leads what it was sent to"
@@ -514,7 +514,7 @@ def _is_old(version: str) -> bool:
         return True
 
 
-async def _greeting(host: str, port: int) -> dict[str, Any] | None:
+async def _read_greeting(host: str, port: int) -> dict[str, Any] | None:
     """What the server says of itself before anything else; None if it cannot be reached."""
     writer = None
     try:

@@ -48,13 +48,13 @@ class NatsConsumer(Consumer):
         return message
 
     def find_next(self) -> Steps[NatsMessage | None]:
-        messages: list[NatsMessage] = yield self.queue.step(self._next)
+        messages: list[NatsMessage] = yield self.queue.step(self._fetch_next)
         message = messages.pop() if messages else None
         if message is not None:
             message.in_hand = True
         return message
 
-    async def _next(self) -> list[NatsMessage]:
+    async def _fetch_next(self) -> list[NatsMessage]:
         """The next message; none if none came in time.
 
         It is taken out of the list: the loop may still have the list afterwards.

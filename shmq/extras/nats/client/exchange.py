@@ -173,9 +173,9 @@ class NatsExchange(ExchangeHandle):
         confirm: Any,
         properties: Mapping[str, Any],
     ) -> api.Published:
-        return self._run(self._routed(bodies, key, block, until, confirm, properties))
+        return self._run(self._route(bodies, key, block, until, confirm, properties))
 
-    async def _routed(
+    async def _route(
         self,
         bodies: list[Any],
         key: str,
@@ -190,13 +190,13 @@ class NatsExchange(ExchangeHandle):
         route = table.route(self._name, key, properties.get("headers") or {})
         deliveries: list[_QueueCopies | StreamCopies] = []
         for name in route.queues:
-            puts = await self._puts_of(name)
+            puts = await self._find_puts(name)
             if puts is not None:
                 puts.check_confirm(confirm)
                 items = [puts.item(body, properties) for body in bodies]
                 deliveries.append(_QueueCopies(puts, items))
         for name in route.streams:
-            stream = await self._stream_of(name)
+            stream = await self._find_stream(name)
             if stream is not None:
                 deliveries.append(copies_for(stream, bodies, key, properties, confirm))
         done = await asyncio.gather(*(one.run(block, until) for one in deliveries))
@@ -207,7 +207,7 @@ class NatsExchange(ExchangeHandle):
             self._name, len(deliveries) - gone, sum(done) - duplicates, duplicates, refused
         )
 
-    async def _puts_of(self, name: str) -> Puts | None:
+    async def _find_puts(self, name: str) -> Puts | None:
         """The puts of the queue; None: it is gone."""
         known = self._puts.get(name)
         if known is None:
@@ -219,7 +219,7 @@ class NatsExchange(ExchangeHandle):
             known = self._puts[name] = Puts(layout, definitions)
         return known
 
-    async def _stream_of(self, name: str) -> NatsStream | None:
+    async def _find_stream(self, name: str) -> NatsStream | None:
         """The stream; None: it is gone."""
         known = self._streams.get(name)
         if known is None:

@@ -34,7 +34,7 @@ _NS: Final = 10**9
 _Document = dict[str, Any]
 
 
-def _key(stream: Any, name: str) -> str:
+def _make_key(stream: Any, name: str) -> str:
     return f"group.{escape(stream.name)}.{escape(name)}"
 
 
@@ -52,7 +52,7 @@ def open_group(stream: Any, name: str, given: Mapping[str, Any]) -> NatsGroupSto
         "rebalances": 0,
         "evicted": 0,
     }
-    key = _key(stream, name)
+    key = _make_key(stream, name)
     stream.offsets()  # raises StreamDeleted
     found = stream.run(stream.definitions.get(key))
     if found is None:
@@ -78,7 +78,7 @@ def groups_of(stream: Any) -> list[api.GroupSummary]:
 
 def delete_group(stream: Any, name: str) -> None:
     """Implements ``delete_group`` of :class:`shmq.api.Stream`."""
-    key = _key(stream, check_name(name, "group"))
+    key = _make_key(stream, check_name(name, "group"))
     stream.offsets()  # raises StreamDeleted
     if stream.run(stream.definitions.get(key)) is None:
         raise NoSuchGroup.of(name, stream.name)
@@ -99,14 +99,14 @@ class NatsGroupState:
         #: For each member its last beat, and when that was seen first, by this process's clock.
         self._seen: dict[int, tuple[int, float]] = {}
         self.deleted = False
-        self._watch = Watch(stream.connection, stream.definitions.subject(_key(stream, name)))
+        self._watch = Watch(stream.connection, stream.definitions.subject(_make_key(stream, name)))
         self._fetch()
 
     # ---- the definition ----
 
     def _fetch(self) -> _Document:
         asked_at = time.monotonic()
-        found = self._stream.run(self._stream.definitions.get(_key(self._stream, self._name)))
+        found = self._stream.run(self._stream.definitions.get(_make_key(self._stream, self._name)))
         known = self._document.get("options", {}).get("group_id")
         if found is None or known not in (None, found.value["options"]["group_id"]):
             self.deleted = True
@@ -115,7 +115,7 @@ class NatsGroupState:
         self._fetched_at = asked_at
         return self._document
 
-    def _fresh(self) -> _Document:
+    def _fetch_fresh(self) -> _Document:
         if time.monotonic() - self._fetched_at > _FRESH:
             return self._fetch()
         return self._document
@@ -136,7 +136,7 @@ class NatsGroupState:
                 return False
             revision = self._stream.run(
                 self._stream.definitions.put(
-                    _key(self._stream, self._name), document, self._revision
+                    _make_key(self._stream, self._name), document, self._revision
                 )
             )
             if revision is not None:
@@ -165,9 +165,11 @@ class NatsGroupState:
 
     def members(self) -> list[tuple[int, int, str, int, int]]:
         """The id, process number, name, joining time and deadline of each member."""
-        return [(one["id"], one["process"], one["name"], one["joined"], 0) for one in self._rows()]
+        return [
+            (one["id"], one["process"], one["name"], one["joined"], 0) for one in self._list_rows()
+        ]
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def _list_rows(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._fetch()["members"]
         return rows
 
@@ -180,7 +182,7 @@ class NatsGroupState:
 
     def committed(self, partition: int) -> int | None:
         """The partition's committed offset, if there is one."""
-        found: int | None = self._fresh()["seats"][partition][2]
+        found: int | None = self._fetch_fresh()["seats"][partition][2]
         return found
 
     # ---- members ----
@@ -188,7 +190,7 @@ class NatsGroupState:
     @property
     def planned(self) -> bool:
         """Whether the partitions are assigned to the current members."""
-        document = self._fresh()
+        document = self._fetch_fresh()
         return bool(document["planned"] == document["epoch"])
 
     def plan(self, assignment: str) -> None:
@@ -259,12 +261,12 @@ class NatsGroupState:
     def beat(self, at: int, member: int) -> int | None:
         """Record a heartbeat; returns a number that changes with the plan, None for others."""
         del at
-        document = self._fresh()
+        document = self._fetch_fresh()
         if not any(one["id"] == member for one in document["members"]):
             return None
         if time.monotonic() - self._beaten_at > self.options["session"] / _NS / _BEATS:
             self._beaten_at = time.monotonic()
-            self.change(lambda now: _beaten(now, member))
+            self.change(lambda now: _update_heartbeat(now, member))
             document = self._document
         # A partition that another member gives up makes it change, too.
         return hash(
@@ -281,7 +283,7 @@ class NatsGroupState:
     def silent(self) -> list[int]:
         """The members that were silent for longer than the session, by this process's clock."""
         now, session = time.monotonic(), self.options["session"] / _NS
-        rows = self._rows()
+        rows = self._list_rows()
         for one in rows:
             known = self._seen.get(one["id"])
             if known is None or known[0] != one["beat"]:
@@ -354,10 +356,10 @@ class NatsGroupStore(GroupStore):
         found = [] if reader is None else reader.poll(0)
         if found or seconds <= 0:
             return found
-        self.stream.run(self._moved({} if reader is None else reader.position, seconds))
+        self.stream.run(self._wait_for_move({} if reader is None else reader.position, seconds))
         return [] if reader is None else reader.poll(0)
 
-    async def _moved(self, position: Mapping[int, int], seconds: float) -> None:
+    async def _wait_for_move(self, position: Mapping[int, int], seconds: float) -> None:
         """Return once there is a record or a change, or after that time, or `STALE`."""
         seconds = min(seconds, STALE)
         waits = [asyncio.ensure_future(self.state.changed(seconds))]
@@ -390,7 +392,7 @@ class NatsGroupStore(GroupStore):
         self.state.plan(self.assignment)
 
 
-def _beaten(document: _Document, member: int) -> bool:
+def _update_heartbeat(document: _Document, member: int) -> bool:
     for one in document["members"]:
         if one["id"] == member:
             one["beat"] += 1

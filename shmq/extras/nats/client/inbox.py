@@ -88,7 +88,7 @@ class Inbox:
             self._came.append(arrival)
             self._wake()
         elif self._orphan is not None:
-            _in_background(self._orphan(arrival))
+            _run_in_background(self._orphan(arrival))
 
     def _wake(self) -> None:
         if self._watcher is not None:
@@ -101,12 +101,12 @@ class Inbox:
         """Send a pull."""
         await self._connection.client()  # raises if it is closed
         self._note_pull()
-        await self._client.publish(*_pull(stream, consumer, wanted), reply=self._subject)
+        await self._client.publish(*_encode_pull(stream, consumer, wanted), reply=self._subject)
 
     def ask_at_once(self, stream: str, consumer: str, **wanted: Any) -> bool:
         """Send a pull at once; False: it cannot be sent now."""
         self._note_pull()
-        self.is_asked = self._client.pull(*_pull(stream, consumer, wanted), self._subject)
+        self.is_asked = self._client.pull(*_encode_pull(stream, consumer, wanted), self._subject)
         self._open -= not self.is_asked
         return self.is_asked
 
@@ -163,7 +163,7 @@ class Inbox:
 
     def close_soon(self) -> None:
         """`close`, without waiting for that."""
-        _in_background(self.close())
+        _run_in_background(self.close())
 
     def keep(self) -> bool:
         """Keep it for the next caller; False: something is on its way to it."""
@@ -187,7 +187,7 @@ class Inbox:
             if self._open == 0:
                 await self._subscription.unsubscribe()
             else:
-                _in_background(self._drain())
+                _run_in_background(self._drain())
 
     async def _drain(self) -> None:
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
@@ -198,12 +198,12 @@ class Inbox:
 _tasks: set[asyncio.Future[None]] = set()
 
 
-def _in_background(work: Awaitable[None]) -> None:
+def _run_in_background(work: Awaitable[None]) -> None:
     task = asyncio.ensure_future(work)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
 
 
-def _pull(stream: str, consumer: str, wanted: dict[str, Any]) -> tuple[str, bytes]:
+def _encode_pull(stream: str, consumer: str, wanted: dict[str, Any]) -> tuple[str, bytes]:
     """The subject and the body of a pull."""
     return f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", json.dumps(wanted).encode()

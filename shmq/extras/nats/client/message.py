@@ -211,7 +211,7 @@ class NatsMessage(api.Message):
         """Whether the lease holds, as far as the client can tell."""
         return self.lease is not None and self.lease.is_good
 
-    def _claimed(self) -> Lease:
+    def _claim(self) -> Lease:
         if self.lease is None:
             raise LeaseExpired(
                 f"message {self._sequence} of queue {self._queue.name!r} is a copy, which cannot "
@@ -220,21 +220,21 @@ class NatsMessage(api.Message):
         return self.lease
 
     def ack(self) -> None:
-        self._queue.ack_lease(self._claimed(), self.consumer)
+        self._queue.ack_lease(self._claim(), self.consumer)
         self._settled = True
 
     def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
         kind, ms = returning(delay, counted)
-        self._queue.settle_lease(kind, self._claimed(), ms, self)
+        self._queue.settle_lease(kind, self._claim(), ms, self)
         self._settled = True
 
     def reject(self) -> None:
-        self._queue.settle_lease("reject", self._claimed(), None, self)
+        self._queue.settle_lease("reject", self._claim(), None, self)
         self._settled = True
 
     def extend(self, seconds: float) -> None:
         ms = _core.milliseconds("seconds", seconds)
-        self._queue.settle_lease("extend", self._claimed(), ms, self)
+        self._queue.settle_lease("extend", self._claim(), ms, self)
 
     @property
     def settled(self) -> bool:

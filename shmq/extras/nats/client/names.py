@@ -71,33 +71,33 @@ def kv_key(kind: str, name: str) -> str:
     return f"{kind}.{escape(name)}"
 
 
-def _subject(namespace: str, kind: str, name: str) -> str:
+def _name_subject(namespace: str, kind: str, name: str) -> str:
     return f"{PREFIX}.{escape(namespace)}.{kind}.{escape(name)}"
 
 
 def queue_subjects(namespace: str, name: str) -> str:
     """The subjects of all messages of a queue."""
-    return f"{_subject(namespace, 'q', name)}.>"
+    return f"{_name_subject(namespace, 'q', name)}.>"
 
 
 def priority_subject(namespace: str, name: str, priority: int) -> str:
     """The subject of the messages of a priority of a queue that have no group."""
-    return f"{_subject(namespace, 'q', name)}.p{priority}"
+    return f"{_name_subject(namespace, 'q', name)}.p{priority}"
 
 
 def group_subject(namespace: str, name: str, partition: int) -> str:
     """The subject of the messages of a queue whose groups are of that partition."""
-    return f"{_subject(namespace, 'q', name)}.g{partition}"
+    return f"{_name_subject(namespace, 'q', name)}.g{partition}"
 
 
 def delayed_subject(namespace: str, name: str, unique: str) -> str:
     """The subject of one message of a queue that is not due yet."""
-    return f"{_subject(namespace, 'q', name)}.s.{unique}"
+    return f"{_name_subject(namespace, 'q', name)}.s.{unique}"
 
 
 def control_subject(namespace: str, name: str) -> str:
     """The subject on which the clients of a queue tell each other of changes."""
-    return _subject(namespace, "c", name)
+    return _name_subject(namespace, "c", name)
 
 
 def priority_consumer(priority: int) -> str:
@@ -112,9 +112,9 @@ def group_consumer(partition: int) -> str:
 
 def partition_subject(namespace: str, name: str, partition: int) -> str:
     """The subject of the records of a partition of a stream."""
-    return f"{_subject(namespace, 't', name)}.{partition}"
+    return f"{_name_subject(namespace, 't', name)}.{partition}"
 
 
 def reply_subject(namespace: str, name: str) -> str:
     """The subject of the replies to a client."""
-    return _subject(namespace, "r", name)
+    return _name_subject(namespace, "r", name)

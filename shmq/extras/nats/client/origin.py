@@ -23,10 +23,10 @@ class Origin:
 def origins_of(said: Mapping[str, Any]) -> tuple[Origin, ...]:
     """The origins of a stream: that of a mirror, or all that it collects."""
     origins = [said["mirror"]] if said.get("mirror") else said.get("sources") or ()
-    return tuple(map(_origin, origins))
+    return tuple(map(_make_origin, origins))
 
 
-def _origin(said: Mapping[str, Any]) -> Origin:
+def _make_origin(said: Mapping[str, Any]) -> Origin:
     silent = int(said.get("active", -1))
     return Origin(
         stream=str(said["name"]),

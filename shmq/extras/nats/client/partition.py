@@ -141,7 +141,7 @@ class Partition:
         for start in range(0, len(rows), MOST_TOGETHER):
             end = start + MOST_TOGETHER
             some, some_ids = rows[start:end], known[start:end]
-            at = await self._together(some, some_ids) if len(some) > 1 else None
+            at = await self._append_together(some, some_ids) if len(some) > 1 else None
             if at is None:
                 for row, identity in zip(some, some_ids, strict=True):
                     answer = await self.publish(row, identity)
@@ -175,7 +175,7 @@ class Partition:
             check_there=self.bounds,  # raises StreamGone
         )
 
-    async def _together(self, rows: Sequence[Row], ids: Sequence[str]) -> int | None:
+    async def _append_together(self, rows: Sequence[Row], ids: Sequence[str]) -> int | None:
         """Append them in one step: the first's offset; None if some of them are known."""
         done = await publish_together(
             self.connection,
@@ -244,7 +244,7 @@ class Partition:
         while True:
             asked = {"seq": offset + 1, "batch": min(limit, 10_000), "max_bytes": max_bytes}
             found = await self._get(asked | {"next_by_subj": self.subject})
-            entries, next_offset = self._entries(found, offset)
+            entries, next_offset = self._make_entries(found, offset)
             if entries is None or not entries:
                 bounds = await self.bounds()
                 if not bounds.earliest <= offset <= bounds.latest:
@@ -257,7 +257,7 @@ class Partition:
                 entries = b""
             return _stream.records_of(entries, self.number, offset, limit, next_offset=next_offset)
 
-    def _entries(self, found: list[Msg], offset: int) -> tuple[bytes | None, int]:
+    def _make_entries(self, found: list[Msg], offset: int) -> tuple[bytes | None, int]:
         """The messages as a block of records; None if those at the beginning are gone."""
         parts: list[bytes] = []
         for message in found:
@@ -267,7 +267,7 @@ class Partition:
             at = int(headers["Nats-Sequence"]) - 1
             if not parts and at != offset:
                 return None, offset
-            parts.append(_entry(at, message))
+            parts.append(_make_entry(at, message))
         if not parts:
             return b"", offset
         last = next(m for m in reversed(found) if "Nats-Sequence" in (m.headers or {}))
@@ -336,7 +336,7 @@ def compressed_block(packed: bytes, compression: str, count: int, raw_bytes: int
     return (head + packed).ljust(size, b"\0")
 
 
-def _entry(offset: int, message: Msg) -> bytes:
+def _make_entry(offset: int, message: Msg) -> bytes:
     """A message as an entry of a block."""
     properties = unpacked(message.headers)
     key, given = properties.get("key"), properties.get("headers")

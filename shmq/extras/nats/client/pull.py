@@ -67,7 +67,7 @@ class Pulls:
         inbox = Inbox.spare(self._connection, self._orphan)
         consumer, wanted = self._layout.priority_consumers[0], min(most, _MOST_PULLED)
         if inbox is None or not inbox.ask_at_once(
-            self._layout.stream, consumer, **self._pulled(consumer, wanted)
+            self._layout.stream, consumer, **self._make_pull(consumer, wanted)
         ):
             callback(inbox)
             return
@@ -97,11 +97,11 @@ class Pulls:
             return started
         taken: list[Arrival] = []
         try:
-            await self._sweep(most, taken, started)
+            await self._take_visible(most, taken, started)
             while not taken and waits and (until is None or time.monotonic() < until):
                 await self._wait(most, until, taken)
                 if len(taken) < most:
-                    await self._sweep(most, taken)
+                    await self._take_visible(most, taken)
         except BaseException:
             for arrival in taken:
                 await self._give_back(arrival)
@@ -116,7 +116,7 @@ class Pulls:
             await self._give_back(arrival)
 
     async def _orphan(self, arrival: Arrival) -> None:
-        if _status(arrival.message) == "":
+        if _read_status(arrival.message) == "":
             await self._give_back(arrival)
 
     def _get_time_left(self, taken: list[Arrival]) -> float:
@@ -125,7 +125,7 @@ class Pulls:
             return math.inf
         return taken[0].asked_at + self._lease * _COLLECTING - time.monotonic()
 
-    async def _within(self, taken: list[Arrival], work: Coroutine[Any, Any, _T]) -> _T | None:
+    async def _run_within(self, taken: list[Arrival], work: Coroutine[Any, Any, _T]) -> _T | None:
         """The result of ``work``; None if more messages may not be pulled before there is one."""
         left = self._get_time_left(taken)
         try:
@@ -136,7 +136,9 @@ class Pulls:
 
     # ---- what is there ----
 
-    async def _sweep(self, most: int, taken: list[Arrival], started: Inbox | None = None) -> None:
+    async def _take_visible(
+        self, most: int, taken: list[Arrival], started: Inbox | None = None
+    ) -> None:
         """Take what is visible now; ``started`` has the first pull."""
         for consumer in self._layout.priority_consumers:
             if len(taken) >= most or self._get_time_left(taken) <= 0:
@@ -144,7 +146,7 @@ class Pulls:
             await self._take_now(consumer, most, taken, started)
             started = None
         if len(taken) < most:
-            await self._sweep_groups(most, taken)
+            await self._take_groups(most, taken)
 
     async def _take_now(
         self, consumer: str, most: int, taken: list[Arrival], started: Inbox | None
@@ -154,7 +156,7 @@ class Pulls:
         patience = 0.0
         while len(taken) < most and self._get_time_left(taken) > 0:
             wanted = min(most - len(taken), _MOST_PULLED)
-            pull = self._pulled(consumer, wanted, patience)
+            pull = self._make_pull(consumer, wanted, patience)
             came, end = await self._pull(consumer, pull, taken, patience + _ANSWER, started)
             started = None
             if came < wanted and end in {"503", "409", ""}:
@@ -198,7 +200,7 @@ class Pulls:
             self._note_seen(consumer, taken[-1].message)
         return answer
 
-    def _pulled(self, consumer: str, wanted: int, patience: float = 0.0) -> dict[str, Any]:
+    def _make_pull(self, consumer: str, wanted: int, patience: float = 0.0) -> dict[str, Any]:
         """What a pull asks for: it waits a moment for what this process has just put."""
         if not patience and self._layout.last_puts.is_just_put(consumer):
             patience = _MOMENT
@@ -218,7 +220,7 @@ class Pulls:
             return False
         asked = self._connection.api(f"CONSUMER.INFO.{self._layout.stream}.{consumer}")
         try:
-            info = await self._within(taken, asked)
+            info = await self._run_within(taken, asked)
         except ApiError:
             return False
         return info is not None and self._is_late(info)
@@ -232,7 +234,7 @@ class Pulls:
             arrival = await inbox.next(min(patience, self._get_time_left(taken)))
             if arrival is None:
                 return came, ""
-            status = _status(arrival.message)
+            status = _read_status(arrival.message)
             if status == "":
                 came += 1
                 taken.append(arrival)
@@ -245,9 +247,9 @@ class Pulls:
 
     async def _check_there(self, give_up: float) -> None:
         """Return after a pause if the queue is there: no server answers for its consumer now."""
-        info = await self._connection.api("STREAM.NAMES", {"subject": self._subjects()})
+        info = await self._connection.api("STREAM.NAMES", {"subject": self._get_subject()})
         if not info.get("streams"):
-            raise self._deleted()
+            raise self._make_deleted()
         if time.monotonic() > give_up:
             raise ConnectionLost(
                 f"queue {self._layout.name!r}: no server of {self._connection.url} leads it"
@@ -255,14 +257,14 @@ class Pulls:
         await self._layout.make()
         await asyncio.sleep(0.1)
 
-    def _subjects(self) -> str:
+    def _get_subject(self) -> str:
         return str(self._layout.stream_config()["subjects"][0])
 
     def _check_deleted(self, message: Msg) -> None:
-        if "Consumer Deleted" in _description(message):
-            raise self._deleted()
+        if "Consumer Deleted" in _read_description(message):
+            raise self._make_deleted()
 
-    def _deleted(self) -> QueueDeleted:
+    def _make_deleted(self) -> QueueDeleted:
         return QueueDeleted(f"queue {self._layout.name!r} was deleted")
 
     # ---- groups ----
@@ -283,14 +285,14 @@ class Pulls:
             )
         except ApiError as error:
             if error.number == NO_STREAM:
-                raise self._deleted() from error
+                raise self._make_deleted() from error
             raise
         return list(found.get("consumers") or ())
 
-    async def _sweep_groups(self, most: int, taken: list[Arrival]) -> None:
+    async def _take_groups(self, most: int, taken: list[Arrival]) -> None:
         if time.monotonic() < self._without_groups_until and not self._layout.last_puts.of_groups:
             return
-        groups = await self._within(taken, self.groups()) or []
+        groups = await self._run_within(taken, self.groups()) or []
         idle = [g for g in groups if not g["num_ack_pending"]]
         free = [g for g in idle if g["num_pending"]]
         behind = [g for g in idle if not g["num_pending"] and self._is_late(g)]
@@ -330,22 +332,24 @@ class Pulls:
                 await waiting.ask(
                     self._layout.stream, consumer, batch=1, expires=max(1, int(left * 1e9))
                 )
-            await self._first(waiting, len(consumers), left, taken)
+            await self._take_first(waiting, len(consumers), left, taken)
             while taken and len(taken) < most and (more := await waiting.next(0)):
                 waiting.answered()
-                if _status(more.message) == "":
+                if _read_status(more.message) == "":
                     taken.append(more)
         finally:
             await waiting.close()
 
-    async def _first(self, waiting: Inbox, asked: int, left: float, taken: list[Arrival]) -> None:
+    async def _take_first(
+        self, waiting: Inbox, asked: int, left: float, taken: list[Arrival]
+    ) -> None:
         ends = time.monotonic() + left + 0.1
         open_ = asked
         while open_ and not taken:
             arrival = await waiting.next(ends - time.monotonic())
             if arrival is None:
                 return
-            status = _status(arrival.message)
+            status = _read_status(arrival.message)
             if status == "":
                 waiting.answered()
                 taken.append(arrival)
@@ -362,12 +366,12 @@ class Pulls:
                     return
 
 
-def _status(message: Msg) -> str:
+def _read_status(message: Msg) -> str:
     """The status that ends a pull; empty: it is a message of the queue."""
     if message.reply:
         return ""
     return "changed" if message.headers is None else message.headers.get("Status", "changed")
 
 
-def _description(message: Msg) -> str:
+def _read_description(message: Msg) -> str:
     return "" if message.headers is None else message.headers.get("Description", "")

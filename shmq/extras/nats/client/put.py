@@ -79,13 +79,15 @@ class Puts:
 
     def pack(self, meta: bytes | None, buffer: Any) -> Item:
         """The message of packed properties and a buffer. Raises MessageTooLarge."""
-        return self._item(unpack_properties(meta), meta, bytes(buffer))
+        return self._make_item(unpack_properties(meta), meta, bytes(buffer))
 
     def item_of(self, properties: Mapping[str, Any], body: bytes) -> Item:
         """The message of bytes and of properties by their names of the wire protocol."""
-        return self._item(properties, pack_properties(properties) if properties else None, body)
+        return self._make_item(
+            properties, pack_properties(properties) if properties else None, body
+        )
 
-    def _item(self, wanted: Mapping[str, Any], meta: bytes | None, raw: bytes) -> Item:
+    def _make_item(self, wanted: Mapping[str, Any], meta: bytes | None, raw: bytes) -> Item:
         self.check_bytes(len(raw), meta)
         group = wanted.get("group")
         subject = self.layout.subject(wanted.get("pri", self.options.priorities // 2), group)
@@ -93,7 +95,7 @@ class Puts:
         headers = packed(wanted, meta)
         headers["Nats-Msg-Id"] = secrets.token_hex(12) if known is None else quote(known, _SAFE)
         headers["Nats-Expected-Stream"] = self.layout.stream
-        ttl = self._server_ttl(wanted)
+        ttl = self._format_server_ttl(wanted)
         delay = wanted.get("delay") or 0
         if delay:
             at = dt.datetime.now(dt.UTC) + dt.timedelta(milliseconds=delay)
@@ -106,7 +108,7 @@ class Puts:
             headers["Nats-TTL"] = ttl
         return Item(raw, headers, subject, not delay, known is not None, group is not None)
 
-    def _server_ttl(self, wanted: Mapping[str, Any]) -> str:
+    def _format_server_ttl(self, wanted: Mapping[str, Any]) -> str:
         """After what time the server drops the message, in whole seconds; empty: never.
 
         A dead letter is made by the client that meets the expired message, so the server waits

@@ -111,7 +111,7 @@ class NatsQueuePort(QueuePort):
         self, item: Item, waits: bool, timeout: float | None, known: bool, durable: bool
     ) -> Steps[api.Put]:
         del known, durable  # the item says the one, and the cluster's servers do the other
-        packed, until = self.puts.pack(*item), _until(timeout)
+        packed, until = self.puts.pack(*item), _compute_deadline(timeout)
         put: api.Put = yield (
             lambda: self.begin(partial(self.puts.begin, packed, waits, until)),
             lambda: self.arun(self.puts.put(packed, waits, until)),
@@ -121,7 +121,7 @@ class NatsQueuePort(QueuePort):
     def put_many(self, items: list[Item], waits: bool, timeout: float | None, durable: bool) -> int:
         del durable
         packed = [self.puts.pack(*item) for item in items]
-        return self.run(self.puts.put_many(packed, waits, _until(timeout)))
+        return self.run(self.puts.put_many(packed, waits, _compute_deadline(timeout)))
 
     def check_room(self) -> None:
         if self.run(self.state.is_full()):
@@ -138,7 +138,7 @@ class NatsQueuePort(QueuePort):
 
     def take(self, limit: int, timeout: float | None, where: str | None) -> Steps[list[Any]]:
         del where
-        handoff, until, waits = Handoff(self), _until(timeout), timeout != 0
+        handoff, until, waits = Handoff(self), _compute_deadline(timeout), timeout != 0
         try:
             while True:
                 took: list[NatsMessage] = yield (
@@ -315,7 +315,7 @@ class NatsQueuePort(QueuePort):
         )  # where no server leads the queue, they come back when their leases end
 
 
-def _until(timeout: float | None) -> float | None:
+def _compute_deadline(timeout: float | None) -> float | None:
     return None if timeout is None else time.monotonic() + timeout
 
 

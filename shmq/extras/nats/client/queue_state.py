@@ -30,7 +30,7 @@ class QueueState:
         self._pulls = pulls
         self._connection = layout.connection
 
-    async def _info(self) -> dict[str, Any]:
+    async def _fetch_info(self) -> dict[str, Any]:
         """The state of its stream; ``subjects`` counts what is due by its subject."""
         due = names.queue_subjects(self._layout.namespace, self._layout.name)[:-1] + "*"
         try:
@@ -52,7 +52,7 @@ class QueueState:
     async def _count(self) -> tuple[dict[str, Any], int, int, int, int]:
         """The state of its stream, and the `counts`."""
         consumers = await self._pulls.consumers()
-        state: dict[str, Any] = (await self._info())["state"]
+        state: dict[str, Any] = (await self._fetch_info())["state"]
         due = sum(map(int, (state.get("subjects") or {}).values()))
         leased = sum(int(one["num_ack_pending"]) for one in consumers)
         waiting = max((int(one.get("num_waiting") or 0) for one in consumers), default=0)
@@ -61,7 +61,7 @@ class QueueState:
 
     async def is_full(self) -> bool:
         """Whether it holds as many messages as its capacity allows."""
-        return int((await self._info())["state"]["messages"]) >= self._layout.options.capacity
+        return int((await self._fetch_info())["state"]["messages"]) >= self._layout.options.capacity
 
     async def stats(self) -> api.QueueStats:
         """The queue's statistics."""
@@ -76,7 +76,7 @@ class QueueState:
             in_flight=leased,
             dying=0,
             capacity=options.capacity,
-            oldest_age=_age(str(state.get("first_ts", ""))) if depth else 0.0,
+            oldest_age=_compute_age(str(state.get("first_ts", ""))) if depth else 0.0,
             rate_in=0.0,
             rate_out=0.0,
             put=put,
@@ -111,7 +111,7 @@ class QueueState:
             known = "delivered" if info["num_ack_pending"] else "ack_floor"
             sequence = int(info[known]["stream_seq"]) + 1
             while len(found) < limit:
-                copy = await self._next(info["config"]["filter_subject"], sequence)
+                copy = await self._fetch_next(info["config"]["filter_subject"], sequence)
                 if copy is None:
                     break
                 if where is None or where.matches(copy):
@@ -119,7 +119,7 @@ class QueueState:
                 sequence = copy.sequence + 1
         return found
 
-    async def _next(self, subject: str, sequence: int) -> NatsMessage | None:
+    async def _fetch_next(self, subject: str, sequence: int) -> NatsMessage | None:
         """A copy of the first message of the subject from that sequence on."""
         answer = await self._connection.request(
             f"$JS.API.DIRECT.GET.{self._layout.stream}",
@@ -168,7 +168,7 @@ async def summary_of(queue: Any) -> api.QueueSummary:
     )
 
 
-def _age(stamp: str) -> float:
+def _compute_age(stamp: str) -> float:
     """How old a time of the server is, in seconds; 0 if it is none."""
     then = nanoseconds(stamp)
     return max(0.0, time.time() - then / 1e9) if then else 0.0

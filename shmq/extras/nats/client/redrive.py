@@ -22,7 +22,7 @@ async def redrive(queue: Any, limit: int | None, where: Where | None) -> int:
     await queue.puts.check_there()
     letters, source = queue, None
     if queue.options.dead_letter is not None:
-        letters, source = await _dead_letters_of(queue), queue.name
+        letters, source = await _open_dead_letters(queue), queue.name
     messages = await letters.take_messages(_MOST, None, waits=False)
     messages.sort(key=lambda one: one.sequence)
     targets: dict[str, Puts | None] = {}
@@ -36,7 +36,7 @@ async def redrive(queue: Any, limit: int | None, where: Where | None) -> int:
             await letters.return_all([message])
             continue
         if dead.queue not in targets:
-            targets[dead.queue] = await _puts_of(letters, dead.queue)
+            targets[dead.queue] = await _find_puts(letters, dead.queue)
         puts = targets[dead.queue]
         try:
             if puts is not None:
@@ -52,7 +52,7 @@ async def redrive(queue: Any, limit: int | None, where: Where | None) -> int:
     return sent
 
 
-async def _dead_letters_of(queue: Any) -> Any:
+async def _open_dead_letters(queue: Any) -> Any:
     name = queue.options.dead_letter
     assert name is not None
     found = await queue.definitions.get(kv_key("queue", name))
@@ -64,7 +64,7 @@ async def _dead_letters_of(queue: Any) -> Any:
     return type(queue)(queue.connection, queue.definitions, name, found.value)
 
 
-async def _puts_of(letters: Any, name: str) -> Puts | None:
+async def _find_puts(letters: Any, name: str) -> Puts | None:
     """The puts of the queue that a dead letter came from; None: it is gone."""
     found = await letters.definitions.get(kv_key("queue", name))
     if found is None:

@@ -45,7 +45,7 @@ class NatsReplyQueue:
         assert self._came is not None
         self._came.set()
 
-    async def _next(self, most: int, timeout: float | None) -> list[NatsMessage]:
+    async def _take_next(self, most: int, timeout: float | None) -> list[NatsMessage]:
         until = None if timeout is None else time.monotonic() + timeout
         assert self._came is not None
         while not self._messages:
@@ -62,18 +62,18 @@ class NatsReplyQueue:
 
     def get(self, block: bool = True, timeout: float | None = None) -> api.Message:
         """The next reply. Raises Empty."""
-        found = self._connection.run(self._next(1, timeout if block else 0.0))
+        found = self._connection.run(self._take_next(1, timeout if block else 0.0))
         if not found:
             raise errors.Empty("no reply came in time")
         return found[0]
 
     def get_many(self, max: int, timeout: float | None = None) -> list[api.Message]:
         """The replies that there are; it waits for one."""
-        return list(self._connection.run(self._next(max, timeout)))
+        return list(self._connection.run(self._take_next(max, timeout)))
 
     async def aget(self, timeout: float | None = None) -> api.Message:
         """``get`` for asyncio."""
-        found = await self._connection.arun(self._next(1, timeout))
+        found = await self._connection.arun(self._take_next(1, timeout))
         if not found:
             raise errors.Empty("no reply came in time")
         return found[0]

@@ -21,16 +21,16 @@ class Schemas:
 
     async def get(self, name: str) -> list[api.SchemaVersion]:
         """Every version, the oldest first. Raises NoSuchQueue."""
-        await self._need(name)
+        await self._require_named(name)
         return (await self._read(name))[0]
 
     async def set(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
         """Make it the newest version, unless it is; returns its number."""
-        await self._need(name)
+        await self._require_named(name)
         while True:
             known, revision = await self._read(name)
             newest = known[-1] if known else None
-            chosen = _rule(rule, known)
+            chosen = _choose_rule(rule, known)
             if newest is not None and newest.schema == schema and newest.compatibility == chosen:
                 return newest.version
             check_versions(name, schema, chosen, known)
@@ -42,9 +42,9 @@ class Schemas:
 
     async def check(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
         """Raise what `set` would raise."""
-        await self._need(name)
+        await self._require_named(name)
         known, _ = await self._read(name)
-        check_versions(name, schema, _rule(rule, known), known)
+        check_versions(name, schema, _choose_rule(rule, known), known)
 
     async def _read(self, name: str) -> tuple[list[api.SchemaVersion], int]:
         found = await self._definitions.get(kv_key("schema", name))
@@ -55,12 +55,12 @@ class Schemas:
         except (KeyError, TypeError, ValueError) as error:
             raise errors.ServerError(f"the schemas of {name!r} cannot be read: {error}") from error
 
-    async def _need(self, name: str) -> None:
+    async def _require_named(self, name: str) -> None:
         for kind in ("queue", "stream"):
             if await self._definitions.get(kv_key(kind, name)) is not None:
                 return
         raise make_neither_error(name, self._where)
 
 
-def _rule(rule: str | None, known: list[api.SchemaVersion]) -> str:
+def _choose_rule(rule: str | None, known: list[api.SchemaVersion]) -> str:
     return rule or (known[-1].compatibility if known else "backward")

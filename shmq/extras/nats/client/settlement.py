@@ -53,7 +53,7 @@ class Leases:
         self._mine: dict[Lease, None] = {}
         self._most_mine = _FEW
 
-    def _key(self, lease: Lease) -> tuple[str, str, str, int, int]:
+    def _make_key(self, lease: Lease) -> tuple[str, str, str, int, int]:
         return (self._where, self._stream, *lease.key)
 
     def add(self, lease: Lease) -> None:
@@ -70,7 +70,7 @@ class Leases:
             for key in [key for key, one in list(known.items()) if not one.is_good]:
                 known.pop(key, None)
             Leases._most = max(_FEW, 2 * len(known))
-        known[self._key(lease)] = lease
+        known[self._make_key(lease)] = lease
         return lease.receipt_of(self._identity)
 
     def of(self, receipt: int) -> Lease | None:
@@ -78,11 +78,11 @@ class Leases:
         if receipt <= 0:
             return None
         found = lease_of(self._connection, self._stream, self._identity, receipt, self._wait)
-        return None if found is None else Leases._of_process.get(self._key(found), found)
+        return None if found is None else Leases._of_process.get(self._make_key(found), found)
 
     def is_own(self, lease: Lease) -> bool:
         """Whether this process was given the message."""
-        return lease in self._mine or Leases._of_process.get(self._key(lease)) is lease
+        return lease in self._mine or Leases._of_process.get(self._make_key(lease)) is lease
 
     def open(self) -> list[Lease]:
         """Those of this handle that are not settled, in the order of their delivery."""
@@ -133,7 +133,7 @@ class Settlements:
 
     def _is_fresh(self, message: NatsMessage) -> bool:
         lease = message.lease
-        is_new = _count(message) == 1 and lease is not None and not _needs_renewal(lease)
+        is_new = _count(message) == 1 and lease is not None and not _is_renewal_needed(lease)
         return is_new and self._end_of(message) is None
 
     async def sift(self, came: Iterable[Arrival]) -> list[NatsMessage]:
@@ -144,7 +144,7 @@ class Settlements:
         messages = [one for one in map(self.message_of, came) if one is not None]
         leases = [one.lease for one in messages if one.lease is not None]
         again = [one for one in messages if _count(one) > 1]
-        renewals = [self._renew(lease) for lease in leases if _needs_renewal(lease)]
+        renewals = [self._renew(lease) for lease in leases if _is_renewal_needed(lease)]
         await asyncio.gather(*renewals, *map(self._look_up, again))
         kept = []
         for message in messages:
@@ -154,7 +154,7 @@ class Settlements:
                 kept.append(message)
                 continue
             message.lease.settled = True
-            await self._bury(message.lease, reason, message, message.delivery_count - 1)
+            await self._dead_letter(message.lease, reason, message, message.delivery_count - 1)
         if len(kept) < len(messages):  # which has taken time
             await asyncio.gather(
                 *(self._renew(one.lease) for one in kept if one.lease and one.lease.is_old)
@@ -204,13 +204,13 @@ class Settlements:
     async def _look_up(self, message: NatsMessage) -> None:
         """Learn how many of its deliveries were returned uncounted."""
         assert message.lease is not None
-        message.recount(await self._noted(message.lease))
+        message.recount(await self._read_note(message.lease))
 
     def _note_key(self, lease: Lease) -> str:
         key = names.kv_key("uncounted", self._layout.name)
         return f"{key}.{lease.delivery.sequence}"
 
-    async def _noted(self, lease: Lease) -> int:
+    async def _read_note(self, lease: Lease) -> int:
         found = await self._definitions.get(self._note_key(lease))
         count = 0 if found is None else found.value.get("uncounted")
         if not isinstance(count, int) or not 0 <= count < lease.delivery.deliveries:
@@ -239,7 +239,7 @@ class Settlements:
         else:
             client.ask(lease.reply, b"+ACK", None, partial(ack.then, on_answer), ack.is_alone)
 
-    async def _returned(self, lease: Lease, delay: float) -> None:
+    async def _return_message(self, lease: Lease, delay: float) -> None:
         """Return it; without a leader it comes back when its lease ends. Raises QueueDeleted."""
         await lease.nack(delay, self._puts.check_there)
 
@@ -260,10 +260,10 @@ class Settlements:
     async def _check_foreign(self, lease: Lease) -> None:
         """Raise LeaseExpired if another process's message is gone."""
         if lease.is_good and not self._queue.held.is_own(lease):
-            await self._raw(lease)
-            await self._noted(lease)
+            await self._fetch_raw(lease)
+            await self._read_note(lease)
 
-    async def _raw(self, lease: Lease) -> dict[str, Any]:
+    async def _fetch_raw(self, lease: Lease) -> dict[str, Any]:
         asked = {"seq": lease.delivery.sequence}
         try:
             found = await self._connection.api(f"STREAM.MSG.GET.{self._layout.stream}", asked)
@@ -287,11 +287,11 @@ class Settlements:
             return
         limit = self._options.max_deliveries
         if limit is not None and count >= limit:
-            await self._bury(lease, "max_deliveries", message, count)
+            await self._dead_letter(lease, "max_deliveries", message, count)
             return
-        await self._returned(lease, self._back_off(count) if delay is None else delay)
+        await self._return_message(lease, self._compute_backoff(count) if delay is None else delay)
 
-    def _back_off(self, count: int) -> float:
+    def _compute_backoff(self, count: int) -> float:
         o = self._options
         whole = min(o.retry_delay_max, o.retry_delay * 2.0 ** min(count - 1, 60))
         return whole * random.uniform(0.5, 1.0)
@@ -301,7 +301,7 @@ class Settlements:
         lease.settled = True
         await self.note_uncounted(lease)
         if lease.is_current:  # later, another holder may have it
-            await self._returned(lease, delay)
+            await self._return_message(lease, delay)
 
     async def note_uncounted(self, lease: Lease) -> None:
         """Note beside the queue that the delivery is not counted: the server counts each."""
@@ -315,7 +315,7 @@ class Settlements:
             return
         try:
             if lease.delivery.deliveries > 1:
-                await self._noted(lease)
+                await self._read_note(lease)
             await self.return_uncounted(lease)
         except ShmqError as error:
             log.debug("queue %s: a message comes back late: %s", self._layout.name, error)
@@ -325,7 +325,7 @@ class Settlements:
         await self._check_foreign(lease)
         lease.claim(self._layout.name)
         count = lease.delivery.deliveries - lease.uncounted
-        await self._bury(lease, "rejected", message, count)
+        await self._dead_letter(lease, "rejected", message, count)
 
     async def extend(self, lease: Lease, seconds: float) -> None:
         """Set the end of its lease."""
@@ -334,13 +334,13 @@ class Settlements:
             lease.claim(self._layout.name)
         if seconds <= 0:
             lease.claim(self._layout.name)
-            await self._returned(lease, 0)
+            await self._return_message(lease, 0)
             return
         await lease.extend(seconds)
 
     # ---- dead letters ----
 
-    async def _bury(
+    async def _dead_letter(
         self, lease: Lease, reason: str, message: NatsMessage | None, count: int
     ) -> None:
         """Copy it to the dead-letter queue, once, and acknowledge it."""
@@ -349,18 +349,18 @@ class Settlements:
         try:
             async with self._copies:
                 if message is None:
-                    message = await self._fetched(lease)
+                    message = await self._fetch_message(lease)
                 if target is not None and not drops and "dead" not in message.properties:
                     await self._copy(message, target, reason, count)
         except Full as error:
             log.warning("queue %s: dead letters wait, %s", self._layout.name, error)
-            await self._returned(lease, _REST)
+            await self._return_message(lease, _REST)
             return
         await self.acked(lease)
 
-    async def _fetched(self, lease: Lease) -> NatsMessage:
+    async def _fetch_message(self, lease: Lease) -> NatsMessage:
         """The message of a receipt that another process was given."""
-        raw = await self._raw(lease)
+        raw = await self._fetch_raw(lease)
         headers: dict[str, str] = {}
         for line in base64.b64decode(raw.get("hdrs") or "").decode(errors="replace").split("\r\n"):
             key, colon, value = line.partition(":")
@@ -443,7 +443,7 @@ async def _ensure_queue_layout(
         ) from error
 
 
-def _needs_renewal(lease: Lease) -> bool:
+def _is_renewal_needed(lease: Lease) -> bool:
     return lease.is_exposed or lease.is_old
 
 

@@ -58,7 +58,7 @@ async def remove(connection: ClusterConnection, stream: str, partitions: int, si
     for number in range(partitions):
         name = names.partition_stream(connection.namespace, stream, number)
         try:
-            await _api(connection, site, f"STREAM.DELETE.{name}")
+            await _request_api(connection, site, f"STREAM.DELETE.{name}")
         except ApiError as error:
             if error.number != NO_STREAM:
                 raise
@@ -70,11 +70,13 @@ async def _forget_gone(connection: ClusterConnection, site: str) -> None:
     registry = names.kv_stream(connection.namespace)
 
     async def there(verb: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-        return await _api(connection, site, verb, payload)
+        return await _request_api(connection, site, verb, payload)
 
     pattern = names.kv_subject(connection.namespace, ">")
     try:
-        last = (await _api(connection, site, f"STREAM.INFO.{registry}"))["state"]["last_seq"]
+        last = (await _request_api(connection, site, f"STREAM.INFO.{registry}"))["state"][
+            "last_seq"
+        ]
         copied = [one async for one in subjects_of(there, registry, pattern)]
     except ApiError as error:
         if error.number == NO_STREAM:
@@ -114,7 +116,7 @@ async def mirror(
             "num_replicas": copies_there or connection.replicas,
             "allow_direct": True,
             "mirror_direct": True,
-            "mirror": _origin(name, home),
+            "mirror": _make_origin(name, home),
         }
         if name == names.kv_stream(space):  # it keeps as little as the registry itself
             config |= {"max_msgs_per_subject": 1, "allow_msg_ttl": True}
@@ -151,11 +153,11 @@ async def collect(
     for number in range(partitions):
         name = names.partition_stream(connection.namespace, stream, number)
         wanted.append(name)
-        config = (await _api(connection, "", f"STREAM.INFO.{name}"))["config"]
+        config = (await _request_api(connection, "", f"STREAM.INFO.{name}"))["config"]
         known = {(one["name"], site_of(one)) for one in config.get("sources") or ()}
         more = []
         for site, space in origins:
-            origin = _origin(names.partition_stream(space, stream, number), site)
+            origin = _make_origin(names.partition_stream(space, stream, number), site)
             if (origin["name"], site) not in known:
                 # Readers ask for the subject of this stream.
                 source = names.partition_subject(space, stream, number)
@@ -164,13 +166,13 @@ async def collect(
                 more.append(origin)
         if more:
             config["sources"] = [*(config.get("sources") or ()), *more]
-            await _api(connection, "", f"STREAM.UPDATE.{name}", config)
+            await _request_api(connection, "", f"STREAM.UPDATE.{name}", config)
     return await copies(connection, wanted, "")
 
 
 async def copies(connection: ClusterConnection, wanted: Sequence[str], site: str) -> list[Copy]:
     """How far the copies of these names are; ``site`` empty: at this one."""
-    return [_copy(await _api(connection, site, f"STREAM.INFO.{name}")) for name in wanted]
+    return [_copy(await _request_api(connection, site, f"STREAM.INFO.{name}")) for name in wanted]
 
 
 def _copy(info: Mapping[str, Any]) -> Copy:
@@ -184,7 +186,7 @@ def _copy(info: Mapping[str, Any]) -> Copy:
     )
 
 
-def _origin(name: str, site: str) -> dict[str, Any]:
+def _make_origin(name: str, site: str) -> dict[str, Any]:
     return {"name": name, "external": {"api": f"$JS.{site}.API", "deliver": ""}}
 
 
@@ -209,16 +211,16 @@ async def _create(
     """The configuration of a stream at the site, which is made if there is none."""
     name = config["name"]
     try:
-        made = await _api(connection, site, f"STREAM.CREATE.{name}", config)
+        made = await _request_api(connection, site, f"STREAM.CREATE.{name}", config)
     except ApiError as error:
         if error.number != IN_USE:
             raise
-        made = await _api(connection, site, f"STREAM.INFO.{name}")
+        made = await _request_api(connection, site, f"STREAM.INFO.{name}")
     found: dict[str, Any] = made["config"]
     return found
 
 
-async def _api(
+async def _request_api(
     connection: ClusterConnection, site: str, verb: str, payload: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The answer of a site's JetStream. Raises ApiError, and ShmqError if it is away."""

@@ -97,13 +97,13 @@ class NatsStream(StreamHandle):
         return self._options.partitions
 
     def change_partitions(self, partitions: int) -> range:
-        self._unsupported(
+        self._raise_unsupported(
             f"repartition({partitions})", "make another stream, and move its producers first"
         )
 
     # ---- the loop ----
 
-    async def _await_checked(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+    async def _wait_checked(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         try:
             return await coroutine
         except StreamGone:
@@ -114,20 +114,20 @@ class NatsStream(StreamHandle):
         if self._closed:
             coroutine.close()
             self._check_open()
-        return self.connection.run(self._await_checked(coroutine))
+        return self.connection.run(self._wait_checked(coroutine))
 
     async def arun(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """``run`` for a task of any loop."""
         if self._closed:
             coroutine.close()
             self._check_open()
-        return await self.connection.arun(self._await_checked(coroutine))
+        return await self.connection.arun(self._wait_checked(coroutine))
 
     def _check_open(self) -> None:
         if self._closed:
             raise errors.ShmqError(f"this handle of stream {self._name!r} is closed")
 
-    def _unsupported(self, what: str, why: str) -> NoReturn:
+    def _raise_unsupported(self, what: str, why: str) -> NoReturn:
         self._check_open()
         raise Unsupported(f"stream {self._name!r}: {what} is not possible on a cluster: {why}")
 
@@ -193,7 +193,7 @@ class NatsStream(StreamHandle):
                 *(self._read_one(p, at, limit, max_bytes, where) for p, at in places.items())
             )
             read = {p: one for p, one in zip(places, found, strict=True) if one is not None}
-            if read or wait == 0 or not await self._beyond(places, wait):
+            if read or wait == 0 or not await self._wait_beyond(places, wait):
                 return read
             wait = 0
 
@@ -210,7 +210,7 @@ class NatsStream(StreamHandle):
             return records.select([meant.matches(record) for record in records])
         return records if len(records) else None
 
-    async def _beyond(self, position: Mapping[int, int], timeout: float | None) -> bool:
+    async def _wait_beyond(self, position: Mapping[int, int], timeout: float | None) -> bool:
         """Whether one of these partitions has a record at or after the offset, in time."""
         came, look = asyncio.Event(), _LOOK
 
@@ -246,11 +246,11 @@ class NatsStream(StreamHandle):
 
     def wait_for_any(self, position: Mapping[int, int], timeout: float | None) -> bool:
         """Wait for a record beyond the position; return whether there is one."""
-        return self.run(self._beyond(position, timeout))
+        return self.run(self._wait_beyond(position, timeout))
 
     async def abeyond_any(self, position: Mapping[int, int], timeout: float | None) -> bool:
         """``wait_for_any`` for asyncio."""
-        return await self.arun(self._beyond(position, timeout))
+        return await self.arun(self._wait_beyond(position, timeout))
 
     # ---- looking ----
 
@@ -287,7 +287,9 @@ class NatsStream(StreamHandle):
         return self.run(self.logs_of[partition].at(timestamp_ns))
 
     def new_floors(self) -> Floors:
-        self._unsupported("policy='block'", "its servers hold no records back for subscribers")
+        self._raise_unsupported(
+            "policy='block'", "its servers hold no records back for subscribers"
+        )
 
     # ---- groups ----
 
@@ -299,7 +301,7 @@ class NatsStream(StreamHandle):
         self, name: str, member: str, on_damage: api.OnDamage, options: Mapping[str, Any]
     ) -> Lender:
         del member, on_damage, options
-        self._unsupported(f"share({name!r})", "use a queue, whose messages consumers share")
+        self._raise_unsupported(f"share({name!r})", "use a queue, whose messages consumers share")
 
     def groups(self) -> list[api.GroupSummary]:
         self._check_open()

@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _DIRECTORY: Final = "shmq-cluster"
 
 
-def _dir_flag(command: F) -> F:
+def _add_dir_flag(command: F) -> F:
     return click.option(
         "-d",
         "--dir",
@@ -44,7 +44,7 @@ def _dir_flag(command: F) -> F:
     )(command)
 
 
-def _monitor_flag(command: F) -> F:
+def _add_monitor_flag(command: F) -> F:
     return click.option(
         "-m",
         "--monitor",
@@ -64,7 +64,7 @@ def cluster() -> None:
 
 
 @cluster.command(epilog="Example: shmq cluster start --dir ./cluster --sync-interval 2m")
-@_dir_flag
+@_add_dir_flag
 @click.option(
     "--nodes", type=click.Choice(("1", "3", "5")), default="3", show_default=True, help="Servers."
 )
@@ -138,7 +138,7 @@ def start(
 
 
 @cluster.command(epilog="Example: shmq cluster stop --dir ./cluster")
-@_dir_flag
+@_add_dir_flag
 def stop(directory: Path) -> None:
     """End the servers of DIR; their data stays."""
     made = LocalCluster.load(directory)
@@ -147,15 +147,15 @@ def stop(directory: Path) -> None:
 
 
 @cluster.command(epilog="Example: shmq cluster status -m http://a:8222 -m http://b:8222")
-@_dir_flag
-@_monitor_flag
+@_add_dir_flag
+@_add_monitor_flag
 @json_flag
 @click.pass_context
 def status(
     context: click.Context, directory: Path, monitors: tuple[str, ...], as_json: bool
 ) -> None:
     """Show the servers, and the streams with their leaders and lag."""
-    servers = observe(_monitors(directory, monitors))
+    servers = observe(_choose_monitors(directory, monitors))
     if as_json:
         show_json([dataclasses.asdict(server) for server in servers])
     else:
@@ -166,8 +166,8 @@ def status(
 
 
 @cluster.command(epilog="Example: shmq cluster doctor -m http://a:8222 -m http://b:8222")
-@_dir_flag
-@_monitor_flag
+@_add_dir_flag
+@_add_monitor_flag
 @json_flag
 @click.pass_context
 def doctor(
@@ -177,7 +177,7 @@ def doctor(
 
     It asks each server's monitor, so name all of them.
     """
-    servers = observe(_monitors(directory, monitors))
+    servers = observe(_choose_monitors(directory, monitors))
     found = find(servers)
     if as_json:
         show_json([dataclasses.asdict(one) for one in found])
@@ -191,7 +191,7 @@ def doctor(
     context.exit(Code.WRONG if wrong else Code.OK)
 
 
-def _monitors(directory: Path, given: Sequence[str]) -> Sequence[str]:
+def _choose_monitors(directory: Path, given: Sequence[str]) -> Sequence[str]:
     return given or LocalCluster.load(directory).monitors
 
 

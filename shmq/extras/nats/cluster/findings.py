@@ -36,9 +36,9 @@ def find(servers: Sequence[Server]) -> list[Finding]:
     answered = [server for server in servers if server.problem is None]
     found = [
         *(Finding("critical", s.monitor, s.problem) for s in servers if s.problem is not None),
-        *(one for server in answered for one in _of_server(server)),
-        *_of_cluster(servers, answered),
-        *(one for stream in leading(answered) for one in _of_stream(stream, answered)),
+        *(one for server in answered for one in _check_server(server)),
+        *_check_cluster(servers, answered),
+        *(one for stream in leading(answered) for one in _check_stream(stream, answered)),
     ]
     order = ("critical", "warning", "notice")
     return sorted(found, key=lambda one: order.index(one.severity))
@@ -54,7 +54,7 @@ def leading(servers: Sequence[Server]) -> list[StreamState]:
     return [best[name] for name in sorted(best)]
 
 
-def _of_server(server: Server) -> Iterator[Finding]:
+def _check_server(server: Server) -> Iterator[Finding]:
     oldest = ".".join(map(str, OLDEST))
     try:
         old = parse_version(server.version) < OLDEST
@@ -86,7 +86,7 @@ def _of_server(server: Server) -> Iterator[Finding]:
         )
 
 
-def _of_cluster(servers: Sequence[Server], answered: Sequence[Server]) -> Iterator[Finding]:
+def _check_cluster(servers: Sequence[Server], answered: Sequence[Server]) -> Iterator[Finding]:
     versions = sorted({server.version for server in answered})
     if len(versions) > 1:
         yield Finding(
@@ -116,7 +116,7 @@ def _of_cluster(servers: Sequence[Server], answered: Sequence[Server]) -> Iterat
         )
 
 
-def _of_stream(stream: StreamState, servers: Sequence[Server]) -> Iterator[Finding]:
+def _check_stream(stream: StreamState, servers: Sequence[Server]) -> Iterator[Finding]:
     clustered = any(server.meta_leader for server in servers)
     if clustered and stream.leader is None:
         yield Finding("critical", stream.name, "no server leads the stream: no put is accepted")

@@ -75,14 +75,14 @@ class LocalCluster:
         directory = directory.absolute()
         if (directory / _STATE).exists():
             raise ShmqError(f"{directory} has a cluster already: start that, or name another --dir")
-        chosen = _ports(nodes, first_port)
+        chosen = _choose_ports(nodes, first_port)
         made = [
             Node(f"{name}-{number}", directory / f"node-{number}", ports)
             for number, ports in enumerate(chosen, 1)
         ]
         cluster = cls(directory, name, sync, made)
         for node in made:
-            node.configure(cluster._configuration(node, storage, remotes))
+            node.configure(cluster._make_configuration(node, storage, remotes))
         state = {
             "name": name,
             "sync": sync,
@@ -188,7 +188,7 @@ class LocalCluster:
     def _find_node(self, name: str | None) -> Node | None:
         return next((node for node in self.nodes if node.name == name), None)
 
-    def _configuration(self, node: Node, storage: int, remotes: Sequence[str]) -> str:
+    def _make_configuration(self, node: Node, storage: int, remotes: Sequence[str]) -> str:
         lines = [
             f"server_name: {quote_value(node.name)}",
             f"listen: 127.0.0.1:{node.ports.client}",
@@ -217,7 +217,7 @@ def _is_healthy(node: Node) -> bool:
     return monitor.is_healthy(node.monitor)
 
 
-def _ports(nodes: int, first: int | None) -> list[Ports]:
+def _choose_ports(nodes: int, first: int | None) -> list[Ports]:
     """Ports for the servers: from ``first`` on, else some that are free."""
     if first is not None:
         if not 1024 <= first <= 65_535 - 4 * nodes:

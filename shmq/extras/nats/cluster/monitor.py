@@ -51,7 +51,7 @@ def is_healthy(monitor: str) -> bool:
 
 def meta_leader(monitors: Iterable[str]) -> str | None:
     """The name of the server that leads the cluster, of the first monitor that knows it."""
-    for said in _answers(monitors, "jsz"):
+    for said in _iterate_answers(monitors, "jsz"):
         leader = (said.get("meta_cluster") or {}).get("leader")
         if leader:
             return str(leader)
@@ -60,7 +60,7 @@ def meta_leader(monitors: Iterable[str]) -> str | None:
 
 def leader_of(monitors: Iterable[str], stream: str) -> str | None:
     """The name of the server that leads a stream, of the first monitor that knows it."""
-    for said in _answers(monitors, "jsz", streams=1, accounts=1):
+    for said in _iterate_answers(monitors, "jsz", streams=1, accounts=1):
         for one in streams_of(said):
             leader = (one.get("cluster") or {}).get("leader")
             if one.get("name") == stream and leader:
@@ -74,7 +74,7 @@ def streams_of(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from account.get("stream_detail") or ()
 
 
-def _answers(monitors: Iterable[str], page: str, **query: int) -> Iterator[dict[str, Any]]:
+def _iterate_answers(monitors: Iterable[str], page: str, **query: int) -> Iterator[dict[str, Any]]:
     for monitor in monitors:
         try:
             yield ask(monitor, page, **query)

@@ -70,14 +70,14 @@ class Node:
     def configure(self, text: str) -> None:
         """Write its configuration."""
         make_directory(self.folder)
-        with open(self._config, "w", opener=_private) as file:
+        with open(self._config, "w", opener=_open_private) as file:
             file.write(text)
 
     def start(self, binary: Path, prefix: Sequence[str] = ()) -> None:
         """Start the process, behind ``prefix``. Raises ShmqError if it runs already."""
         if self.pid is not None:
             raise ShmqError(f"{self.name} runs already, pid {self.pid}: stop it first")
-        with open(self.log, "ab", opener=_private) as log:
+        with open(self.log, "ab", opener=_open_private) as log:
             reserve_standard()
             self._child = subprocess.Popen(
                 [*prefix, binary, "-c", self._config],
@@ -87,7 +87,7 @@ class Node:
                 cwd=self.folder,
                 start_new_session=True,
             )
-        with open(self._pid_file, "w", opener=_private) as file:
+        with open(self._pid_file, "w", opener=_open_private) as file:
             file.write(f"{self._child.pid}\n")
 
     def _send(self, *numbers: int) -> None:
@@ -155,7 +155,7 @@ class Node:
         return self.folder / "pid"
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return open_file(path, flags, 0o600)
 
 

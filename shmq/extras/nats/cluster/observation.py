@@ -66,10 +66,10 @@ class Server:
 
 def observe(monitors: Iterable[str]) -> list[Server]:
     """Every server, in the order of their monitors."""
-    return [_server(one) for one in monitors]
+    return [_read_server(one) for one in monitors]
 
 
-def _server(where: str) -> Server:
+def _read_server(where: str) -> Server:
     try:
         about = monitor.ask(where, "varz")
         store = monitor.ask(where, "jsz", streams=1, config=1, accounts=1)
@@ -98,11 +98,11 @@ def _read(where: str, about: dict[str, Any], store: dict[str, Any]) -> Server:
         meta_leader=str(meta.get("leader", "")),
         storage_used=int(store.get("storage", 0)),
         storage_limit=int(config.get("max_storage", 0)),
-        streams=tuple(_stream(one) for one in monitor.streams_of(store)),
+        streams=tuple(_read_stream(one) for one in monitor.streams_of(store)),
     )
 
 
-def _stream(said: dict[str, Any]) -> StreamState:
+def _read_stream(said: dict[str, Any]) -> StreamState:
     cluster = said.get("cluster") or {}
     state = said.get("state") or {}
     replicas = tuple(

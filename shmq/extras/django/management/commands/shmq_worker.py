@@ -50,29 +50,31 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **given: Any) -> None:
         """Run the workers. Raises CommandError."""
-        backend = _backend(given["backend"])
+        backend = _find_backend(given["backend"])
         show_on_stderr("shmq.workers")
         try:
-            plans = [_plan(backend, name, given) for name in _queues(backend, given["queue"])]
+            plans = [
+                _plan(backend, name, given) for name in _choose_queues(backend, given["queue"])
+            ]
             Supervisor(plans, given["drain_timeout"]).run()
         except ShmqError as error:
             raise CommandError(str(error)) from error
 
 
-def _backend(alias: str) -> ShmqBackend:
+def _find_backend(alias: str) -> ShmqBackend:
     if alias not in task_backends.settings:
-        raise CommandError(f"TASKS has no backend {alias!r}: it has {', '.join(_aliases())}")
+        raise CommandError(f"TASKS has no backend {alias!r}: it has {', '.join(_list_aliases())}")
     backend = task_backends[alias]
     if not isinstance(backend, ShmqBackend):
         raise CommandError(f"the backend {alias!r} is a {type(backend).__name__}, not of shmq")
     return backend
 
 
-def _aliases() -> Iterable[str]:
+def _list_aliases() -> Iterable[str]:
     return sorted(task_backends.settings)
 
 
-def _queues(backend: ShmqBackend, asked: list[str] | None) -> list[str]:
+def _choose_queues(backend: ShmqBackend, asked: list[str] | None) -> list[str]:
     known = sorted(backend.queues)
     unknown = [name for name in asked or [] if known and name not in known]
     if unknown:
