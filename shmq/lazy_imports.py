@@ -154,9 +154,9 @@ _register_at_fork(
 
 
 def before_fork(handler: Callable[[], object]) -> None:
-    """Call the handler before each fork, also before one that has begun.
+    """Call the handler before each fork, also before one that has started.
 
-    With ``os.register_at_fork``, the counterparts alone would run if a fork has begun.
+    With ``os.register_at_fork``, the counterparts alone would run if a fork has started.
     """
     _before_fork.append(handler)
 

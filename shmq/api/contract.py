@@ -61,7 +61,7 @@ class Settling(abc.ABC):
 
 
 def unwrapped(handle: Any) -> Any:
-    """The handle that a proxy, such as that of tracing, stands for; any other as it is."""
+    """The handle that a proxy, such as that of tracing, stands for; any other as is."""
     return getattr(handle, "__wrapped__", handle)
 
 

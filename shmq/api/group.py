@@ -174,7 +174,7 @@ class Member(Closing):
 
     @abc.abstractmethod
     def commit(self, offsets: Mapping[int, int] | None = None) -> None:
-        """Mark everything before these offsets as done; None: every record that was handed out.
+        """Mark everything before these offsets as done; None: every record that was delivered.
 
         Raises :class:`~shmq.MemberFenced` if the member no longer owns a partition; the other
         partitions are committed. Raises :class:`~shmq.InvalidOption`, and commits nothing, for an
@@ -253,11 +253,11 @@ class Group(abc.ABC):
         reads up to ``limit`` ahead. ``on_assigned`` is called with partitions that the member was
         assigned, ``on_revoked`` with partitions that it has lost, or is about to lose and may still
         commit in. Their exceptions leave the call that ran them; the partitions are revoked
-        nevertheless. ``where`` leaves out records, as for ``Stream.read``: they count as handed out
+        nevertheless. ``where`` leaves out records, as for ``Stream.read``: they count as delivered
         once the member has passed over them, and `commit` commits them, too. If only such records
         are left in a sealed partition, the member commits them itself while it waits, so that the
         group can read on in the new partitions. ``on_damage="skip"`` skips records in damaged
-        files; these count as handed out, too. Raises :class:`~shmq.Full` if the group has 512
+        files; these count as delivered, too. Raises :class:`~shmq.Full` if the group has 512
         members.
         """
 

@@ -83,7 +83,7 @@ def _explain_invalid(name: str) -> str:
 
 
 def escape_name(text: str) -> str:
-    """A name for any text: a valid name as it is; of another text, ``:XX`` for each byte and ``:``.
+    """A name for any text: a valid name as is; of another text, ``:XX`` for each byte and ``:``.
 
     Other systems allow ``@``, ``/`` or spaces in names; `unescape_name` reverses it.
     ``"celery@host"`` becomes ``"celery:40host"``. A text whose name would have over 96 characters

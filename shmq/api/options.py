@@ -209,7 +209,7 @@ class QueueOptions(Options):
     arena_bytes: int = option(
         DEFAULT_ARENA,
         "bytes",
-        "Room for bodies and properties, taken as it is needed",
+        "Room for bodies and properties, taken as needed",
         "arena_bytes",
         least=MIN_ARENA,
         most=MAX_ARENA,

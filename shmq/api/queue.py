@@ -65,8 +65,8 @@ class Consumer(Closing):
 
     An acknowledgement takes effect at once; the space of acknowledged messages is freed in batches:
     when the buffer fills, when the iterator waits or closes, and otherwise at the first call at
-    least 10 ms later. Closing returns the messages that were not handed out, at once and without
-    counting a delivery. When a prefetched message is handed out, its lease starts again.
+    least 10 ms later. Closing returns the messages that were not delivered, at once and without
+    counting a delivery. When a prefetched message is delivered, its lease starts again.
     """
 
     @abc.abstractmethod
@@ -86,14 +86,14 @@ class Consumer(Closing):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Flush, return the messages that were not handed out, and end the iteration."""
+        """Flush, return the messages that were not delivered, and end the iteration."""
 
 
 class AsyncConsumer(abc.ABC):
     """An asynchronous iterator over a queue's messages that prefetches some.
 
     Messages, acknowledgements and closing are as for a :class:`Consumer`. One task at a time may
-    use it. It yields to other tasks once for every ``prefetch`` messages that it hands out without
+    use it. It yields to other tasks once for every ``prefetch`` messages that it delivers without
     waiting.
     """
 
@@ -109,7 +109,7 @@ class AsyncConsumer(abc.ABC):
 
     @abc.abstractmethod
     async def aclose(self) -> None:
-        """Flush, return the messages that were not handed out, and end the iteration."""
+        """Flush, return the messages that were not delivered, and end the iteration."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -151,7 +151,7 @@ class Bodies(Closing):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Flush, return the last message and those that were not handed out, end the iteration.
+        """Flush, return the last message and those that were not delivered, end the iteration.
 
         The last message counts as delivered, the others do not.
         """
@@ -176,7 +176,7 @@ class AsyncBodies(abc.ABC):
 
     @abc.abstractmethod
     async def aclose(self) -> None:
-        """Flush, return the last message and those that were not handed out, end the iteration."""
+        """Flush, return the last message and those that were not delivered, end the iteration."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -272,7 +272,7 @@ class Queue(Closing, Displayed):
         priority > 1"``: the call leases the first available message that matches. The expression is
         evaluated in place, before anything is leased or copied; messages that do not match stay in
         order for other consumers. Of a message group only the front message is tested; if it does
-        not match, the rest of its group waits behind it. The call examines every message that
+        not match, the rest of its group waits after it. The call examines every message that
         stands before the first match. Raises :class:`~shmq.InvalidOption` for an expression that
         cannot be parsed or that refers to the body.
         """
@@ -418,7 +418,7 @@ class Queue(Closing, Displayed):
         """Iterate over messages, prefetching up to ``prefetch`` of them, 1 to 1,048,576.
 
         The iteration ends if no message came for ``timeout`` seconds (``block=False``: at once); by
-        default it never ends. A message whose lease expired before it was handed out is skipped: it
+        default it never ends. A message whose lease expired before it was delivered is skipped: it
         is back in the queue. ``where`` is as for ``get``.
         """
 
@@ -589,13 +589,13 @@ class Queue(Closing, Displayed):
 
         Only sequences above ``after`` count: give the last one of a list to get the next list. The
         call looks at the whole queue, a part at a time, so its cost grows with the queue's depth;
-        a message that changes its state meanwhile may be missing. Raises
+        a message that changes its state in the meantime may be missing. Raises
         :class:`~shmq.Unsupported` if the server cannot do it.
         """
 
     @abc.abstractmethod
     def qsize(self) -> int:
-        """How many messages are visible, including those behind a leased one of their group."""
+        """How many messages are visible, including those after a leased one of their group."""
 
     def empty(self) -> bool:
         """Whether no message is visible."""

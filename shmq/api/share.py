@@ -181,7 +181,7 @@ class Share(Closing):
         """Iterate over records, leasing ``prefetch`` at a time.
 
         The iteration ends if no record came for ``timeout`` seconds; None: never. A record counts
-        as delivered once it is handed out; at the end the others are returned.
+        as delivered once it is delivered; at the end the others are returned.
         """
 
     @abc.abstractmethod

@@ -36,7 +36,7 @@ class QueueStats(Displayed):
 
     #: The queue's name.
     name: str
-    #: Visible messages, including those that wait behind a leased one of their group.
+    #: Visible messages, including those that wait after a leased one of their group.
     depth: int
     #: Messages that are not visible yet: put with a delay, or returned with one.
     delayed: int

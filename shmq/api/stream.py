@@ -312,9 +312,9 @@ class Stream(Closing):
         The record gets its offset when the loan is committed. Until then other appends go on
         around the place, however long the loan is open, and readers see nothing of it. On this
         host the place is in the ring, for one open loan of each partition. The value is copied once
-        at the commit if other records were appended meanwhile, if the partition has lent a place
-        already, if the stream has ``retention_bytes``, and over TCP. The options and the errors
-        are those of :meth:`append`; only the commit waits for the disk.
+        at the commit if other records were appended in the meantime, if the partition has lent a
+        place already, if the stream has ``retention_bytes``, and over TCP. The options and the
+        errors are those of :meth:`append`; only the commit waits for the disk.
         """
 
     @property
@@ -475,10 +475,10 @@ class Stream(Closing):
         counts them. With ``"block"`` it holds back appends, which needs a stream with
         ``overflow="block"``, until it is closed or dies. Over TCP the loss of its connection ends
         that too: once reconnected it holds back appends again, and ``lost`` counts what was
-        overwritten meanwhile. ``on_damage`` is as for `reader`; with ``"raise"`` a history that
-        cannot be read is an error of this call. Raises :class:`~shmq.InvalidOption`, TypeError,
-        :class:`~shmq.NoSpace` if the stream already has the maximum of blocking subscribers, and
-        :class:`~shmq.Unsupported` for ``"block"`` if the server cannot do it.
+        overwritten in the meantime. ``on_damage`` is as for `reader`; with ``"raise"`` a history
+        that cannot be read is an error of this call. Raises :class:`~shmq.InvalidOption`,
+        TypeError, :class:`~shmq.NoSpace` if the stream already has the maximum of blocking
+        subscribers, and :class:`~shmq.Unsupported` for ``"block"`` if the server cannot do it.
         """
         raise Unsupported(f"stream {self.name!r} has no subscriptions: connect on its host")
 

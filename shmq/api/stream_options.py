@@ -40,7 +40,7 @@ class StreamOptions(Options):
     ring_bytes: int = option(
         DEFAULT_RING,
         "bytes",
-        "Room for the records of one partition in shared memory, taken as it is needed",
+        "Room for the records of one partition in shared memory, taken as needed",
         "ring_bytes",
         least=MIN_RING,
         most=MAX_RING,

@@ -30,7 +30,7 @@ class Table(Closing):
 
     A key is a str of 1 to 512 characters. A value is what ``Queue.put`` takes: bytes, a str, or
     what msgpack holds, up to 16 MiB encoded. ``ttl`` is a time to live in seconds; None: for ever.
-    A value whose time is over is there for no caller any more; later writes free its memory.
+    A value whose time has expired is there for no caller any more; later writes free its memory.
 
     Each call is one atomic step for all processes: a process that is killed leaves it done or
     not done. Threads may share a handle, and a handle can be used after a fork; a pickled one
@@ -139,8 +139,8 @@ class Table(Closing):
         Returns None, and changes nothing, if the sum of the new integer and of those under the keys
         ``sum_with`` would be below ``least`` or above ``most``. The ttl is changed only if one is
         given. Raises :class:`~shmq.InvalidOption` if a value is not an integer, or would need more
-        than 64 bits. A connection to a server that is lost meanwhile leaves it unknown whether the
-        call was carried out: it is not repeated.
+        than 64 bits. A connection to a server that is lost in the meantime leaves it unknown
+        whether the call was carried out: it is not repeated.
         """
 
     @abc.abstractmethod

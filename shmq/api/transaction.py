@@ -76,7 +76,7 @@ class Transaction(abc.ABC):
 
     @abc.abstractmethod
     def commit(self, member: Member, offsets: Mapping[int, int] | None = None) -> None:
-        """Commit ``offsets``, or all records the member has handed out, with the transaction.
+        """Commit ``offsets``, or all records the member has delivered, with the transaction.
 
         Raises :class:`~shmq.MemberFenced` if the member does not own these partitions.
         """

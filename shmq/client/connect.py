@@ -45,8 +45,8 @@ def connect(
     With ``wait_for_acks=False``, ``message.ack()`` does not wait for the server: it is sent with
     the next request of the queue's handle, or after about 10 ms, which saves a round trip for each
     message. If the process or the connection ends before that, the message is delivered again.
-    ``ack`` raises :class:`~shmq.LeaseExpired` if the lease is over by the client's clock; a refusal
-    of the server is logged as a warning.
+    ``ack`` raises :class:`~shmq.LeaseExpired` if the lease has expired by the client's clock; a
+    refusal of the server is logged as a warning.
 
     With ``SHMQ_OTEL=1`` in the environment, and the extra ``shmq[otel]``, the broker is traced.
     """

@@ -27,8 +27,8 @@ def wait(queues: Iterable[api.Queue], timeout: float | None = None) -> list[api.
     passed. Nothing is leased: another consumer may be faster, so take messages with
     ``get(block=False)``. The queues may be local and remote ones; of local queues alone, those of
     another namespace than the first one's are checked every 50 ms. Raises
-    :class:`~shmq.QueueDeleted` if one of them is deleted meanwhile, :class:`~shmq.ShmqError` if its
-    handle is closed, :class:`~shmq.Unsupported` if its server cannot do it,
+    :class:`~shmq.QueueDeleted` if one of them is deleted in the meantime, :class:`~shmq.ShmqError`
+    if its handle is closed, :class:`~shmq.Unsupported` if its server cannot do it,
     :class:`~shmq.ConnectionLost`, :class:`~shmq.InvalidOption` for an empty list, and TypeError for
     anything but a queue.
     """

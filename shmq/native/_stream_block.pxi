@@ -287,7 +287,7 @@ def records_of(raw, uint32_t partition, int64_t offset, uint64_t limit=0xFFFFFFF
 
     The block is entries in their stored form. Records of other types are skipped, and compressed
     batches are expanded. With ``salt`` None the checksums are not compared. ``next_offset`` is the
-    offset behind the block, if the caller knows it; it counts unless ``limit`` is reached. With
+    offset after the block, if the caller knows it; it counts unless ``limit`` is reached. With
     ``in_place`` the block never changes any more: it is read in place and held as long as the
     records are. Raises ShmqError if the bytes are not such a block.
     """

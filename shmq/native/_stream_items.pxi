@@ -73,7 +73,7 @@ cdef class Items:
 
     cdef int fill(self, values, keys, headers, codec) except -1:
         check_many(values)
-        cdef tuple all_values = tuple(values)  # a copy: the caller's may change meanwhile
+        cdef tuple all_values = tuple(values)  # a copy: the caller's may change in the meantime
         cdef uint64_t i, count = len(all_values)
         cdef object value
         check_each("keys", keys, count)

@@ -304,7 +304,7 @@ cdef class Partition(MappedFile):
 
     def raw(self, int64_t offset, uint64_t limit=1000, uint64_t max_bytes=1 << 20,
             end: int | None = None) -> tuple[bytes, int]:
-        """The entries from ``offset`` on, whole, with their checksums, and the offset behind them."""
+        """The entries from ``offset`` on, whole, with their checksums, and the offset after them."""
         cdef shmq_log_extent x
         cdef bytes block
         for _ in range(OVERTAKEN):
@@ -427,7 +427,7 @@ cdef class Partition(MappedFile):
     def drop_of(self, uint32_t hold, uint64_t owner) -> bool:
         """End a hold if it belongs to that owner; whether it did.
 
-        Holds are taken under the lock, so the place cannot change hands meanwhile.
+        Holds are taken under the lock, so the place cannot change hands in the meantime.
         """
         self._lock(AT_ONCE)
         cdef shmq_hold *found = &self.c.holds[hold % SHMQ_HOLDS]

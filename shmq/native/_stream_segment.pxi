@@ -297,7 +297,7 @@ cdef class Control(MappedFile):
 
     @property
     def next_shape(self) -> tuple[int, int] | None:
-        """The shape to come, if a change of it has begun; else None."""
+        """The shape to come, if a change of it has started; else None."""
         cdef uint64_t shape = shmq_stream_next_shape(<shmq_stream *>self.base)
         if not shape:
             return None

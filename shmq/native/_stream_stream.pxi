@@ -251,7 +251,7 @@ cdef class StreamHandle:
     cdef AppendedRange _append_values(self, values, partition):
         """Append values alone, with no other options; None: not done, `append_many` must do it.
 
-        The interpreter's lock is kept, so that ``values`` does not change meanwhile.
+        The interpreter's lock is kept, so that ``values`` does not change in the meantime.
         """
         cdef shmq_log_value at[SHORT_BATCH]
         cdef shmq_log_appended out
@@ -547,7 +547,7 @@ cdef class StreamHandle:
 
     def read_raw(self, partition: int, offset: int, limit: int = 1000, *, max_bytes: int = 1 << 20,
                  end: int | None = None) -> tuple[bytes, int]:
-        """The stored form of the entries from ``offset`` on, whole, and the offset behind them."""
+        """The stored form of the entries from ``offset`` on, whole, and the offset after them."""
         return self._log(partition).raw(_natural("offset", offset), limit, max_bytes, end)
 
     # ---- the end ----

@@ -436,7 +436,7 @@ cdef class Bulk:
             return False
         return True
 
-    # Returns leases that are not handed out after all; they do not count as deliveries.
+    # Returns leases that are not delivered after all; they do not count as deliveries.
     cdef int _give_back(self, _RunColumns columns) except -1:
         try:
             self._settle_run(RETURN, columns.receipts, columns.count, 0)

@@ -270,7 +270,7 @@ cdef class Wire:
         self.streams += 1
         return answer
 
-    # Reports that the first `count` messages of the subscription are handed out, before the
+    # Reports that the first `count` messages of the subscription are delivered, before the
     # application gets them; sends as far as possible without waiting.
     cdef int _say_handed(self, uint32_t stream, uint32_t count) except -1:
         cdef unsigned char *at = shmq_request(&self.out, SHMQ_T_HANDED, stream, NULL, 0, 4)

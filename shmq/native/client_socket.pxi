@@ -86,7 +86,7 @@ cdef int _drain_input(Wire wire) except -1:
 
 
 # A server whose output is not read stops reading. So a thread that waits to send reads
-# meanwhile, unless another thread does. Returns false when the time is over.
+# in the meantime, unless another thread does. Returns false when the time has expired.
 cdef bint _await_writable(Wire wire, int64_t until) except -1:
     cdef pollfd poller
     cdef bint reads = not wire.reading
@@ -166,7 +166,7 @@ cdef int _take_input(Wire wire, ssize_t got, bint more) except -1:
     return 0
 
 
-# The least room for a recv: the rest of the frame that has begun.
+# The least room for a recv: the rest of the frame that has started.
 cdef size_t _room_needed(Wire wire):
     cdef size_t held = wire.coming.end - wire.coming.start
     cdef uint64_t whole

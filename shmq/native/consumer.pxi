@@ -177,7 +177,7 @@ cdef class Consumer:
         return status
 
     # Flushes, then prefetches messages that match the filter; returns how many. If a signal handler
-    # has closed the consumer meanwhile, they are returned to the queue.
+    # has closed the consumer in the meantime, they are returned to the queue.
     def _select(self):
         if self.ended:
             return 0
@@ -214,7 +214,7 @@ cdef class Consumer:
                 return False
 
     # A lease counts from the hand-out, not from the prefetch: if more than an eighth of it is over,
-    # it is renewed, with the leases of all messages behind it.
+    # it is renewed, with the leases of all messages after it.
     cdef int _renew(self, bint wait) except -1:
         cdef int64_t now, until = UNKNOWN
         cdef int i
@@ -315,7 +315,7 @@ cdef class Bodies:
     def __repr__(self):
         return repr(self.consumer).replace("<Consumer", "<Bodies", 1)
 
-    # Acknowledges the message in hand. If its lease is over, none is in hand afterwards.
+    # Acknowledges the message in hand. If its lease has expired, none is in hand afterwards.
     cdef int _ack(self) except -1:
         cdef uint64_t lease = self.lease
         if lease and self.consumer.generation == fork_generation and self.consumer.handle.open_:
@@ -364,7 +364,7 @@ cdef class Bodies:
         self.close()
         raise StopIteration
 
-    # Reads and decodes the body of a message that is handed out; false if its lease ran out. If
+    # Reads and decodes the body of a message that is delivered; false if its lease ran out. If
     # that fails, the message goes back, as at any exception.
     cdef bint _holds_body(self, Message message) except -1:
         self.lease = message.lease

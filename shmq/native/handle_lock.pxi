@@ -69,7 +69,7 @@ cdef int _lock_slowly(Handle handle, int status, int64_t until) except -1:
             status = shmq_lock(&handle.q)
     if status != SHMQ_OK:
         raise _error(handle, status)
-    if not handle.open_:  # another thread has closed it meanwhile
+    if not handle.open_:  # another thread has closed it in the meantime
         _unlock(handle)
         raise _closed_error(handle)
     return 0

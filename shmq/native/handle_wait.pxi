@@ -37,7 +37,7 @@ cdef bint _may_wait(Handle handle, int event, block, timeout, int64_t *until, in
 # Waits after an operation that found nothing; returns whether to try again. It spins first, as
 # long as that pays, then sleeps; before a sleep the failed operation must have counted this
 # handle as a sleeper with shmq_fall_asleep. It looks for dead processes before the sleep,
-# unless it just has, then during it, and once more before it gives up at the deadline.
+# unless it just has, then during it, and once more before it times out at the deadline.
 cdef bint _wait(Handle handle, int event, int64_t until, int *round_) except -1:
     cdef bint posted
     if round_[0] == 2:

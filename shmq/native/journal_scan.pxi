@@ -277,7 +277,7 @@ cdef class Scan:
     """Reads a queue's messages for a snapshot, as batches, without a lock.
 
     With ``limit`` it reads those up to that sequence number, else those put before it began.
-    A message put meanwhile is not included; one settled meanwhile may or may not be.
+    A message put in the meantime is not included; one settled in the meantime may or may not be.
     """
 
     cdef Handle handle

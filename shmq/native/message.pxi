@@ -115,7 +115,7 @@ cdef class Message:
     cdef bint by_receipt         # its receipt was read, and may settle it from anywhere
     cdef object __weakref__
 
-    # Copies a body that is only in shared memory. A pin protects the bytes meanwhile; if another
+    # Copies a body that is only in shared memory. A pin protects the bytes in the meantime; if another
     # process has pinned them, the lock does.
     cdef int _fetch(self) except -1:
         cdef shmq_view view
@@ -134,7 +134,7 @@ cdef class Message:
         self.raw = raw
         return 0
 
-    # SHMQ_OK: pinned. SHMQ_BUSY: copied to `to`, if it is given. SHMQ_STALE: the lease is over.
+    # SHMQ_OK: pinned. SHMQ_BUSY: copied to `to`, if it is given. SHMQ_STALE: the lease has expired.
     cdef int _pin(self, shmq_view *view, char *to) except -1:
         cdef int status
         if self._settled or not self.handle.open_:
@@ -356,7 +356,7 @@ cdef Message _bare_message(Handle handle, const shmq_view *view):
 
 # The message of a lease just taken. A small body is copied without the lock: the lease protects
 # the bytes as long as the slot's word is unchanged, so the copy is good if the word is unchanged
-# after it. Returns None if the lease was lost meanwhile: the application never had it.
+# after it. Returns None if the lease was lost in the meantime: the application never had it.
 cdef Message _new_message(Handle handle, const shmq_view *view, _AckBuffer gatherer):
     cdef Message message = _bare_message(handle, view)
     message.gatherer = gatherer

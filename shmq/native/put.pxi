@@ -177,7 +177,7 @@ cdef inline bint _quick_put(Handle handle, const shmq_put *c, uint64_t *seq) exc
 # ---- large bodies ----
 
 # A large body is written without the lock, into reserved and pinned space: even if the handle
-# is closed meanwhile, no other message gets that space.
+# is closed in the meantime, no other message gets that space.
 cdef Put _put_large(Handle handle, PreparedPut prepared, block, timeout):
     cdef int64_t until = UNKNOWN
     cdef Loan loan = _borrow(handle, prepared, block, timeout, &until)

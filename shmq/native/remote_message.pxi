@@ -382,7 +382,7 @@ cdef class Acks:
     cdef public bint ended
     cdef public uint32_t stream  # the subscription whose credit they return
     cdef public int in_hand      # its messages that the application has not settled yet
-    cdef uint32_t reported       # how many of its messages the server knows were handed out
+    cdef uint32_t reported       # how many of its messages the server knows were delivered
     #| refused: list[int]
     cdef public list refused     # receipts whose lease had ended already
     #| report: Callable[[Answer], object] | None
@@ -495,7 +495,7 @@ cdef class RemoteConsumer:
     def prepare(self, Acks acks, double lease, int most_told):
         """Buffer acknowledgements in ``acks``; leases last ``lease`` seconds.
 
-        One report to the server marks up to ``most_told`` messages as handed out.
+        One report to the server marks up to ``most_told`` messages as delivered.
         """
         self.acks = acks
         self.most_told = most_told
@@ -530,8 +530,8 @@ cdef class RemoteConsumer:
         message.in_hand = True
         return message
 
-    # Tells the server that the message is handed out, before the application gets it: the delivery
-    # must count even if the message kills the application. While messages are handed out in quick
+    # Tells the server that the message is delivered, before the application gets it: the delivery
+    # must count even if the message kills the application. While messages are delivered in quick
     # succession, one report covers several first deliveries, so a death can count some messages
     # that the application has not seen, each at most once. Buffered acknowledgements are sent
     # first.
@@ -569,7 +569,7 @@ cdef class RemoteConsumer:
 
     @property
     def waiting(self) -> list[RemoteMessage]:
-        """The messages that were not handed out yet."""
+        """The messages that were not delivered yet."""
         return self.ahead[self.at:]
 
     def is_fresh(self) -> bool:
@@ -622,13 +622,13 @@ cdef class RemoteBodies:
     def __repr__(self):
         return repr(self.consumer).replace("<Consumer", "<Bodies", 1)
 
-    # Acknowledges the message in hand. If its lease is over, none is in hand afterwards.
+    # Acknowledges the message in hand. If its lease has expired, none is in hand afterwards.
     cdef int _ack(self) except -1:
         cdef RemoteMessage message = self.message
         if message is None or message.wire.generation != fork_generation:
             return 0
         self.message = None
-        message.in_hand = False  # if this fails, the lease is over
+        message.in_hand = False  # if this fails, the lease has expired
         message.ack()
         return 0
 
@@ -645,7 +645,7 @@ cdef class RemoteBodies:
             try:
                 message.nack()
             except _errors.ShmqError:
-                pass  # its lease is over, or ends with the connection
+                pass  # its lease has expired, or ends with the connection
         self.consumer.close()
 
     def __next__(self) -> Any:
@@ -669,7 +669,7 @@ cdef class RemoteBodies:
 def drop_in_hand(message: object) -> None:
     """Return a message that the application had, without waiting for an answer.
 
-    It comes back with the queue's back-off. If its lease is over, nothing is done.
+    It comes back with the queue's back-off. If its lease has expired, nothing is done.
     """
     cdef RemoteMessage remote
     cdef Message local

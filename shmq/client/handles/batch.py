@@ -26,7 +26,7 @@ class _Run:
     def __init__(self, queue: Any, messages: list[Any]) -> None:
         self._queue = queue
         self._receipts: list[int] = queue.port.receipts_of(messages)
-        self._last = messages[-1] if messages else None  # handed out: none of them was settled
+        self._last = messages[-1] if messages else None  # delivered: none of them was settled
         self._settled = False
 
     def __del__(self) -> None:

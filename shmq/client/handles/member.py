@@ -235,7 +235,7 @@ class Member(api.Member):
             self._reader = None
 
     def _forget_ahead(self) -> None:
-        """Read again the records that were read ahead but not handed out."""
+        """Read again the records that were read ahead but not delivered."""
         if self._ahead or self._current:
             self._read_anew()
 
@@ -320,7 +320,7 @@ class Member(api.Member):
         return self._store.name, self._state.options
 
     def to_commit(self, offsets: Mapping[int, int] | None) -> dict[int, int]:
-        """The offsets that a transaction commits; None: those of the records handed out so far.
+        """The offsets that a transaction commits; None: those of the records delivered so far.
 
         Raises MemberFenced for partitions that it does not own.
         """
@@ -400,7 +400,7 @@ class Member(api.Member):
         try:
             self._report_revoked(frozenset(goes))
         finally:
-            goes &= self._handed.keys()  # empty, if it has left the group meanwhile
+            goes &= self._handed.keys()  # empty, if it has left the group in the meantime
             self._release(frozenset(goes))
             for partition in goes:
                 self._state.release(partition, self._id)

@@ -166,7 +166,7 @@ class Producer(api.Producer):
     @property
     def pending(self) -> int:
         self._renew_in_child()
-        over = self._appended + self._failed  # before ``_sent``, which may grow meanwhile
+        over = self._appended + self._failed  # before ``_sent``, which may grow in the meantime
         return self._sent - over
 
     @property
@@ -255,7 +255,7 @@ class Producer(api.Producer):
             self._stuck_to = next(self._sticky)
         partition = record.partition
         self._append(partition)
-        if partition not in self._opened:  # it was sealed meanwhile
+        if partition not in self._opened:  # it was sealed in the meantime
             record.partition = self._place_of(record.key)
 
     def _is_too_large(self, batch: _Batch, record: _Record) -> bool:

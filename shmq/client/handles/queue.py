@@ -308,7 +308,7 @@ class QueueHandle(api.Queue):
                 ) from error
 
     def _return(self, messages: list[Any]) -> None:
-        """Return messages that were not handed out, uncounted."""
+        """Return messages that were not delivered, uncounted."""
         if messages:
             self.port.settle("return", self.port.receipts_of(messages), 0)
 

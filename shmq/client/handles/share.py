@@ -69,7 +69,7 @@ class LentRecord(api.SharedRecord):
         self._receipt = lent[0]
         self._deliveries = lent[3] + 1
         self._settled = False
-        self._until = 0.0  # the end of the lease; 0: not handed out, or receipt read
+        self._until = 0.0  # the end of the lease; 0: not delivered, or receipt read
 
     def __del__(self) -> None:
         if self._until:
@@ -285,7 +285,7 @@ class Share(api.Share):
         return found
 
     def _read_run(self, run: list[Lent]) -> list[LentRecord]:
-        """Adjacent records of one partition; skips those that were overwritten meanwhile."""
+        """Adjacent records of one partition; skips those that were overwritten in the meantime."""
         settler = self._lender.settler
         found: list[LentRecord] = []
         while run:

@@ -156,7 +156,7 @@ class Subscription(api.Subscription):
         return self._ready.popleft()
 
     def _fill(self, timeout: float | None) -> None:
-        """Read until a record matches, or the time is over; then nothing is ready."""
+        """Read until a record matches, or the time has expired; then nothing is ready."""
         until = None if timeout is None else time.monotonic() + timeout
         left = timeout
         while not self._ready:
@@ -200,7 +200,7 @@ def _begin(stream: Any, first: Callable[[int], int], floors: Floors) -> dict[int
     """Where to begin; the floors keep the records from there on."""
     while True:
         position = {partition: first(partition) for partition in range(stream.partitions)}
-        with contextlib.suppress(OffsetOutOfRange):  # some were overwritten meanwhile
+        with contextlib.suppress(OffsetOutOfRange):  # some were overwritten in the meantime
             floors.take(position)
             return position
 

@@ -205,7 +205,7 @@ class LocalLender(Lender):
                 limit = min(limit, stream.whole(partition, first, limit))
                 break
             except OffsetOutOfRange:
-                break  # it was overwritten meanwhile
+                break  # it was overwritten in the meantime
             except DamagedFile as error:
                 if self.on_damage == "raise":
                     raise

@@ -57,7 +57,7 @@ def remove_queue(namespace: Namespace, name: str) -> None:
     except ForeignSegment:
         raise
     except SegmentError as error:
-        log.info("queue %s is removed as it is: %s", name, error)
+        log.info("queue %s is removed as is: %s", name, error)
     namespace.erase(name, segment)
     namespace.remove_segment(name)
     if segment is not None:

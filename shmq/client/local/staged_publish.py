@@ -96,7 +96,7 @@ class _CommitProgress:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is over."""
+        """Whether the time has expired."""
         return self.left == 0.0
 
     def moved(self, rows: int, queue: str) -> None:

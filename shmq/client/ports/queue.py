@@ -33,7 +33,7 @@ class PrefetchPort(abc.ABC):
     name: str
     #: Whether it was closed.
     ended: bool
-    #: How many messages were not handed out.
+    #: How many messages were not delivered.
     leased_ahead: int
 
     @abc.abstractmethod
@@ -53,7 +53,7 @@ class PrefetchPort(abc.ABC):
 
     @abc.abstractmethod
     def end(self) -> Steps[None]:
-        """Return what was not handed out, uncounted, and wait for the acknowledgements. Once."""
+        """Return what was not delivered, uncounted, and wait for the acknowledgements. Once."""
 
 
 class FlightPort(abc.ABC):

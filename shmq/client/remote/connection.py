@@ -223,7 +223,7 @@ class Connection:
                 time.sleep(backoff.pause(left))
                 continue
             self.wire = wire
-            if self.closed:  # meanwhile, by another thread
+            if self.closed:  # in the meantime, by another thread
                 wire.close()
                 raise self.closed_error()
             return wire

@@ -19,7 +19,7 @@ log = logging.getLogger("shmq")
 #: How long to wait until the end of a subscription is confirmed, in seconds.
 _ENDING = 5.0
 
-#: The most messages per report to the server that they are handed out.
+#: The most messages per report to the server that they are delivered.
 _MOST_REPORTED = 32
 
 
@@ -96,7 +96,7 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
     def _renew(self) -> Steps[bool]:
         """Renew the leases of the buffered messages; whether that of the first succeeded.
 
-        A message whose lease has expired is back in the queue, and is not handed out.
+        A message whose lease has expired is back in the queue, and is not delivered.
         """
         first = self.ahead[self.at]
         receipts = _core.receipts_of(self.waiting)
@@ -158,7 +158,7 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
         """The subscription; a new one if the application holds all of its credit."""
         self._belong_to(wire)
         stream = self._stream
-        # Messages that have arrived meanwhile are used first, without a new subscription.
+        # Messages that have arrived in the meantime are used first, without a new subscription.
         if stream is not None and self.acks.in_hand >= self._prefetch and not stream.messages:
             self.acks.put()
             wire.unsubscribe(stream)
@@ -269,7 +269,7 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
 
     @property
     def leased_ahead(self) -> int:  # type: ignore[override]
-        """How many messages were not handed out."""
+        """How many messages were not delivered."""
         if self.at >= len(self.ahead):
             self._collect()
         return len(self.waiting)

@@ -119,7 +119,7 @@ class RemoteGet:
         return found
 
     def _subscribe(self, until: float | None) -> Steps[tuple[bool, list[Any]]]:
-        """Wait for a message: returns whether the time is over, and what came."""
+        """Wait for a message: returns whether the time has expired, and what came."""
         connection = self._connection
         wire = yield connection.readying(time.monotonic() + connection.target.request_timeout)
         stream = self._wait_for_one(wire)

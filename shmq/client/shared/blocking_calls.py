@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 def _create_pool() -> ThreadPoolExecutor:
-    """Create threads as they are needed, without a limit: idle ones are used first.
+    """Create threads as needed, without a limit: idle ones are used first.
 
     A limit, as that of an event loop's default pool, makes calls wait for calls: those that wait
     for a message or for room would occupy the threads of those that provide it.

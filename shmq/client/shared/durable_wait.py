@@ -89,7 +89,7 @@ def _wake(served: Iterable[_Waiter]) -> None:
     for _, _, loop, future in served:
         loops.setdefault(loop, []).append(future)
     for loop, futures in loops.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
             loop.call_soon_threadsafe(_complete, futures)
 
 
@@ -139,7 +139,7 @@ def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
             f"works again"
         )
     elif queue.closed:
-        why = "this handle was closed meanwhile"
+        why = "this handle was closed in the meantime"
     elif not queue.has_writer() and queue.namespace.roles.writer_pid is None:
         why = f"{durability.missing(queue.namespace)}; it is written then"
     else:

@@ -34,7 +34,7 @@ class ReadyWatch(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """End it: it tells no more once a call that has begun is over."""
+        """End it: it tells no more once a call that has started is over."""
 
     @staticmethod
     @abc.abstractmethod
@@ -164,8 +164,8 @@ class Descriptor:
     def set(self, since: int | None = None) -> None:
         """Make it readable; with the number of ``unsets`` of then, unless it was unset since.
 
-        That is for a thread that looks and then sets it: what it saw may be taken meanwhile, and
-        the caller of the `unset` has looked itself.
+        That is for a thread that looks and then sets it: what it saw may be taken in the meantime,
+        and the caller of the `unset` has looked itself.
         """
         with self._lock:
             if self.fd >= 0 and since in {None, self.unsets}:

@@ -144,7 +144,7 @@ class ThreadReplies(Replies):
                 return
 
     def _read(self, ticket: Ticket, until: float | None) -> None:
-        """Read until the reply has come, or the time is over."""
+        """Read until the reply has come, or the time has expired."""
         while ticket.message is None:
             left = None if until is None else max(0.0, until - time.monotonic())
             if len(self._open) > 1:
@@ -218,7 +218,7 @@ class LoopReplies(Replies):
             alarm.set_result(None)
 
     async def _read(self, ticket: Ticket, until: float | None) -> None:
-        """Read until the reply has come, or the time is over."""
+        """Read until the reply has come, or the time has expired."""
         while ticket.message is None:
             left = None if until is None else max(0.0, until - time.monotonic())
             try:

@@ -161,7 +161,7 @@ def _settle(message: api.Message, deed: Callable[[], None]) -> None:
     try:
         deed()
     except (LeaseExpired, ConnectionLost) as error:
-        log.warning("message %d stays as it is: %s", message.sequence, error)
+        log.warning("message %d stays unchanged: %s", message.sequence, error)
 
 
 def failure_reply(error: Exception) -> tuple[str, dict[str, str]]:

@@ -94,7 +94,7 @@ class TransactionHandles:
 def happen(handles: TransactionHandles, transaction: dict[str, Any], *, wait: bool) -> bool:
     """Apply all of it; False if, without ``wait``, there is not enough room for some of it yet.
 
-    What was deleted meanwhile is left out.
+    What was deleted in the meantime is left out.
     """
     take_in(handles, transaction)
     return put_out(handles, transaction, wait=wait)

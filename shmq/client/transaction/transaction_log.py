@@ -5,7 +5,7 @@ byte of it says whether the transaction is committed. Before that byte is set, t
 everything that is to be done, so that a process that finds the file of a dead process can do it.
 
 A process that is about to take something from another process (a dead one's leases, a silent one's
-partitions) also holds that process's file meanwhile, and creates it if there is none. So a
+partitions) also holds that process's file in the meantime, and creates it if there is none. So a
 committing process keeps what it has until all of its transaction has been applied.
 
 The file of a transaction that involves a journal has a second name,

@@ -167,7 +167,7 @@ class AppendedFile:
         return self._file >= 0
 
     def abandon(self) -> None:
-        """Close the file as it is."""
+        """Close the file as is."""
         if self._file >= 0:
             file, self._file = self._file, -1
             with contextlib.suppress(OSError):

@@ -103,7 +103,7 @@ def _total(plan: Plan) -> Iterator[Rule]:
             name="mode", value="fifo", place="use",
             trigger=f"{rate(of.rate)}/s × {brief(plan.work)} = {of.rate * plan.work:.2f}",
             reason="one message at a time, in order, over all workers of the queue's host",
-            fault="parallel: a message that is retried comes after those behind it",
+            fault="parallel: a message that is retried comes after those after it",
         )  # fmt: skip
     if of.rate * plan.work > TARGET:
         yield (

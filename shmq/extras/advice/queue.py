@@ -43,7 +43,7 @@ def visibility(plan: Plan) -> Iterator[Rule]:
     if longest > LONG_WORK:
         yield Setting(
             name="visibility_timeout", value=RENEWED, trigger=f"work of {brief(longest)} (p99)",
-            reason="a consumer that hangs is found soon, and the worker renews the lease meanwhile",
+            reason="a consumer that hangs is found soon, and the worker renews the lease",
             fault=fault,
         )  # fmt: skip
         yield Setting(
@@ -75,7 +75,7 @@ def capacity(plan: Plan) -> Iterator[Rule]:
     arena = min(MAX_ARENA, max(held * block, 4 * block, DEFAULT_ARENA))
     yield Setting(
         name="arena_bytes", value=arena, trigger=f"{held:,} × {size(block)}",
-        reason="capacity × (p99 body + properties, in its size class); taken as it is needed",
+        reason="capacity × (p99 body + properties, in its size class); taken as needed",
         fault="smaller: Full, although the capacity is not reached",
     )  # fmt: skip
     if held < plan.backlog:

@@ -1,4 +1,4 @@
-"""Results of tasks in a table of shmq, each until its time is over."""
+"""Results of tasks in a table of shmq, each until its time has expired."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class Backend(KeyValueStoreBackend):
                 raise exceptions.TimeoutError("The operation timed out.")
             if meta["status"] == states.PENDING and detect_environment() == "default":
                 self.table.wait(self.get_key_for_task(task_id), min(left, interval))
-            else:  # it has begun: the key is there, and its value changes
+            else:  # it has started: the key is there, and its value changes
                 time.sleep(min(pause, left, interval))
                 pause *= 2
 

@@ -130,7 +130,8 @@ class Channel(virtual.Channel):
             handle.close()
             raise NotEquivalentError(
                 f"PRECONDITION_FAILED - the queue {queue!r} exists with {'; '.join(differences)}: "
-                f"declare it as it is, or delete it first (shmq delete {shmq.escape_name(queue)})"
+                f"declare it with the same options, or delete it first "
+                f"(shmq delete {shmq.escape_name(queue)})"
             )
         self.session.keep_queue(queue, handle)
         self.session.declared[queue] = {**how, "arguments": arguments}

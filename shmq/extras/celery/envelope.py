@@ -1,6 +1,6 @@
 """A message of kombu as a message of shmq: its body, its headers, and what the broker has to know.
 
-The body is stored as it is, text or bytes, and the headers are headers of shmq, so that the
+The body is stored as is, text or bytes, and the headers are headers of shmq, so that the
 console, filters and headers exchanges see them. The rest of the message is the header `REST`.
 """
 

@@ -68,7 +68,7 @@ class Session:
             found.close()
 
     def with_queue(self, name: str, use: Callable[[shmq.Queue], T]) -> T:
-        """``use`` the queue; once more, if a queue of that name was recreated meanwhile.
+        """``use`` the queue; once more, if a queue of that name was recreated in the meantime.
 
         Raises :class:`~shmq.NoSuchQueue`, and what ``use`` raises.
         """

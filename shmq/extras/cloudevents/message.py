@@ -43,7 +43,7 @@ def encode_event(event: object, mode: Mode = "binary") -> EncodedEvent:
     """The event as a body, its codec and headers, for a put of another kind.
 
     ``event`` is a :class:`CloudEvent`, one of the SDK ``cloudevents``, or a map of its attributes
-    with ``data`` or ``data_base64``. Data that is bytes is stored as it is; a str as a text, or as
+    with ``data`` or ``data_base64``. Data that is bytes is stored as is; a str as a text, or as
     JSON if ``datacontenttype`` says so; other data as JSON. Raises :class:`~shmq.InvalidOption` and
     TypeError for an event that the specification does not allow.
     """

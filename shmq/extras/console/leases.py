@@ -148,7 +148,7 @@ class LeaseBook:
         count = 0
         for name, receipts in list(session.held.items()):
             queue = session.queues.get(name)
-            # A call that runs may settle, or add, one meanwhile.
+            # A call that runs may settle, or add, one in the meantime.
             while queue is not None and receipts:
                 receipt = receipts.pop()
                 # A lease that has ended, and a queue that is gone, hold nothing any more.

@@ -79,7 +79,7 @@ def reject(message: shmq.Message, error: Exception, *backends: ShmqBackend) -> s
 
 
 def _load_known(backend: ShmqBackend, given: Record) -> Record:
-    """What is stored of the task; if its time is over, what the message has of it."""
+    """What is stored of the task; if its time has expired, what the message has of it."""
     try:
         return backend.record(given.id)
     except (TaskResultDoesNotExist, shmq.InvalidOption):

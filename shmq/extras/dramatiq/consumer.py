@@ -123,7 +123,7 @@ class ShmqConsumer(Consumer):
         self._release([message.leased])
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
-        """Return messages that no worker thread has begun; this delivery does not count."""
+        """Return messages that no worker thread has started; this delivery does not count."""
         leased = [each.leased for each in messages if isinstance(each, LeasedMessage)]
         self._return(leased)
         self._release(leased)
@@ -142,7 +142,7 @@ class ShmqConsumer(Consumer):
             raise ConnectionClosed(error) from error
 
     def close(self) -> None:
-        """Return what was not handed out, and close the queue, which returns the rest."""
+        """Return what was not delivered, and close the queue, which returns the rest."""
         ahead, self._ahead = self._ahead, deque()
         try:
             self._return(ahead)

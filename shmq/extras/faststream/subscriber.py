@@ -121,7 +121,7 @@ class ShmqSubscriber(TasksMixin):
         self._leased.clear()
 
     async def _end_tasks(self) -> None:
-        """Cancel the handlers whose time is over; one that asked for the end goes on."""
+        """Cancel the handlers whose time has expired; one that asked for the end goes on."""
         late = self._working - {asyncio.current_task()}
         for task in late:
             task.cancel()
@@ -189,7 +189,7 @@ class ShmqSubscriber(TasksMixin):
         free = asyncio.Semaphore(self._workers)
         async with queue.aconsume(self._prefetch, where=self._where) as messages:
             while True:
-                await free.acquire()  # before a message is taken: none is in hand meanwhile
+                await free.acquire()  # before a message is taken: none is in hand in the meantime
                 self._waiting = messages
                 found = [await anext(messages)]
                 self._waiting = None

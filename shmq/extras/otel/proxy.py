@@ -102,7 +102,7 @@ class _Message(Traced):
     __slots__ = ("_processing",)
 
     def drop(self) -> None:
-        """Return it with the queue's back-off, without waiting; if its lease is over, nothing."""
+        """Return it with the queue's back-off, without waiting; an expired lease is ignored."""
         with self.trace_telemetry.settle(self.trace_place, "nack", self.__wrapped__):
             _core.drop_in_hand(self.__wrapped__)
 

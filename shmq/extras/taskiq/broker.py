@@ -37,7 +37,7 @@ class ShmqBroker(AsyncBroker):
     :func:`shmq.connect`, which ``token`` and ``tls`` are for as well. Workers take the tasks of
     ``queue``, the queue ``prefix`` + its name of shmq, made at its first use with the ``options``
     of :class:`shmq.QueueOptions`, such as ``durability="journal"``. A worker leases up to
-    ``prefetch`` messages beyond those that it has begun; these are not for other workers.
+    ``prefetch`` messages beyond those that it has started; these are not for other workers.
 
     Labels of a task, or of one call: ``queue_name``, ``delay`` and ``ttl`` in seconds, ``priority``
     from 0 to 9, higher first, and ``group``, whose tasks run one at a time, in order. A put waits

@@ -79,7 +79,7 @@ def unpack_answer(answer: _core.Answer) -> dict[str, Any]:
 
 
 def check_empty(rest: bytes) -> None:
-    """Refuse any bytes behind the name."""
+    """Refuse any bytes after the name."""
     if rest:
         raise Refusal.bad(f"there are {len(rest)} bytes more than its type takes")
 

@@ -137,7 +137,7 @@ class AsyncConsumer(api.AsyncConsumer):
         self._consumer.flush()
 
     def close(self) -> None:
-        """Flush, return the messages that were not handed out, and end the iteration."""
+        """Flush, return the messages that were not delivered, and end the iteration."""
         self._closed = True
         self._consumer.close()
 

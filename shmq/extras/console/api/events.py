@@ -126,7 +126,7 @@ class EventStream(Response):
         content: bytes | None = _BEGIN
         while True:
             if content is not None and not await _send(send, content, more=True):
-                return  # the reader takes nothing: the connection is closed as it is
+                return  # the reader takes nothing: the connection is closed as is
             if self._over or subscriber.dropped:
                 await _send(send, _DROPPED if subscriber.dropped else b"", more=False)
                 return

@@ -114,7 +114,7 @@ def lease(
         receipt = message.receipt
         held.add(receipt)
         items.append(view_of(message, f"{session.id}.{name}.{receipt}"))
-    session.check()  # what was ended meanwhile returns: it is not reported as leased
+    session.check()  # what was ended in the meantime returns: it is not reported as leased
     return items
 
 

@@ -118,7 +118,7 @@ _NO_JSON: Final = (TypeError, ValueError, RecursionError, OverflowError)
 
 
 def _as_json(value: Any) -> msgspec.Raw:
-    """The value as JSON, which answers hold as it is. Raises one of `_NO_JSON`."""
+    """The value as JSON, which answers hold as is. Raises one of `_NO_JSON`."""
     return msgspec.Raw(msgspec.json.encode(value))
 
 

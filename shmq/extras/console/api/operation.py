@@ -153,7 +153,7 @@ class Answer:
     value: Any = None
     status: int = 200
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    #: The body as it is, of ``media``, in place of a value.
+    #: The body as is, of ``media``, in place of a value.
     content: bytes | None = None
     media: str = "application/json"
 
@@ -193,9 +193,9 @@ class Operation:
     summary: str
     handler: Callable[[Call], Any]
     parameters: tuple[Parameter, ...] = ()
-    #: The type of the body, a msgspec Struct; None: there is none; bytes: read as it is.
+    #: The type of the body, a msgspec Struct; None: there is none; bytes: read as is.
     body: Any = None
-    #: The type of each value in a body that is read as it is, for the page.
+    #: The type of each value in a body that is read as is, for the page.
     schema: Any = None
     #: The media types that the body may have.
     media: tuple[str, ...] = ("application/json",)

@@ -452,7 +452,7 @@ class _Socket:
         """The next message that is meant; a wait that is cancelled has taken none.
 
         An expression is tested on all messages that wait whenever one arrives: if these are many,
-        by a thread and with pauses, so that the loop serves all others meanwhile.
+        by a thread and with pauses, so that the loop serves all others in the meantime.
         """
         if where is None:
             return await queue.aget()

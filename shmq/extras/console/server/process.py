@@ -51,7 +51,7 @@ class Connection(H11Protocol):
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the rest of a request that has begun; a whole one ends that."""
+        """Wait for the rest of a request that has started; a whole one ends that."""
         super().data_received(data)
         if self._answers():
             self._wait_no_more()

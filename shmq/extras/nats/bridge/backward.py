@@ -64,7 +64,7 @@ class BackwardLane(Lane):
         return self._source, self._target
 
     def _put(self, messages: Sequence[api.Message]) -> None:
-        """Put them in order. One that cannot be put goes back, with those behind it."""
+        """Put them in order. One that cannot be put goes back, with those after it."""
         assert self._target is not None
         repeated = refused = 0
         done: list[api.Message] = []

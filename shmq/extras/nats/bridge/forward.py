@@ -200,7 +200,7 @@ async def _publish_messages(puts: Any, leased: Sequence[_Leased], patience: floa
     """What the cluster answered to each, in order: a `Put`, or an exception.
 
     Messages of one group are published one after the other, as long as none of them fails for a
-    reason that passes: those behind it get the same exception, and keep their order.
+    reason that passes: those after it get the same exception, and keep their order.
     """
     answers: list[Any] = [None] * len(leased)
 

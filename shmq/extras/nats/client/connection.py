@@ -53,7 +53,7 @@ _PAUSE: Final = 0.1
 _GREETING: Final = 2.0
 #: How long one server may take to connect, in seconds: the next one may answer at once.
 _ONE_SERVER: Final = 2.0
-#: How often a server that stands still is looked for, in seconds; it is left after two of them.
+#: How often a server that is stopped is checked for, in seconds; it is left after two of them.
 _PING: Final = 2
 _MOST_GREETING: Final = 1 << 16
 #: Errors of JetStream: a message, or its headers, are larger than it takes.

@@ -79,7 +79,7 @@ class NatsConsumer(Consumer):
         return []
 
     async def _take(self, until: float | None) -> list[NatsMessage]:
-        """The next messages; none if it is closed meanwhile."""
+        """The next messages; none if it is closed in the meantime."""
         taking: asyncio.Future[list[NatsMessage]] = asyncio.ensure_future(
             self.queue.take_messages(self._prefetch, until, waits=self._timeout != 0)
         )
@@ -104,7 +104,7 @@ class NatsConsumer(Consumer):
 
     @property
     def leased_ahead(self) -> int:  # type: ignore[override]
-        """How many messages were not handed out."""
+        """How many messages were not delivered."""
         return len(self.ahead)
 
     def confirm_acks(self) -> Steps[None]:

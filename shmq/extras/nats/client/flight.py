@@ -1,4 +1,4 @@
-"""What one thread has begun in the loop without waiting for its end: puts and acknowledgements."""
+"""Puts and acknowledgements that a thread has started in the loop and does not wait for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shmq.native import _core
 
 
 class Flight:
-    """Operations under way, which are begun in the order in which they were given.
+    """Operations under way, which are started in the order in which they were given.
 
     The loop is woken once for many, and none has a task unless it must be repeated. For one thread
     at a time.

@@ -60,7 +60,7 @@ def open_group(stream: Any, name: str, given: Mapping[str, Any]) -> NatsGroupSto
     elif assignment not in (None, found.value["options"]["assignment"]):
         raise InvalidOption(
             f"group {name!r} of stream {stream.name!r} divides partitions by "
-            f"{found.value['options']['assignment']!r}, not {assignment!r}: use it as it is, or "
+            f"{found.value['options']['assignment']!r}, not {assignment!r}: use it as is, or "
             f"delete it first"
         )
     return NatsGroupStore(stream, name, NatsGroupState(stream, name))

@@ -19,7 +19,7 @@ _MARGIN: Final = 0.1
 _MOST_MARGIN: Final = 1.5
 #: The part of that for which a message may have waited until its lease is renewed on delivery.
 _FRESH: Final = 0.25
-#: The part of a lease after which it is renewed before its message is handed out.
+#: The part of a lease after which it is renewed before its message is delivered.
 _OLD: Final = 0.25
 #: How long one attempt to renew a lease may take, in seconds; then it is sent again. A new leader
 #: redelivers what has expired half a second after its election, at the earliest.
@@ -128,7 +128,7 @@ class Lease:
 
     @property
     def is_old(self) -> bool:
-        """Whether it must be renewed before its message is handed out."""
+        """Whether it must be renewed before its message is delivered."""
         return self.held_until - time.monotonic() < self.wait * (1 - _OLD)
 
     @property
@@ -199,7 +199,7 @@ class Lease:
         self.held_until = asked + self.wait - margin_of(self.wait)
 
     async def restart(self) -> None:
-        """Restart the lease, as for a message that is handed out. Raises LeaseExpired."""
+        """Restart the lease, as for a message that is delivered. Raises LeaseExpired."""
         await self.renew()
         self.until = self.held_until
 

@@ -22,7 +22,7 @@ _ENDING: Final = 1.0
 
 
 class Begun(Generic[_T]):
-    """Something that was begun in the loop; it ends there, at once or by a task. Once."""
+    """Something that was started in the loop; it ends there, at once or by a task. Once."""
 
     __slots__ = ("_is_over", "_task")
 

@@ -30,7 +30,7 @@ from shmq.native import _clock as time
 from shmq.native import _core
 
 _LEAST_PAUSE, _MOST_PAUSE = 0.001, 0.1
-#: What an id of a message may have as it is: headers are trimmed, and are ASCII.
+#: What an id of a message may have as is: headers are trimmed, and are ASCII.
 _SAFE: Final = "/:.@,;=+!$&'()*"
 #: Room for the subject, the headers and the frame of a message, in bytes.
 _FRAME: Final = 512
@@ -60,7 +60,7 @@ class Puts:
         self._definitions = definitions
         #: Whether the consumers of groups are known to be there.
         self.has_groups = False
-        #: Whether a put that is begun, and repeated if nothing answers, stays known for so long.
+        #: Whether a put that is started, and repeated if nothing answers, stays known for so long.
         self._is_known_long = layout.window >= self.connection.target.request_timeout + PATIENCE
         #: By which the waiting puts of this process are counted.
         self.key = (self.connection.url, layout.namespace, layout.name)

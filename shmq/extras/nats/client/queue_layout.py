@@ -203,7 +203,7 @@ class LastPuts:
         return any(consumer.startswith("g") for consumer in self._last)
 
     def seen(self, consumer: str, sequence: int) -> None:
-        """The consumer has handed out the message of that number."""
+        """The consumer has delivered the message of that number."""
         if self._last.get(consumer, (sequence + 1, 0.0))[0] <= sequence:
             del self._last[consumer]
 

@@ -184,7 +184,7 @@ class Settlements:
             log.debug("queue %s: a delivery is counted: %s", self._layout.name, error)
 
     def _end_of(self, message: NatsMessage) -> str | None:
-        """Why it is handed out no more; None: it is."""
+        """Why it is delivered no more; None: it is."""
         assert message.lease is not None
         limit = self._options.max_deliveries
         if limit is not None and message.delivery_count > limit:

@@ -82,7 +82,7 @@ async def _forget_gone(connection: ClusterConnection, site: str) -> None:
         if error.number == NO_STREAM:
             return
         raise
-    # Listed after those there: what is defined meanwhile stays.
+    # Listed after those there: what is defined in the meantime stays.
     kept = {one async for one in subjects_of(connection.api, registry, pattern)}
     for subject in copied:
         if subject not in kept:

@@ -24,7 +24,7 @@ Severity = Literal["critical", "warning", "notice"]
 class Finding:
     """One thing that somebody should look at."""
 
-    #: ``"critical"``: messages may be lost, or work stands still; ``"warning"``; ``"notice"``.
+    #: ``"critical"``: messages may be lost, or work is stopped; ``"warning"``; ``"notice"``.
     severity: Severity
     #: The server or the stream that it is about; empty: the whole cluster.
     subject: str
