@@ -357,9 +357,9 @@ class LocalQueue(_core.Handle, api.Queue):
     def unwritten(self) -> str | None:
         """What keeps its space until it is on disk, and why it is not; None: nothing does."""
         spent = self.inspection.numbers()["journal_waiting"]
-        return self._explain_unwritten(spent) if spent else None
+        return self._why_unwritten(spent) if spent else None
 
-    def _explain_unwritten(self, spent: int) -> str:
+    def _why_unwritten(self, spent: int) -> str:
         kept = f"{spent} of them are settled, and keep their space until that is on disk"
         if error := self.journal.error:
             return f"{kept}; the disk fails: {os.strerror(error)}"

@@ -357,7 +357,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
             )
         durability.see_to_it(self._namespace)
 
-    def _explain_unwritten(self, partition: int) -> str | None:
+    def _why_unwritten(self, partition: int) -> str | None:
         log = self.logs[partition]
         if log.disk_error:
             return f"as they are not on disk, which fails: {os.strerror(log.disk_error)}"

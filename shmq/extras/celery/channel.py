@@ -104,10 +104,10 @@ class Channel(virtual.Channel):
         queue = queue or f"amq.gen-{uuid()}"
         if passive:
             return queue_declare_ok_t(queue, self._size(queue), 0)
-        self._create_queue(queue, **how)
+        self._new_queue(queue, **how)
         return queue_declare_ok_t(queue, self._size(queue), 0)
 
-    def _create_queue(
+    def _new_queue(
         self,
         queue: str,
         *,
@@ -342,7 +342,7 @@ class Channel(virtual.Channel):
             raise _make_not_found("exchange", exchange, "basic_publish") from error
         except shmq.Unroutable:
             if self.deadletter_queue is not None:
-                self._create_queue(self.deadletter_queue)
+                self._new_queue(self.deadletter_queue)
                 self._put_to(self.deadletter_queue, body, put)
 
     def _put_to(self, queue: str, body: Any, put: dict[str, Any]) -> None:
@@ -352,7 +352,7 @@ class Channel(virtual.Channel):
         except shmq.NoSuchQueue:
             declared = self.session.declared.get(queue)
             if declared is not None:
-                self._create_queue(queue, **declared).put(body, **put)
+                self._new_queue(queue, **declared).put(body, **put)
 
     def _put(self, queue: str, message: Raw, **more: Any) -> None:
         self.basic_publish(message, "", queue, **more)
