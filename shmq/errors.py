@@ -155,7 +155,7 @@ class NotFound(ShmqError, LookupError):
     #: The text without the hint at another name, which is for those who may see all names.
     plain: str
     #: Finds a hint at another name, which may take a request: called when the text is first read.
-    find_hint: Callable[[], str] | None
+    find_hint: Callable[[], str] | None = None
 
     #: What the name was to lead to, and the command that lists the existing ones.
     _kind = ""
@@ -165,7 +165,6 @@ class NotFound(ShmqError, LookupError):
         super().__init__(message)
         self.name = name
         self.plain = message
-        self.find_hint = None
 
     @classmethod
     def of(cls, name: str, where: str) -> Self:
