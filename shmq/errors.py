@@ -155,7 +155,7 @@ class NotFound(ShmqError, LookupError):
     #: The text without the hint at another name, which is for those who may see all names.
     plain: str
     #: Finds a hint at another name, which may take a request: called when the text is first read.
-    find_hint: Callable[[], str] | None = None
+    find_hint: Callable[[], str] | None
 
     #: What the name was to lead to, and the command that lists the existing ones.
     _kind = ""
@@ -165,6 +165,7 @@ class NotFound(ShmqError, LookupError):
         super().__init__(message)
         self.name = name
         self.plain = message
+        self.find_hint = None
 
     @classmethod
     def of(cls, name: str, where: str) -> Self:
@@ -181,7 +182,8 @@ class NotFound(ShmqError, LookupError):
         return self._kind
 
     def __str__(self) -> str:
-        find, self.find_hint = self.find_hint, None
+        # One that another process's text was made into was built without the constructor.
+        find, self.find_hint = getattr(self, "find_hint", None), None
         if find is not None and (hint := find()):
             what, colon, rest = self.plain.partition(": ")
             self.args = (f"{what}: {hint}" + (f" Otherwise {rest}" if colon else ""),)

@@ -1,9 +1,9 @@
 """The properties of a message: the table of the arguments that describe one message of a put.
 
 From the table tools/options.py generates the typed keywords of the calls, the fields of the console
-and the tables of the documents; the properties of the wire and the flags of the command line are
-read from it. A test compares the signatures of :class:`shmq.Queue` with it. Its order is that of
-the signatures.
+and the tables of the documents; the handles, the codecs and the flags of the command line read it.
+The C core and native/properties.pxi name the stored keys again, because they check and pack them. A
+test compares the signatures of :class:`shmq.Queue` with it. Its order is that of the signatures.
 """
 
 from __future__ import annotations

@@ -5,11 +5,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from shmq import errors
 from shmq.api.options import QueueOptions, check_one_of
+from shmq.api.properties import PROPERTIES, Call
 from shmq.errors import MessageTooLarge
 from shmq.fork_safe import new_lock
 from shmq.model.codec import codecs
@@ -26,35 +27,39 @@ _CODEC = {
 }
 _PLAIN = {number: bytes([_FIXMAP + 1]) + entry for number, entry in _CODEC.items()}
 
+#: The properties that are encoded; ``confirm`` says how to put, not what.
+_ENCODED = tuple(name for name in PROPERTIES if name != "confirm")
 
-#: The properties of a message, in the order of `encode_given`.
-_PROPERTIES = (
-    "codec", "priority", "group", "headers", "delay", "deliver_at", "ttl", "dedupe_id", "reply_to",
-    "correlation",
-)  # fmt: skip
+
+def check_names(call: Call, given: Iterable[str]) -> None:
+    """Raise TypeError for a keyword that the call does not take."""
+    for name in given:
+        if name not in _ENCODED or call not in PROPERTIES[name].calls:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
 
 
 def encode(
     body: Any, priorities: int, properties: Mapping[str, Any], encoded: bool = False
 ) -> tuple[bytes | None, Any]:
     """The packed properties, or None, and the body as a buffer. Raises what ``put`` raises."""
-    for key in properties:
-        if key not in _PROPERTIES:
-            raise TypeError(f"put() got an unexpected keyword argument {key!r}")
-    return encode_given(body, priorities, tuple(map(properties.get, _PROPERTIES)), encoded)
+    check_names("put", properties)
+    return encode_many([body], priorities, properties, encoded)[0]
 
 
-def encode_given(
-    body: Any, priorities: int, given: tuple[Any, ...], encoded: bool = False
-) -> tuple[bytes | None, Any]:
-    """`encode` for the values of all properties, in their order."""
-    wanted: dict[str, Any] = dict(zip(_PROPERTIES, given, strict=True))
-    buffer, number, meta, *_ = _core.encode_message(
-        body, priorities=priorities, encoded=encoded, **wanted
-    )
-    if 0 < number < len(codecs.CODECS):
-        meta = with_entry(meta, _CODEC[number]) if meta else _PLAIN[number]
-    return meta or None, buffer
+def encode_many(
+    bodies: Iterable[Any], priorities: int, properties: Mapping[str, Any], encoded: bool = False
+) -> list[tuple[bytes | None, Any]]:
+    """`encode` for bodies with the same properties, whose names were checked."""
+    wanted: dict[str, Any] = {name: properties.get(name) for name in _ENCODED}
+    found = []
+    for body in bodies:
+        buffer, number, meta, *_ = _core.encode_message(
+            body, priorities=priorities, encoded=encoded, **wanted
+        )
+        if 0 < number < len(codecs.CODECS):
+            meta = with_entry(meta, _CODEC[number]) if meta else _PLAIN[number]
+        found.append((meta or None, buffer))
+    return found
 
 
 def with_entry(meta: bytes, entry: bytes) -> bytes:

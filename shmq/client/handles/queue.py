@@ -14,8 +14,9 @@ from shmq.client.handles.consumer import AsyncConsumer, Bodies, Consumer
 from shmq.client.handles.pipeline import Pipeline
 from shmq.client.handles.put import (
     check_many,
+    check_names,
     encode,
-    encode_given,
+    encode_many,
     is_durable,
     pack_records,
     waiting_put,
@@ -92,40 +93,27 @@ class QueueHandle(api.Queue):
         waits = waits_for_room(self.options, block, timeout)
         return run(self.port.put((meta, body), waits, timeout, known, durable))
 
+    def _encode(self, body: Any, properties: Mapping[str, Any]) -> tuple[bytes | None, Any, bool]:
+        """Return the packed properties, the body as a buffer, and whether it has a dedupe id."""
+        if not properties and type(body) is bytes:
+            return None, body, False
+        meta, body = encode(body, self.options.priorities, properties)
+        return meta, body, properties.get("dedupe_id") is not None
+
     def put(
         self,
         body: api.Body,
         block: bool | None = None,
         timeout: float | None = None,
         *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        deliver_at: float | None = None,
-        ttl: float | None = None,
-        dedupe_id: str | None = None,
-        codec: str | None = None,
-        reply_to: str | None = None,
-        correlation: str | None = None,
         confirm: Confirm | None = None,
+        **properties: Any,
     ) -> api.Put:
         if timeout is not None:
             _core.check_timeout(timeout)
         durable = (confirm is not None or self._confirms) and self._is_durable(confirm)
-        if (
-            type(body) is bytes and priority is None and group is None and headers is None
-            and delay is None and deliver_at is None and ttl is None and dedupe_id is None
-            and codec is None and reply_to is None and correlation is None
-        ):  # fmt: skip
-            meta = None
-        else:
-            given = (
-                codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
-                correlation,
-            )  # fmt: skip
-            meta, body = encode_given(body, self.options.priorities, given)
-        return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
+        meta, body, known = self._encode(body, properties)
+        return self._put(meta, body, block, timeout, known, durable)
 
     async def aput(
         self,
@@ -140,10 +128,7 @@ class QueueHandle(api.Queue):
         if timeout is not None:
             _core.check_timeout(timeout)
         durable = (confirm is not None or self._confirms) and self._is_durable(confirm)
-        meta, known = None, False
-        if properties or type(body) is not bytes:
-            meta, body = encode(body, port.options.priorities, properties)
-            known = properties.get("dedupe_id") is not None
+        meta, body, known = self._encode(body, properties)
         waits = waits_for_room(port.options, block, timeout)
         return await arun(port.put((meta, body), waits, timeout, known, durable))
 
@@ -153,26 +138,20 @@ class QueueHandle(api.Queue):
         block: bool | None = None,
         timeout: float | None = None,
         *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        ttl: float | None = None,
-        codec: str | None = None,
         confirm: Confirm | None = None,
+        **properties: Any,
     ) -> int:
+        check_names("put_many", properties)
         _core.check_timeout(timeout)
         durable = self._is_durable(confirm)
         check_many(bodies)
-        given = (codec, priority, group, headers, delay, None, ttl, None, None, None)
-        items = self._encode_many(list(bodies), given)
+        items = self._encode_many(list(bodies), properties)
         waits = waits_for_room(self.options, block, timeout)
         return self.port.put_many(items, waits, timeout, durable)
 
-    def _encode_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
+    def _encode_many(self, bodies: list[Any], properties: Mapping[str, Any]) -> list[Any]:
         """Return the items of a `put_many`."""
-        priorities = self.options.priorities
-        return [encode_given(body, priorities, given) for body in bodies]
+        return encode_many(bodies, self.options.priorities, properties)
 
     def put_packed(
         self,
@@ -181,20 +160,17 @@ class QueueHandle(api.Queue):
         block: bool | None = None,
         timeout: float | None = None,
         *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        ttl: float | None = None,
-        dedupe_id: str | None = None,
         confirm: Confirm | None = None,
+        **properties: Any,
     ) -> api.Put:
+        check_names("put_packed", properties)
         _core.check_timeout(timeout)
         durable = self._is_durable(confirm)
-        given = ("packed", priority, group, headers, delay, None, ttl, dedupe_id, None, None)
         packed = pack_records(data, lengths)
-        meta, body = encode_given(packed, self.options.priorities, given, encoded=True)
-        return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
+        properties["codec"] = "packed"
+        meta, body = encode(packed, self.options.priorities, properties, encoded=True)
+        known = properties.get("dedupe_id") is not None
+        return self._put(meta, body, block, timeout, known, durable)
 
     def loan(self, size: int, **properties: Any) -> api.Loan:
         # The space is memory of this process: room in the queue is checked now, and decided by

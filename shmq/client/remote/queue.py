@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from shmq import api, errors
 from shmq.api.names import check_name
@@ -27,9 +28,6 @@ from shmq.protocol.status import error_of
 
 api.Message.register(_core.RemoteMessage)
 api.Bodies.register(_core.RemoteBodies)
-
-#: What `encode_given` gets of a body without properties.
-_NO_PROPERTIES: Final = (None,) * 10
 
 
 class RemoteQueue(RemoteHandle, QueueHandle):
@@ -109,12 +107,12 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         waits = waits_for_room(self.options, block, timeout)
         return run(puts.put(item, waits, timeout, known, durable, first))
 
-    def _encode_many(self, bodies: list[Any], given: tuple[Any, ...]) -> list[Any]:
+    def _encode_many(self, bodies: list[Any], properties: Mapping[str, Any]) -> list[Any]:
         port = self.port
         small = min(port.options.max_message_bytes, port.frame() - 512)
-        if given == _NO_PROPERTIES and not port.identified and _core.are_bytes(bodies, small):
+        if not properties and not port.identified and _core.are_bytes(bodies, small):
             return bodies
-        return super()._encode_many(bodies, given)
+        return super()._encode_many(bodies, properties)
 
     def get(
         self, block: bool = True, timeout: float | None = None, *, where: str | None = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from shmq import api
+from shmq.api.properties import PROPERTIES
 from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
 from shmq.extras.nats.bridge.config import WINDOW, Backward
 from shmq.extras.nats.bridge.lane import Lane, queue_lag
@@ -19,6 +20,8 @@ from shmq.model.codec.codecs import CODECS
 
 #: How long a full queue of this host may hold up a lease of the cluster, in seconds.
 _ROOM: Final = 2.0
+#: Properties that have had their effect there, and those that are converted.
+_NOT_AS_IS: Final = {"delay", "deliver_at", "dedupe_id", "priority", "ttl", "codec", "confirm"}
 
 
 class BackwardLane(Lane):
@@ -101,13 +104,10 @@ def _body_to_put(message: api.Message) -> Any:
 def _read_properties(message: api.Message, target: api.Queue) -> dict[str, Any]:
     expires = message.properties.get("ttl")
     return {
+        **{name: getattr(message, name) or None for name in PROPERTIES if name not in _NOT_AS_IS},
         "priority": min(message.priority, target.options.priorities - 1),
-        "group": message.group,
-        "headers": message.headers or None,
         "ttl": expires / 1000 if expires else None,
         "codec": message.codec,
-        "reply_to": message.reply_to,
-        "correlation": message.correlation,
     }
 
 
