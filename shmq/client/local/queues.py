@@ -101,7 +101,10 @@ class QueueCollection(CollectionPort):
                 self._bring_back(dead_letter)
 
     def _await_writer(self, queue: LocalQueue) -> LocalQueue:
-        """The queue, once a writer keeps it if it is durable; warns if no writer exists."""
+        """The queue, once a writer keeps it if it is durable; warns if no writer exists.
+
+        Without the registry lock, which the writer needs to start.
+        """
         if queue.segment.options["durability"] != "memory":
             durability.warn_unkept(self._namespace, "queue", queue.name)
         return queue

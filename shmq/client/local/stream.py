@@ -455,17 +455,22 @@ class StreamCollection(CollectionPort):
         self._bring_back(name)
         with self._namespace.locked():
             opened = self._find_stream(name)
-            if opened is None:
-                return self._await_writer(self._make(name, wanted))
-        differences = wanted.differences(StreamOptions(**opened[0].options)) if exact else {}
-        if sum(not log.behind for log in opened[1]) == wanted.partitions:  # when it was created
-            differences.pop("partitions", None)
-        if differences:
-            raise StreamExists.of(name, differences)
-        return self._await_writer(LocalStream(self._namespace, name, opened))
+            made = self._make(name, wanted) if opened is None else None
+        if opened is not None:
+            differences = wanted.differences(StreamOptions(**opened[0].options)) if exact else {}
+            if sum(not log.behind for log in opened[1]) == wanted.partitions:  # when it was created
+                differences.pop("partitions", None)
+            if differences:
+                raise StreamExists.of(name, differences)
+            made = LocalStream(self._namespace, name, opened)
+        assert made is not None
+        return self._await_writer(made)
 
     def _await_writer(self, stream: LocalStream) -> LocalStream:
-        """The stream, once a writer keeps it if it is durable; warns if no writer exists."""
+        """The stream, once a writer keeps it if it is durable; warns if no writer exists.
+
+        Without the registry lock, which the writer needs to start.
+        """
         if stream.control.options["durability"] != "memory":
             durability.warn_unkept(self._namespace, "stream", stream.name)
         return stream

@@ -108,6 +108,7 @@ def attend(namespace: Namespace) -> str | None:
     :class:`~shmq.LockTimeout` if it takes too long, and at once if this process never waits, and
     :class:`~shmq.WrongDirectory`.
     """
+    namespace.processes.check_unlocked()
     _refuse_wrong_directory(namespace)
     end = time.monotonic() + PATIENCE
     if _is_kept(namespace, end):

@@ -229,6 +229,11 @@ class Processes:
                 if not self._depth:
                     self._release_registry()
 
+    def check_unlocked(self) -> None:
+        """Ensure that this thread may wait for a process that needs the registry lock."""
+        with self.section():
+            assert not self._depth, "this thread would wait with the registry lock"
+
     def _take_registry(self) -> None:
         """Lock byte 0 of the file that now has the namespace's name."""
         again = False
