@@ -38,7 +38,7 @@ THOROUGH_LANES := prove-extras prove-death prove-spark prove-contract prove-clus
 help:
 	@echo 'make demo               the main job on real input; with CONSOLE=1 its queues in a browser,'
 	@echo '                        with CLUSTER=1 over three servers, one of which is killed, too'
-	@echo 'make test               five minutes: lint, the C tests, the contract, units, processes, extras,'
+	@echo 'make test               four minutes: lint, the C tests, the contract, units, processes, extras,'
 	@echo '                        the command, one scenario of each kind of death'
 	@echo 'make prove              forty minutes: all the rest; see tests/README.md'
 	@echo 'make lint               ruff, mypy --strict, and the C code: its form, no warning'
@@ -85,7 +85,7 @@ demo: $(VENV)/demo
 PYTEST :=
 # What `make test` may take, in seconds on two quiet cores, installation and build not counted. On a
 # machine that is SLOWER, so many times more; above that it warns, and fails if STRICT=1, as in CI.
-BUDGET := 300
+BUDGET := 240
 SLOWER := 1
 STRICT := 0
 LANES := $(MAKE) --no-print-directory --output-sync=target --keep-going

@@ -28,6 +28,7 @@ class RemoteFlight(FlightPort):
 
     def __init__(self, puts: RemotePuts, window: int) -> None:
         self._puts = puts
+        self._pack = puts.pack
         self._connection = puts.connection
         self._window = window
         self._flight: collections.deque[_Flying] = collections.deque()
@@ -37,7 +38,7 @@ class RemoteFlight(FlightPort):
         self.failures: dict[int, errors.ShmqError | None] = {}
 
     def begin(self, item: Item, known: bool, durable: bool) -> int:
-        item = self._puts.pack(*item, known)
+        meta, body = item = self._pack(item[0], item[1], known)
         flight = self._flight
         if flight and not flight[0][1].is_of_this_process:
             self._forget_parents()
@@ -49,7 +50,7 @@ class RemoteFlight(FlightPort):
             wire = self._connection.ready(time.monotonic() + patience)
         number = self._number
         began = time.monotonic()
-        answer = wire.produce(item[0], item[1], durable)
+        answer = wire.produce(meta, body, durable)
         flight.append((number, wire, answer, began, item, known, durable))
         self._number += 1
         self._unsent += 1

@@ -138,7 +138,7 @@ class RemotePuts(QueuePort):
     ) -> Steps[api.Put]:
         # ``first``: an attempt of the caller, of what `pack` has returned.
         connection = self.connection
-        meta, body = item if first is not None else self.pack(*item, known)
+        meta, body = item if first is not None else self.pack(item[0], item[1], known)
         if first is None:
             wire: Any = connection.wire
             if wire is None or not wire.is_usable:
