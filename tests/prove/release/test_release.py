@@ -17,6 +17,7 @@ pytestmark = pytest.mark.prove
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="a release is made of a commit")
+@pytest.mark.watchdog(1200)  # it compiles everything twice
 def test_a_release_is_reproducible_and_works_without_a_compiler(tmp_path: Path) -> None:
     target = tmp_path / "release"
     base = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
