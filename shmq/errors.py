@@ -182,7 +182,7 @@ class NotFound(ShmqError, LookupError):
         return self._kind
 
     def __str__(self) -> str:
-        # One that another process's text was made into was built without the constructor.
+        # Without the constructor, as of an error made of another process's text, there is none.
         find, self.find_hint = getattr(self, "find_hint", None), None
         if find is not None and (hint := find()):
             what, colon, rest = self.plain.partition(": ")

@@ -1,7 +1,8 @@
 """Makes the protocol's enums and tables from their one definition: ``python tools/protocol.py``.
 
-``shmq/protocol/opcodes.toml`` says what there is. What is made of it for Python and for C is not
-checked in: setup.py and the Makefile make it. What is made of it for the pages is; a test compares.
+The definition is ``shmq/protocol/opcodes.toml``. The sources that are generated for Python and C
+are not checked in: setup.py and the Makefile write them. The parts of pages are; a test compares
+them.
 """
 
 from __future__ import annotations

@@ -411,15 +411,15 @@ def test_a_queue_with_other_options_than_those_given_is_refused_where_that_is_as
 ) -> None:
     broker.create_queue("jobs", capacity=10, ttl=5, overflow="block")
 
-    with pytest.raises(shmq.QueueExists) as told:
+    with pytest.raises(shmq.QueueExists) as raised:
         broker.ensure_queue("jobs", if_different="refuse", capacity=20, ttl=None, priorities=3)
 
-    assert told.value.differences == {"capacity": (20, 10), "ttl": (None, 5.0)}
-    assert "'jobs'" in str(told.value)
-    assert "capacity is 10, not 20" in str(told.value)
-    assert "ttl is 5.0, not None" in str(told.value)
-    assert "use it as is, or delete it first" in str(told.value)
-    assert pickle.loads(pickle.dumps(told.value)).differences == told.value.differences
+    assert raised.value.differences == {"capacity": (20, 10), "ttl": (None, 5.0)}
+    assert "'jobs'" in str(raised.value)
+    assert "capacity is 10, not 20" in str(raised.value)
+    assert "ttl is 5.0, not None" in str(raised.value)
+    assert "use it as is, or delete it first" in str(raised.value)
+    assert pickle.loads(pickle.dumps(raised.value)).differences == raised.value.differences
 
 
 @pytest.mark.parametrize(
@@ -448,7 +448,7 @@ def test_a_time_is_the_same_to_the_nanosecond(broker: Broker) -> None:
     broker.create_queue("jobs", retry_delay=1 / 3)
 
     broker.create_queue("jobs", retry_delay=1 / 3)
-    with pytest.raises(shmq.QueueExists) as told:
+    with pytest.raises(shmq.QueueExists) as raised:
         broker.create_queue("jobs", retry_delay=0.333)
 
-    assert told.value.differences == {"retry_delay": (0.333, pytest.approx(1 / 3))}
+    assert raised.value.differences == {"retry_delay": (0.333, pytest.approx(1 / 3))}

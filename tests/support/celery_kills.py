@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import shmq
 from tests.support.celery_worker import CeleryProcess, celery, celery_environment, recorded
 from tests.support.processes import ROOT
 from tests.support.waiting import PATIENCE, eventually
@@ -29,6 +30,12 @@ with app.producer_pool.acquire(block=True) as producer:
     for number in range(begin, end):
         record.apply_async((number, path), producer=producer)
 """
+
+
+def is_settled(broker: shmq.Broker) -> bool:
+    """Whether the queue of Celery has no message that may still be done."""
+    stats = broker.queue("celery").stats()
+    return not (stats.depth or stats.in_flight or stats.delayed)
 
 
 @dataclasses.dataclass

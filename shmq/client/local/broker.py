@@ -176,7 +176,7 @@ class LocalBroker(_Handle):
     def has_queue(self, name: str) -> bool:
         """Whether there is a queue of that name, in any state."""
         self._check_open()
-        return self._namespace.path_of(check_name(name)).exists()
+        return self._namespace.has("queue", check_name(name))
 
     def summary(self, name: str) -> api.QueueSummary | None:
         """The queue's entry of the list; None if no such queue exists."""
@@ -184,7 +184,7 @@ class LocalBroker(_Handle):
 
     def has_stream(self, name: str) -> bool:
         """Whether there is a stream of that name, in any state."""
-        return self._namespace.stream_path(check_name(name, "stream")).exists()
+        return self._namespace.has("stream", check_name(name, "stream"))
 
     # ---- transactions ----
 

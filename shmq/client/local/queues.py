@@ -95,9 +95,9 @@ class QueueCollection(CollectionPort):
 
         The same holds for its ``dead_letter`` queue, which would be created with it.
         """
-        if not self._has(name):
+        if not self._namespace.has("queue", name):
             durability.bring_back(self._namespace, "queue", name)
-            if dead_letter is not None and not self._has(name):
+            if dead_letter is not None and not self._namespace.has("queue", name):
                 self._bring_back(dead_letter)
 
     def _await_writer(self, queue: LocalQueue) -> LocalQueue:
@@ -113,7 +113,9 @@ class QueueCollection(CollectionPort):
         """Create the dead-letter queue first: a queue is never without its own."""
         tidy_schemas(self._namespace)
         names = (name, options.dead_letter)
-        missing = [new for new in names if new is not None and not self._has(new)]
+        missing = [
+            new for new in names if new is not None and not self._namespace.has("queue", new)
+        ]
         try:
             if options.dead_letter is not None:
                 ensure_dead_letters(self._namespace, name, options)
@@ -164,7 +166,7 @@ class QueueCollection(CollectionPort):
     def delete(self, name: str) -> None:
         target = staging_target(name)
         if target is not None:
-            if not self._has(name) and not self._has(target):
+            if not self._namespace.has("queue", name) and not self._namespace.has("queue", target):
                 return  # it was removed with its target
             self._settle_rows(name, target)
         with contextlib.suppress(FileError):  # then its files are deleted as they are
@@ -178,9 +180,6 @@ class QueueCollection(CollectionPort):
         with contextlib.suppress(ShmqError), contextlib.ExitStack() as stack:
             queue = stack.enter_context(attach(self._namespace, name))
             stack.enter_context(attach(self._namespace, target)).settle_rows(queue)
-
-    def _has(self, name: str) -> bool:
-        return self._namespace.path_of(name).exists()
 
     def summaries(self) -> list[api.QueueSummary]:
         durability.bring_back_all(self._namespace)

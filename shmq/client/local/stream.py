@@ -455,15 +455,16 @@ class StreamCollection(CollectionPort):
         self._bring_back(name)
         with self._namespace.locked():
             opened = self._find_stream(name)
-            made = self._make(name, wanted) if opened is None else None
-        if opened is not None:
-            differences = wanted.differences(StreamOptions(**opened[0].options)) if exact else {}
-            if sum(not log.behind for log in opened[1]) == wanted.partitions:  # when it was created
-                differences.pop("partitions", None)
-            if differences:
-                raise StreamExists.of(name, differences)
-            made = LocalStream(self._namespace, name, opened)
-        assert made is not None
+            if opened is None:
+                made = self._make(name, wanted)
+            else:
+                control, logs = opened
+                differences = wanted.differences(StreamOptions(**control.options)) if exact else {}
+                if sum(not log.behind for log in logs) == wanted.partitions:  # when it was created
+                    differences.pop("partitions", None)
+                if differences:
+                    raise StreamExists.of(name, differences)
+                made = LocalStream(self._namespace, name, opened)
         return self._await_writer(made)
 
     def _await_writer(self, stream: LocalStream) -> LocalStream:

@@ -233,15 +233,9 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
 def _find_refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
     """Why a running writer has not recovered it; None: it has, or there are no files."""
     with namespace.locked():  # it may have been recovered or removed since the check
-        if _is_there(namespace, kind, name) or stored(namespace, kind, name) is None:
+        if namespace.has(kind, name) or stored(namespace, kind, name) is None:
             return None
         return refusal_of(directory, kind, name)
-
-
-def _is_there(namespace: Namespace, kind: Kind, name: str) -> bool:
-    """Whether a queue or stream of that name is in memory, in any state."""
-    path = namespace.path_of if kind == "queue" else namespace.stream_path
-    return path(name).exists()
 
 
 def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
@@ -249,7 +243,7 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
 
     Needs the registry lock. Raises :class:`~shmq.ShmqError` if they cannot be removed.
     """
-    if _is_there(namespace, kind, name):  # first: an ending interpreter cannot import
+    if namespace.has(kind, name):  # first: an ending interpreter cannot import
         return False
     directory = stored(namespace, kind, name)
     if directory is None:

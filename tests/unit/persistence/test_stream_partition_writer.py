@@ -478,13 +478,13 @@ def test_a_card_that_cannot_be_read_is_written_anew_with_all_that_is_on_disk(
     own = disk.under(stream_directory("s", IDENTITY.identity))
     own.path(CARD).write_bytes(b"DMSQ")
     written: list[list[Generation]] = []
-    told = StreamPartitionWriters._write_card
+    write_card = StreamPartitionWriters._write_card
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             StreamPartitionWriters, "_write_card", lambda kept, card: written.append(card.eras)
         )
         StreamPartitionWriters(disk, handle, IDENTITY_OF_FIVE, SMALL)
-        patch.setattr(StreamPartitionWriters, "_write_card", told)
+        patch.setattr(StreamPartitionWriters, "_write_card", write_card)
         StreamPartitionWriters(disk, handle, IDENTITY_OF_FIVE, SMALL).close()
     assert written == [[Generation(0, 2), Generation(2, 3, 1002)]]
     assert eras_on(disk) == written[0]

@@ -1,8 +1,8 @@
 """The private names of nats-py that the NATS client uses; no other module uses one.
 
 nats-py's public API puts each message into a queue, from which a task calls back, and each request
-into a task: that costs more than the rest of a call. It also leaves a socket open that it times
-out. The names, and why each is needed; a test checks that nats-py still has each of them as it is
+into a task: that costs more than the rest of a call. It also leaves a socket open that it gives
+up. The names, and why each is needed; a test checks that nats-py still has each of them as it is
 used:
 
 ``_process_msg``

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import shmq
-from tests.support.celery_kills import WINDOW, Load, doubled, load
+from tests.support.celery_kills import WINDOW, Load, doubled, is_settled, load
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.processes import is_empty
 from tests.support.server import serve
@@ -18,11 +18,6 @@ from tests.support.writer_process import running_writer
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
 SIZE = int(os.environ.get("SHMQ_CELERY_TASKS", "3000"))
-
-
-def is_settled(broker: shmq.Broker) -> bool:
-    stats = broker.queue("celery").stats()
-    return not (stats.depth or stats.in_flight or stats.delayed)
 
 
 def test_no_task_is_lost_when_a_workers_main_process_is_killed(

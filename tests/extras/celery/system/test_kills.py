@@ -11,17 +11,12 @@ from pathlib import Path
 import pytest
 
 import shmq
-from tests.support.celery_kills import WINDOW, doubled, load
+from tests.support.celery_kills import WINDOW, doubled, is_settled, load
 from tests.support.processes import is_empty
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
 SIZE = 300
-
-
-def is_settled(broker: shmq.Broker) -> bool:
-    stats = broker.queue("celery").stats()
-    return not (stats.depth or stats.in_flight)
 
 
 def test_no_task_is_lost_when_a_workers_main_process_is_killed(
