@@ -106,6 +106,9 @@ TEST("a process that is at work is waited for longer")
     CHECK(shmq_is_at_work(registered(), own));
     CHECK(shmq_patience(100 * MS, 0, registered(), own) > 0);
     CHECK_EQ(shmq_patience(SECOND, 0, registered(), own), 0);
+    /* A deadline that has passed makes it no shorter. */
+    CHECK(shmq_patience(100 * MS, 1, registered(), own) > 0);
+    CHECK_EQ(shmq_patience(SECOND, 1, registered(), own), 0);
 }
 
 struct contest {

@@ -120,7 +120,7 @@ int64_t shmq_patience(int64_t waited, int64_t until, const struct shmq_process *
     own = until ? until - shmq_read_clock(CLOCK_MONOTONIC) : 0;
     if (own > left)
         left = own;
-    if (left <= 0 && !until && shmq_is_at_work(self, holder))
+    if (left <= 0 && shmq_is_at_work(self, holder))
         left = FOR_ONE_AT_WORK - waited;
     return left <= 0 ? 0 : left < SHMQ_MOST_SLEEP ? left : SHMQ_MOST_SLEEP;
 }

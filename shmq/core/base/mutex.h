@@ -99,9 +99,9 @@ static inline uint64_t shmq_mutex_holder(const struct shmq_mutex *mutex)
 
 /* How long a thread that has waited `waited` ns for a lock may now wait for it in the kernel before
  * it checks for signals; 0: it must give up. `until` is its operation's deadline, monotonic ns.
- * INT64_MAX means no limit. 0 means an operation without a timeout: it waits for 100 ms, or up to
- * 1 s while the process `holder` is at work. The effective deadline is at least 100 ms away, because
- * no caller can know that a lock is free. */
+ * INT64_MAX means no limit, and 0 an operation without a timeout. Every operation waits for at least
+ * 100 ms, and for at least 1 s while the process `holder` is at work: no caller can know that a lock
+ * is free, nor when the scheduler lets its holder go on. */
 int64_t shmq_patience(int64_t waited, int64_t until, const struct shmq_process *self,
                       uint64_t holder);
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shmq import api
-from shmq.errors import Empty, Full, LeaseExpired
+from shmq.errors import Empty, Full, LeaseExpired, LockTimeout
 from shmq.extras.stress.counters import SharedCounters, bucket_of
 from shmq.extras.stress.journal import ACKED, ACKING, GOT, NUMBER_BITS, Journal
 from shmq.extras.stress.plan import LEAST_SIZE, Plan
@@ -198,12 +198,16 @@ def produce(job: Job, worker: int) -> None:
 
 
 def _put(queue: api.Queue, bodies: list[bytes], group: str | None) -> int:
-    """Put the bodies, and return how many of them, from the first on, were put."""
-    if len(bodies) > 1:
-        return queue.put_many(bodies, True, _SLICE, group=group)
+    """Put the bodies, and return how many of them, from the first on, were put.
+
+    A process that holds the lock for long only delays a put or a get: the parent watches whether
+    anything moves at all.
+    """
     try:
+        if len(bodies) > 1:
+            return queue.put_many(bodies, True, _SLICE, group=group)
         queue.put(bodies[0], True, _SLICE, group=group)
-    except Full:
+    except (Full, LockTimeout):
         return 0
     return 1
 
@@ -222,11 +226,11 @@ def consume(job: Job, worker: int, row: int) -> None:
 
 
 def _get(queue: api.Queue, batch: int) -> Sequence[api.Message]:
-    if batch > 1:
-        return queue.get_many(batch, _SLICE)
     try:
+        if batch > 1:
+            return queue.get_many(batch, _SLICE)
         return (queue.get(timeout=_SLICE),)
-    except Empty:
+    except (Empty, LockTimeout):
         return ()
 
 
