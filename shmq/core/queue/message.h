@@ -9,6 +9,12 @@
 
 #include "queue/queue.h"
 
+/* Bytes of the caller. */
+struct shmq_text {
+    const unsigned char *at; /* NULL: absent        */
+    uint32_t bytes;
+};
+
 /* The arguments of a put. Times in ns. */
 struct shmq_put {
     const void *body;
@@ -148,6 +154,11 @@ int shmq_extend(struct shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
 int shmq_return(struct shmq_queue *q, uint64_t receipt, int64_t now);
 /* Returns it after `delay`, and counts no delivery, even if it was handed out. */
 int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now);
+
+/* The message keeps `error`, one msgpack value, as its property "error", if there is room for it
+ * (amend.h). Before shmq_nack or shmq_reject, without releasing the locks: the lease is closed then.
+ * SHMQ_STALE. Holds both locks. */
+int shmq_keep_error(struct shmq_queue *q, uint64_t receipt, struct shmq_text error, int64_t now);
 
 /* A time of the message has come: the end of its lease, delay or ttl. For the timer. */
 void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now);

@@ -215,3 +215,48 @@ unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded
     to += worded->rest_bytes;
     return worded->codec ? write_text(write_text(to, "codec"), CODECS[worded->codec]) : to;
 }
+
+/* ---- with an error ---- */
+
+uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes, struct shmq_text error,
+                                    unsigned char *to)
+{
+    struct shmq_reader r = {meta, meta + bytes, false};
+    struct shmq_msgpack map = {.kind = SHMQ_MSGPACK_MAP}, key, value;
+    const unsigned char *rest, *had, *behind;
+    uint32_t entries;
+
+    if (bytes)
+        shmq_msgpack_read(&r, &map);
+    if (r.bad || map.kind != SHMQ_MSGPACK_MAP)
+        return 0;
+    rest = r.at;
+    had = behind = r.end;
+    entries = map.count + 1;
+    for (uint32_t i = 0; i < map.count; i++) {
+        const unsigned char *at = r.at;
+
+        shmq_msgpack_read(&r, &key);
+        shmq_msgpack_skip(&r, &key);
+        shmq_msgpack_read(&r, &value);
+        shmq_msgpack_skip(&r, &value);
+        if (r.bad)
+            return 0;
+        if (!shmq_msgpack_is(&key, "error") || had != r.end)
+            continue;
+        had = at;
+        behind = r.at;
+        entries--;
+    }
+    bytes = head_size(entries) + (uint32_t)(had - rest) + (uint32_t)(r.end - behind) +
+            (uint32_t)(1 + strlen("error")) + error.bytes;
+    if (to) {
+        to = write_head(to, entries);
+        memcpy(to, rest, (size_t)(had - rest));
+        to += had - rest;
+        memcpy(to, behind, (size_t)(r.end - behind));
+        to = write_text(to + (r.end - behind), "error");
+        memcpy(to, error.at, error.bytes);
+    }
+    return bytes;
+}

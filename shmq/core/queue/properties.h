@@ -2,14 +2,7 @@
 #pragma once
 
 #include "base/msgpack.h"
-#include "queue/queue.h"
-
-struct shmq_put;
-
-struct shmq_text {
-    const unsigned char *at; /* NULL: absent        */
-    uint32_t bytes;
-};
+#include "queue/message.h"
 
 struct shmq_properties {
     bool has_priority, has_delay, has_ttl;
@@ -64,3 +57,8 @@ struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t by
 
 /* Writes worded->size bytes; returns the place behind them. */
 unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded *worded);
+
+/* The size of the properties `meta` with `error`, one msgpack value, as their property "error", and
+ * nothing else of that name; 0 if they are not one map. Written to `to` unless that is NULL. */
+uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes, struct shmq_text error,
+                                    unsigned char *to);

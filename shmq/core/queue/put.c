@@ -181,7 +181,7 @@ static int reserve_group(struct shmq_queue *q, const struct shmq_put *put)
 
 static void write_bytes(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put)
 {
-    unsigned char *body = shmq_body_of(q, s), *meta = shmq_meta_of(q, s);
+    unsigned char *body = shmq_body_of(q, s), *meta = shmq_put_meta_of(q, s);
 
     if (!body || !meta)
         return;

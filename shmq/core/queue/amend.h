@@ -1,0 +1,45 @@
+/* Amended properties: those of a message with the error of its last failed delivery.
+ *
+ * A message's properties lie in its block, behind the body, with no room for more. So they are copied
+ * into a block of their own, with the error added, and the slot's entry in a sparse region names that
+ * block. The entry's `seq` commits it. Whatever reads a message's properties reads these instead
+ * (shmq_meta_of). It is optional by design: without room a settlement does without.
+ *
+ * An entry changes only under the lock, while its message's word is LEASED with F_CLOSED, and is
+ * dropped with its slot. So who reads without the lock leaves it alone in that state, and otherwise
+ * relies on the word as for all else. */
+#pragma once
+
+#include "queue/properties.h"
+
+/* The part of the arena that amended properties may take: an eighth. */
+#define SHMQ_AMENDED_PART 8u
+
+/* The entry of the slot's message; NULL if it has none. */
+static inline struct shmq_amended *shmq_amended_of(const struct shmq_queue *q,
+                                                   const struct shmq_slot *s)
+{
+    uint32_t at;
+
+    if (__builtin_expect(!GET_RELAXED(q->h->amended), 1))
+        return NULL;
+    at = (uint32_t)(s - q->slots);
+    if (s == &q->nowhere || at >= GET_RELAXED(q->h->amended_backed) || at >= q->capacity ||
+        GET_ACQUIRE(q->amended[at].seq) != GET_ATOMIC(s->seq))
+        return NULL;
+    return &q->amended[at];
+}
+
+/* Whether its block lies in the arena; else the handle is damaged. */
+bool shmq_is_amended_within(struct shmq_queue *q, const struct shmq_amended *amended);
+
+/* Adds the error, one msgpack value, to the properties of a message whose lease is closed, instead of
+ * an earlier one. False if there is no room for it. Holds both locks. */
+bool shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text error);
+
+/* The message ends: it gives its block back. Holds the lock. */
+void shmq_drop_amended(struct shmq_queue *q, struct shmq_slot *s);
+
+/* Recovery: the entry of slot `at`, whose message lives if it is `live`, takes its units again, or is
+ * cleared. */
+void shmq_rebuild_amended(struct shmq_queue *q, uint32_t at, bool live);
