@@ -12,7 +12,7 @@ True
 ``help(shmq.Queue)`` and the like tell what each name is:
 
 Begin           connect, Broker, Queue, QueueOptions, Message, Put, LOW, NORMAL, HIGH
-Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, DeadLetter, wait,
+Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, DeadLetter, Failure, wait,
                 ReadyEvent, worker, run, Worker, Retry, Reject
 Put             Loan, Pipeline, Transaction
 Look            QueueStats, QueueSummary, Attachment, Lease
@@ -83,6 +83,7 @@ _PLACES = {
             "Columns",
             "Consumer",
             "DeadLetter",
+            "Failure",
             "Exchange",
             "ExchangeSummary",
             "Group",

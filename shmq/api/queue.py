@@ -386,14 +386,21 @@ class Queue(Closing, Displayed):
         """
 
     @abc.abstractmethod
-    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None:
+    def nack(
+        self,
+        receipt: int,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None:
         """``Message.nack`` by receipt, from any process.
 
         Raises :class:`~shmq.LeaseExpired`.
         """
 
     @abc.abstractmethod
-    def reject(self, receipt: int) -> None:
+    def reject(self, receipt: int, reason: BaseException | str | None = None) -> None:
         """``Message.reject`` by receipt, from any process.
 
         Raises :class:`~shmq.LeaseExpired`.

@@ -58,6 +58,9 @@ cdef class Policy:
     #| run: Callable[[bytes, bytes, bytes], api.Run]
     #| columns: Callable[[bytes], api.Columns]
     cdef readonly object columns, run, dead_letter, compile_filter
+    #| failure: Callable[[Any], Any]
+    #| pack_error: Callable[[BaseException | str], bytes]
+    cdef readonly object failure, pack_error
 
     def __init__(self, *, encode_body: Callable[[Any, str | None], tuple[Any, int]],
                  decode_body: Callable[[bytes, int, str], Any],
@@ -67,7 +70,9 @@ cdef class Policy:
                  columns: Callable[[bytes], api.Columns],
                  run: Callable[[bytes, bytes, bytes], api.Run],
                  dead_letter: Callable[[dict[str, Any]], Any],
-                 compile_filter: Callable[[str], Filter]):
+                 compile_filter: Callable[[str], Filter],
+                 failure: Callable[[Any], Any],
+                 pack_error: Callable[[BaseException | str], bytes]):
         self.encode_body = encode_body
         self.decode_body = decode_body
         self.pack_properties = pack_properties
@@ -77,6 +82,8 @@ cdef class Policy:
         self.run = run
         self.dead_letter = dead_letter
         self.compile_filter = compile_filter
+        self.failure = failure
+        self.pack_error = pack_error
 
 
 # Until one is set, each callback is None, which cannot be called.

@@ -689,13 +689,15 @@ cdef class Handle:
         """Acknowledge the message with this receipt."""
         _settle(self, ACK, _opened(self, receipt), 0)
 
-    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True):
+    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True,
+             error: BaseException | str | None = None):
         """See shmq.api.Queue.nack."""
-        _settle(self, NACK if counted else RETURN, _opened(self, receipt), _delay_ns(delay))
+        _fail(self, NACK if counted else RETURN, _opened(self, receipt), _delay_ns(delay),
+              pack_error(error, counted))
 
-    def reject(self, receipt: int):
+    def reject(self, receipt: int, reason: BaseException | str | None = None):
         """See shmq.api.Queue.reject."""
-        _settle(self, REJECT, _opened(self, receipt), 0)
+        _fail(self, REJECT, _opened(self, receipt), 0, pack_error(reason))
 
     def extend(self, receipt: int, seconds: float):
         """See shmq.api.Queue.extend."""

@@ -246,6 +246,11 @@ cdef class Message:
         return _dead(self.properties.get("dead"))
 
     @property
+    def last_error(self) -> Any:
+        """See shmq.api.Message.last_error."""
+        return None if self.meta is None else _failure(self.properties.get("error"))
+
+    @property
     def settled(self) -> bool:
         """See shmq.api.Message.settled."""
         return self._settled
@@ -275,17 +280,19 @@ cdef class Message:
             _settle(self.handle, ACK, self.lease, 0)
         self._settled = True
 
-    def nack(self, delay: float | None = None, *, counted: bool = True):
+    def nack(self, delay: float | None = None, *, counted: bool = True,
+             error: BaseException | str | None = None):
         """See shmq.api.Message.nack."""
-        ns = _delay_ns(delay)
+        ns, why = _delay_ns(delay), pack_error(error, counted)
         self._before_settling()
-        _settle(self.handle, NACK if counted else RETURN, self.lease, ns)
+        _fail(self.handle, NACK if counted else RETURN, self.lease, ns, why)
         self._settled = True
 
-    def reject(self):
+    def reject(self, reason: BaseException | str | None = None):
         """See shmq.api.Message.reject."""
+        why = pack_error(reason)
         self._before_settling()
-        _settle(self.handle, REJECT, self.lease, 0)
+        _fail(self.handle, REJECT, self.lease, 0, why)
         self._settled = True
 
     def extend(self, seconds: float):
@@ -303,7 +310,7 @@ cdef class Message:
         if kind is None:
             self.ack()
         else:
-            self.nack()
+            self.nack(error=error)
 
     def __reduce__(self):
         raise TypeError(
@@ -336,6 +343,21 @@ cdef void _watch_messages():
 
 _watch_messages()
 
+
+
+cdef object _failure(properties):
+    return None if properties is None else _policy.failure(properties)
+
+
+cpdef bytes pack_error(error: BaseException | str | None, bint counted=True):
+    """The error of a settlement as a message keeps it; None without one. Raises InvalidOption."""
+    if error is None:
+        return None
+    if not counted:
+        raise _errors.InvalidOption(
+            "error= is of a failed delivery, and counted=False says that it did not fail: leave out "
+            "one of them")
+    return _policy.pack_error(error)
 
 
 cdef object _dead(properties):

@@ -120,6 +120,11 @@ cdef class RemoteMessage:
         return None if self.meta is None else _dead(self._all().get("dead"))
 
     @property
+    def last_error(self) -> Any:
+        """See shmq.api.Message.last_error."""
+        return None if self.meta is None else _failure(self._all().get("error"))
+
+    @property
     def settled(self) -> bool:
         """See shmq.api.Message.settled."""
         return self._settled
@@ -142,17 +147,18 @@ cdef class RemoteMessage:
             self.queue.ack(self.lease)
         self._after_settling()
 
-    def nack(self, delay: float | None = None, *, counted: bool = True):
+    def nack(self, delay: float | None = None, *, counted: bool = True,
+             error: BaseException | str | None = None):
         """See shmq.api.Message.nack."""
         _delay_ns(delay)
         self._before_settling()
-        self.queue.nack(self.lease, delay, counted=counted)
+        self.queue.nack(self.lease, delay, counted=counted, error=error)
         self._after_settling()
 
-    def reject(self):
+    def reject(self, reason: BaseException | str | None = None):
         """See shmq.api.Message.reject."""
         self._before_settling()
-        self.queue.reject(self.lease)
+        self.queue.reject(self.lease, reason)
         self._after_settling()
 
     def extend(self, seconds: float):
@@ -171,7 +177,7 @@ cdef class RemoteMessage:
         if kind is None:
             self.ack()
         else:
-            self.nack()
+            self.nack(error=error)
 
     def __reduce__(self):
         raise TypeError(

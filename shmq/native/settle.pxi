@@ -1,10 +1,26 @@
 # Settling leased messages.
 
 cdef int _settle(Handle handle, int how, uint64_t receipt, int64_t ns) except -1:
-    cdef int64_t now
-    cdef int status
     _lock_gets(handle)
-    now = shmq_time(&handle.q) if how == ACK else shmq_now()
+    return _settle_locked(handle, how, receipt, ns)
+
+
+# The same with an error that the message keeps, or None.
+cdef int _fail(Handle handle, int how, uint64_t receipt, int64_t ns, bytes error) except -1:
+    cdef shmq_text text
+    if error is None:
+        return _settle(handle, how, receipt, ns)
+    text.at = <const unsigned char *>PyBytes_AS_STRING(error)
+    text.bytes = <uint32_t>PyBytes_GET_SIZE(error)
+    _lock(handle)
+    shmq_keep_error(&handle.q, receipt, text, shmq_now())
+    return _settle_locked(handle, how, receipt, ns)
+
+
+# Settles it, and releases the lock.
+cdef int _settle_locked(Handle handle, int how, uint64_t receipt, int64_t ns) except -1:
+    cdef int64_t now = shmq_time(&handle.q) if how == ACK else shmq_now()
+    cdef int status
     if how == ACK:
         status = shmq_ack(&handle.q, receipt, now)
     elif how == NACK:

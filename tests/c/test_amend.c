@@ -87,6 +87,20 @@ TEST("a slot's next message has no error of the one before")
     CHECK_WELL(q);
 }
 
+TEST("a slot that was never used has none, while others have")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_view view;
+
+    put_text(q, "a");
+    view = take_next(q);
+    CHECK_EQ(fail(q, view.receipt, "\xa4oops"), SHMQ_OK);
+    view = reserve(q, 3);
+    CHECK_EQ(view.meta_bytes, 0);
+    CHECK_EQ(shmq_abandon(q, view.receipt), SHMQ_OK);
+    CHECK_WELL(q);
+}
+
 TEST("a settlement that is too late keeps no error")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);

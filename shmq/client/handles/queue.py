@@ -381,25 +381,36 @@ class QueueHandle(api.Queue):
     def ack(self, receipt: int) -> None:
         self._settle("ack", receipt, None)
 
-    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None:
+    def nack(
+        self,
+        receipt: int,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None:
         kind, ms = returning(delay, counted)
-        self._settle(kind, receipt, ms)
+        self._settle(kind, receipt, ms, _core.pack_error(error, counted))
 
-    def reject(self, receipt: int) -> None:
-        self._settle("reject", receipt, None)
+    def reject(self, receipt: int, reason: BaseException | str | None = None) -> None:
+        self._settle("reject", receipt, None, _core.pack_error(reason))
 
     def extend(self, receipt: int, seconds: float) -> None:
         self._settle("extend", receipt, _core.milliseconds("seconds", seconds))
 
-    def _settle(self, kind: Settlement, receipt: int, ms: int | None) -> None:
+    def _settle(
+        self, kind: Settlement, receipt: int, ms: int | None, error: bytes | None = None
+    ) -> None:
         number = self.port.receipt_of(receipt)
         self.port.check_open()
-        if self._settle_given(kind, [number], ms):
+        if self._settle_given(kind, [number], ms, error):
             raise self._make_stale_error(number)
 
-    def _settle_given(self, kind: Settlement, given: list[int], ms: int | None) -> list[int]:
+    def _settle_given(
+        self, kind: Settlement, given: list[int], ms: int | None, error: bytes | None = None
+    ) -> list[int]:
         """Settle receipts of the application, which may be any numbers."""
-        return self.port.settle(kind, given, ms)
+        return self.port.settle(kind, given, ms, error)
 
     def _make_stale_error(self, receipt: int) -> errors.LeaseExpired:
         return errors.LeaseExpired(

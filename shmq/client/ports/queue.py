@@ -204,11 +204,14 @@ class QueuePort(abc.ABC):
     # ---- settlements ----
 
     @abc.abstractmethod
-    def settle(self, kind: Settlement, receipts: list[int], ms: int | None) -> list[int]:
+    def settle(
+        self, kind: Settlement, receipts: list[int], ms: int | None, error: bytes | None = None
+    ) -> list[int]:
         """Settle deliveries, of any process; return the refused receipts in their order.
 
         ``ms`` is the delay of a nack (None: the back-off) or a return, and the new lease of an
-        extension, in milliseconds.
+        extension, in milliseconds. The messages of a nack or a reject keep the packed ``error``, if
+        the transport can.
         """
 
     # ---- what the queue has ----

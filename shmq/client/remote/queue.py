@@ -159,12 +159,14 @@ class RemoteQueue(RemoteHandle, QueueHandle):
                 raise self._make_stale_error(receipt)
         return None
 
-    def _settle_given(self, kind: Settlement, given: list[int], ms: int | None) -> list[int]:
+    def _settle_given(
+        self, kind: Settlement, given: list[int], ms: int | None, error: bytes | None = None
+    ) -> list[int]:
         # Receipts that cannot exist are refused without a request.
         if min(given) > 0 and max(given) < 1 << 64:
-            return self.port.settle(kind, given, ms)
+            return self.port.settle(kind, given, ms, error)
         possible = [receipt for receipt in given if 0 < receipt < 1 << 64]
-        refused = iter(self.port.settle(kind, possible, ms) if possible else ())
+        refused = iter(self.port.settle(kind, possible, ms, error) if possible else ())
         found, following = [], next(refused, 0)
         for receipt in given:
             if not 0 < receipt < 1 << 64:

@@ -19,7 +19,7 @@ from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.put import RemotePuts
 from shmq.model.expression.parse import Where
 from shmq.native import _core
-from shmq.protocol.messages.queue import Leases, LeasesState, Select
+from shmq.protocol.messages.queue import Fail, Leases, LeasesState, Select
 from shmq.protocol.opcodes import FOREVER, Status, Type
 
 log = logging.getLogger("shmq")
@@ -87,7 +87,13 @@ class RemoteQueuePort(RemotePuts):
     # ---- settlements ----
 
     def settle(
-        self, kind: Settlement, receipts: list[int], ms: int | None, *, first: Attempt | None = None
+        self,
+        kind: Settlement,
+        receipts: list[int],
+        ms: int | None,
+        error: bytes | None = None,
+        *,
+        first: Attempt | None = None,
     ) -> list[int]:
         # ``first`` is an attempt for all of them that the caller has made.
         number = _TYPE[kind]
@@ -95,7 +101,7 @@ class RemoteQueuePort(RemotePuts):
         refused: list[int] = []
         for start in range(0, len(receipts), _MOST_RECEIPTS):
             some = receipts[start : start + _MOST_RECEIPTS]
-            write = functools.partial(_settlement, number, some, argument)
+            write = functools.partial(_settlement, number, some, argument, error)
             answer = self.connection.call(write, again=kind == "extend", first=first)
             if answer.status == Status.LEASE_EXPIRED:
                 refused += answer.refused
@@ -154,9 +160,11 @@ class RemoteQueuePort(RemotePuts):
 
 
 def _settlement(
-    number: int, receipts: list[int], argument: int | None, wire: _core.Wire
+    number: int, receipts: list[int], argument: int | None, error: bytes | None, wire: _core.Wire
 ) -> _core.Answer:
-    return wire.settle(number, receipts, argument)
+    if error is None or not wire.extended:  # a server that has no FAIL keeps no errors
+        return wire.settle(number, receipts, argument)
+    return wire.request(Type.FAIL, True, Fail(number, argument or 0, error, receipts).pack())
 
 
 def _report_refused(name: str, answer: _core.Answer) -> None:

@@ -19,15 +19,16 @@
 static inline struct shmq_amended *shmq_amended_of(const struct shmq_queue *q,
                                                    const struct shmq_slot *s)
 {
+    uint64_t seq;
     uint32_t at;
 
     if (__builtin_expect(!GET_RELAXED(q->h->amended), 1))
         return NULL;
     at = (uint32_t)(s - q->slots);
-    if (s == &q->nowhere || at >= GET_RELAXED(q->h->amended_backed) || at >= q->capacity ||
-        GET_ACQUIRE(q->amended[at].seq) != GET_ATOMIC(s->seq))
+    if (s == &q->nowhere || at >= GET_RELAXED(q->h->amended_backed) || at >= q->capacity)
         return NULL;
-    return &q->amended[at];
+    seq = GET_ACQUIRE(q->amended[at].seq); /* 0 is also that of a slot that was never used */
+    return seq && seq == GET_ATOMIC(s->seq) ? &q->amended[at] : NULL;
 }
 
 /* Whether its block lies in the arena; else the handle is damaged. */

@@ -231,7 +231,7 @@ uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes, s
     if (r.bad || map.kind != SHMQ_MSGPACK_MAP)
         return 0;
     rest = r.at;
-    had = behind = r.end;
+    had = behind = meta + bytes;
     entries = map.count + 1;
     for (uint32_t i = 0; i < map.count; i++) {
         const unsigned char *at = r.at;
@@ -248,6 +248,8 @@ uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes, s
         behind = r.at;
         entries--;
     }
+    if (r.at != r.end)
+        return 0;
     bytes = head_size(entries) + (uint32_t)(had - rest) + (uint32_t)(r.end - behind) +
             (uint32_t)(1 + strlen("error")) + error.bytes;
     if (to) {

@@ -193,8 +193,10 @@ static void trim(struct shmq_queue *q)
                     (shmq_state_of(shmq_word(&q->slots[made - 1])) == SHMQ_ZOMBIE &&
                      !q->slots[made - 1].pins)))
         made--;
-    for (uint32_t at = made; at < q->h->slots_made; at++)
+    for (uint32_t at = made; at < q->h->slots_made; at++) {
+        shmq_rebuild_amended(q, at, false);
         shmq_commit(&q->slots[at], 0);
+    }
     SET_ATOMIC(q->h->slots_made, made);
 }
 

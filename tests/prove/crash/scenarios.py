@@ -626,6 +626,33 @@ def nack_at_once(stage: Stage) -> None:
 
 
 @scenario(prepare=three_in_a_group, victim=take_one, kept=ABC)
+def nack_with_an_error(stage: Stage) -> None:
+    stage.held[0].nack(0, error="e" * 300)
+
+
+def three_of_which_one_has_failed(stage: Stage) -> None:
+    three(stage)
+    stage.queue.get(block=False).nack(0, error="first")
+
+
+@scenario(prepare=three_of_which_one_has_failed, victim=take_one, kept=ABC)
+def nack_with_another_error(stage: Stage) -> None:
+    stage.held[0].nack(0, error="e" * 300)
+
+
+@scenario(prepare=three_of_which_one_has_failed, victim=take_one, kept=ABC)
+def reject_with_an_error(stage: Stage) -> None:
+    stage.held[0].reject("e" * 300)
+
+
+@scenario(
+    prepare=three_of_which_one_has_failed, victim=take_one, kept=(b"b", b"c"), removed=(b"a",)
+)
+def ack_one_that_has_failed(stage: Stage) -> None:
+    stage.held[0].ack()
+
+
+@scenario(prepare=three_in_a_group, victim=take_one, kept=ABC)
 def nack_delayed_in_a_group(stage: Stage) -> None:
     stage.held[0].nack(delay=5)
 

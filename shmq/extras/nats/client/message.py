@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
 from shmq.client.handles.batch import returning
-from shmq.client.shared.policy import dead_letter
+from shmq.client.shared.policy import POLICY, dead_letter
 from shmq.errors import InvalidOption, LeaseExpired
 from shmq.model.codec import codecs
 from shmq.native import _core
@@ -161,6 +161,11 @@ class NatsMessage(api.Message):
         return None if found is None else dead_letter(found)
 
     @property
+    def last_error(self) -> api.Failure | None:
+        found: api.Failure | None = POLICY.failure(self._all.get("error"))
+        return found
+
+    @property
     def all_properties(self) -> dict[str, Any]:
         """The properties with the codec, as they were put."""
         return self._all
@@ -223,13 +228,19 @@ class NatsMessage(api.Message):
         self._queue.ack_lease(self._claim(), self.consumer)
         self._settled = True
 
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
+    def nack(
+        self,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None:
         kind, ms = returning(delay, counted)
-        self._queue.settle_lease(kind, self._claim(), ms, self)
+        self._queue.settle_lease(kind, self._claim(), ms, self, _core.pack_error(error, counted))
         self._settled = True
 
-    def reject(self) -> None:
-        self._queue.settle_lease("reject", self._claim(), None, self)
+    def reject(self, reason: BaseException | str | None = None) -> None:
+        self._queue.settle_lease("reject", self._claim(), None, self, _core.pack_error(reason))
         self._settled = True
 
     def extend(self, seconds: float) -> None:
