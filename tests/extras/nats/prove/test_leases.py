@@ -287,6 +287,79 @@ def test_no_message_of_a_group_has_two_holders_while_a_server_is_stopped(
     assert sorted(consumers[0].acked + consumers[1].acked) == bodies
 
 
+#: The visibility timeout: longer than twice the time until another server leads.
+LONG = 20.0
+
+
+@pytest.mark.watchdog(600)
+@pytest.mark.parametrize("how", ["get", "extend"])
+def test_a_renewal_that_only_a_server_has_that_is_stopped_then_makes_no_second_holder(
+    broker: shmq.Broker,
+    cluster: LocalCluster,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+) -> None:
+    queue = broker.create_queue("q", visibility_timeout=LONG, max_deliveries=None, priorities=1)
+    queue.put("a")
+    stored = time.monotonic()
+    leader = consumer_leader(queue, cluster)
+    others = [node for node in cluster.nodes if node is not leader]
+    held: list[shmq.Message] = []
+    arrived, isolated = threading.Event(), threading.Event()
+    sift = Settlements.sift
+
+    async def sift_isolated(settlements: Settlements, came: list[Arrival]) -> list[NatsMessage]:
+        if not arrived.is_set():
+            arrived.set()
+            await asyncio.to_thread(isolated.wait)
+        return await sift(settlements, came)
+
+    def hold(url: str) -> None:
+        with contextlib.suppress(shmq.LeaseExpired, shmq.Empty):
+            queue = shmq.connect(url, request_timeout=PATIENCE).queue("q")
+            if how == "extend":
+                held.append(queue.get(timeout=PATIENCE))
+                arrived.set()
+                isolated.wait()
+                held[0].extend(LONG)
+            else:
+                wait_until(lambda: time.monotonic() > stored + LONG / 2 - 1)
+                held.append(queue.get(timeout=LONG))
+
+    if how == "get":
+        monkeypatch.setattr(Settlements, "sift", sift_isolated)
+    url = f"nats://127.0.0.1:{leader.ports.client}/{namespace}"
+    holder = threading.Thread(target=hold, args=(url,), daemon=True)
+    holder.start()
+    assert arrived.wait(PATIENCE)
+    wait_until(lambda: time.monotonic() > stored + LONG / 2)
+    for node in others:
+        node.pause()
+    isolated.set()
+    holder.join(2.0)  # the leader confirms a renewal alone
+    leader.pause()
+    for node in others:
+        node.resume()
+    try:
+        again = queue.get(timeout=PATIENCE)
+    finally:
+        leader.resume()
+    assert again.is_leased
+    assert not any(one.is_leased for one in held)
+    for one in held:
+        with pytest.raises(shmq.LeaseExpired):
+            one.ack()
+    again.ack()
+
+
+def consumer_leader(queue: Any, cluster: LocalCluster) -> Any:
+    """The server that leads the consumer of the messages without a group."""
+    consumers = queue.port.run(queue.port.pulls.consumers())
+    (name,) = [one["cluster"]["leader"] for one in consumers if one["name"] == "p0"]
+    return next(node for node in cluster.nodes if node.name == name)
+
+
 @pytest.mark.watchdog(600)
 def test_a_get_that_takes_longer_than_the_lease_does_not_return_what_another_consumer_has(
     broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ import shmq
 from shmq.extras.nats.client.address import ClusterTarget
 from shmq.extras.nats.client.broker import NatsBroker
 from shmq.extras.nats.client.connection import ApiError, ClusterConnection
+from shmq.extras.nats.client.lease import Lease
 from shmq.extras.nats.client.loop_thread import Begun, LoopThread
 from shmq.extras.nats.client.message import NatsMessage
 from shmq.extras.nats.client.names import kv_stream, queue_stream
@@ -126,16 +127,16 @@ def test_a_message_whose_lease_ended_before_it_was_handed_out_is_not_handed_out(
     queue = broker.create_queue("q", visibility_timeout=1.5)
     queue.put("a")
     got(queue).nack(delay=0)
-    look_up = Settlements._look_up
+    acquire = Settlements.acquire
     counts: list[int] = []
 
-    async def late(settlements: Settlements, message: NatsMessage) -> None:
-        await look_up(settlements, message)
-        counts.append(message.delivery_count)
+    async def late(settlements: Settlements, lease: Lease) -> None:
+        await acquire(settlements, lease)
+        counts.append(lease.delivery.deliveries - lease.uncounted)
         if len(counts) == 1:  # as while the definitions have no leader
             await asyncio.sleep(1.6)
 
-    monkeypatch.setattr(Settlements, "_look_up", late)
+    monkeypatch.setattr(Settlements, "acquire", late)
     message = got(queue)
     message.ack()
     assert message.delivery_count == 2
