@@ -27,6 +27,8 @@ _FRESH: Final = 0.25
 _OLD: Final = 0.25
 #: How long a message may take to be returned, in seconds; then it comes back with its lease's end.
 _RETURN: Final = 2.0
+#: The pause before a claim is set again that has not changed, in seconds.
+_PAUSE: Final = 0.1
 _ACK: Final = "$JS.ACK"
 _PREFIX: Final = f"{_ACK}."
 _PLAIN_TOKENS: Final = 9
@@ -267,6 +269,8 @@ class Lease:
             await self.load()
             if self._claim[:3] == made[:3]:
                 return  # an attempt without an answer has set it
+            if self._claim.revision == made.revision:
+                await asyncio.sleep(_PAUSE)  # one is under way, which has no quorum yet
 
     def _claimed(self, found: Claim) -> Claim:
         if self._is_taken(found):

@@ -296,7 +296,7 @@ def test_a_renewal_that_only_a_server_has_that_is_stopped_then_makes_no_second_h
     stored = time.monotonic()
     leader = consumer_leader(queue, cluster)
     others = [node for node in cluster.nodes if node is not leader]
-    held: list[shmq.Message] = []
+    held: list[Any] = []
     arrived, isolated = threading.Event(), threading.Event()
     sift = Settlements.sift
 
@@ -324,7 +324,7 @@ def test_a_renewal_that_only_a_server_has_that_is_stopped_then_makes_no_second_h
     for node in others:
         cluster.restart(node, wait=False)
     try:
-        again = queue.get(timeout=PATIENCE)
+        again: Any = queue.get(timeout=PATIENCE)
     finally:
         leader.resume()
     assert again.is_leased
