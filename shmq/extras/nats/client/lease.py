@@ -12,7 +12,7 @@ import nats.errors
 
 from shmq.errors import ConnectionLost, LeaseExpired
 from shmq.extras.nats.client.claim import Claim, Claims
-from shmq.extras.nats.client.connection import CheckThere, ClusterConnection
+from shmq.extras.nats.client.connection import ApiError, CheckThere, ClusterConnection
 from shmq.native import _clock as time
 
 #: The part of a lease in which it is no longer relied upon, and the most, in seconds. An
@@ -184,7 +184,7 @@ class Lease:
     ) -> None:
         """Return it after ``delay`` seconds; raises what ``check_there`` raises, as in `ack`."""
         if counted:
-            with contextlib.suppress(ConnectionLost, TimeoutError):
+            with contextlib.suppress(ConnectionLost, ApiError, TimeoutError):
                 async with asyncio.timeout(_RETURN):
                     await self._change(self._returned)
         else:
@@ -215,7 +215,7 @@ class Lease:
 
         def claim(found: Claim) -> Claim:
             if found.until > time.time() * 1000 or self._may_be_unclaimed(found):
-                raise self._make_taken()
+                raise self._lose()
             return self._claimed(found)
 
         await self._renew(claim, self.delivery.deliveries > 1)
@@ -274,7 +274,7 @@ class Lease:
 
     def _claimed(self, found: Claim) -> Claim:
         if self._is_taken(found):
-            raise self._make_taken()
+            raise self._lose()
         until = time.time() + self.wait - margin_of(self.wait)
         return found._replace(delivery=self.delivery.number, until=int(until * 1000))
 
@@ -288,7 +288,8 @@ class Lease:
         """Whether another delivery has the message."""
         return found.until > time.time() * 1000 and found.delivery != self.delivery.number
 
-    def _make_taken(self) -> LeaseExpired:
+    def _lose(self) -> LeaseExpired:
+        self.settled, self.held_until = True, 0.0
         return LeaseExpired(f"another holder has message {self.delivery.sequence}")
 
     async def extend(self, seconds: float) -> None:

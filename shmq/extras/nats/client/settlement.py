@@ -166,12 +166,9 @@ class Settlements:
 
     async def acquire(self, lease: Lease) -> None:
         """Have a quorum confirm the lease of a message that is not new; else it has ended."""
-        if lease.is_new and not lease.is_old:
-            return
-        try:
-            await lease.acquire()
-        except LeaseExpired:
-            lease.settled, lease.held_until = True, 0.0
+        if not lease.is_new or lease.is_old:
+            with contextlib.suppress(LeaseExpired):
+                await lease.acquire()
 
     async def _renew(self, lease: Lease) -> None:
         """Renew a lease before its message is delivered, unless it has ended."""

@@ -110,7 +110,7 @@ def test_a_batch_that_does_not_fit_is_put_as_far_as_it_fits(broker: shmq.Broker)
 @pytest.mark.cluster(
     "a lease of `visibility_timeout`",
     "exact",
-    "AckWait; renewed on delivery if the message has waited, as servers replicate its age",
+    "AckWait, and a key in the bucket unless the message is new: see below",
 )
 def test_an_expired_lease_redelivers(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q", visibility_timeout=2.0)
@@ -172,7 +172,7 @@ def test_a_nack_delays(broker: shmq.Broker) -> None:
 
 
 @pytest.mark.cluster(
-    "`nack(counted=False)`", "emulated", "noted beside the queue: the server counts each delivery"
+    "`nack(counted=False)`", "emulated", "noted in the bucket: the server counts each delivery"
 )
 def test_an_uncounted_nack_is_not_counted(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q", max_deliveries=1)
