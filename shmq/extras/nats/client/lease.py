@@ -214,18 +214,12 @@ class Lease:
         """`restart` before the message is delivered. Raises LeaseExpired if another has it."""
 
         def claim(found: Claim) -> Claim:
-            if found.until > time.time() * 1000 or self._may_be_unclaimed(found):
+            if found.until > time.time() * 1000:
                 raise self._lose()
             return self._claimed(found)
 
         await self._renew(claim, self.delivery.deliveries > 1)
         self.until = self.held_until
-
-    def _may_be_unclaimed(self, found: Claim) -> bool:
-        """Whether the message may be that of a holder without a claim, whose delivery was new."""
-        if found.delivery or self.delivery.deliveries == 1:
-            return False
-        return time.time() < self.delivery.stored_at + self.wait - margin_of(self.wait) / 2
 
     async def restart(self) -> None:
         """Restart the lease, as for a message that is delivered. Raises LeaseExpired."""
@@ -285,8 +279,11 @@ class Lease:
         return found._replace(delivery=self.delivery.number, until=0)
 
     def _is_taken(self, found: Claim) -> bool:
-        """Whether another delivery has the message."""
-        return found.until > time.time() * 1000 and found.delivery != self.delivery.number
+        """Whether another delivery has the message, or may have it as a new one, unclaimed."""
+        d = self.delivery
+        if not found.delivery and d.deliveries > 1:
+            return time.time() < d.stored_at + self.wait - margin_of(self.wait) / 2
+        return found.until > time.time() * 1000 and found.delivery != d.number
 
     def _lose(self) -> LeaseExpired:
         self.settled, self.held_until = True, 0.0
