@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import nats.errors
 
-from shmq.errors import ConnectionLost, LeaseExpired
+from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
 from shmq.extras.nats.client.claim import Claim, Claims
 from shmq.extras.nats.client.connection import ApiError, CheckThere, ClusterConnection
 from shmq.native import _clock as time
@@ -299,18 +299,16 @@ class Lease:
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def _keep(self) -> None:
-        while not self.settled:
-            left = self.until - time.monotonic()
-            if left <= 0:
-                self.settled = True
-                await self.nack(0)
-                return
-            await asyncio.sleep(min(left, max(0.001, self.wait / 3)))
-            if not self.settled and self.until > self.held_until:
-                try:
-                    await self.renew()
-                except LeaseExpired:
+        with contextlib.suppress(ShmqError):  # the lease ends
+            while not self.settled:
+                left = self.until - time.monotonic()
+                if left <= 0:
+                    self.settled = True
+                    await self.nack(0)
                     return
+                await asyncio.sleep(min(left, max(0.001, self.wait / 3)))
+                if not self.settled and self.until > self.held_until:
+                    await self.renew()
 
     def drop(self) -> None:
         """Renew it no more."""
