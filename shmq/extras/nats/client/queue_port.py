@@ -12,6 +12,7 @@ from shmq import api, errors
 from shmq.client.ports.queue import Item, QueuePort, Settlement
 from shmq.client.ports.steps import Step, Steps
 from shmq.extras.nats.client.batch_window import NatsFlight
+from shmq.extras.nats.client.claim import Claims
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.consumer import NatsConsumer
 from shmq.extras.nats.client.definitions import Definitions
@@ -52,8 +53,9 @@ class NatsQueuePort(QueuePort):
         self.name, self.options = self.layout.name, self.layout.options
         self.puts = Puts(self.layout, definitions)
         self._identity = int(definition["identity"])
-        self.held = Leases(connection, self.layout, self._identity)
-        self.settlements = Settlements(self, self.puts, definitions)
+        claims = Claims(definitions, name)
+        self.held = Leases(connection, claims, self.layout, self._identity)
+        self.settlements = Settlements(self, self.puts, definitions, claims)
         self.pulls = Pulls(self.layout, self.settlements.give_back)
         self.state = QueueState(self, self.layout, self.pulls)
         self.definitions = definitions

@@ -75,7 +75,7 @@ class QueueCollection(CollectionPort):
             return False
         await self._definitions.remove(key)
         await self._exchanges.forget("queue", name)
-        await self._definitions.remove(f"{kv_key('uncounted', name)}.>")
+        await self._definitions.remove(f"{kv_key('claim', name)}.>")
         if await self._definitions.get(kv_key("stream", name)) is None:
             await self._definitions.remove(kv_key("schema", name))
         layout = QueueLayout(self._connection, name, options_of(found.value))

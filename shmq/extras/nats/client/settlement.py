@@ -16,6 +16,7 @@ from nats.aio.msg import Msg
 from shmq.api.options import QueueOptions
 from shmq.errors import Full, LeaseExpired, QueueDeleted, ServerError, ShmqError
 from shmq.extras.nats.client import names
+from shmq.extras.nats.client.claim import Claims
 from shmq.extras.nats.client.client import is_unheard
 from shmq.extras.nats.client.connection import ApiError, ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
@@ -30,8 +31,6 @@ from shmq.native import _clock as time
 
 log = logging.getLogger("shmq")
 
-#: How long a note of uncounted deliveries is kept, in seconds.
-_NOTED: Final = 86_400
 #: How long a message rests whose dead-letter queue is full, in seconds.
 _REST: Final = 1.0
 _FEW: Final = 1024
@@ -43,8 +42,11 @@ class Leases:
     _of_process: ClassVar[dict[tuple[str, str, str, int, int], Lease]] = {}
     _most = _FEW
 
-    def __init__(self, connection: ClusterConnection, layout: QueueLayout, identity: int) -> None:
+    def __init__(
+        self, connection: ClusterConnection, claims: Claims, layout: QueueLayout, identity: int
+    ) -> None:
         self._connection = connection
+        self._claims = claims
         self._identity = identity
         self._where = f"{connection.url} {identity}"
         self._stream = layout.stream
@@ -77,7 +79,9 @@ class Leases:
         """The lease of a receipt, of this process or another; None if no such receipt exists."""
         if receipt <= 0:
             return None
-        found = lease_of(self._connection, self._stream, self._identity, receipt, self._wait)
+        found = lease_of(
+            self._connection, self._claims, self._stream, self._identity, receipt, self._wait
+        )
         return None if found is None else Leases._of_process.get(self._make_key(found), found)
 
     def is_own(self, lease: Lease) -> bool:
@@ -93,9 +97,10 @@ class Leases:
 class Settlements:
     """The settlements of one queue. Its methods run in the process's loop."""
 
-    def __init__(self, queue: Any, puts: Puts, definitions: Definitions) -> None:
+    def __init__(self, queue: Any, puts: Puts, definitions: Definitions, claims: Claims) -> None:
         self._queue = queue
         self._puts = puts
+        self._claims = claims
         self._definitions = definitions
         self._layout = puts.layout
         self._connection = puts.connection
@@ -112,7 +117,7 @@ class Settlements:
         if delivery is None:
             return None
         wait = self._options.visibility_timeout
-        return Lease.new(self._connection, delivery, wait, reply, arrival.asked_at)
+        return Lease.new(self._connection, self._claims, delivery, wait, reply, arrival.asked_at)
 
     def message_of(self, arrival: Arrival) -> NatsMessage | None:
         """The message of a delivery, with its lease."""
@@ -133,22 +138,20 @@ class Settlements:
 
     def _is_fresh(self, message: NatsMessage) -> bool:
         lease = message.lease
-        is_new = _count(message) == 1 and lease is not None and not _is_renewal_needed(lease)
+        is_new = lease is not None and lease.is_new and not lease.is_old
         return is_new and self._end_of(message) is None
 
     async def sift(self, came: Iterable[Arrival]) -> list[NatsMessage]:
         """The messages to deliver: those that have ended become dead letters.
 
-        The leases are renewed first where a new leader would end them early.
+        They are acquired first where another holder may have them, or get them too early.
         """
         messages = [one for one in map(self.message_of, came) if one is not None]
-        leases = [one.lease for one in messages if one.lease is not None]
-        again = [one for one in messages if _count(one) > 1]
-        renewals = [self._renew(lease) for lease in leases if _is_renewal_needed(lease)]
-        await asyncio.gather(*renewals, *map(self._look_up, again))
+        await asyncio.gather(*(self.acquire(one.lease) for one in messages if one.lease))
         kept = []
         for message in messages:
             assert message.lease is not None
+            message.recount(message.lease.uncounted)
             reason = self._end_of(message) if message.lease.is_good else None
             if reason is None:
                 kept.append(message)
@@ -161,6 +164,12 @@ class Settlements:
             )
         return await self.current(kept)
 
+    async def acquire(self, lease: Lease) -> None:
+        """Have a quorum confirm the lease of a message that is not new; else it has ended."""
+        if not lease.is_new or lease.is_old:
+            with contextlib.suppress(LeaseExpired):
+                await lease.acquire()
+
     async def _renew(self, lease: Lease) -> None:
         """Renew a lease before its message is delivered, unless it has ended."""
         with contextlib.suppress(LeaseExpired):
@@ -171,7 +180,7 @@ class Settlements:
         ended = [one.lease for one in messages if one.lease is not None and not one.lease.is_good]
         if not ended:
             return list(messages)
-        notes = asyncio.gather(*map(self.note_uncounted, ended))
+        notes = asyncio.gather(*map(self.return_uncounted, ended))
         kept = [one for one in messages if one.lease not in ended]
         if not kept:  # otherwise their leases run
             await notes
@@ -200,23 +209,6 @@ class Settlements:
         if ttl is not None and time.time() >= put_at + ttl / 1000:
             return "expired"
         return None
-
-    async def _look_up(self, message: NatsMessage) -> None:
-        """Learn how many of its deliveries were returned uncounted."""
-        assert message.lease is not None
-        message.recount(await self._read_note(message.lease))
-
-    def _note_key(self, lease: Lease) -> str:
-        key = names.kv_key("uncounted", self._layout.name)
-        return f"{key}.{lease.delivery.sequence}"
-
-    async def _read_note(self, lease: Lease) -> int:
-        found = await self._definitions.get(self._note_key(lease))
-        count = 0 if found is None else found.value.get("uncounted")
-        if not isinstance(count, int) or not 0 <= count < lease.delivery.deliveries:
-            count = 0
-        lease.uncounted = count
-        return count
 
     # ---- settling ----
 
@@ -261,7 +253,7 @@ class Settlements:
         """Raise LeaseExpired if another process's message is gone."""
         if lease.is_good and not self._queue.held.is_own(lease):
             await self._fetch_raw(lease)
-            await self._read_note(lease)
+            await lease.load()
 
     async def _fetch_raw(self, lease: Lease) -> dict[str, Any]:
         asked = {"seq": lease.delivery.sequence}
@@ -297,16 +289,9 @@ class Settlements:
         return whole * random.uniform(0.5, 1.0)
 
     async def return_uncounted(self, lease: Lease, delay: float = 0.0) -> None:
-        """Return it as if it had not been delivered."""
+        """Return it as if it had not been delivered, unless another holder may have it."""
         lease.settled = True
-        await self.note_uncounted(lease)
-        if lease.is_current:  # later, another holder may have it
-            await self._return_message(lease, delay)
-
-    async def note_uncounted(self, lease: Lease) -> None:
-        """Note beside the queue that the delivery is not counted: the server counts each."""
-        note = {"uncounted": lease.uncounted + 1}
-        await self._definitions.put(self._note_key(lease), note, ttl=_NOTED)
+        await lease.nack(delay, self._puts.check_there, counted=False)
 
     async def give_back(self, arrival: Arrival) -> None:
         """Return a delivery that no caller waits for any more."""
@@ -314,8 +299,6 @@ class Settlements:
         if lease is None:
             return
         try:
-            if lease.delivery.deliveries > 1:
-                await self._read_note(lease)
             await self.return_uncounted(lease)
         except ShmqError as error:
             log.debug("queue %s: a message comes back late: %s", self._layout.name, error)
@@ -441,11 +424,3 @@ async def _ensure_queue_layout(
         raise ServerError(
             f"the definition of queue {name!r} of {connection.url} cannot be read: {error}"
         ) from error
-
-
-def _is_renewal_needed(lease: Lease) -> bool:
-    return lease.is_exposed or lease.is_old
-
-
-def _count(message: NatsMessage) -> int:
-    return 0 if message.lease is None else message.lease.delivery.deliveries
