@@ -12,8 +12,8 @@ True
 ``help(shmq.Queue)`` and the like tell what each name is:
 
 Begin           connect, Broker, Queue, QueueOptions, Message, Put, LOW, NORMAL, HIGH
-Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, DeadLetter, Failure, wait,
-                ReadyEvent, worker, run, Worker, Retry, Reject
+Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, DeadLetter, Failure,
+                wait, ReadyEvent, worker, run, Worker, Retry, Reject
 Put             Loan, Pipeline, Transaction
 Look            QueueStats, QueueSummary, Attachment, Lease
 In bulk         BulkQueue, Columns, Run, Claim, Takeover, StagedPublisher, Rows

@@ -45,7 +45,8 @@ class LeasedRun(Settling):
     ) -> list[int]:
         """Return them all after ``delay`` seconds (None: the queue's back-off for each).
 
-        ``counted`` and ``error`` are as for ``Message.nack``. Returns the receipts that were refused.
+        ``counted`` and ``error`` are as for ``Message.nack``. Returns the receipts that were
+        refused.
         """
 
     @abc.abstractmethod

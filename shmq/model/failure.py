@@ -1,8 +1,8 @@
-"""The error of a failed delivery: what a message keeps of an exception, as bytes and as an object.
+"""The error of a failed delivery: what a message keeps of it, as bytes and as an object.
 
-Stored as the property ``error``, a msgpack map of ``line``, ``type``, ``trace`` and ``at`` (ms since
-1970), of which absent parts are left out. The line is that of a log, with the type: filters of the
-core compare it as a whole.
+Stored as the property ``error``, a msgpack map of ``line``, ``type``, ``trace`` and ``at`` (ms
+since 1970), of which absent parts are left out. The line is that of a log, with the type: filters
+of the core compare it as a whole.
 """
 
 from __future__ import annotations

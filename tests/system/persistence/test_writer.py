@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_a_put_confirmed_on_disk_is_there_when_it_returns(
 @pytest.mark.parametrize("durability", ["journal", "snapshot"])
 @pytest.mark.parametrize("written_first", [True, False])
 def test_the_error_of_a_failed_delivery_is_on_disk(
-    broker: shmq.Broker, namespace: str, tmp_path: Path, durability: str, written_first: bool
+    broker: shmq.Broker, namespace: str, tmp_path: Path, durability: Any, written_first: bool
 ) -> None:
     disk = Disk(tmp_path)
     queue = broker.create_queue("q", durability=durability)

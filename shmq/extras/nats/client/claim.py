@@ -8,12 +8,12 @@ may deliver a message again at any time. A key is changed only by a quorum that 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from shmq.extras.nats.client import names
 from shmq.extras.nats.client.definitions import Definitions
 
-#: How long the number of uncounted deliveries is kept, in seconds.
+#: How long an error, and the number of uncounted deliveries, are kept, in seconds.
 _NOTED: Final = 86_400
 
 
@@ -26,6 +26,8 @@ class Claim(NamedTuple):
     until: int = 0
     #: How many deliveries were returned uncounted.
     uncounted: int = 0
+    #: The error of the last failed delivery, as its map; None: there was none.
+    error: dict[str, Any] | None = None
     #: Of the key; 0: there is none.
     revision: int = 0
 
@@ -44,11 +46,16 @@ class Claims:
             return Claim()
         known = {field: found.value.get(field) for field in Claim._fields[:3]}
         valid = {field: number for field, number in known.items() if isinstance(number, int)}
-        return Claim(**valid)._replace(revision=found.revision)
+        error = found.value.get("error")
+        return Claim(
+            **valid, error=error if isinstance(error, dict) else None, revision=found.revision
+        )
 
     async def put(self, sequence: int, claim: Claim, wait: float) -> int | None:
         """Set it for ``wait`` seconds; its new revision, None if that is another one by now."""
-        ttl = max(int(wait) + 2, _NOTED if claim.uncounted else 0)
-        value = dict(zip(Claim._fields[:3], claim[:3], strict=True))
+        ttl = max(int(wait) + 2, _NOTED if claim.uncounted or claim.error else 0)
+        value: dict[str, Any] = dict(zip(Claim._fields[:3], claim[:3], strict=True))
+        if claim.error:
+            value["error"] = claim.error
         key = f"{self._prefix}.{sequence}"
         return await self._definitions.put(key, value, claim.revision, ttl=ttl)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import nats.errors
 
@@ -156,6 +156,11 @@ class Lease:
         count = self._claim.uncounted
         return count if 0 <= count < self.delivery.deliveries else 0
 
+    @property
+    def error(self) -> dict[str, Any] | None:
+        """The error of the message's last failed delivery, as its map."""
+        return self._claim.error
+
     def claim(self, name: str) -> None:
         """Mark it as settled. Raises LeaseExpired if it is over."""
         if not self.is_good:
@@ -180,13 +185,18 @@ class Lease:
         await client.publish(self.reply, b"+ACK")
 
     async def nack(
-        self, delay: float, check_there: CheckThere | None = None, *, counted: bool = True
+        self,
+        delay: float,
+        check_there: CheckThere | None = None,
+        *,
+        counted: bool = True,
+        error: dict[str, Any] | None = None,
     ) -> None:
         """Return it after ``delay`` seconds; raises what ``check_there`` raises, as in `ack`."""
         if counted:
             with contextlib.suppress(ConnectionLost, ApiError, TimeoutError):
                 async with asyncio.timeout(_RETURN):
-                    await self._change(self._returned)
+                    await self._change(lambda claim: self._failed(claim, error))
         else:
             await self._change(lambda claim: self._returned(claim, 1))
         has_returned = self._claim[:2] == (self.delivery.number, 0)
@@ -261,7 +271,7 @@ class Lease:
                 self._claim = made._replace(revision=revision)
                 return
             await self.load()
-            if self._claim[:3] == made[:3]:
+            if self._claim[:4] == made[:4]:
                 return  # an attempt without an answer has set it
             if self._claim.revision == made.revision:
                 await asyncio.sleep(_PAUSE)  # one is under way, which has no quorum yet
@@ -273,10 +283,15 @@ class Lease:
         return found._replace(delivery=self.delivery.number, until=int(until * 1000))
 
     def _returned(self, found: Claim, uncounted: int = 0) -> Claim:
-        found = found._replace(uncounted=found.uncounted + uncounted)
+        if uncounted:
+            found = found._replace(uncounted=found.uncounted + uncounted)
         if self._is_taken(found) or time.monotonic() >= self.held_until:
             return found
         return found._replace(delivery=self.delivery.number, until=0)
+
+    def _failed(self, found: Claim, error: dict[str, Any] | None) -> Claim:
+        made = self._returned(found)
+        return made if error is None or made is found else made._replace(error=error)
 
     def _is_taken(self, found: Claim) -> bool:
         """Whether another delivery has the message, or may have it as a new one, unclaimed."""

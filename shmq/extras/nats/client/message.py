@@ -162,7 +162,8 @@ class NatsMessage(api.Message):
 
     @property
     def last_error(self) -> api.Failure | None:
-        found: api.Failure | None = POLICY.failure(self._all.get("error"))
+        kept = None if self.lease is None else self.lease.error
+        found: api.Failure | None = POLICY.failure(kept or self._all.get("error"))
         return found
 
     @property

@@ -27,6 +27,7 @@ from shmq.extras.nats.client.queue_layout import QueueLayout, check_synced, opti
 from shmq.extras.nats.client.queue_state import QueueState
 from shmq.extras.nats.client.redrive import redrive
 from shmq.extras.nats.client.settlement import Leases, Settlements
+from shmq.model.codec.codecs import unpack_properties
 from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
 
@@ -226,12 +227,14 @@ class NatsQueuePort(QueuePort):
 
     # ---- settlements ----
 
-    def settle(self, kind: Settlement, receipts: list[int], ms: int | None) -> list[int]:
+    def settle(
+        self, kind: Settlement, receipts: list[int], ms: int | None, error: bytes | None = None
+    ) -> list[int]:
         def begin(lease: Lease, call: Begun[None]) -> None:
             if kind == "ack":
                 self.settlements.begin_ack(lease, call)
             else:
-                call.go_on(self._settle(kind, lease, ms, None))
+                call.go_on(self._settle(kind, lease, ms, None, error))
 
         self.check_open()
         flight = Flight()
@@ -246,15 +249,21 @@ class NatsQueuePort(QueuePort):
         return [receipt for receipt, number in pairs if number is None or number in problems]
 
     async def _settle(
-        self, kind: Settlement, lease: Lease, ms: int | None, message: NatsMessage | None
+        self,
+        kind: Settlement,
+        lease: Lease,
+        ms: int | None,
+        message: NatsMessage | None,
+        error: bytes | None,
     ) -> None:
         seconds = None if ms is None else ms / 1000
+        failed = None if error is None else unpack_properties(error)
         if kind == "reject":
-            await self.settlements.reject(lease, message)
+            await self.settlements.reject(lease, message, failed)
         elif kind == "extend":
             await self.settlements.extend(lease, seconds or 0.0)
         else:
-            await self.settlements.nack(lease, seconds, kind == "nack", message)
+            await self.settlements.nack(lease, seconds, kind == "nack", message, failed)
 
     def ack_lease(self, lease: Lease, consumer: NatsConsumer | None) -> None:
         """Acknowledge a delivery; a consumer's is not waited for."""
@@ -267,10 +276,15 @@ class NatsQueuePort(QueuePort):
             self.run(lease.send_ack())
 
     def settle_lease(
-        self, kind: Settlement, lease: Lease, ms: int | None, message: NatsMessage
+        self,
+        kind: Settlement,
+        lease: Lease,
+        ms: int | None,
+        message: NatsMessage,
+        error: bytes | None = None,
     ) -> None:
         """Settle a delivery. Raises LeaseExpired."""
-        self.run(self._settle(kind, lease, ms, message))
+        self.run(self._settle(kind, lease, ms, message, error))
 
     # ---- what the queue has ----
 

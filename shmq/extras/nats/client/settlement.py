@@ -231,9 +231,11 @@ class Settlements:
         else:
             client.ask(lease.reply, b"+ACK", None, partial(ack.then, on_answer), ack.is_alone)
 
-    async def _return_message(self, lease: Lease, delay: float) -> None:
+    async def _return_message(
+        self, lease: Lease, delay: float, error: dict[str, Any] | None = None
+    ) -> None:
         """Return it; without a leader it comes back when its lease ends. Raises QueueDeleted."""
-        await lease.nack(delay, self._puts.check_there)
+        await lease.nack(delay, self._puts.check_there, error=error)
 
     async def ack(self, lease: Lease) -> None:
         """Acknowledge it. Raises LeaseExpired."""
@@ -268,7 +270,12 @@ class Settlements:
         return message
 
     async def nack(
-        self, lease: Lease, delay: float | None, counted: bool, message: NatsMessage | None
+        self,
+        lease: Lease,
+        delay: float | None,
+        counted: bool,
+        message: NatsMessage | None,
+        error: dict[str, Any] | None,
     ) -> None:
         """Return it, or make it a dead letter if its deliveries are used up."""
         await self._check_foreign(lease)
@@ -279,9 +286,10 @@ class Settlements:
             return
         limit = self._options.max_deliveries
         if limit is not None and count >= limit:
-            await self._dead_letter(lease, "max_deliveries", message, count)
+            await self._dead_letter(lease, "max_deliveries", message, count, error)
             return
-        await self._return_message(lease, self._compute_backoff(count) if delay is None else delay)
+        wait = self._compute_backoff(count) if delay is None else delay
+        await self._return_message(lease, wait, error)
 
     def _compute_backoff(self, count: int) -> float:
         o = self._options
@@ -303,12 +311,14 @@ class Settlements:
         except ShmqError as error:
             log.debug("queue %s: a message comes back late: %s", self._layout.name, error)
 
-    async def reject(self, lease: Lease, message: NatsMessage | None) -> None:
+    async def reject(
+        self, lease: Lease, message: NatsMessage | None, error: dict[str, Any] | None
+    ) -> None:
         """Make it a dead letter."""
         await self._check_foreign(lease)
         lease.claim(self._layout.name)
         count = lease.delivery.deliveries - lease.uncounted
-        await self._dead_letter(lease, "rejected", message, count)
+        await self._dead_letter(lease, "rejected", message, count, error)
 
     async def extend(self, lease: Lease, seconds: float) -> None:
         """Set the end of its lease."""
@@ -324,7 +334,12 @@ class Settlements:
     # ---- dead letters ----
 
     async def _dead_letter(
-        self, lease: Lease, reason: str, message: NatsMessage | None, count: int
+        self,
+        lease: Lease,
+        reason: str,
+        message: NatsMessage | None,
+        count: int,
+        error: dict[str, Any] | None = None,
     ) -> None:
         """Copy it to the dead-letter queue, once, and acknowledge it."""
         drops = reason == "expired" and self._options.on_expired == "drop"
@@ -334,9 +349,9 @@ class Settlements:
                 if message is None:
                     message = await self._fetch_message(lease)
                 if target is not None and not drops and "dead" not in message.properties:
-                    await self._copy(message, target, reason, count)
-        except Full as error:
-            log.warning("queue %s: dead letters wait, %s", self._layout.name, error)
+                    await self._copy(message, target, reason, count, error or lease.error)
+        except Full as full:
+            log.warning("queue %s: dead letters wait, %s", self._layout.name, full)
             await self._return_message(lease, _REST)
             return
         await self.acked(lease)
@@ -354,7 +369,14 @@ class Settlements:
         priority = priority_of(properties, self._options)
         return NatsMessage(self._queue, data, properties, int(raw["seq"]), priority, lease)
 
-    async def _copy(self, message: NatsMessage, target: str, reason: str, count: int) -> None:
+    async def _copy(
+        self,
+        message: NatsMessage,
+        target: str,
+        reason: str,
+        count: int,
+        error: dict[str, Any] | None,
+    ) -> None:
         layout = await self._dead_letter_layout(target)
         properties = dict(message.all_properties)
         ttl = self._options.dead_letter_ttl
@@ -364,6 +386,7 @@ class Settlements:
             "deliveries": count,
             "at": int(time.time() * 1000),
             **({} if ttl is None else {"ttl": int(ttl * 1000)}),
+            **({} if error is None else {"error": error}),
         }
         headers = packed(properties)
         headers["Nats-Msg-Id"] = f"dead:{self._layout.stream}:{message.sequence}"
