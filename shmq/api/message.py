@@ -167,20 +167,24 @@ class Message(Settling):
     def priority(self) -> int:
         """0 to priorities - 1; higher is served first."""
 
+    # texts of a message: made by tools/options.py
+
     @property
-    @abc.abstractmethod
     def group(self) -> str | None:
         """The message group, or None."""
+        return self.properties.get("group")
 
     @property
-    @abc.abstractmethod
     def reply_to(self) -> str | None:
         """The queue to which the producer wants the reply, or None."""
+        return self.properties.get("reply_to")
 
     @property
-    @abc.abstractmethod
     def correlation(self) -> str | None:
         """The id by which the producer recognizes the reply, or None."""
+        return self.properties.get("corr")
+
+    # end
 
     @property
     @abc.abstractmethod
@@ -264,7 +268,7 @@ class Retry(Exception):
 
     def __init__(self, delay: float | None = None) -> None:
         if delay is not None:
-            check_seconds("delay", delay, 0.0)
+            delay = check_seconds("delay", delay, 0.0)
         super().__init__("as the queue's back-off says" if delay is None else f"in {delay} s")
         self.delay = delay
 

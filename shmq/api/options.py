@@ -32,6 +32,8 @@ Overflow = Literal["reject", "block", "drop-oldest"]
 Expired = Literal["dead-letter", "drop"]
 Durability = Literal["memory", "snapshot", "journal"]
 Confirm = Literal["memory", "disk"]
+#: The lowest, the middle and the highest priority of a queue.
+Level = Literal["low", "normal", "high"]
 #: The kinds of target of a binding.
 TargetKind = Literal["queue", "stream", "exchange"]
 #: How many of a binding's headers a message must have.
@@ -108,13 +110,17 @@ class Option:
     #: The method that changes it later. Empty: it is fixed.
     changed_by: str = ""
 
-    def check(self, name: str, value: object, given: Mapping[str, Any]) -> None:
-        """Raise TypeError or :class:`InvalidOption` if ``value`` cannot be the option ``name``."""
+    def check(self, name: str, value: Any, given: Mapping[str, Any]) -> Any:
+        """Return the value of the option ``name``: ``value``, but a timedelta as seconds.
+
+        Raises TypeError or :class:`InvalidOption` if it cannot be.
+        """
         if value is None and self.none:
-            return
+            return None
         if self.kind == "seconds":
-            check_seconds(name, value, self.least)
-        elif self.kind == "choice":
+            seconds = check_seconds(name, value, self.least)
+            return value if isinstance(value, int | float) else seconds
+        if self.kind == "choice":
             check_one_of(name, value, self.choices)
         elif self.kind == "flag":
             check_flag(name, value)
@@ -123,6 +129,7 @@ class Option:
         else:
             most = self.most.of(given) if isinstance(self.most, Part) else self.most
             check_whole(name, value, int(self.least), most)
+        return value
 
     def is_same(self, one: Any, other: Any) -> bool:
         """Whether two values are the same; a time is stored in whole nanoseconds."""
@@ -191,7 +198,7 @@ def checked(table: type[T], given: Mapping[str, Any], of: str = "", **defaults: 
     for name, row in rows.items():
         if isinstance(row.follows, Part) and name not in given:
             filled[name] = row.follows.of(filled)
-        row.check(name, filled[name], filled)
+        filled[name] = row.check(name, filled[name], filled)
     return table(**filled)
 
 

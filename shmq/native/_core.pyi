@@ -195,7 +195,27 @@ def scan(
     watches: list[Watch], closely: bool, slice: float = ...
 ) -> tuple[list[Watch], list[Watch], float]: ...
 
-class Handle:
+class _Putting:
+    def put(
+        self,
+        body: Any,
+        block: bool | None = None,
+        timeout: float | None = None,
+        *,
+        priority: Any = None,
+        group: Any = None,
+        headers: Any = None,
+        delay: Any = None,
+        ttl: Any = None,
+        dedupe_id: Any = None,
+        codec: Any = None,
+        reply_to: Any = None,
+        correlation: Any = None,
+        deliver_at: Any = None,
+        confirm: str | None = None,
+    ) -> Put: ...
+
+class Handle(_Putting):
     """One attachment to a queue. shmq.client.local.broker builds its queue on it."""
 
     @property
@@ -248,37 +268,14 @@ class Handle:
     def look_for_dead(self) -> None: ...
     def check(self) -> None: ...
     def violations(self) -> list[str]: ...
-    def put(
-        self,
-        body: Any,
-        block: bool | None = None,
-        timeout: float | None = None,
-        *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        deliver_at: float | None = None,
-        ttl: float | None = None,
-        dedupe_id: str | None = None,
-        codec: str | None = None,
-        reply_to: str | None = None,
-        correlation: str | None = None,
-        confirm: str | None = None,
-    ) -> Put: ...
     def put_many(
         self,
         bodies: Iterable[Any],
         block: bool | None = None,
         timeout: float | None = None,
         *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        ttl: float | None = None,
-        codec: str | None = None,
         confirm: str | None = None,
+        **properties: Any,
     ) -> int: ...
     def put_packed(
         self,
@@ -287,30 +284,10 @@ class Handle:
         block: bool | None = None,
         timeout: float | None = None,
         *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        ttl: float | None = None,
-        dedupe_id: str | None = None,
         confirm: str | None = None,
+        **properties: Any,
     ) -> Put: ...
-    def wrap(
-        self,
-        body: Any,
-        *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        deliver_at: float | None = None,
-        ttl: float | None = None,
-        dedupe_id: str | None = None,
-        codec: str | None = None,
-        reply_to: str | None = None,
-        correlation: str | None = None,
-        encoded: bool = False,
-    ) -> PreparedPut: ...
+    def wrap(self, body: Any, *, encoded: bool = False, **properties: Any) -> PreparedPut: ...
     def try_put(
         self, prepared: PreparedPut, block: bool | None = False, timeout: float | None = None
     ) -> Put: ...
@@ -353,19 +330,12 @@ class Handle:
 
 def encode_message(
     body: Any,
-    codec: str | None,
-    priority: int | None,
-    group: str | None,
-    headers: Mapping[str, Any] | None,
-    delay: float | None,
-    deliver_at: float | None,
-    ttl: float | None,
-    dedupe_id: str | None,
-    reply_to: str | None,
-    correlation: str | None,
+    properties: dict[str, Any],
     priorities: int,
+    *,
     encoded: bool = False,
-) -> tuple[Any, ...]: ...
+    staged: bool = False,
+) -> tuple[Any, int, bytes, int, float, float]: ...
 def codec_number(codec: str | None) -> int: ...
 
 @final
@@ -404,17 +374,8 @@ def make_loan(
     block: bool | None = None,
     timeout: float | None = None,
     *,
-    priority: int | None = None,
-    group: str | None = None,
-    headers: Mapping[str, Any] | None = None,
-    delay: float | None = None,
-    deliver_at: float | None = None,
-    ttl: float | None = None,
-    dedupe_id: str | None = None,
-    codec: str | None = None,
-    reply_to: str | None = None,
-    correlation: str | None = None,
     confirm: str | None = None,
+    **properties: Any,
 ) -> Any: ...
 
 @final
@@ -540,20 +501,6 @@ class Staging:
 
     def __init__(self, handle: Handle) -> None: ...
     def chunks(self, rows: Iterable[_StagedRow] | api.Rows) -> Iterable[tuple[bytes, int]]: ...
-    def _row_of(
-        self,
-        body: Any,
-        *,
-        priority: Any = None,
-        group: Any = None,
-        headers: Any = None,
-        delay: Any = None,
-        ttl: Any = None,
-        dedupe_id: Any = None,
-        codec: Any = None,
-        reply_to: Any = None,
-        correlation: Any = None,
-    ) -> None: ...
     def listing(self, codec: int) -> list[tuple[int, int, bool, bytes]]: ...
     def remove(self, at: int, seq: int) -> bool: ...
     @property
@@ -606,13 +553,13 @@ class Message:
     @property
     def properties(self) -> Mapping[str, Any]: ...
     @property
-    def headers(self) -> Mapping[str, Any]: ...
-    @property
     def group(self) -> str | None: ...
     @property
     def reply_to(self) -> str | None: ...
     @property
     def correlation(self) -> str | None: ...
+    @property
+    def headers(self) -> Mapping[str, Any]: ...
     @property
     def codec(self) -> str: ...
     @property
@@ -956,13 +903,13 @@ class RemoteMessage:
     @property
     def properties(self) -> Mapping[str, Any]: ...
     @property
-    def headers(self) -> Mapping[str, Any]: ...
-    @property
     def group(self) -> str | None: ...
     @property
     def reply_to(self) -> str | None: ...
     @property
     def correlation(self) -> str | None: ...
+    @property
+    def headers(self) -> Mapping[str, Any]: ...
     @property
     def codec(self) -> str: ...
     @property

@@ -26,6 +26,7 @@ CODECS = tuple([shmq_codec_name(<uint8_t>number).decode() for number in range(<i
 CODEC_OTHER = <int>SHMQ_CODEC_OTHER
 CODEC_PACKED = <int>SHMQ_CODEC_PACKED
 cdef tuple _CODECS = CODECS
+cdef str _PACKED = CODECS[SHMQ_CODEC_PACKED]
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef int64_t LONG_AGO = -FOREVER
@@ -165,12 +166,14 @@ MAX_SECONDS = 1e9
 cpdef double check_seconds(str name, value: object, least: float) except? -1:
     """``value`` as a float, if it is a number of seconds from ``least`` to ``MAX_SECONDS``.
 
-    Raises TypeError for another type, and :class:`InvalidOption` out of range.
+    It may also be a timedelta. Raises TypeError for another type, and :class:`InvalidOption` out of range.
     """
     value = plain_number(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(
-            f"{name}={value!r} must be a number of seconds, not {type(value).__name__}")
+        if not hasattr(value, "total_seconds"):
+            raise TypeError(f"{name}={value!r} must be a number of seconds or a timedelta, not "
+                            f"{type(value).__name__}")
+        value = value.total_seconds()
     if not least <= value <= MAX_SECONDS:
         raise _errors.InvalidOption(
             f"{name}={value} s is out of range: {least} to {MAX_SECONDS:.0f} s")

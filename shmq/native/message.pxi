@@ -101,8 +101,8 @@ cdef class Message:
     cdef _AckBuffer gatherer  # its consumer's; None if it was leased by itself
     cdef object raw          # the body's bytes; None while they are only in shared memory
     cdef object decoded
-    cdef object meta
-    cdef object unpacked
+    cdef bytes meta
+    cdef dict unpacked
     cdef uint64_t lease          # the core's receipt
     cdef readonly uint64_t sequence
     cdef readonly uint32_t delivery_count
@@ -202,48 +202,51 @@ cdef class Message:
         self.by_receipt = True
         return c_seal(&self.handle.q.seal, self.lease)
 
-    @property
-    def properties(self) -> Mapping[str, Any]:
-        """See shmq.api.Message.properties."""
+    cdef dict _all(self):
         if self.unpacked is None:
             self.unpacked = _policy.unpack_properties(self.meta)
         return self.unpacked
 
     @property
-    def headers(self) -> Mapping[str, Any]:
-        """See shmq.api.Message.headers."""
-        if self.meta is None:
-            return {}
-        return self.properties.get("headers") or {}
+    def properties(self) -> Mapping[str, Any]:
+        """See shmq.api.Message.properties."""
+        return self._all()
+
+    # texts of a local message: made by tools/options.py
 
     @property
     def group(self) -> str | None:
         """See shmq.api.Message.group."""
-        return None if self.meta is None else self.properties.get("group")
+        return None if self.meta is None else self._all().get("group")
 
     @property
     def reply_to(self) -> str | None:
         """See shmq.api.Message.reply_to."""
-        return None if self.meta is None else self.properties.get("reply_to")
+        return None if self.meta is None else self._all().get("reply_to")
 
     @property
     def correlation(self) -> str | None:
         """See shmq.api.Message.correlation."""
-        return None if self.meta is None else self.properties.get("corr")
+        return None if self.meta is None else self._all().get("corr")
+
+    # end
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """See shmq.api.Message.headers."""
+        return {} if self.meta is None else self._all().get("headers") or {}
 
     @property
     def codec(self) -> str:
         """See shmq.api.Message.codec."""
         if self.number < len(_CODECS):
             return _CODECS[self.number]
-        return self.properties.get("codec", "bytes")
+        return self._all().get("codec", "bytes")
 
     @property
     def dead(self) -> Any:
         """See shmq.api.Message.dead."""
-        if self.meta is None:
-            return None
-        return _dead(self.properties.get("dead"))
+        return None if self.meta is None else _dead(self._all().get("dead"))
 
     @property
     def last_error(self) -> Any:

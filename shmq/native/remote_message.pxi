@@ -89,10 +89,7 @@ cdef class RemoteMessage:
             properties = {key: value for key, value in properties.items() if key != "codec"}
         return properties
 
-    @property
-    def headers(self) -> Mapping[str, Any]:
-        """See shmq.api.Message.headers."""
-        return {} if self.meta is None else self._all().get("headers") or {}
+    # texts of a remote message: made by tools/options.py
 
     @property
     def group(self) -> str | None:
@@ -108,6 +105,13 @@ cdef class RemoteMessage:
     def correlation(self) -> str | None:
         """See shmq.api.Message.correlation."""
         return None if self.meta is None else self._all().get("corr")
+
+    # end
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """See shmq.api.Message.headers."""
+        return {} if self.meta is None else self._all().get("headers") or {}
 
     @property
     def codec(self) -> str:

@@ -68,6 +68,7 @@ _MANY: Final = "it makes thousands of requests, and the queue behind them is the
 _CLIENT: Final = "it is about the methods of a client in Python"
 _RECEIPT: Final = "receipts are texts over HTTP, and name their queue"
 _LOAN: Final = "a loan is memory of the queue"
+_BUFFERS: Final = "a loan and a packed batch are buffers in memory"
 _STREAMS: Final = "the client of these tests has no streams; tests/extras/console tests them"
 _PROPERTIES: Final = "properties that shmq does not know are not shown in JSON"
 _EXPLAINED: Final = "a refusal is one code over HTTP; tests/extras/console tests its text"
@@ -102,6 +103,8 @@ NOT_OFFERED: Final[dict[str, str]] = {
     "test_an_expression_that_cannot_be_asked_is_refused": _CLIENT,
     "test_bindings_are_told_sorted_and_once": _CLIENT,
     "test_deleting_an_exchange_undoes_the_bindings_to_it": _CLIENT,
+    "test_every_call_takes_the_times_of_the_standard_library": _BUFFERS,
+    "test_a_ttl_may_be_a_timedelta": _PROPERTIES,
     "test_groups_that_come_and_go_take_no_lasting_room": _MANY,
     "test_headers_that_cannot_be_compared_are_refused": _CLIENT,
     "test_making_an_exchange_again_attaches_and_another_kind_is_refused": _CLIENT,

@@ -405,7 +405,7 @@ def test_of_many_the_rest_follows_when_there_is_room(
         ({"priority": 9}, shmq.InvalidOption),
         ({"ttl": -1}, shmq.InvalidOption),
         ({"confirm": "disk"}, shmq.InvalidOption),
-        ({"priority": "high"}, TypeError),
+        ({"priority": ["high"]}, TypeError),
         ({"unknown": 1}, TypeError),
         ({"headers": 1}, TypeError),
     ],

@@ -5,6 +5,7 @@ Other levels: tree/test_options.py, c/test_segment.c.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import pickle
 import re
@@ -14,6 +15,7 @@ import pytest
 
 import shmq
 from shmq import Broker, QueueOptions
+from shmq.api.options import options_of
 
 from .conftest import Connect
 from .tools import LATER, drain, in_thread, lease_all, outcome, putter_asleep
@@ -184,6 +186,27 @@ def test_every_value_in_range_is_what_all_clients_see(
 
     assert getattr(seen, option) == value
     assert seen == made.options == QueueOptions.for_queue("jobs", given)
+
+
+def test_every_option_that_is_a_duration_may_be_a_timedelta() -> None:
+    rows = options_of(QueueOptions)
+    durations = {name for name, row in rows.items() if row.kind == "seconds"}
+
+    made = QueueOptions.for_queue("jobs", dict.fromkeys(durations, dt.timedelta(hours=1)))
+
+    assert made == QueueOptions.for_queue("jobs", dict.fromkeys(durations, 3600.0))
+    assert {type(getattr(made, name)) for name in durations} == {float}
+    for length in (dt.timedelta(seconds=-1), dt.timedelta.max):
+        with pytest.raises(shmq.InvalidOption, match=r"ttl=.* out of range"):
+            QueueOptions.for_queue("jobs", {"ttl": length})
+
+
+def test_a_queue_is_created_with_timedeltas(broker: Broker) -> None:
+    minute = dt.timedelta(minutes=1)
+    options = broker.create_queue("jobs", visibility_timeout=minute, ttl=2 * minute).options
+
+    assert (options.visibility_timeout, options.ttl) == (60, 120)
+    assert broker.ensure_queue("jobs", visibility_timeout=minute, ttl=120).options == options
 
 
 @pytest.mark.parametrize("option", ["capacity", "priorities", "arena_bytes"])

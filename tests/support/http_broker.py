@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime as dt
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ import httpx
 import shmq
 from shmq.api.message import DeadLetter
 from shmq.api.options import QueueOptions
+from shmq.api.properties import TEXTS
 
 #: The longest wait that one request asks for, in seconds.
 _SLICE = 5.0
@@ -119,12 +121,13 @@ def _encoded(body: Any) -> dict[str, Any]:
 
 
 def _message(body: Any, **properties: Any) -> dict[str, Any]:
-    at = properties.pop("deliver_at", None)
-    if at is not None:
-        properties["delay"] = max(0.0, at - time.time())
-    made = _encoded(body)
-    made |= {name: value for name, value in properties.items() if value is not None}
-    return made
+    given = {name: value for name, value in properties.items() if value is not None}
+    for name, value in given.items():
+        if isinstance(value, dt.timedelta):
+            given[name] = f"{value.total_seconds():f}s"
+        elif isinstance(value, dt.datetime):
+            given[name] = value.isoformat()
+    return _encoded(body) | given
 
 
 class HttpMessage:
@@ -138,9 +141,8 @@ class HttpMessage:
         self.headers = row["headers"]
         self.codec = row["codec"]
         self.priority = row["priority"]
-        self.group = row["group"]
-        self.reply_to = row["reply_to"]
-        self.correlation = row["correlation"]
+        for name in TEXTS:
+            setattr(self, name, row[name])
         self.delivery_count = row["deliveries"]
         self.receipt = row["receipt"]
         self.dead = DeadLetter(**row["dead"]) if row["dead"] is not None else None

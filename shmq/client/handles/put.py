@@ -27,14 +27,11 @@ _CODEC = {
 }
 _PLAIN = {number: bytes([_FIXMAP + 1]) + entry for number, entry in _CODEC.items()}
 
-#: The properties that are encoded; ``confirm`` says how to put, not what.
-_ENCODED = tuple(name for name in PROPERTIES if name != "confirm")
-
 
 def check_names(call: Call, given: Iterable[str]) -> None:
     """Raise TypeError for a keyword that the call does not take."""
     for name in given:
-        if name not in _ENCODED or call not in PROPERTIES[name].calls:
+        if name == "confirm" or call not in getattr(PROPERTIES.get(name), "calls", ()):
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
 
 
@@ -42,7 +39,6 @@ def encode(
     body: Any, priorities: int, properties: Mapping[str, Any], encoded: bool = False
 ) -> tuple[bytes | None, Any]:
     """The packed properties, or None, and the body as a buffer. Raises what ``put`` raises."""
-    check_names("put", properties)
     return encode_many([body], priorities, properties, encoded)[0]
 
 
@@ -50,12 +46,10 @@ def encode_many(
     bodies: Iterable[Any], priorities: int, properties: Mapping[str, Any], encoded: bool = False
 ) -> list[tuple[bytes | None, Any]]:
     """`encode` for bodies with the same properties, whose names were checked."""
-    wanted: dict[str, Any] = {name: properties.get(name) for name in _ENCODED}
+    given = dict(properties)
     found = []
     for body in bodies:
-        buffer, number, meta, *_ = _core.encode_message(
-            body, priorities=priorities, encoded=encoded, **wanted
-        )
+        buffer, number, meta, *_ = _core.encode_message(body, given, priorities, encoded=encoded)
         if 0 < number < len(codecs.CODECS):
             meta = with_entry(meta, _CODEC[number]) if meta else _PLAIN[number]
         found.append((meta or None, buffer))

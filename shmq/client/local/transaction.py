@@ -142,24 +142,12 @@ class LocalTransaction(api.Transaction):
         for at, entry in pieces:
             self._blocks.setdefault((target, at), []).append(entry)
 
-    def put(
-        self,
-        queue: str | api.Queue,
-        body: api.Body,
-        *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        reply_to: str | None = None,
-        correlation: str | None = None,
-        codec: str | None = None,
-    ) -> None:
+    def put(self, queue: str | api.Queue, body: api.Body, **properties: Any) -> None:
         target = self._open("queue", queue)
-        nothing = (None, None, None, None)  # delay, deliver_at, ttl and dedupe id
         buffer, number, meta, level, *_ = _core.encode_message(
-            *(body, codec, priority, group, headers, *nothing, reply_to, correlation),
-            target.options.priorities,
+            body, properties, target.options.priorities, staged=True
         )
+        group = properties.get("group")
         self._puts.setdefault(target, []).append((bytes(buffer), meta, number, level, group))
 
     def commit(self, member: api.Member, offsets: Mapping[int, int] | None = None) -> None:

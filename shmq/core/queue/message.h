@@ -71,10 +71,16 @@ struct shmq_leased_view {
 /* SHMQ_TOO_LARGE if a queue with these options can never hold it. Needs no lock. */
 int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes);
 
+/* When the message of a put expires, in ns from its put; 0 or less: never. */
+static inline int64_t shmq_ttl_of(const struct shmq_queue *q, const struct shmq_put *put)
+{
+    return put->ttl ? put->ttl : q->h->options.ttl;
+}
+
 /* The time for a put: exact if a timer begins at it. Needs no lock. */
 static inline int64_t shmq_time_of_put(const struct shmq_queue *q, const struct shmq_put *put)
 {
-    if (put->delay || put->ttl > 0 || put->dedupe || q->h->options.ttl)
+    if (put->delay || shmq_ttl_of(q, put) > 0 || put->dedupe)
         return shmq_now();
     return shmq_time(q);
 }

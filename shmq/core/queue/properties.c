@@ -23,48 +23,27 @@ uint8_t shmq_codec_number(struct shmq_text name)
 
 const char *shmq_codec_name(uint8_t number) { return number < SHMQ_CODECS ? CODECS[number] : NULL; }
 
-static const char *take_int(const struct shmq_msgpack *value, bool *has, int64_t *number,
-                            const char *wrong)
-{
-    *has = true;
-    *number = value->number;
-    return value->kind == SHMQ_MSGPACK_INT ? NULL : wrong;
-}
+static const struct shmq_property_row ROWS[SHMQ_PROPERTIES] = {SHMQ_PROPERTY_ROWS};
 
-static const char *take_text(const struct shmq_msgpack *value, struct shmq_text *text,
-                             const char *wrong)
-{
-    if (value->kind != SHMQ_MSGPACK_STR)
-        return wrong;
-    text->at = value->bytes;
-    text->bytes = value->count;
-    return NULL;
-}
+const struct shmq_property_row *shmq_row_of_property(int which) { return &ROWS[which]; }
 
 /* Reads one entry: NULL, or what is malformed. Unknown keys may have any value. */
 static const char *take(const struct shmq_msgpack *key, const struct shmq_msgpack *value,
                         struct shmq_properties *p)
 {
-    struct shmq_text unused;
+    int at = 0;
 
-    if (shmq_msgpack_is(key, "pri"))
-        return take_int(value, &p->has_priority, &p->priority, "property pri must be an int");
-    if (shmq_msgpack_is(key, "delay"))
-        return take_int(value, &p->has_delay, &p->delay, "property delay must be an int, in ms");
-    if (shmq_msgpack_is(key, "ttl"))
-        return take_int(value, &p->has_ttl, &p->ttl, "property ttl must be an int, in ms");
-    if (shmq_msgpack_is(key, "group"))
-        return take_text(value, &p->group, "property group must be a str");
-    if (shmq_msgpack_is(key, "dedupe"))
-        return take_text(value, &p->dedupe, "property dedupe must be a str");
-    if (shmq_msgpack_is(key, "codec"))
-        return take_text(value, &p->codec, "property codec must be a str");
-    if (shmq_msgpack_is(key, "reply_to"))
-        return take_text(value, &unused, "property reply_to must be a str");
-    if (shmq_msgpack_is(key, "corr"))
-        return take_text(value, &unused, "property corr must be a str");
-    if (shmq_msgpack_is(key, "headers") && value->kind != SHMQ_MSGPACK_MAP)
-        return "property headers must be a map";
+    while (key->kind != SHMQ_MSGPACK_STR || key->count != ROWS[at].size ||
+           memcmp(key->bytes, ROWS[at].key, key->count))
+        if (++at == SHMQ_STORED_PROPERTIES)
+            return NULL;
+    if (value->kind != ROWS[at].kind)
+        return ROWS[at].wrong;
+    p->given |= 1u << at;
+    if (value->kind == SHMQ_MSGPACK_INT)
+        p->parsed[at].number = value->number;
+    else
+        p->parsed[at].text = (struct shmq_text){value->bytes, value->count};
     return NULL;
 }
 
@@ -108,22 +87,28 @@ const char *shmq_properties_apply(const struct shmq_queue *q,
                                   uint64_t hash[2])
 {
     const struct shmq_properties *p = properties;
+    int64_t level = p->parsed[SHMQ_P_PRIORITY].number, delay = p->parsed[SHMQ_P_DELAY].number;
+    int64_t ttl = p->parsed[SHMQ_P_TTL].number;
+    struct shmq_text text;
 
-    if (p->has_priority && (p->priority < 0 || p->priority >= q->h->options.priorities))
+    if (level < 0 || level >= q->h->options.priorities)
         return "property pri is out of range: 0 to the queue's priorities - 1";
-    if (p->has_delay && (p->delay < 0 || p->delay > MOST_MS))
+    if (delay < 0 || delay > MOST_MS)
         return "property delay is out of range: 0 to 10^12 ms";
-    if (p->has_ttl && (p->ttl < 1 || p->ttl > MOST_MS))
+    if (shmq_has_property(p, SHMQ_P_TTL) && (ttl < 1 || ttl > MOST_MS))
         return "property ttl is out of range: 1 to 10^12 ms";
-    if (p->has_priority)
-        put->priority = (uint8_t)p->priority;
-    put->delay = p->has_delay ? p->delay * MS : 0;
-    put->ttl = p->has_ttl ? p->ttl * MS : 0;
-    put->codec = p->codec.at ? shmq_codec_number(p->codec) : 0;
-    if (p->group.at)
-        put->group = group_hash(q, p->group);
-    if (p->dedupe.at) {
-        shmq_siphash(q->h->options.hash_key, p->dedupe.at, p->dedupe.bytes, hash);
+    if (shmq_has_property(p, SHMQ_P_PRIORITY))
+        put->priority = (uint8_t)level;
+    put->delay = delay * MS;
+    put->ttl = ttl * MS;
+    text = p->parsed[SHMQ_P_CODEC].text;
+    put->codec = text.at ? shmq_codec_number(text) : 0;
+    text = p->parsed[SHMQ_P_GROUP].text;
+    if (text.at)
+        put->group = group_hash(q, text);
+    text = p->parsed[SHMQ_P_DEDUPE_ID].text;
+    if (text.at) {
+        shmq_siphash(q->h->options.hash_key, text.at, text.bytes, hash);
         put->dedupe = hash;
     }
     return NULL;

@@ -3,13 +3,32 @@
 
 #include "base/msgpack.h"
 #include "queue/message.h"
+#include "queue/property_table.h"
 
 struct shmq_properties {
-    bool has_priority, has_delay, has_ttl;
-    int64_t priority;
-    int64_t delay, ttl; /* ms */
-    struct shmq_text group, dedupe, codec;
+    uint32_t given; /* bits of enum shmq_property  */
+    union {
+        int64_t number;
+        struct shmq_text text;
+    } parsed[SHMQ_STORED_PROPERTIES];
 };
+
+static inline bool shmq_has_property(const struct shmq_properties *p, enum shmq_property which)
+{
+    return p->given >> which & 1;
+}
+
+/* A row of the table of properties. */
+struct shmq_property_row {
+    const char *name;  /* of the argument of a put                    */
+    char key[16];      /* by which it is stored                       */
+    uint32_t size;     /* of the key; 0: it is not stored             */
+    uint16_t kind;     /* enum shmq_msgpack_kind                      */
+    uint16_t calls;    /* bits of enum shmq_property_call             */
+    const char *wrong; /* the error for a value of another kind       */
+};
+
+const struct shmq_property_row *shmq_row_of_property(int which);
 
 /* Parses them: NULL, or what is malformed: they are not one map, or a known key has a value of
  * another type. */

@@ -111,7 +111,7 @@ static int take_or_drop(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
 static int fill_slot(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
                      int64_t now, uint64_t *flags)
 {
-    int64_t ttl = put->ttl ? put->ttl : q->h->options.ttl;
+    int64_t ttl = shmq_ttl_of(q, put);
 
     *flags = 0;
     SET(s->body_bytes, (uint32_t)put->body_bytes);

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
+from shmq.api import properties as table
 from shmq.client.handles.batch import returning
 from shmq.client.shared.policy import POLICY, dead_letter
 from shmq.errors import InvalidOption, LeaseExpired
@@ -28,10 +29,12 @@ PROPERTIES: Final = "Shmq-Properties"
 _PLAIN: Final = re.compile(r"traceparent|tracestate|ce-[\w.!#$%&'*+^`|~-]+", re.ASCII)
 _MOST_PLAIN: Final = 512
 #: What the properties are that this client relies on.
+_KINDS: Final = {"int": int, "str": str, "map": dict}
 _TYPES: Final[Mapping[str, type]] = {
-    "pri": int, "delay": int, "ttl": int, "codec": str, "group": str, "reply_to": str,
-    "corr": str, "key": bytes, "headers": dict, "dead": dict,
-}  # fmt: skip
+    **{row.key: _KINDS[row.kind] for row in table.PROPERTIES.values() if row.key},
+    "key": bytes,
+    "dead": dict,
+}
 _OF_DEAD: Final[Mapping[str, type]] = {
     "reason": str, "queue": str, "deliveries": int, "at": int, "ttl": int,
 }  # fmt: skip
@@ -88,6 +91,15 @@ def _check(properties: Mapping[str, Any], types: Mapping[str, type]) -> None:
 def priority_of(properties: Mapping[str, Any], options: QueueOptions) -> int:
     """The priority of a message with these properties."""
     return int(properties.get("pri", options.priorities // 2))
+
+
+def ttl_of(properties: Mapping[str, Any], options: QueueOptions) -> float | None:
+    """After how many seconds from its put a message expires, or a dead letter; None: never."""
+    dead = properties.get("dead")
+    ttl = (properties if dead is None else dead).get("ttl")
+    if ttl is None:
+        return options.ttl if dead is None else None
+    return float(ttl) / 1000
 
 
 class NatsMessage(api.Message):
@@ -183,18 +195,6 @@ class NatsMessage(api.Message):
     @property
     def priority(self) -> int:
         return self._priority
-
-    @property
-    def group(self) -> str | None:
-        return self._all.get("group")
-
-    @property
-    def reply_to(self) -> str | None:
-        return self._all.get("reply_to")
-
-    @property
-    def correlation(self) -> str | None:
-        return self._all.get("corr")
 
     @property
     def sequence(self) -> int:

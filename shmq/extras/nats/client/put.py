@@ -23,7 +23,7 @@ from shmq.extras.nats.client.connection import ApiError, ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.jetstream import FULL, MOST_TOGETHER, publish_together
 from shmq.extras.nats.client.loop_thread import Begun
-from shmq.extras.nats.client.message import packed
+from shmq.extras.nats.client.message import packed, ttl_of
 from shmq.extras.nats.client.queue_layout import QueueLayout, check_synced
 from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _clock as time
@@ -114,7 +114,7 @@ class Puts:
         A dead letter is made by the client that meets the expired message, so the server waits
         twice as long.
         """
-        seconds = wanted["ttl"] / 1000 if "ttl" in wanted else self.options.ttl
+        seconds = ttl_of(wanted, self.options)
         if "dead" in wanted or seconds is None:
             return ""
         if self.options.on_expired == "dead-letter" and self.options.dead_letter is not None:

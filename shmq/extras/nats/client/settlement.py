@@ -24,7 +24,7 @@ from shmq.extras.nats.client.inbox import Arrival
 from shmq.extras.nats.client.jetstream import NO_MESSAGE
 from shmq.extras.nats.client.lease import Lease, lease_of, parse_reply
 from shmq.extras.nats.client.loop_thread import Begun
-from shmq.extras.nats.client.message import NatsMessage, packed, priority_of, unpacked
+from shmq.extras.nats.client.message import NatsMessage, packed, priority_of, ttl_of, unpacked
 from shmq.extras.nats.client.put import Item, Puts
 from shmq.extras.nats.client.queue_layout import QueueLayout, new_definition, options_of
 from shmq.native import _clock as time
@@ -198,15 +198,10 @@ class Settlements:
         limit = self._options.max_deliveries
         if limit is not None and message.delivery_count > limit:
             return "max_deliveries"
-        if "dead" in message.properties:
-            ttl = message.properties["dead"].get("ttl")
-        else:
-            ttl = message.properties.get("ttl")
-            if ttl is None and self._options.ttl is not None:
-                ttl = self._options.ttl * 1000
+        ttl = ttl_of(message.properties, self._options)
         # A delayed message is stored again when it is due; its ttl counts from the put.
         put_at = message.lease.delivery.stored_at - message.all_properties.get("delay", 0) / 1000
-        if ttl is not None and time.time() >= put_at + ttl / 1000:
+        if ttl is not None and time.time() >= put_at + ttl:
             return "expired"
         return None
 
