@@ -20,7 +20,7 @@ from shmq.client.remote.put import RemotePuts
 from shmq.model.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.queue import Leases, LeasesState, Select
-from shmq.protocol.opcodes import FOREVER, Status, Type
+from shmq.protocol.opcodes import AGAIN, CALLS, FOREVER, HEADS, Status, Type
 
 log = logging.getLogger("shmq")
 
@@ -114,8 +114,10 @@ class RemoteQueuePort(RemotePuts):
             raise self.error(answer)
         return list(answer.messages or ())
 
-    def purge(self) -> int:
-        return self.ask(Type.PURGE).number
+    def call(self, method: str, *numbers: int) -> int:
+        kind = CALLS[method]
+        rest = HEADS[kind].pack(*numbers) if numbers else b""
+        return self.ask(kind, rest, again=kind in AGAIN).number
 
     def redrive(self, limit: int | None, where: Where | None) -> int:
         most = FOREVER if limit is None else min(limit, FOREVER - 1)

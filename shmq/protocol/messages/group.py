@@ -247,10 +247,6 @@ class ShareTake(Numbers):
     limit: int
     handed: bool
 
-    def check(self) -> None:
-        if not self.limit:
-            raise Refusal.bad("a SHARE_TAKE takes one record at least")
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShareTaken:

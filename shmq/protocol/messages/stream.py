@@ -119,8 +119,6 @@ class Append:
                 raise Refusal.bad("an APPEND with the flag 0x04 has a producer and a sequence")
             producer, sequence = _PRODUCER.unpack_from(rest, at)
             at += _PRODUCER.size
-        if not count:
-            raise Refusal.bad("an APPEND has one record at least")
         if flags & ~_FLAGS:
             raise Refusal(Status.UNSUPPORTED, f"an APPEND has no such flag: {flags:#04x}")
         if compression >= len(_COMPRESSIONS):
@@ -183,8 +181,6 @@ class Fetch:
     def unpack(cls, rest: bytes) -> Self:
         """Unpack the payload behind the name. Raises Refusal."""
         identity, most, size, wait, count = unpack_head(Type.FETCH, rest)
-        if not (most and size and count):
-            raise Refusal.bad("a FETCH is for one record, one byte and one partition at least")
         places, behind = _read_places(rest[HEADS[Type.FETCH].size :], count)
         where = unpack_expression(behind, RecordWhere)
         return cls(identity, places, most, size, seconds(wait), where)
