@@ -249,6 +249,10 @@ class OffsetAt(Numbers):
     partition: int
     timestamp: int
 
+    def check(self) -> None:
+        if self.timestamp > _LAST:
+            raise Refusal.bad(f"{self.timestamp} ns since 1970 is more than {_LAST}")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repartition(Numbers):
