@@ -18,14 +18,15 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "shmq/protocol/opcodes.toml"
 PYTHON: Final = ROOT / "shmq/protocol/opcodes.py"
+MESSAGES: Final = ROOT / "shmq/protocol/messages/numbers.py"
 HEADER: Final = ROOT / "shmq/core/protocol/opcodes.h"
 PAGE: Final = ROOT / "docs/internals/protocol.md"
 
 Table = dict[str, Any]
 Rows = list[tuple[str, ...]]
 
-#: A number of a payload, which is always there.
-_NUMBER: Final = re.compile(r"u(8|16|32|64) (\w+)( \(≥ 1\))?")
+#: A number of a payload, which is always there: its bits, its name, and more about it.
+_NUMBER: Final = re.compile(r"u(8|16|32|64) (\w+)(.*)")
 _CODES: Final = {"8": "B", "16": "H", "32": "I", "64": "Q"}
 #: What the head of a request of a group's member has, but for the group's name.
 _MEMBER: Final = 2 + 8 + 8
@@ -50,15 +51,22 @@ def read() -> Table:
         each.setdefault("about", "queue" if each["by"] == "policy" else "")
         if isinstance(each.get("aside"), bool) != (each["by"] == "policy"):
             raise ValueError(f"{SOURCE}: {name}: aside = true or false, of a policy's and no other")
-        if "call" in each and (each["about"] != "queue" or not _is_plain(each)):
+        if "call" in each and not _can_call(each):
             raise ValueError(f"{SOURCE}: {name}: call is for numbers about a queue")
     return table
 
 
-def _is_plain(operation: Table) -> bool:
-    """Whether the request is a name and numbers, and the answer a number of 64 bits."""
+def _is_of_numbers(operation: Table) -> bool:
+    """Whether the request has numbers alone, behind the name or the member."""
+    behind = _behind(operation)
+    return bool(behind) and all(map(_NUMBER.match, behind))
+
+
+def _can_call(operation: Table) -> bool:
+    """Whether the request is a queue's name and numbers, and the answer a number of 64 bits."""
+    plain = _is_of_numbers(operation) or operation["request"] == ["name"]
     answer = re.fullmatch("REPLY: u64 [^,]*", operation["answer"])
-    return answer is not None and all(map(_NUMBER.match, _behind(operation)))
+    return operation["about"] == "queue" and plain and answer is not None
 
 
 def _rights(operation: Table) -> Table:
@@ -148,11 +156,15 @@ def _python_heads(table: Table) -> Iterator[str]:
     for name, found in heads.items():
         if codes := "".join(_CODES[number[1]] for number in found if number):
             yield f'    Type.{name}: struct.Struct("!{codes}"),\n'
-    yield "}\n\n#: Those of them that must not be 0: the name of each by its index.\n"
-    yield "POSITIVE: Final[dict[Type, dict[int, str]]] = {\n"
-    for name, found in heads.items():
-        if positive := [f'{at}: "{n[2]}"' for at, n in enumerate(found) if n and n[3]]:
-            yield f"    Type.{name}: {{{', '.join(positive)}}},\n"
+    for constant, text, mark in (
+        ("POSITIVE", "must not be 0", "(≥ 1)"),
+        ("SIGNED", "must be less than 2⁶³", "(< 2⁶³)"),
+    ):
+        yield f"}}\n\n#: Those of them that {text}: the name of each by its index.\n"
+        yield f"{constant}: Final[dict[Type, dict[int, str]]] = {{\n"
+        for name, found in heads.items():
+            if some := [f'{at}: "{n[2]}"' for at, n in enumerate(found) if n and mark in n[3]]:
+                yield f"    Type.{name}: {{{', '.join(some)}}},\n"
     yield "}\n"
 
 
@@ -221,6 +233,36 @@ def _python_errors(table: Table) -> Iterator[str]:
             inner = f'        "{text}",\n        {each.get("fixed", False)},\n'
             yield one if len(one) <= 101 else f"    Status.{name}: (\n{inner}    ),\n"
     yield "}\n"
+
+
+def messages(table: Table) -> str:
+    """The module ``shmq.protocol.messages.numbers``."""
+    return "".join(
+        (
+            '"""The requests of numbers alone: opcodes.toml, by tools/protocol.py."""\n\n',
+            "from __future__ import annotations\n\n",
+            "import dataclasses\n\n",
+            "from shmq.protocol.messages.payload import Numbers\n",
+            "from shmq.protocol.opcodes import Type\n",
+            *(
+                _message(name, each["request"])
+                for name, each in table["operation"].items()
+                if each["by"] == "policy" and "call" not in each and _is_of_numbers(each)
+            ),
+        )
+    )
+
+
+def _message(name: str, request: list[str]) -> str:
+    fields = [found for part in request if (found := _NUMBER.match(part))]
+    lines = [
+        "\n\n@dataclasses.dataclass(frozen=True, slots=True)",
+        f"class {name.title().replace('_', '')}(Numbers):",
+        f'    """{name}: {" | ".join(request)}."""\n',
+        f"    type = Type.{name}",
+        *(f"    {each[2]}: {'bool' if each[3].startswith(': 1') else 'int'}" for each in fields),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 # ---- C ----------------------------------------------------------------------------------
@@ -469,7 +511,7 @@ def made() -> dict[Path, str]:
 
 
 def _sources(table: Table) -> dict[Path, str]:
-    return {PYTHON: python(table), HEADER: header(table)}
+    return {PYTHON: python(table), MESSAGES: messages(table), HEADER: header(table)}
 
 
 def write_sources() -> None:

@@ -19,7 +19,8 @@ from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.put import RemotePuts
 from shmq.model.expression.parse import Where
 from shmq.native import _core
-from shmq.protocol.messages.queue import Leases, LeasesState, Select
+from shmq.protocol.messages.numbers import Leases
+from shmq.protocol.messages.queue import LeasesState, Select
 from shmq.protocol.opcodes import AGAIN, CALLS, FOREVER, HEADS, Status, Type
 
 log = logging.getLogger("shmq")
@@ -136,7 +137,7 @@ class RemoteQueuePort(RemotePuts):
         found: list[api.Lease] = []
         more = True
         while more and len(found) < limit:
-            asked = Leases(limit=limit - len(found), after=found[-1].sequence if found else after)
+            asked = Leases(found[-1].sequence if found else after, limit - len(found))
             answer = LeasesState.unpack(self.ask(Type.LEASES, asked.pack(), again=True))
             found += answer.leases
             more = answer.more and bool(answer.leases)

@@ -31,7 +31,7 @@ from shmq.api.options import Options
 from shmq.errors import InvalidOption
 from shmq.model.expression.parse import MOST_REMOTE
 from shmq.native import _core
-from shmq.protocol.opcodes import FOREVER, HEADS, POSITIVE, Type
+from shmq.protocol.opcodes import FOREVER, HEADS, POSITIVE, SIGNED, Type
 from shmq.protocol.status import Refusal, senseless
 
 #: A partition, and an offset in it.
@@ -183,6 +183,9 @@ def unpack_head(kind: Type, rest: bytes, *, last: bool = False) -> tuple[int, ..
     for at, name in POSITIVE.get(kind, {}).items():
         if not found[at]:
             raise Refusal.bad(f"{name}=0: it must be 1 or more")
+    for at, name in SIGNED.get(kind, {}).items():
+        if found[at] >= 1 << 63:
+            raise Refusal.bad(f"{name}={found[at]}: it must be less than 2⁶³")
     return found
 
 

@@ -210,15 +210,6 @@ class Select(Numbers):
     where: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Leases(Numbers):
-    """A LEASES: at most ``limit`` leased messages with sequence numbers above ``after``."""
-
-    type = Type.LEASES
-    after: int
-    limit: int
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeasesState(Reply):
     """The answer to a LEASES; ``more``: the server has left some out, so ask again behind these."""

@@ -15,7 +15,6 @@ from shmq.protocol.messages.payload import (
     NO_OFFSET,
     PLACE,
     Listing,
-    Numbers,
     Reply,
     milliseconds,
     pack_map,
@@ -240,37 +239,14 @@ class Hold:
         return cls(identity, number, places, fetch)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OffsetAt(Numbers):
-    """An OFFSET_AT; ``timestamp`` in ns since 1970."""
-
-    type = Type.OFFSET_AT
-    identity: int
-    partition: int
-    timestamp: int
-
-    def check(self) -> None:
-        if self.timestamp > _LAST:
-            raise Refusal.bad(f"{self.timestamp} ns since 1970 is more than {_LAST}")
+def pack_partitions(opened: range) -> bytes:
+    """The answer to a REPARTITION: the partitions that are active from then on."""
+    return _RANGE.pack(opened.start, opened.stop)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Repartition(Numbers):
-    """A REPARTITION."""
-
-    type = Type.REPARTITION
-    identity: int
-    partitions: int
-
-    @staticmethod
-    def pack_answer(opened: range) -> bytes:
-        """The payload of the answer: the partitions that are active from then on."""
-        return _RANGE.pack(opened.start, opened.stop)
-
-    @staticmethod
-    def unpack_answer(answer: _core.Answer) -> range:
-        """The active partitions in the answer. Raises ServerError."""
-        return range(*_RANGE.unpack_from(whole(answer, _RANGE.size)))
+def unpack_partitions(answer: _core.Answer) -> range:
+    """The active partitions in the answer to a REPARTITION. Raises ServerError."""
+    return range(*_RANGE.unpack_from(whole(answer, _RANGE.size)))
 
 
 def _read_places(raw: bytes, count: int) -> tuple[Places, bytes]:

@@ -28,13 +28,13 @@ from shmq.native import _core
 from shmq.native._core import Filter, Session
 from shmq.protocol.messages.exchange import EXCHANGES, ExchangeRequest, Exchanges
 from shmq.protocol.messages.named_lease import NamedLease
+from shmq.protocol.messages.numbers import Leases
 from shmq.protocol.messages.payload import check_empty, unpack_head
 from shmq.protocol.messages.queue import (
     QUEUES,
     Create,
     Greeting,
     Hello,
-    Leases,
     LeasesState,
     List,
     QueueState,
@@ -499,8 +499,8 @@ class Control:
 
     def _list_leases(self, session: Session, name: str, asked: Leases) -> bytes:
         with self._open_for(session, name) as queue:
-            found = queue.leases(min(asked.limit, _LEASES), after=asked.after)
-        return LeasesState(found, len(found) == _LEASES < asked.limit).pack()
+            found = queue.leases(min(asked.most, _LEASES), after=asked.after)
+        return LeasesState(found, len(found) == _LEASES < asked.most).pack()
 
     def _change_named_lease(self, session: Session, name: str, asked: NamedLease) -> bytes:
         with self._open_for(session, name) as queue, well_formed():
