@@ -57,6 +57,8 @@ MAX_STAGING_BYTES: Final = MAX_ARENA - (1 << 20)
 DEAD_LETTER_ROOM: Final = 4096
 
 
+_DELETE: Final = "delete the queue when it is done with"
+
 _PARTS: Final = {2: "half", 4: "a quarter"}
 
 
@@ -107,6 +109,10 @@ class Option:
     noun: Literal["queue", "exchange", "site"] = "queue"
     #: Whether a cluster alone has it: it is in no struct and no frame.
     of_cluster: bool = False
+    #: Why a cluster cannot have it. Empty: it can.
+    not_of_cluster: str = ""
+    #: Whether a queue made elsewhere after the example of this one has the same value.
+    copied: bool = False
     #: The method that changes it later. Empty: it is fixed.
     changed_by: str = ""
 
@@ -212,6 +218,7 @@ class QueueOptions(Options):
         "How many messages the queue can hold, in any state",
         "capacity",
         most=MAX_CAPACITY,
+        copied=True,
     )
     arena_bytes: int = option(
         DEFAULT_ARENA,
@@ -220,6 +227,7 @@ class QueueOptions(Options):
         "arena_bytes",
         least=MIN_ARENA,
         most=MAX_ARENA,
+        copied=True,
     )
     max_message_bytes: int = option(
         DEFAULT_ARENA // 4,
@@ -228,9 +236,10 @@ class QueueOptions(Options):
         "max_message_bytes",
         most=Part("arena_bytes"),
         follows=Part("arena_bytes", 4),
+        copied=True,
     )
     visibility_timeout: float = option(
-        30.0, "seconds", "How long a lease lasts", "visibility", least=MIN_LEASE
+        30.0, "seconds", "How long a lease lasts", "visibility", least=MIN_LEASE, copied=True
     )
     max_deliveries: int | None = option(
         5,
@@ -240,6 +249,7 @@ class QueueOptions(Options):
         most=MAX_DELIVERIES,
         none="no limit",
         of_dead_letters=None,
+        copied=True,
     )
     dead_letter: str | None = option(
         None,
@@ -258,6 +268,7 @@ class QueueOptions(Options):
         least=MIN_LEASE,
         none="without limit",
         of_dead_letters=None,
+        copied=True,
     )
     dead_letter_ttl: float | None = option(
         None,
@@ -275,6 +286,7 @@ class QueueOptions(Options):
         "What happens to a message whose ttl has passed",
         "drop_expired",
         choices=get_args(Expired),
+        copied=True,
     )
     priorities: int = option(
         3,
@@ -284,6 +296,7 @@ class QueueOptions(Options):
         most=MAX_PRIORITIES,
         more="They are 0 to `priorities` - 1, higher first; with 3 they are `LOW`, `NORMAL`, "
         "`HIGH`",
+        copied=True,
     )
     retry_delay: float = option(
         1.0,
@@ -293,9 +306,10 @@ class QueueOptions(Options):
         least=0,
         more="It doubles with each delivery, up to `retry_delay_max`; the actual delay is a random "
         "50 to 100 % of it",
+        copied=True,
     )
     retry_delay_max: float = option(
-        300.0, "seconds", "The longest such delay", "retry_max", least=0
+        300.0, "seconds", "The longest such delay", "retry_max", least=0, copied=True
     )
     dedupe_window: float = option(
         0.0,
@@ -348,6 +362,7 @@ class QueueOptions(Options):
         more="`create_queue` and `ensure_queue` begin the time again. See "
         "[temporary queues](../use/temporary-queues.md)",
         of_dead_letters=None,
+        not_of_cluster=f"no server watches whether it has consumers: {_DELETE}",
     )
     auto_delete: bool = option(
         False,
@@ -355,6 +370,7 @@ class QueueOptions(Options):
         "The queue is deleted once its last consumer has ended or closed its handle",
         "auto_delete",
         of_dead_letters=False,
+        not_of_cluster=f"no server counts its consumers across the cluster: {_DELETE}",
     )
     exclusive: bool = option(
         False,
@@ -364,6 +380,7 @@ class QueueOptions(Options):
         "exclusive",
         more='It takes `durability="memory"`',
         of_dead_letters=False,
+        not_of_cluster=f"no server removes it with its owner: {_DELETE}",
     )
 
     @classmethod

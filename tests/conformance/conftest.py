@@ -92,7 +92,7 @@ def _runs(item: pytest.Item) -> bool:
         return offers(*named) and not _is_only_local(item)
     if transport == "nats" and isinstance(item, pytest.Function):
         test = item.originalname, _parameters(item)
-        if nats_offers.is_refused(*test):
+        if nats_offers.is_refused(*test) or item.get_closest_marker("refused_by_clusters"):
             item.obj = _refused(item.obj)
         return nats_offers.offers(item.path.stem, *test) and not _is_only_local(item)
     return not (_is_only_local(item) and transport == "tcp")

@@ -1,8 +1,8 @@
 """What of the contract's tests a cluster of NATS JetStream passes, refuses, and cannot pass.
 
-A test in REFUSED runs, and must raise `Unsupported`; `test_cluster_contract.py` in
-`tests/extras/nats/system` has the refusals with their reasons. What is emulated or weaker has its
-own tests there.
+A test in REFUSED, or marked `refused_by_clusters`, runs, and must raise `Unsupported`;
+`test_cluster_contract.py` in `tests/extras/nats/system` has the refusals with their reasons. What
+is emulated or weaker has its own tests there.
 """
 
 from __future__ import annotations
@@ -76,9 +76,6 @@ REFUSED: Final = frozenset({
     "test_every_value_in_range_is_what_all_clients_see[expires-600]",
     "test_every_value_in_range_is_what_all_clients_see[expires-86400]",
     "test_how_many_wait_is_known_while_an_append_waits_for_room",
-    "test_leases_are_all_shown_however_many_one_answer_holds",
-    "test_leases_are_shown_oldest_first_in_pieces",
-    "test_leases_say_who_holds_what_and_for_how_long",
     "test_many_that_are_meant_come_together",
     "test_of_a_batch_that_is_dropped_what_went_in_is_not_counted",
     "test_one_that_blocks_goes_on_with_partitions_that_come",
@@ -86,7 +83,6 @@ REFUSED: Final = frozenset({
     "test_one_that_blocks_keeps_all_that_there_is_from_its_beginning",
     "test_one_that_blocks_lets_go_of_what_it_has_handed_out_and_not_of_more",
     "test_only_a_stream_that_blocks_can_be_held_back",
-    "test_only_what_is_leased_now_is_among_the_leases",
     "test_tasks_ask_for_what_they_mean",
     "test_the_child_of_a_fork_settles_nothing_of_its_parents",
     "test_the_dead_letter_queue_is_as_durable_as_its_queue",

@@ -425,7 +425,7 @@ class QueueHandle(api.Queue):
         return self.port.peek(limit, None if where is None else Where(where))
 
     def purge(self) -> int:
-        return self.port.purge()
+        return self.port.call("purge")
 
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         most = None if limit is None else check_whole("limit", limit, 1, None)

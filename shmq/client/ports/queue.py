@@ -232,8 +232,11 @@ class QueuePort(abc.ABC):
         """Return leased messages with sequences above ``after``. Raises Unsupported."""
 
     @abc.abstractmethod
-    def purge(self) -> int:
-        """Remove the visible and the delayed messages; return how many."""
+    def call(self, method: str, *numbers: int) -> int:
+        """Carry out the method of the contract that has only numbers. Raises Unsupported.
+
+        They are the operations with a ``call`` in ``shmq/protocol/opcodes.toml``.
+        """
 
     @abc.abstractmethod
     def redrive(self, limit: int | None, where: Where | None) -> int:

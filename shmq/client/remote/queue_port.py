@@ -19,8 +19,9 @@ from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.put import RemotePuts
 from shmq.model.expression.parse import Where
 from shmq.native import _core
-from shmq.protocol.messages.queue import Fail, Leases, LeasesState, Select
-from shmq.protocol.opcodes import FOREVER, Status, Type
+from shmq.protocol.messages.numbers import Leases
+from shmq.protocol.messages.queue import Fail, LeasesState, Select
+from shmq.protocol.opcodes import AGAIN, CALLS, FOREVER, HEADS, Status, Type
 
 log = logging.getLogger("shmq")
 
@@ -120,8 +121,10 @@ class RemoteQueuePort(RemotePuts):
             raise self.error(answer)
         return list(answer.messages or ())
 
-    def purge(self) -> int:
-        return self.ask(Type.PURGE).number
+    def call(self, method: str, *numbers: int) -> int:
+        kind = CALLS[method]
+        rest = HEADS[kind].pack(*numbers) if numbers else b""
+        return self.ask(kind, rest, again=kind in AGAIN).number
 
     def redrive(self, limit: int | None, where: Where | None) -> int:
         most = FOREVER if limit is None else min(limit, FOREVER - 1)
@@ -140,7 +143,7 @@ class RemoteQueuePort(RemotePuts):
         found: list[api.Lease] = []
         more = True
         while more and len(found) < limit:
-            asked = Leases(limit=limit - len(found), after=found[-1].sequence if found else after)
+            asked = Leases(found[-1].sequence if found else after, limit - len(found))
             answer = LeasesState.unpack(self.ask(Type.LEASES, asked.pack(), again=True))
             found += answer.leases
             more = answer.more and bool(answer.leases)

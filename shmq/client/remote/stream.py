@@ -18,15 +18,15 @@ from shmq.client.remote.group import RemoteGroups
 from shmq.client.remote.retention_hold import RemoteRetentionHold
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
+from shmq.protocol.messages.numbers import OffsetAt, Repartition
 from shmq.protocol.messages.stream import (
     Append,
     Appended,
     Fetch,
     FetchedPart,
     Hold,
-    OffsetAt,
-    Repartition,
     StreamInfo,
+    unpack_partitions,
 )
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import stream_error_of
@@ -82,7 +82,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
             self._connection.call(lambda wire: wire.request(Type.REPARTITION, True, rest))
         )
         run(self.describe())
-        return Repartition.unpack_answer(answer)
+        return unpack_partitions(answer)
 
     def _take_shape(self, info: StreamInfo) -> None:
         self._options = info.options

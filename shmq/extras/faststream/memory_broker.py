@@ -132,6 +132,7 @@ class FakeMessage(shmq.Message):
     confirm: Confirm | None = None
     # end
     dead: None = None
+    last_error: None = None
     delivery_count: int = 1
     receipt: int = 0
     settled: bool = False
@@ -161,11 +162,18 @@ class FakeMessage(shmq.Message):
     def ack(self) -> None:
         self.settled = True
 
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
-        del delay, counted
+    def nack(
+        self,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None:
+        del delay, counted, error
         self.settled = True
 
-    def reject(self) -> None:
+    def reject(self, reason: BaseException | str | None = None) -> None:
+        del reason
         self.settled = True
 
     def extend(self, seconds: float) -> None:

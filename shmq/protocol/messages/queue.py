@@ -229,23 +229,6 @@ class Select(Numbers):
     limit: int
     where: str | None = None
 
-    def check(self) -> None:
-        if not self.limit:
-            raise Refusal.bad("limit=0: it must be 1 or more")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Leases(Numbers):
-    """A LEASES: at most ``limit`` leased messages with sequence numbers above ``after``."""
-
-    type = Type.LEASES
-    after: int
-    limit: int
-
-    def check(self) -> None:
-        if not self.limit:
-            raise Refusal.bad("limit=0: it must be 1 or more")
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeasesState(Reply):

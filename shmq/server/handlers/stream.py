@@ -16,6 +16,7 @@ from shmq.errors import InvalidOption, NoSpace, NoSuchStream, ShmqError, Unsuppo
 from shmq.model.codec.compression import expand
 from shmq.native import _stream
 from shmq.native._core import Session
+from shmq.protocol.messages.numbers import OffsetAt, Repartition
 from shmq.protocol.messages.payload import check_empty
 from shmq.protocol.messages.stream import (
     STREAMS,
@@ -23,10 +24,9 @@ from shmq.protocol.messages.stream import (
     Appended,
     Fetch,
     Hold,
-    OffsetAt,
-    Repartition,
     StreamCreate,
     StreamInfo,
+    pack_partitions,
 )
 from shmq.protocol.opcodes import RIGHTS, Status, Type
 from shmq.protocol.status import Refusal, refusal_of
@@ -307,7 +307,7 @@ class Streams:
         asked = OffsetAt.unpack(rest)
         stream = self.attached(session, name, RIGHTS[Type.OFFSET_AT], asked.identity)
         with well_formed():
-            return _OFFSET.pack(stream.find(asked.partition, asked.timestamp))
+            return _OFFSET.pack(stream.find(asked.partition, asked.ns))
 
     def _change_partitions(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Repartition.unpack(rest)
@@ -316,7 +316,7 @@ class Streams:
         quota_request = QuotaRequest("streams", [], size)
         with well_formed(), self._quotas.room_for(session, lambda: quota_request):
             opened = stream.repartition(asked.partitions)
-        return Repartition.pack_answer(opened)
+        return pack_partitions(opened)
 
 
 def _find_disk_error(stream: LocalStream) -> str | None:
