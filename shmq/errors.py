@@ -46,6 +46,7 @@ __all__ = [
     "NotConfirmed",
     "NotFound",
     "OffsetOutOfRange",
+    "OptionsWarning",
     "OutOfSequence",
     "PartitionSealed",
     "PublishRefused",
@@ -61,6 +62,7 @@ __all__ = [
     "StreamDeleted",
     "StreamExists",
     "TableDeleted",
+    "TableExists",
     "Unauthorized",
     "Unroutable",
     "Unsupported",
@@ -137,6 +139,10 @@ class DurabilityWarning(RuntimeWarning):
     That is a queue or a stream, or exchanges and schemas. What is put there is lost with the
     machine's memory, until a writer is started.
     """
+
+
+class OptionsWarning(RuntimeWarning):
+    """What was to be ensured exists with other options, and is used as is."""
 
 
 class Full(ShmqError, queue.Full):
@@ -216,14 +222,18 @@ class AlreadyExists(ShmqError):
         self.differences = differences or {}
 
     @classmethod
-    def of(cls, name: str, differences: dict[str, tuple[Any, Any]]) -> Self:
+    def of(
+        cls,
+        name: str,
+        differences: dict[str, tuple[Any, Any]],
+        advice: str = "use it as is, or delete it first",
+    ) -> Self:
         """The error for the name of something that exists with other options."""
         listed = ", ".join(
             f"{key} is {has!r}, not {given!r}" for key, (given, has) in differences.items()
         )
         return cls(
-            f"{cls._kind} {name!r} exists with other options{listed and ': '}{listed}; "
-            f"use it as is, or delete it first",
+            f"{cls._kind} {name!r} exists with other options{listed and ': '}{listed}; {advice}",
             differences,
         )
 
@@ -280,6 +290,12 @@ class NoSuchTable(NotFound):
 
     _kind = "table"
     _listing = "table list"
+
+
+class TableExists(AlreadyExists):
+    """A table of that name exists with other options."""
+
+    _kind = "table"
 
 
 class TableDeleted(ShmqError):

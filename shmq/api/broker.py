@@ -77,14 +77,16 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     def ensure_queue(
-        self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
+        self, name: str, *, if_different: IfDifferent = "warn", **options: Unpack[QueueKeywords]
     ) -> Queue:
         """Attach to the queue ``name``, or create it with these options.
 
-        An existing queue is accepted whatever its options, unless ``if_different="refuse"``: then
-        those that are given here must be its own, or :class:`~shmq.QueueExists` is raised, whose
-        text and ``differences`` have each that is not, with both values. Options that are not given
-        are not compared. Raises what ``create_queue`` raises for the options themselves.
+        The options given here are compared with those of an existing queue; others are not.
+        ``if_different`` is what happens if one differs: ``"warn"`` attaches, and issues one
+        :class:`~shmq.OptionsWarning` per queue and process, which lists each difference with both
+        values; ``"accept"`` attaches silently; ``"refuse"`` raises :class:`~shmq.QueueExists`,
+        whose text and ``differences`` have them. Raises what ``create_queue`` raises for the
+        options themselves.
         """
 
     @abc.abstractmethod
@@ -277,13 +279,13 @@ class Broker(Closing, Displayed):
         self,
         name: str,
         *,
-        if_different: IfDifferent = "accept",
+        if_different: IfDifferent = "warn",
         **options: Unpack[EnsureStreamKeywords],
     ) -> Stream:
         """Attach to the stream ``name``, or create it with these options.
 
-        ``if_different="refuse"`` is as for ``ensure_queue``, with :class:`~shmq.StreamExists`. For
-        a stream that was repartitioned, ``partitions`` may be the original number, that of all, or
+        ``if_different`` is as for ``ensure_queue``, with :class:`~shmq.StreamExists`. For a stream
+        that was repartitioned, ``partitions`` may be the original number, that of all, or
         that of those it is appended to. Raises what ``create_stream`` raises for the options
         themselves.
         """
@@ -349,12 +351,12 @@ class Broker(Closing, Displayed):
         kind: ExchangeKind | None = None,
         alternate: str | None = None,
         *,
-        if_different: IfDifferent = "accept",
+        if_different: IfDifferent = "warn",
     ) -> Exchange:
         """Attach to the exchange ``name``, or create it; a kind of None creates a direct one.
 
-        ``if_different="refuse"`` is as for ``ensure_queue``, with :class:`~shmq.ExchangeExists`; a
-        kind or an alternate of None is not compared. Raises what ``create_exchange`` raises for the
+        ``if_different`` is as for ``ensure_queue``, with :class:`~shmq.ExchangeExists`; a kind or
+        an alternate of None is not compared. Raises what ``create_exchange`` raises for the
         arguments themselves.
         """
 
@@ -373,17 +375,23 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     def ensure_table(
-        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
+        self,
+        name: str,
+        durability: TableDurability | None = None,
+        *,
+        max_bytes: int | None = None,
+        if_different: IfDifferent = "warn",
     ) -> Table:
-        """Attach to the table ``name``, whatever its options, or make it with these.
+        """Attach to the table ``name``, or create it with these options.
 
         ``durability`` is ``"memory"`` (shared memory: the table is there until it is deleted or the
-        machine ends) or ``"disk"`` (a file in the namespace's data directory: each write is on disk
-        when it returns). ``max_bytes`` bounds what the table takes; beyond it writes raise
-        :class:`~shmq.NoSpace`. The options are always checked, and never compared with those of an
-        existing table. Raises :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption`,
-        :class:`~shmq.NoSpace`, :class:`~shmq.SegmentError` or :class:`~shmq.FileError` if the
-        table's file cannot be used, and TypeError.
+        machine ends; the default) or ``"disk"`` (a file in the namespace's data directory: each
+        write is on disk when it returns). ``max_bytes`` bounds what the table takes; beyond it
+        writes raise :class:`~shmq.NoSpace`. ``if_different`` is as for ``ensure_queue``, with
+        :class:`~shmq.TableExists`; an option of None is not compared. Raises
+        :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption`, :class:`~shmq.NoSpace`,
+        :class:`~shmq.SegmentError` or :class:`~shmq.FileError` if the table's file cannot be used,
+        and TypeError.
         """
 
     @abc.abstractmethod

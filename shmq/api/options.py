@@ -37,8 +37,9 @@ TargetKind = Literal["queue", "stream", "exchange"]
 #: How many of a binding's headers a message must have.
 Match = Literal["all", "any"]
 
-#: What an ``ensure`` does where the name exists with other options than those given.
-IfDifferent = Literal["accept", "refuse"]
+#: What an ``ensure`` does if the name exists with other options than those given: issue an
+#: OptionsWarning, attach silently, or raise AlreadyExists.
+IfDifferent = Literal["warn", "accept", "refuse"]
 
 DEFAULT_ARENA: Final = 16 << 20
 MIN_ARENA: Final = 4096

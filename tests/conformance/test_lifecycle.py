@@ -83,7 +83,7 @@ def test_ensuring_a_queue_makes_it_with_the_options_given(broker: Broker) -> Non
 def test_ensuring_a_queue_that_exists_attaches_whatever_its_options(broker: Broker) -> None:
     broker.create_queue("jobs", capacity=3).put(b"kept")
 
-    queue = broker.ensure_queue("jobs", capacity=99)
+    queue = broker.ensure_queue("jobs", capacity=99, if_different="accept")
 
     assert queue.options.capacity == 3
     assert drain(queue) == [b"kept"]

@@ -27,7 +27,6 @@ Queue = TypeVar("Queue", bound=api.Queue)
 Stream = TypeVar("Stream", bound=api.Stream)
 Exchange = TypeVar("Exchange", bound=api.Exchange)
 Table = TypeVar("Table", bound=api.Table)
-_Handle = TypeVar("_Handle", bound="api.Queue | api.Stream | api.Exchange")
 _Any = TypeVar("_Any", bound="api.Queue | api.Stream | api.Exchange | api.Table")
 
 
@@ -58,6 +57,21 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     ) -> Any:
         self._check_open()
         return self._keep_handle(self.collection(kind).make(name, wanted, given, exact))
+
+    def _reconcile(self, handle: _Any, given: Mapping[str, Any], if_different: IfDifferent) -> _Any:
+        """The handle of something that is as given, or accepted if it is not; else it is closed."""
+        if not given or if_different == "accept":
+            return handle
+        # Loaded when it is asked for: it imports the options of streams and exchanges.
+        with late_imports:
+            from shmq.client.shared import differences  # noqa: PLC0415
+
+        try:
+            differences.reconcile(handle, given, if_different, self.namespace)
+        except BaseException:
+            handle.close()
+            raise
+        return handle
 
     def _open(self, kind: Kind, name: str, to_put: bool = False) -> Any:
         self._check_open()
@@ -92,11 +106,11 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         return queue
 
     def ensure_queue(
-        self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
+        self, name: str, *, if_different: IfDifferent = "warn", **options: Unpack[QueueKeywords]
     ) -> Queue:
         check_if_different(if_different)
-        queue: Queue = same(self._make_queue(name, options, False), options, if_different)
-        return queue
+        queue: Queue = self._make_queue(name, options, False)
+        return self._reconcile(queue, options, if_different)
 
     def _make_queue(self, name: str, given: Mapping[str, Any], exact: bool) -> Any:
         self._check_open()
@@ -135,12 +149,12 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self,
         name: str,
         *,
-        if_different: IfDifferent = "accept",
+        if_different: IfDifferent = "warn",
         **options: Unpack[EnsureStreamKeywords],
     ) -> Stream:
         check_if_different(if_different)
-        stream: Stream = same(self._make_stream(name, options, False), options, if_different)
-        return stream
+        stream: Stream = self._make_stream(name, options, False)
+        return self._reconcile(stream, options, if_different)
 
     def _make_stream(self, name: str, given: Mapping[str, Any], exact: bool) -> Any:
         with late_imports:
@@ -174,14 +188,12 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         kind: api.ExchangeKind | None = None,
         alternate: str | None = None,
         *,
-        if_different: IfDifferent = "accept",
+        if_different: IfDifferent = "warn",
     ) -> Exchange:
         check_if_different(if_different)
-        given = {"kind": kind, "alternate": alternate}
-        given = {key: value for key, value in given.items() if value is not None}
-        made = self._make_exchange(name, kind or "direct", alternate, False)
-        exchange: Exchange = same(made, given, if_different)
-        return exchange
+        given = _without_none(kind=kind, alternate=alternate)
+        exchange: Exchange = self._make_exchange(name, kind or "direct", alternate, False)
+        return self._reconcile(exchange, given, if_different)
 
     def _make_exchange(
         self, name: str, kind: api.ExchangeKind, alternate: str | None, exact: bool
@@ -206,17 +218,24 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     # ---- tables ----
 
     def ensure_table(
-        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
+        self,
+        name: str,
+        durability: TableDurability | None = None,
+        *,
+        max_bytes: int | None = None,
+        if_different: IfDifferent = "warn",
     ) -> Table:
         with late_imports:
             from shmq.client.handles.table import check_table  # noqa: PLC0415
 
+        check_if_different(if_different)
         self._check_open()
         check_name(name, "table")
-        check_table(durability, max_bytes)
-        wanted = {"durability": durability, "max_bytes": max_bytes}
-        table: Table = self._make("table", name, wanted, wanted, False)
-        return table
+        given = _without_none(durability=durability, max_bytes=max_bytes)
+        wanted = {"durability": "memory", "max_bytes": None, **given}
+        check_table(**wanted)
+        table: Table = self._make("table", name, wanted, given, False)
+        return self._reconcile(table, given, if_different)
 
     def table(self, name: str) -> Table:
         table: Table = self._open("table", name)
@@ -304,19 +323,8 @@ def check_if_different(value: object) -> None:
     check_one_of("if_different", value, get_args(IfDifferent))
 
 
-def same(handle: _Handle, given: Mapping[str, Any], if_different: IfDifferent) -> _Handle:
-    """The handle; if it must be as given and is not, it is closed, and `check_same` raises."""
-    if if_different == "refuse":
-        # Loaded when it is asked for: it imports the options of streams and exchanges.
-        with late_imports:
-            from shmq.client.shared.differences import check_same  # noqa: PLC0415
-
-        try:
-            check_same(handle, given)
-        except BaseException:
-            handle.close()
-            raise
-    return handle
+def _without_none(**options: Any) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
 
 
 def _check_rule(compatibility: str | None) -> str | None:

@@ -7,16 +7,14 @@ import http
 from typing import Any, Final
 
 import shmq
-from shmq.errors import NotFound, ShmqError
+from shmq.errors import AlreadyExists, NotFound, ShmqError
 
 #: The status of each class of errors, the first that fits, and the code that stands beside it.
 _STATUSES: Final[tuple[tuple[type[BaseException], int, str], ...]] = (
     (NotFound, 404, "not-found"),
     (shmq.QueueDeleted, 410, "deleted"),
     (shmq.StreamDeleted, 410, "deleted"),
-    (shmq.QueueExists, 409, "exists"),
-    (shmq.ExchangeExists, 409, "exists"),
-    (shmq.StreamExists, 409, "exists"),
+    (AlreadyExists, 409, "exists"),
     (shmq.LeaseExpired, 409, "lease-expired"),
     (shmq.MemberFenced, 409, "fenced"),
     (shmq.OutOfSequence, 409, "out-of-sequence"),

@@ -165,7 +165,7 @@ def _target(there: Any, name: str, partitions: int) -> Any:
     try:
         stream = there.stream(name)
     except NoSuchStream:
-        stream = there.ensure_stream(name, partitions=partitions)
+        stream = there.ensure_stream(name, if_different="accept", partitions=partitions)
     if stream.partitions != partitions:
         found = stream.partitions
         stream.close()
