@@ -208,7 +208,7 @@ class NoSuchQueue(NotFound):
 
 
 class AlreadyExists(ShmqError):
-    """What is to be made exists with other options."""
+    """What is to be made exists with other options, or a queue or stream has its name."""
 
     #: The options that differ: name to the value that was given, and the existing one. Empty where
     #: they are not known.

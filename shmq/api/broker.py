@@ -49,12 +49,15 @@ class Broker(Closing, Displayed):
         """The namespace that this broker works in."""
 
     @abc.abstractmethod
-    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
+    def create_queue(
+        self, name: str, *, allow_same_name: bool = False, **options: Unpack[QueueKeywords]
+    ) -> Queue:
         """Create the queue ``name`` and attach to it.
 
         The options are the fields of :class:`shmq.QueueOptions`, by name. If the queue exists with
         the same options, the call attaches to it. Raises :class:`~shmq.QueueExists` if it exists
-        with other options (the error says which differ), :class:`~shmq.InvalidName`,
+        with other options (the error says which differ), :class:`~shmq.StreamExists` if a stream
+        has the name, unless ``allow_same_name`` is true, :class:`~shmq.InvalidName`,
         :class:`~shmq.InvalidOption` for an unknown option or a value out of range,
         :class:`~shmq.NoSpace`, and TypeError for a value of the wrong type.
         """
@@ -77,7 +80,12 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     def ensure_queue(
-        self, name: str, *, if_different: IfDifferent = "warn", **options: Unpack[QueueKeywords]
+        self,
+        name: str,
+        *,
+        if_different: IfDifferent = "warn",
+        allow_same_name: bool = False,
+        **options: Unpack[QueueKeywords],
     ) -> Queue:
         """Attach to the queue ``name``, or create it with these options.
 
@@ -258,18 +266,24 @@ class Broker(Closing, Displayed):
     # ---- streams ----
 
     def create_stream(
-        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+        self,
+        name: str,
+        partitions: int = 4,
+        *,
+        allow_same_name: bool = False,
+        **options: Unpack[StreamKeywords],
     ) -> Stream:
         """Create the stream ``name`` and attach to it.
 
         The options are the fields of :class:`shmq.StreamOptions`, by name. If the stream exists
         with the same options, the call attaches to it; for a stream that was repartitioned,
-        ``partitions`` may be the original number. A stream and a queue may have the same name.
-        Raises :class:`~shmq.StreamExists` if it exists with other options (the error says which
-        differ), :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an unknown option or a
-        value out of range, :class:`~shmq.NoSpace`, and TypeError for a value of the wrong type.
+        ``partitions`` may be the original number. Raises :class:`~shmq.StreamExists` if it exists
+        with other options (the error says which differ), :class:`~shmq.QueueExists` if a queue has
+        the name, unless ``allow_same_name`` is true, :class:`~shmq.InvalidName`,
+        :class:`~shmq.InvalidOption` for an unknown option or a value out of range,
+        :class:`~shmq.NoSpace`, and TypeError for a value of the wrong type.
         """
-        raise _make_no_streams(name, partitions, options)
+        raise _make_no_streams(name, partitions, allow_same_name, options)
 
     def stream(self, name: str) -> Stream:
         """Attach to the stream ``name``. Raises :class:`~shmq.NoSuchStream`."""
@@ -280,6 +294,7 @@ class Broker(Closing, Displayed):
         name: str,
         *,
         if_different: IfDifferent = "warn",
+        allow_same_name: bool = False,
         **options: Unpack[EnsureStreamKeywords],
     ) -> Stream:
         """Attach to the stream ``name``, or create it with these options.
@@ -289,7 +304,7 @@ class Broker(Closing, Displayed):
         that of those it is appended to. Raises what ``create_stream`` raises for the options
         themselves.
         """
-        raise _make_no_streams(name, if_different, options)
+        raise _make_no_streams(name, if_different, allow_same_name, options)
 
     def delete_stream(self, name: str) -> None:
         """Delete the stream ``name`` and all its records.

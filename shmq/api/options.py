@@ -446,6 +446,12 @@ def check_whole(name: str, value: object, least: int, most: int | None = MAX_WHO
     return value
 
 
+def without_sharing(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options alone of those given with ``allow_same_name``. Raises TypeError."""
+    check_flag("allow_same_name", given.get("allow_same_name", False))
+    return {name: value for name, value in given.items() if name != "allow_same_name"}
+
+
 def check_flag(name: str, value: object) -> None:
     """Raise TypeError if ``value`` is not a bool."""
     if not isinstance(value, bool):

@@ -148,6 +148,16 @@ _READ: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
 }
 
 
+def same_name_flag(other: str) -> Callable[[F], F]:
+    """``--allow-same-name``, as the parameter of its name, which is None or True."""
+    return click.option(
+        "--allow-same-name",
+        is_flag=True,
+        default=None,
+        help=f"Make it although a {other} has the name.",
+    )
+
+
 def option_flags(table: type[Options]) -> Callable[[F], F]:
     """A flag for each option of ``table``, as the parameter of the option's name."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, get_args, overl
 
 from shmq import api
 from shmq.api.names import check_name
-from shmq.api.options import IfDifferent, QueueOptions, check_one_of
+from shmq.api.options import IfDifferent, QueueOptions, check_flag, check_one_of
 from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
@@ -101,21 +101,30 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     # ---- queues ----
 
-    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
-        queue: Queue = self._make_queue(name, options, True)
+    def create_queue(
+        self, name: str, *, allow_same_name: bool = False, **options: Unpack[QueueKeywords]
+    ) -> Queue:
+        queue: Queue = self._make_queue(name, options, allow_same_name, True)
         return queue
 
     def ensure_queue(
-        self, name: str, *, if_different: IfDifferent = "warn", **options: Unpack[QueueKeywords]
+        self,
+        name: str,
+        *,
+        if_different: IfDifferent = "warn",
+        allow_same_name: bool = False,
+        **options: Unpack[QueueKeywords],
     ) -> Queue:
         check_if_different(if_different)
-        queue: Queue = self._make_queue(name, options, False)
+        queue: Queue = self._make_queue(name, options, allow_same_name, False)
         return self._reconcile(queue, options, if_different)
 
-    def _make_queue(self, name: str, given: Mapping[str, Any], exact: bool) -> Any:
+    def _make_queue(
+        self, name: str, options: Mapping[str, Any], allow_same_name: bool, exact: bool
+    ) -> Any:
         self._check_open()
-        wanted = QueueOptions.for_queue(check_name(name), given)
-        return self._make("queue", name, wanted, given, exact)
+        wanted = QueueOptions.for_queue(check_name(name), options)
+        return self._make("queue", name, wanted, _given(options, allow_same_name), exact)
 
     def queue(self, name: str) -> Queue:
         queue: Queue = self._open("queue", name)
@@ -140,9 +149,15 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     # ---- streams ----
 
     def create_stream(
-        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+        self,
+        name: str,
+        partitions: int = 4,
+        *,
+        allow_same_name: bool = False,
+        **options: Unpack[StreamKeywords],
     ) -> Stream:
-        stream: Stream = self._make_stream(name, {"partitions": partitions, **options}, True)
+        given = {"partitions": partitions, **options}
+        stream: Stream = self._make_stream(name, given, allow_same_name, True)
         return stream
 
     def ensure_stream(
@@ -150,19 +165,23 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         name: str,
         *,
         if_different: IfDifferent = "warn",
+        allow_same_name: bool = False,
         **options: Unpack[EnsureStreamKeywords],
     ) -> Stream:
         check_if_different(if_different)
-        stream: Stream = self._make_stream(name, options, False)
+        stream: Stream = self._make_stream(name, options, allow_same_name, False)
         return self._reconcile(stream, options, if_different)
 
-    def _make_stream(self, name: str, given: Mapping[str, Any], exact: bool) -> Any:
+    def _make_stream(
+        self, name: str, options: Mapping[str, Any], allow_same_name: bool, exact: bool
+    ) -> Any:
         with late_imports:
             from shmq.api.stream_options import StreamOptions  # noqa: PLC0415
 
         self._check_open()
         check_name(name, "stream")
-        return self._make("stream", name, StreamOptions.given(given), given, exact)
+        wanted = StreamOptions.given(options)
+        return self._make("stream", name, wanted, _given(options, allow_same_name), exact)
 
     def stream(self, name: str) -> Stream:
         stream: Stream = self._open("stream", name)
@@ -321,6 +340,12 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 def check_if_different(value: object) -> None:
     """Raise TypeError or InvalidOption for an invalid ``if_different``."""
     check_one_of("if_different", value, get_args(IfDifferent))
+
+
+def _given(options: Mapping[str, Any], allow_same_name: bool) -> Mapping[str, Any]:
+    """What a port gets as given: the options, and ``allow_same_name`` if it is true."""
+    check_flag("allow_same_name", allow_same_name)
+    return {**options, "allow_same_name": True} if allow_same_name else options
 
 
 def _without_none(**options: Any) -> dict[str, Any]:

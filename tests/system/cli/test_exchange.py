@@ -158,7 +158,7 @@ def test_a_target_is_named_by_its_position_and_its_kind_found(
     invoke: Invoke, broker: shmq.Broker
 ) -> None:
     broker.create_queue("both")
-    broker.create_stream("both", 1).close()
+    broker.create_stream("both", 1, allow_same_name=True).close()
     broker.create_stream("records", 1).close()
     broker.create_exchange("x", "fanout").close()
 

@@ -456,7 +456,8 @@ def test_a_token_without_rights_to_the_table_of_texts_uses_a_queue_by_its_long_n
         assert remote.list_tables() == []
         remote.create_exchange(name).bind(name)
         assert [one.target for one in remote.exchange(name).bindings()] == [name]
-        remote.create_stream(name, partitions=1, ring_bytes=65536).append(b"1")
+        stream = remote.create_stream(name, 1, allow_same_name=True, ring_bytes=65536)
+        stream.append(b"1")
         remote.delete_stream(name)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 import shmq
+from shmq.api.options import without_sharing
 from shmq.client.shared.differences import check_same
 from shmq.extras.console.api.operation import Answer, Call, Parameter, ensure, operation, view_as
 from shmq.extras.console.api.rows import PAGE, Page, Table
@@ -167,7 +168,7 @@ def put_queue(call: Call) -> Answer:
         )
     queue, status = ensure(name, call.body, broker.queue, broker.create_queue, shmq.NoSuchQueue)
     with queue:
-        check_same(queue, call.body)
+        check_same(queue, without_sharing(call.body))
         return Answer(value=_make_view(queue), status=status)
 
 

@@ -118,7 +118,11 @@ def _open_target(here: api.Broker, name: str, source: Any) -> api.Queue:
     except NoSuchQueue:
         priorities = source.options.priorities
         queue = here.ensure_queue(
-            name, if_different="accept", priorities=priorities, dedupe_window=WINDOW
+            name,
+            if_different="accept",
+            allow_same_name=True,
+            priorities=priorities,
+            dedupe_window=WINDOW,
         )
     if not queue.options.dedupe_window:
         queue.close()
