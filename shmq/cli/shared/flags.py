@@ -144,7 +144,7 @@ _READ: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "count": (params.whole, "N"),
     "bytes": (params.size, "SIZE"),
     "seconds": (params.seconds, "TIME"),
-    "name": (params.name, "NAME"),
+    "name": (params.text, "NAME"),
 }
 
 
