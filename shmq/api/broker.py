@@ -99,8 +99,10 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     def delete_queue(self, name: str) -> None:
-        """Delete the queue ``name`` and all its messages; its dead-letter queue stays.
+        """Delete the queue ``name`` and all its messages.
 
+        Its dead-letter queue ``NAME.dlq`` is deleted with it, if that was created with the queue,
+        holds no messages, and no other queue uses it; otherwise it stays, and in a cluster always.
         Processes that wait on the queue get :class:`~shmq.QueueDeleted`. A queue whose segment is
         damaged or of another version is deleted too. Raises :class:`~shmq.NoSuchQueue`, and
         :class:`~shmq.ForeignSegment` if the segment belongs to another user.

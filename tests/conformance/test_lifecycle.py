@@ -122,6 +122,54 @@ def test_a_dead_letter_queue_has_no_name_of_a_stream(broker: Broker) -> None:
     assert broker.queue_names() == []
 
 
+def test_a_deleted_queue_takes_its_own_empty_dead_letter_queue_with_it(broker: Broker) -> None:
+    broker.create_queue("jobs", ttl=9, max_message_bytes=1000)
+    broker.delete_queue("jobs")
+
+    assert broker.queue_names() == []
+
+
+def _reject_one(queue: Queue) -> None:
+    queue.put(b"x")
+    queue.get(timeout=LATER).reject()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param(lambda broker: _reject_one(broker.queue("jobs")), id="a message"),
+        pytest.param(lambda broker: broker.queue("jobs.dlq").put(b"x", delay=600), id="delayed"),
+        pytest.param(lambda broker: broker.create_queue("two", dead_letter="jobs.dlq"), id="used"),
+    ],
+)
+def test_a_dead_letter_queue_in_use_stays(broker: Broker, use: Callable[[Broker], object]) -> None:
+    broker.create_queue("jobs")
+    use(broker)
+    broker.delete_queue("jobs")
+
+    assert "jobs.dlq" in broker.queue_names()
+
+
+def test_an_empty_dead_letter_queue_that_holds_a_lease_stays(broker: Broker) -> None:
+    broker.create_queue("jobs")
+    _reject_one(broker.queue("jobs"))
+    with broker.queue("jobs.dlq").get(timeout=LATER) as letter:
+        broker.delete_queue("jobs")
+        assert letter.body == b"x"
+
+    assert broker.queue_names() == ["jobs.dlq"]
+
+
+def test_a_dead_letter_queue_that_was_created_by_itself_stays(broker: Broker) -> None:
+    broker.create_queue("jobs.dlq", dead_letter=None, max_deliveries=None, capacity=7)
+    broker.create_queue("jobs")
+    broker.create_queue("more", dead_letter="dead")
+    broker.delete_queue("jobs")
+    broker.delete_queue("more")
+
+    assert broker.queue_names() == ["dead", "jobs.dlq"]
+
+
 def test_of_a_queue_and_a_stream_made_at_once_with_one_name_one_is_made(connect: Connect) -> None:
     queues, streams = connect(), connect()
 

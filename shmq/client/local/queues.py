@@ -16,7 +16,7 @@ from shmq.client.local.queue_segments import (
     remove_queue,
     remove_staged,
 )
-from shmq.client.local.temporary_queue import check_owner, remove_owned
+from shmq.client.local.temporary_queue import check_owner, remove_empty_dead_letters, remove_owned
 from shmq.client.ports.broker import CollectionPort, make_taken_error
 from shmq.client.shared import durability
 from shmq.errors import (
@@ -216,8 +216,18 @@ class QueueCollection(CollectionPort):
         with contextlib.suppress(FileError):  # then its files are deleted as they are
             self._bring_back(name)
         with self._namespace.locked():
+            options = self._options_of(name)
             remove_staged(self._namespace, name)
             remove_queue(self._namespace, name)
+            if options is not None:  # last: a death before it leaves an empty queue
+                remove_empty_dead_letters(self._namespace, name, options, LocalQueue)
+
+    def _options_of(self, name: str) -> QueueOptions | None:
+        """The options of the queue; None: there is none, or it cannot be used."""
+        try:
+            return QueueOptions(**self._namespace.open_segment(name).options)
+        except (NoSuchQueue, SegmentError):
+            return None
 
     def _settle_rows(self, name: str, target: str) -> None:
         """Settle the moves from a staging queue before it is deleted."""

@@ -148,10 +148,10 @@ def test_what_cannot_be_is_one_line(
 
 
 def test_a_flag_that_resembles_none_is_refused_with_those_that_exist(invoke: Invoke) -> None:
-    ran = invoke("exchange", "create", "x", "--sort", "topic")
+    ran = invoke("exchange", "create", "x", "--zzz", "topic")
 
     assert ran.exit_code == Code.USAGE
-    assert "No such option '--sort'.: its flags are --kind, --" in ran.stderr
+    assert "No such option '--zzz'.: its flags are --kind, --" in ran.stderr
     ran = invoke("exchange", "create", "x", "--type", "topic")
     assert "No such option '--type'.: did you mean --kind?" in ran.stderr
 

@@ -174,7 +174,7 @@ def put_queue(call: Call) -> Answer:
 
 @operation("DELETE", "/queues/{name}", _NAME, tag="queues", status=204, audit="queue.delete")
 def delete_queue(call: Call) -> Answer:
-    """Delete the queue and all its messages; its dead-letter queue stays."""
+    """Delete the queue and all its messages, and its own dead-letter queue if that is empty."""
     call.need(Right.ADMIN, "queue", call["name"])
     call.console.broker.delete_queue(call["name"])
     return Answer(status=204)
