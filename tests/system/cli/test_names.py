@@ -98,7 +98,7 @@ def test_what_is_created_has_a_name_that_a_call_takes(
 
     assert "'/' at position 2 is not allowed; use 1 to 100 of A-Z" in error
     assert "such as 'a:2Fb', its form by escape_name" in error
-    assert broker.queue_names() == broker.list_streams() == broker.list_exchanges() == []
+    assert (broker.queue_names(), broker.list_streams(), broker.list_exchanges()) == ([], [], [])
 
 
 def test_a_queue_of_a_long_text_is_found_and_deleted_by_it(
