@@ -46,6 +46,7 @@ __all__ = [
     "NotConfirmed",
     "NotFound",
     "OffsetOutOfRange",
+    "OptionsWarning",
     "OutOfSequence",
     "PartitionSealed",
     "PublishRefused",
@@ -61,6 +62,7 @@ __all__ = [
     "StreamDeleted",
     "StreamExists",
     "TableDeleted",
+    "TableExists",
     "Unauthorized",
     "Unroutable",
     "Unsupported",
@@ -139,6 +141,10 @@ class DurabilityWarning(RuntimeWarning):
     """
 
 
+class OptionsWarning(RuntimeWarning):
+    """What was to be ensured exists with other options, and is used as is."""
+
+
 class Full(ShmqError, queue.Full):
     """The queue, or the partition of a stream, holds as much as it may."""
 
@@ -202,7 +208,7 @@ class NoSuchQueue(NotFound):
 
 
 class AlreadyExists(ShmqError):
-    """What is to be made exists with other options."""
+    """What is to be made exists with other options, or a queue or stream has its name."""
 
     #: The options that differ: name to the value that was given, and the existing one. Empty where
     #: they are not known.
@@ -216,14 +222,18 @@ class AlreadyExists(ShmqError):
         self.differences = differences or {}
 
     @classmethod
-    def of(cls, name: str, differences: dict[str, tuple[Any, Any]]) -> Self:
+    def of(
+        cls,
+        name: str,
+        differences: dict[str, tuple[Any, Any]],
+        advice: str = "use it as is, or delete it first",
+    ) -> Self:
         """The error for the name of something that exists with other options."""
         listed = ", ".join(
             f"{key} is {has!r}, not {given!r}" for key, (given, has) in differences.items()
         )
         return cls(
-            f"{cls._kind} {name!r} exists with other options{listed and ': '}{listed}; "
-            f"use it as is, or delete it first",
+            f"{cls._kind} {name!r} exists with other options{listed and ': '}{listed}; {advice}",
             differences,
         )
 
@@ -280,6 +290,12 @@ class NoSuchTable(NotFound):
 
     _kind = "table"
     _listing = "table list"
+
+
+class TableExists(AlreadyExists):
+    """A table of that name exists with other options."""
+
+    _kind = "table"
 
 
 class TableDeleted(ShmqError):

@@ -39,8 +39,9 @@ TargetKind = Literal["queue", "stream", "exchange"]
 #: How many of a binding's headers a message must have.
 Match = Literal["all", "any"]
 
-#: What an ``ensure`` does where the name exists with other options than those given.
-IfDifferent = Literal["accept", "refuse"]
+#: What an ``ensure`` does if the name exists with other options than those given: issue an
+#: OptionsWarning, attach silently, or raise AlreadyExists.
+IfDifferent = Literal["warn", "accept", "refuse"]
 
 DEFAULT_ARENA: Final = 16 << 20
 MIN_ARENA: Final = 4096
@@ -467,6 +468,12 @@ def check_whole(name: str, value: object, least: int, most: int | None = MAX_WHO
     if most is not None and not least <= value <= most:
         raise InvalidOption(f"{name}={value} is out of range: {least} to {most}")
     return value
+
+
+def without_sharing(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options alone of those given with ``allow_same_name``. Raises TypeError."""
+    check_flag("allow_same_name", given.get("allow_same_name", False))
+    return {name: value for name, value in given.items() if name != "allow_same_name"}
 
 
 def check_flag(name: str, value: object) -> None:

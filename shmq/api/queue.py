@@ -614,6 +614,14 @@ class Queue(Closing, Displayed):
     def qsize(self) -> int:
         """How many messages are visible, including those after a leased one of their group."""
 
+    def __len__(self) -> int:
+        """`qsize`: how many messages are visible."""
+        return self.qsize()
+
+    def __bool__(self) -> bool:
+        """True: a handle is one, whether or not its queue is empty."""
+        return True
+
     def empty(self) -> bool:
         """Whether no message is visible."""
         return self.qsize() == 0

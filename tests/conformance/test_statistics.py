@@ -44,6 +44,14 @@ def test_a_new_queue_has_nothing_to_tell(queue: Queue) -> None:
     assert totals(queue) == {}
 
 
+def test_the_length_is_that_of_qsize_and_a_handle_is_true(queue: Queue) -> None:
+    assert len(queue) == 0
+    assert queue
+    queue.put_many([b"a", b"b", b"c"])
+    with queue.get():
+        assert len(queue) == queue.qsize() == 2
+
+
 def test_each_message_is_counted_where_it_is(queue: Queue) -> None:
     queue.put_many(range(5))
     queue.put("delayed", delay=LATER)

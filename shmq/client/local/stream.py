@@ -19,6 +19,7 @@ from shmq.client.local.archived_records import ArchivedRecords
 from shmq.client.local.group import GroupMethods
 from shmq.client.local.group_store import keep_new
 from shmq.client.local.queue import attach as attach_queue
+from shmq.client.local.queues import bring_back_other, check_alone
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.ports.broker import CollectionPort
 from shmq.client.ports.steps import Steps
@@ -450,12 +451,16 @@ class StreamCollection(CollectionPort):
     def make(
         self, name: str, wanted: StreamOptions, given: Mapping[str, Any], exact: bool
     ) -> LocalStream:
-        del given
+        alone = "allow_same_name" not in given
         wanted.check_of_host(name)
         self._bring_back(name)
+        if alone:
+            bring_back_other(self._namespace, "stream", name)
         with self._namespace.locked():
             opened = self._find_stream(name)
             if opened is None:
+                if alone:
+                    check_alone(self._namespace, "stream", name)
                 made = self._make(name, wanted)
             else:
                 control, logs = opened

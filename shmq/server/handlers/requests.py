@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from shmq.api import Message, Rows
 from shmq.api.names import own_dead_letters, staging_name
-from shmq.api.options import QueueOptions
+from shmq.api.options import QueueOptions, without_sharing
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import NoSpace, NoSuchQueue, QueueExists, ShmqError
@@ -401,7 +401,7 @@ class Control:
     def _create(self, session: Session, name: str, asked: Create) -> bytes:
         given = asked.options
         try:
-            wanted = QueueOptions.for_queue(name, given)
+            wanted = QueueOptions.for_queue(name, without_sharing(given))
         except TypeError as error:
             raise Refusal(Status.BAD_REQUEST, str(error)) from error
         if not self._can_dead_letter(session, name, wanted.dead_letter):

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
+from shmq.api.options import without_sharing
 from shmq.api.stream_options import StreamOptions
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.retention_hold import REMOTE, RetentionHold
@@ -208,7 +209,7 @@ class Streams:
         if not held & RIGHTS[Type.STREAM_CREATE]:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         with well_formed():
-            wanted = StreamOptions.given(given)
+            wanted = StreamOptions.given(without_sharing(given))
 
             def wished() -> QuotaRequest | None:
                 if self._broker.has_stream(name):

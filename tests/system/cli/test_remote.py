@@ -178,7 +178,7 @@ def elsewhere() -> Iterator[Shell]:
     yield shell
     shell.close()
     with shmq.connect(shell.namespace) as broker:
-        for queue in broker.list_queues():
+        for queue in reversed(broker.list_queues()):
             broker.delete_queue(queue.name)
     Path(f"/dev/shm/shmq@{shell.namespace}").unlink(missing_ok=True)
 

@@ -244,7 +244,9 @@ def target_queue(there: Any, name: str, like: api.Queue) -> Any:
         rows = options_of(QueueOptions).items()
         options: Any = {key: getattr(like.options, key) for key, row in rows if row.copied}
         window = max(like.options.dedupe_window, WINDOW)
-        queue = there.ensure_queue(name, **options, dedupe_window=window)
+        queue = there.ensure_queue(
+            name, if_different="accept", allow_same_name=True, **options, dedupe_window=window
+        )
     if queue.options.dedupe_window < _PATIENCE:
         raise InvalidOption(
             f"queue {name!r} of the cluster has dedupe_window={queue.options.dedupe_window:g}: "

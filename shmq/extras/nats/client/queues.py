@@ -35,9 +35,9 @@ class QueueCollection(CollectionPort):
     def make(
         self, name: str, wanted: QueueOptions, given: Mapping[str, Any], exact: bool
     ) -> NatsQueue:
-        del given
         check_possible(self._connection, name, wanted)
-        making = ensure_queue(self._connection, self._definitions, name, wanted)
+        alone = "allow_same_name" not in given
+        making = ensure_queue(self._connection, self._definitions, name, wanted, alone)
         queue = self._queue_of(name, self._connection.run(making))
         if exact and (differences := wanted.differences(queue.options)):
             queue.close()

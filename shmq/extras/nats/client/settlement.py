@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Final
 from nats.aio.msg import Msg
 
 from shmq.api.options import QueueOptions
-from shmq.errors import Full, LeaseExpired, QueueDeleted, ServerError, ShmqError
+from shmq.errors import AlreadyExists, Full, LeaseExpired, QueueDeleted, ServerError, ShmqError
 from shmq.extras.nats.client import names
 from shmq.extras.nats.client.claim import Claims
 from shmq.extras.nats.client.client import is_unheard
 from shmq.extras.nats.client.connection import ApiError, ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.inbox import Arrival
-from shmq.extras.nats.client.jetstream import NO_MESSAGE
+from shmq.extras.nats.client.jetstream import NO_MESSAGE, delete_stream
 from shmq.extras.nats.client.lease import Lease, lease_of, parse_reply
 from shmq.extras.nats.client.loop_thread import Begun
 from shmq.extras.nats.client.message import NatsMessage, packed, priority_of, ttl_of, unpacked
@@ -399,31 +399,51 @@ class Settlements:
 
 
 async def _ensure_dead_letters(
-    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+    connection: ClusterConnection,
+    definitions: Definitions,
+    name: str,
+    options: QueueOptions,
+    alone: bool,
 ) -> None:
     """Make the dead-letter queue of the queue ``name``. Raises InvalidOption."""
     target = options.dead_letter
     if target is None:
         return
     made = options.for_dead_letters()
-    found = (await _ensure_queue_layout(connection, definitions, target, made)).options
+    found = (await _ensure_queue_layout(connection, definitions, target, made, alone)).options
     options.check_dead_letters(name, found)
 
 
 async def ensure_queue(
-    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+    connection: ClusterConnection,
+    definitions: Definitions,
+    name: str,
+    options: QueueOptions,
+    alone: bool = False,
 ) -> Mapping[str, Any]:
     """The definition of the queue, which is made with its dead-letter queue if there is none.
 
-    The definition that counts is the first one. Raises InvalidOption, QueueDeleted.
+    The definition that counts is the first one. Raises InvalidOption, QueueDeleted, and
+    AlreadyExists if it is to be made ``alone`` and a stream has the name.
     """
     key = names.kv_key("queue", name)
     found = await definitions.get(key)
     if found is None:
-        await _ensure_dead_letters(connection, definitions, name, options)
-        await QueueLayout(connection, name, options).make()
+        if alone:
+            await definitions.check_alone("queue", name)
+        await _ensure_dead_letters(connection, definitions, name, options, alone)
+        layout = QueueLayout(connection, name, options)
+        await layout.make()
         made = new_definition(options)
-        if await definitions.put(key, made, 0) is not None:
+        revision = await definitions.put(key, made, 0)
+        if revision is not None:
+            try:
+                if alone:
+                    await definitions.check_alone("queue", name, revision)
+            except AlreadyExists:
+                await definitions.remove(key)
+                await delete_stream(connection, layout.stream)
+                raise
             return made
         found = await definitions.get(key)
     if found is None:
@@ -432,10 +452,14 @@ async def ensure_queue(
 
 
 async def _ensure_queue_layout(
-    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+    connection: ClusterConnection,
+    definitions: Definitions,
+    name: str,
+    options: QueueOptions,
+    alone: bool = False,
 ) -> QueueLayout:
     """The queue of that name; it is made with these options if there is none."""
-    definition = await ensure_queue(connection, definitions, name, options)
+    definition = await ensure_queue(connection, definitions, name, options, alone)
     try:
         return QueueLayout(connection, name, options_of(definition))
     except (KeyError, TypeError) as error:
