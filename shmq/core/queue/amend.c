@@ -19,36 +19,25 @@ bool shmq_is_amended_within(struct shmq_queue *q, const struct shmq_amended *ame
     return false;
 }
 
-/* A block of `units`, if the messages' errors may have that many. */
-static bool take_block(struct shmq_queue *q, uint32_t units, uint32_t *block)
+int shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text error)
 {
-    uint32_t most = q->geo.units / SHMQ_AMENDED_PART;
-    int status;
-
-    if (units > most || q->h->amended_units > most - units)
-        return false;
-    status = shmq_arena_take(q, units, block, true);
-    if (status == SHMQ_FULL || status == SHMQ_NO_SPACE) {
-        shmq_slot_drop_cached(q);
-        status = shmq_arena_take(q, units, block, true);
-    }
-    return status == SHMQ_OK;
-}
-
-bool shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text error)
-{
-    uint32_t at = shmq_index_of(q, s), bytes, units, block;
+    uint32_t at = shmq_index_of(q, s), most = q->geo.units / SHMQ_AMENDED_PART;
+    uint32_t bytes, units, block;
     const unsigned char *meta;
     struct shmq_amended *entry;
+    int status;
 
-    if (at == SHMQ_NIL || !shmq_is_within(q, s) || shmq_back_amended(q, at + 1))
-        return false;
+    if (at == SHMQ_NIL || !shmq_is_within(q, s))
+        return SHMQ_DAMAGED;
     meta = shmq_put_meta_of(q, s);
     bytes = shmq_properties_with_error(meta, s->meta_bytes, error, NULL);
     units = shmq_units_for(q, bytes);
     shmq_drop_amended(q, s);
-    if (!bytes || !take_block(q, units, &block))
-        return false;
+    if (!bytes || units > most || q->h->amended_units > most - units)
+        return SHMQ_TOO_LARGE;
+    if ((status = shmq_back_amended(q, at + 1)) ||
+        (status = shmq_arena_take(q, units, &block, true)))
+        return status;
     (void)shmq_properties_with_error(meta, s->meta_bytes, error,
                                      q->arena + (uint64_t)block * SHMQ_UNIT);
     shmq_mark();
@@ -58,7 +47,7 @@ bool shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text erro
     SET_RELEASE(entry->seq, s->seq);
     SET(q->h->amended_units, q->h->amended_units + units);
     SET_RELAXED(q->h->amended, q->h->amended + 1);
-    return true;
+    return SHMQ_OK;
 }
 
 void shmq_drop_amended(struct shmq_queue *q, struct shmq_slot *s)
