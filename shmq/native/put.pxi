@@ -106,16 +106,20 @@ cdef Put _put_body(Handle handle, body, block, timeout, PyObject **given, confir
     return _put_in_memory(handle, body, block, timeout, given)
 
 
-cdef inline Put _put_in_memory(Handle handle, body, block, timeout, PyObject **given):
+cdef inline Put _put_plain(Handle handle, bytes body, block, timeout):
     cdef shmq_put c
+    memset(&c, 0, sizeof(c))
+    c.body = PyBytes_AS_STRING(body)
+    c.body_bytes = PyBytes_GET_SIZE(body)
+    c.priority = handle.q.middle
+    return _put(handle, &c, block, timeout)
+
+
+cdef Put _put_in_memory(Handle handle, body, block, timeout, PyObject **given):
     cdef PreparedPut prepared
     if type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL:
         if given == NULL:
-            memset(&c, 0, sizeof(c))
-            c.body = PyBytes_AS_STRING(body)
-            c.body_bytes = PyBytes_GET_SIZE(body)
-            c.priority = handle.q.middle
-            return _put(handle, &c, block, timeout)
+            return _put_plain(handle, body, block, timeout)
         if not _has(given, SHMQ_P_CODEC):
             return _put_small(handle, body, block, timeout, given)
     prepared = _wrap(handle, body, given)

@@ -23,22 +23,22 @@ uint8_t shmq_codec_number(struct shmq_text name)
 
 const char *shmq_codec_name(uint8_t number) { return number < SHMQ_CODECS ? CODECS[number] : NULL; }
 
-static const struct shmq_property_row ROWS[SHMQ_PROPERTIES] = {SHMQ_PROPERTY_ROWS};
-
-const struct shmq_property_row *shmq_row_of_property(int which) { return &ROWS[which]; }
+const struct shmq_property_row shmq_property_rows[SHMQ_PROPERTIES] = {SHMQ_PROPERTY_ROWS};
 
 /* Reads one entry: NULL, or what is malformed. Unknown keys may have any value. */
 static const char *take(const struct shmq_msgpack *key, const struct shmq_msgpack *value,
                         struct shmq_properties *p)
 {
-    int at = 0;
+    const struct shmq_property_row *row = shmq_property_rows;
+    ptrdiff_t at;
 
-    while (key->kind != SHMQ_MSGPACK_STR || key->count != ROWS[at].size ||
-           memcmp(key->bytes, ROWS[at].key, key->count))
-        if (++at == SHMQ_STORED_PROPERTIES)
+    while (key->kind != SHMQ_MSGPACK_STR || key->count != row->size ||
+           memcmp(key->bytes, row->key, key->count))
+        if (++row == shmq_property_rows + SHMQ_STORED_PROPERTIES)
             return NULL;
-    if (value->kind != ROWS[at].kind)
-        return ROWS[at].wrong;
+    if (value->kind != row->kind)
+        return row->wrong;
+    at = row - shmq_property_rows;
     p->given |= 1u << at;
     if (value->kind == SHMQ_MSGPACK_INT)
         p->parsed[at].number = value->number;

@@ -28,7 +28,12 @@ struct shmq_property_row {
     const char *wrong; /* the error for a value of another kind       */
 };
 
-const struct shmq_property_row *shmq_row_of_property(int which);
+extern const struct shmq_property_row shmq_property_rows[SHMQ_PROPERTIES];
+
+static inline const struct shmq_property_row *shmq_row_of_property(int which)
+{
+    return &shmq_property_rows[which];
+}
 
 /* Parses them: NULL, or what is malformed: they are not one map, or a known key has a value of
  * another type. */
