@@ -93,6 +93,15 @@ def no_descriptor(error: OSError) -> OSError:
     return OSError(error.errno, why if error.filename is None else f"{error.filename}: {why}")
 
 
+def no_dedupe_window(queue: str, dedupe_id: str) -> InvalidOption:
+    """The error for a put with a dedupe id that the queue would not remember."""
+    return InvalidOption(
+        f"dedupe_id={dedupe_id!r:.80}: queue {queue!r} has no dedupe_window, so that it would "
+        f"take a second message of this id: create the queue with dedupe_window=3600, in seconds, "
+        f"or put without dedupe_id"
+    )
+
+
 class _Descriptors:
     """For blocks that load a module or make a semaphore: what fails for lack of a descriptor.
 

@@ -435,6 +435,7 @@ cdef class Handle:
             if not (priority is None and group is None and headers is None and delay is None
                     and deliver_at is None and ttl is None and dedupe_id is None
                     and reply_to is None and correlation is None):
+                _check_dedupe_id(self, dedupe_id)
                 return _put_small(self, body, block, timeout, priority, group, headers, delay,
                                   deliver_at, ttl, dedupe_id, reply_to, correlation)
             memset(&c, 0, sizeof(c))
@@ -442,6 +443,7 @@ cdef class Handle:
             c.body_bytes = PyBytes_GET_SIZE(body)
             c.priority = self.q.middle
             return _put(self, &c, block, timeout)
+        _check_dedupe_id(self, dedupe_id)
         prepared = _wrap(self, body, codec, priority, group, headers, delay, deliver_at, ttl,
                          dedupe_id, reply_to, correlation)
         if prepared.c.body_bytes > SMALL:
@@ -482,6 +484,7 @@ cdef class Handle:
                 and ttl is None and dedupe_id is None):
             prepared = _wrap_plainly(self, data, SHMQ_CODEC_PACKED)
         else:
+            _check_dedupe_id(self, dedupe_id)
             prepared = _wrap(self, data, "packed", priority, group, headers, delay, None, ttl,
                              dedupe_id, None, None, True)
         trailer = packed_trailer(prepared.c.body_bytes, lengths)
@@ -504,8 +507,11 @@ cdef class Handle:
              correlation: str | None = None, encoded: bool = False) -> PreparedPut:
         """Prepare a message for ``try_put``. Raises the errors of a put that can never succeed.
 
-        ``encoded``: the body is bytes already encoded with its codec.
+        ``encoded``: the body is bytes already encoded with its codec, as of a publish, whose dedupe
+        id is ignored by a queue without a window.
         """
+        if not encoded:
+            _check_dedupe_id(self, dedupe_id)
         cdef PreparedPut prepared = _wrap(self, body, codec, priority, group, headers, delay,
                                           deliver_at, ttl, dedupe_id, reply_to, correlation,
                                           encoded)

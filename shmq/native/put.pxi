@@ -557,6 +557,7 @@ def make_loan(Handle handle, size: int, block: bool | None = None,
             and reply_to is None and correlation is None):
         prepared = _wrap_plainly(handle, b"", 0)
     else:
+        _check_dedupe_id(handle, dedupe_id)
         prepared = _wrap(handle, b"", codec, priority, group, headers, delay, deliver_at, ttl,
                          dedupe_id, reply_to, correlation, True)
     prepared.c.body_bytes = size

@@ -244,6 +244,7 @@ cdef class Staging:
         if isinstance(body, str):
             raise TypeError("a row's body must be bytes or another buffer, not str: encode it")
         body = body if isinstance(body, bytes) else memoryview(body)
+        _check_dedupe_id(self.handle, dedupe_id)
         return _wrap(self.handle, body, codec, priority, group, headers, delay, None, ttl,
                      dedupe_id, reply_to, correlation, True)
 
@@ -642,6 +643,8 @@ cdef class _RowTable:
             why = shmq_properties_apply(&self.queue.q, &properties, put, hash_)
         if why != NULL:
             raise _errors.InvalidOption(f"row {i}: {_with_value(why.decode(), put)}")
+        if put.dedupe != NULL:
+            _check_dedupe_id(self.queue, properties.dedupe.at[:properties.dedupe.bytes].decode())
         if properties.codec.at == NULL:
             put.codec = self.plain.codec
         return 0

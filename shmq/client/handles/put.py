@@ -38,6 +38,14 @@ def check_names(call: Call, given: Iterable[str]) -> None:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
 
 
+def has_dedupe_id(queue: Any, properties: Mapping[str, Any]) -> bool:
+    """Whether the put has a dedupe id. Raises InvalidOption if the queue would not remember it."""
+    dedupe_id = properties.get("dedupe_id")
+    if isinstance(dedupe_id, str) and not queue.options.dedupe_window:
+        raise errors.no_dedupe_window(queue.name, dedupe_id)
+    return dedupe_id is not None
+
+
 def encode(
     body: Any, priorities: int, properties: Mapping[str, Any], encoded: bool = False
 ) -> tuple[bytes | None, Any]:

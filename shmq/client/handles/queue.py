@@ -17,6 +17,7 @@ from shmq.client.handles.put import (
     check_names,
     encode,
     encode_many,
+    has_dedupe_id,
     is_durable,
     pack_records,
     waiting_put,
@@ -97,8 +98,9 @@ class QueueHandle(api.Queue):
         """Return the packed properties, the body as a buffer, and whether it has a dedupe id."""
         if not properties and type(body) is bytes:
             return None, body, False
-        meta, body = encode(body, self.options.priorities, properties)
-        return meta, body, properties.get("dedupe_id") is not None
+        known = has_dedupe_id(self, properties)
+        meta, body = encode(body, self.options.priorities, properties, default=self.default)
+        return meta, body, known
 
     def put(
         self,
@@ -169,7 +171,7 @@ class QueueHandle(api.Queue):
         packed = pack_records(data, lengths)
         properties["codec"] = "packed"
         meta, body = encode(packed, self.options.priorities, properties, encoded=True)
-        known = properties.get("dedupe_id") is not None
+        known = has_dedupe_id(self, properties)
         return self._put(meta, body, block, timeout, known, durable)
 
     def loan(self, size: int, **properties: Any) -> api.Loan:
@@ -180,7 +182,7 @@ class QueueHandle(api.Queue):
         block, timeout = properties.pop("block", None), properties.pop("timeout", None)
         _core.check_timeout(timeout)
         durable = self._is_durable(properties.pop("confirm", None))
-        known = properties.get("dedupe_id") is not None
+        known = has_dedupe_id(self, properties)
         meta, _ = encode(b"", self.options.priorities, properties, encoded=True)
         self.port.check_bytes(size, meta)
         self._await_room(waits_for_room(self.options, block, timeout), timeout)
