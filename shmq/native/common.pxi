@@ -21,6 +21,16 @@ cdef enum:
     EXTEND
     RETURN
 
+# How the holder of a message has settled it; a copy never could.
+cdef enum:
+    UNSETTLED
+    BY_ACK
+    BY_NACK
+    BY_REJECT
+    IS_COPY
+
+cdef tuple _DEEDS = ("", "ack", "nack", "reject")
+
 #: The codecs by their number in a slot, and the number for any other codec.
 CODECS = tuple([shmq_codec_name(<uint8_t>number).decode() for number in range(<int>SHMQ_CODECS)])
 CODEC_OTHER = <int>SHMQ_CODEC_OTHER

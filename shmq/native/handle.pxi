@@ -710,6 +710,7 @@ cdef class Handle:
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
         """See shmq.api.Queue.ack_many."""
         cdef list items = list(messages), refused = []
+        cdef int64_t now
         cdef Py_ssize_t i, count = len(items)
         cdef uint64_t *raw = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))
         if raw == NULL:
@@ -718,12 +719,14 @@ cdef class Handle:
             for i in range(count):
                 raw[i] = _receipt_to_ack(self, <object>PyList_GET_ITEM(items, i))
             _ack_all(self, raw, count)
+            now = shmq_now()
             for i in range(count):
                 item = <object>PyList_GET_ITEM(items, i)
                 if raw[i]:
                     refused.append(item.receipt if type(item) is Message else plain_number(item))
                 elif type(item) is Message:
-                    (<Message>item)._settled = True
+                    (<Message>item)._settled = BY_ACK
+                    (<Message>item).settled_at = now
         finally:
             free(raw)
         self._after()

@@ -376,9 +376,12 @@ class QueueHandle(api.Queue):
     # ---- settle ----
 
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
-        receipts = list(map(self.port.receipt_of, messages))
+        given = list(messages)
+        receipts = list(map(self.port.receipt_of, given))
         self.port.check_open()
-        return self._settle_given("ack", receipts, None) if receipts else []
+        refused = self._settle_given("ack", receipts, None) if receipts else []
+        self.port.have_acked(given, set(refused))
+        return refused
 
     def ack(self, receipt: int) -> None:
         self._settle("ack", receipt, None)

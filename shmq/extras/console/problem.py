@@ -17,6 +17,7 @@ _STATUSES: Final[tuple[tuple[type[BaseException], int, str], ...]] = (
     (shmq.QueueExists, 409, "exists"),
     (shmq.ExchangeExists, 409, "exists"),
     (shmq.StreamExists, 409, "exists"),
+    (shmq.AlreadySettled, 409, "already-settled"),
     (shmq.LeaseExpired, 409, "lease-expired"),
     (shmq.MemberFenced, 409, "fenced"),
     (shmq.OutOfSequence, 409, "out-of-sequence"),

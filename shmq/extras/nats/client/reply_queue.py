@@ -107,7 +107,7 @@ class _Reply(NatsMessage):
     """A reply, which is settled when it has come."""
 
     def ack(self) -> None:
-        self._settled = True
+        self.was_settled("ack")
 
 
 class NatsReplyTarget:
