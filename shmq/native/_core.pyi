@@ -100,7 +100,9 @@ class Policy:
     """The callbacks into the layers above the binding: one object, set before the first handle."""
 
     @property
-    def encode_body(self) -> Callable[[Any, str | None], tuple[Any, int]]: ...
+    def encode_body(
+        self,
+    ) -> Callable[[Any, str | None, Callable[[Any], Any] | None], tuple[Any, int]]: ...
     @property
     def decode_body(self) -> Callable[[bytes, int, str], Any]: ...
     @property
@@ -120,7 +122,7 @@ class Policy:
     def __init__(
         self,
         *,
-        encode_body: Callable[[Any, str | None], tuple[Any, int]],
+        encode_body: Callable[[Any, str | None, Callable[[Any], Any] | None], tuple[Any, int]],
         decode_body: Callable[[bytes, int, str], Any],
         pack_properties: Callable[[Mapping[str, Any]], bytes],
         unpack_properties: Callable[[bytes | None], dict[str, Any]],
@@ -204,6 +206,7 @@ class Handle:
     def name(self) -> str: ...
     interrupted: Callable[[], bool] | None
     ready_event: Any
+    default: Callable[[Any], Any] | None
     @property
     def is_temporary(self) -> bool: ...
     @property
@@ -365,6 +368,7 @@ def encode_message(
     correlation: str | None,
     priorities: int,
     encoded: bool = False,
+    default: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, ...]: ...
 def codec_number(codec: str | None) -> int: ...
 

@@ -48,7 +48,8 @@ cdef uint64_t NO_RECEIPT = 0xFFFFFFFFFFFFFFFF
 cdef class Policy:
     """The callbacks into the layers above the binding: one object, set before the first handle.
 
-    ``encode_body`` makes bytes and a codec's number of the body of a message or a record;
+    ``encode_body`` makes bytes and a codec's number of the body of a message or a record, a codec
+    and the ``default`` of a connection;
     ``decode_body`` reverses that. ``pack_properties`` and ``unpack_properties`` convert maps:
     headers, and the properties of a message. ``expand`` decompresses a batch of
     records, given the name of its compression. ``columns``, ``run`` and ``dead_letter`` make the
@@ -57,7 +58,7 @@ cdef class Policy:
     """
 
     #| decode_body: Callable[[bytes, int, str], Any]
-    #| encode_body: Callable[[Any, str | None], tuple[Any, int]]
+    #| encode_body: Callable[[Any, str | None, Callable[[Any], Any] | None], tuple[Any, int]]
     cdef readonly object encode_body, decode_body
     #| expand: Callable[[str, bytes, int], bytes]
     #| unpack_properties: Callable[[bytes | None], dict[str, Any]]
@@ -69,7 +70,8 @@ cdef class Policy:
     #| columns: Callable[[bytes], api.Columns]
     cdef readonly object columns, run, dead_letter, compile_filter
 
-    def __init__(self, *, encode_body: Callable[[Any, str | None], tuple[Any, int]],
+    def __init__(self, *, encode_body: Callable[[Any, str | None, Callable[[Any], Any] | None],
+                                                tuple[Any, int]],
                  decode_body: Callable[[bytes, int, str], Any],
                  pack_properties: Callable[[Mapping[str, Any]], bytes],
                  unpack_properties: Callable[[bytes | None], dict[str, Any]],

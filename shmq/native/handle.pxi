@@ -23,6 +23,8 @@ cdef class Handle:
     cdef public object interrupted # whether operations must not wait any more: asked before a sleep
     #| ready_event: Any
     cdef public object ready_event # of its `fileno`: cleared by a get that finds nothing; None: no call
+    #| default: Callable[[Any], Any] | None
+    cdef public object default     # of `connect`: makes values that a body can hold of others
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"

@@ -17,16 +17,17 @@ cpdef tuple encode_message(body, codec: str | None, priority: int | None, group:
                            headers: Mapping[str, Any] | None, delay: float | None,
                            deliver_at: float | None, ttl: float | None, dedupe_id: str | None,
                            reply_to: str | None, correlation: str | None, int priorities,
-                           bint encoded=False):
+                           bint encoded=False, default: Callable[[Any], Any] | None = None):
     """Encode the arguments of a put; ``encoded``: the body is already encoded.
 
-    Returns the body as a buffer, the codec's number, the packed properties, the priority, and
-    delay and ttl in seconds (0: none). Raises :class:`~shmq.InvalidOption` for a property out of
-    range and TypeError for one of the wrong type, or a body that cannot be encoded.
+    ``default`` is that of ``connect``. Returns the body as a buffer, the codec's number, the packed
+    properties, the priority, and delay and ttl in seconds (0: none). Raises
+    :class:`~shmq.InvalidOption` for a property out of range and TypeError for one of the wrong
+    type, or a body that cannot be encoded.
     """
     cdef Properties p
     cdef uint8_t number = 0
-    buffer = _encode_body(body, codec, encoded, &number)
+    buffer = _encode_body(body, codec, encoded, &number, default)
     meta = _encode_properties(&p, number, codec, priority, group, headers, delay, deliver_at, ttl,
                               dedupe_id, reply_to, correlation, priorities)
     return buffer, number, meta, p.priority, p.delay, p.ttl
@@ -39,7 +40,7 @@ cpdef int codec_number(codec: str | None):
     return _CODECS.index(codec) if codec in _CODECS else SHMQ_CODEC_OTHER
 
 
-cdef object _encode_body(body, codec, bint encoded, uint8_t *number):
+cdef object _encode_body(body, codec, bint encoded, uint8_t *number, default):
     if encoded:
         number[0] = codec_number(codec)
         return body
@@ -49,7 +50,7 @@ cdef object _encode_body(body, codec, bint encoded, uint8_t *number):
     if codec is None and type(body) is str:
         number[0] = SHMQ_CODEC_TEXT
         return body.encode()
-    buffer, found = _policy.encode_body(body, codec)
+    buffer, found = _policy.encode_body(body, codec, default)
     number[0] = found
     return buffer
 

@@ -66,7 +66,7 @@ cdef PreparedPut _wrap(Handle handle, body, codec, priority, group, headers, del
                        ttl, dedupe_id, reply_to, correlation, encoded=False):
     cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
     cdef Properties p
-    prepared.keep = _encode_body(body, codec, encoded, &prepared.c.codec)
+    prepared.keep = _encode_body(body, codec, encoded, &prepared.c.codec, handle.default)
     prepared._set_body(prepared.keep)
     prepared._set_meta(_encode_properties(
         &p, prepared.c.codec, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id,

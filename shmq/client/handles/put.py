@@ -18,6 +18,7 @@ from shmq.native import _core
 
 if TYPE_CHECKING:
     from shmq.client.ports.queue import QueueKey
+    from shmq.model.codec.codecs import Default
 
 _FIXMAP, _MAP16 = 0x80, 0xDE
 _MOST_FIXED = 15
@@ -47,22 +48,30 @@ def has_dedupe_id(queue: Any, properties: Mapping[str, Any]) -> bool:
 
 
 def encode(
-    body: Any, priorities: int, properties: Mapping[str, Any], encoded: bool = False
+    body: Any,
+    priorities: int,
+    properties: Mapping[str, Any],
+    encoded: bool = False,
+    default: Default | None = None,
 ) -> tuple[bytes | None, Any]:
     """The packed properties, or None, and the body as a buffer. Raises what ``put`` raises."""
     check_names("put", properties)
-    return encode_many([body], priorities, properties, encoded)[0]
+    return encode_many([body], priorities, properties, encoded, default)[0]
 
 
 def encode_many(
-    bodies: Iterable[Any], priorities: int, properties: Mapping[str, Any], encoded: bool = False
+    bodies: Iterable[Any],
+    priorities: int,
+    properties: Mapping[str, Any],
+    encoded: bool = False,
+    default: Default | None = None,
 ) -> list[tuple[bytes | None, Any]]:
     """`encode` for bodies with the same properties, whose names were checked."""
     wanted: dict[str, Any] = {name: properties.get(name) for name in _ENCODED}
     found = []
     for body in bodies:
         buffer, number, meta, *_ = _core.encode_message(
-            body, priorities=priorities, encoded=encoded, **wanted
+            body, priorities=priorities, encoded=encoded, default=default, **wanted
         )
         if 0 < number < len(codecs.CODECS):
             meta = with_entry(meta, _CODEC[number]) if meta else _PLAIN[number]

@@ -30,6 +30,7 @@ from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.backoff import RoomBackoff
 from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
+from shmq.model.codec.codecs import Default
 from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -44,6 +45,8 @@ class QueueHandle(api.Queue):
 
     #: The iterator over bodies, where a transport has a faster one.
     BODIES: ClassVar[Any] = Bodies
+    #: Of `connect`, which sets it.
+    default: Default | None = None
 
     def __init__(self, port: QueuePort) -> None:
         self.port = port
@@ -153,7 +156,7 @@ class QueueHandle(api.Queue):
 
     def _encode_many(self, bodies: list[Any], properties: Mapping[str, Any]) -> list[Any]:
         """Return the items of a `put_many`."""
-        return encode_many(bodies, self.options.priorities, properties)
+        return encode_many(bodies, self.options.priorities, properties, default=self.default)
 
     def put_packed(
         self,
