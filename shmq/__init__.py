@@ -23,6 +23,7 @@ Streams         Stream, StreamOptions, StreamSummary, Record, Records, RecordLoa
 Groups          Group, Member, MemberInfo, GroupPartition, GroupSummary, Share, SharedRecord
 Exchanges       Exchange, Binding, Published, ExchangeSummary
 Names           escape_name, unescape_name
+Bodies          encode_common
 Tables          Table
 Schemas         SchemaVersion, TypedQueue, TypedStream
 Errors          ShmqError, of which all others are: see ``shmq.errors``
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from shmq.api.stream_options import StreamOptions as StreamOptions
     from shmq.client.shared.ready_event import ReadyEvent as ReadyEvent
     from shmq.client.wait import wait as wait
+    from shmq.model.codec.common_types import encode_common as encode_common
     from shmq.workers.decorator import Worker as Worker
     from shmq.workers.decorator import run as run
     from shmq.workers.decorator import worker as worker
@@ -62,6 +64,7 @@ _PLACES = {
         "shmq.client.connect": ["connect"],
         "shmq.client.wait": ["wait"],
         "shmq.client.shared.ready_event": ["ReadyEvent"],
+        "shmq.model.codec.common_types": ["encode_common"],
         "shmq.workers.decorator": ["Worker", "run", "worker"],
         "shmq.api.message": ["Reject", "Retry"],
         "shmq.api.names": ["escape_name", "unescape_name"],

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyExists",
+    "AlreadySettled",
     "ConnectionLost",
     "DamagedFile",
     "DamagedSegment",
@@ -93,6 +94,15 @@ def no_descriptor(error: OSError) -> OSError:
     else:
         return error
     return OSError(error.errno, why if error.filename is None else f"{error.filename}: {why}")
+
+
+def no_dedupe_window(queue: str, dedupe_id: str) -> InvalidOption:
+    """The error for a put with a dedupe id that the queue would not remember."""
+    return InvalidOption(
+        f"dedupe_id={dedupe_id!r:.80}: queue {queue!r} has no dedupe_window, so that it would "
+        f"take a second message of this id: create the queue with dedupe_window=3600, in seconds, "
+        f"or put without dedupe_id"
+    )
 
 
 class _Descriptors:
@@ -392,6 +402,33 @@ class MessageTooLarge(ShmqError, ValueError):
 
 class LeaseExpired(ShmqError):
     """The receipt has expired: nothing was settled by it."""
+
+
+class AlreadySettled(LeaseExpired):
+    """The holder of the message has settled it already: nothing was changed.
+
+    Raised where the same :class:`~shmq.Message` object is settled or extended again. A receipt does
+    not know what settled its message: that is :class:`~shmq.LeaseExpired`.
+    """
+
+    #: The method that has settled it: "ack", "nack" or "reject".
+    how: str
+    #: How many seconds ago that was.
+    ago: float
+
+    def __init__(self, message: str, how: str, ago: float) -> None:
+        super().__init__(message)
+        self.how = how
+        self.ago = ago
+
+    @classmethod
+    def of(cls, what: str, how: str, ago: float) -> Self:
+        """The error for ``what``, which was settled ``ago`` seconds ago."""
+        ago = max(0.0, ago)
+        return cls(f"{what} was settled by {how}() {ago:.3f} s ago: settle it once", how, ago)
+
+    def __reduce__(self) -> tuple[type[AlreadySettled], tuple[str, str, float]]:
+        return type(self), (str(self), self.how, self.ago)
 
 
 class LockTimeout(ShmqError, TimeoutError):

@@ -206,7 +206,8 @@ class Message(Settling):
         """Acknowledge the message, which removes it from the queue.
 
         Raises :class:`~shmq.LeaseExpired`, and changes nothing, if the lease has ended or the
-        message was already settled; so do the other settlements.
+        message was settled by its receipt; :class:`~shmq.AlreadySettled`, a subclass, if this
+        object was settled already. So do the other settlements.
         """
 
     @abc.abstractmethod

@@ -134,7 +134,7 @@ PROPERTIES: Final = {
             "dedupe_id",
             "str",
             "within the queue's window, a second put of the same id is a duplicate; without a "
-            "window it means nothing",
+            "window it is refused, but ignored by a publish",
             ("put", "put_packed"),
             key="dedupe",
             stored="str | within the queue's `dedupe_window`, a second message of this id is a "

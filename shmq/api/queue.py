@@ -385,7 +385,8 @@ class Queue(Closing, Displayed):
     def ack_many(self, messages: Iterable[Message | int]) -> list[int]:
         """Acknowledge messages, or receipts; returns the receipts that were refused.
 
-        Raises TypeError, before any is settled, if an item is neither.
+        Those had expired, or were settled already; of neither an error is raised. Raises TypeError,
+        before any is settled, if an item is neither a message nor a receipt.
         """
 
     @abc.abstractmethod

@@ -100,7 +100,9 @@ class Policy:
     """The callbacks into the layers above the binding: one object, set before the first handle."""
 
     @property
-    def encode_body(self) -> Callable[[Any, str | None], tuple[Any, int]]: ...
+    def encode_body(
+        self,
+    ) -> Callable[[Any, str | None, Callable[[Any], Any] | None], tuple[Any, int]]: ...
     @property
     def decode_body(self) -> Callable[[bytes, int, str], Any]: ...
     @property
@@ -124,7 +126,7 @@ class Policy:
     def __init__(
         self,
         *,
-        encode_body: Callable[[Any, str | None], tuple[Any, int]],
+        encode_body: Callable[[Any, str | None, Callable[[Any], Any] | None], tuple[Any, int]],
         decode_body: Callable[[bytes, int, str], Any],
         pack_properties: Callable[[Mapping[str, Any]], bytes],
         unpack_properties: Callable[[bytes | None], dict[str, Any]],
@@ -230,6 +232,7 @@ class Handle(_Putting):
     def name(self) -> str: ...
     interrupted: Callable[[], bool] | None
     ready_event: Any
+    default: Callable[[Any], Any] | None
     @property
     def is_temporary(self) -> bool: ...
     @property
@@ -348,6 +351,7 @@ def encode_message(
     *,
     encoded: bool = False,
     staged: bool = False,
+    default: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, int, bytes, int, float, float]: ...
 def codec_number(codec: str | None) -> int: ...
 
@@ -966,6 +970,7 @@ class RemoteMessage:
     ) -> None: ...
 
 def bodies_of(messages: list[Any]) -> list[Any]: ...
+def have_acked(messages: list[Any], refused: set[int]) -> None: ...
 def receipts_of(messages: list[Any]) -> list[int]: ...
 def hand_over(messages: list[Any]) -> list[Any]: ...
 def is_leased(message: RemoteMessage) -> bool: ...

@@ -21,6 +21,16 @@ cdef enum:
     EXTEND
     RETURN
 
+# How the holder of a message has settled it; a copy never could.
+cdef enum:
+    UNSETTLED
+    BY_ACK
+    BY_NACK
+    BY_REJECT
+    IS_COPY
+
+cdef tuple _DEEDS = ("", "ack", "nack", "reject")
+
 #: The codecs by their number in a slot, and the number for any other codec.
 CODECS = tuple([shmq_codec_name(<uint8_t>number).decode() for number in range(<int>SHMQ_CODECS)])
 CODEC_OTHER = <int>SHMQ_CODEC_OTHER
@@ -39,7 +49,8 @@ cdef uint64_t NO_RECEIPT = 0xFFFFFFFFFFFFFFFF
 cdef class Policy:
     """The callbacks into the layers above the binding: one object, set before the first handle.
 
-    ``encode_body`` makes bytes and a codec's number of the body of a message or a record;
+    ``encode_body`` makes bytes and a codec's number of the body of a message or a record, a codec
+    and the ``default`` of a connection;
     ``decode_body`` reverses that. ``pack_properties`` and ``unpack_properties`` convert maps:
     headers, and the properties of a message. ``expand`` decompresses a batch of
     records, given the name of its compression. ``columns``, ``run`` and ``dead_letter`` make the
@@ -48,7 +59,7 @@ cdef class Policy:
     """
 
     #| decode_body: Callable[[bytes, int, str], Any]
-    #| encode_body: Callable[[Any, str | None], tuple[Any, int]]
+    #| encode_body: Callable[[Any, str | None, Callable[[Any], Any] | None], tuple[Any, int]]
     cdef readonly object encode_body, decode_body
     #| expand: Callable[[str, bytes, int], bytes]
     #| unpack_properties: Callable[[bytes | None], dict[str, Any]]
@@ -63,7 +74,8 @@ cdef class Policy:
     #| pack_error: Callable[[BaseException | str], bytes]
     cdef readonly object failure, pack_error
 
-    def __init__(self, *, encode_body: Callable[[Any, str | None], tuple[Any, int]],
+    def __init__(self, *, encode_body: Callable[[Any, str | None, Callable[[Any], Any] | None],
+                                                tuple[Any, int]],
                  decode_body: Callable[[bytes, int, str], Any],
                  pack_properties: Callable[[Mapping[str, Any]], bytes],
                  unpack_properties: Callable[[bytes | None], dict[str, Any]],

@@ -23,6 +23,8 @@ cdef class Handle(_Putting):
     cdef public object interrupted # whether operations must not wait any more: asked before a sleep
     #| ready_event: Any
     cdef public object ready_event # of its `fileno`: cleared by a get that finds nothing; None: no call
+    #| default: Callable[[Any], Any] | None
+    cdef public object default     # of `connect`: makes values that a body can hold of others
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"
@@ -461,7 +463,8 @@ cdef class Handle(_Putting):
     def wrap(self, body, *, encoded: bool = False, **properties: Any) -> PreparedPut:
         """Prepare a message for ``try_put``. Raises the errors of a put that can never succeed.
 
-        ``encoded``: the body is bytes already encoded with its codec.
+        ``encoded``: the body is bytes already encoded with its codec, as of a publish, whose dedupe
+        id is ignored by a queue without a window.
         """
         cdef PyObject *given[SHMQ_PROPERTIES]
         _take_given(properties, given, SHMQ_CALL_PUT, "put")
@@ -660,6 +663,7 @@ cdef class Handle(_Putting):
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
         """See shmq.api.Queue.ack_many."""
         cdef list items = list(messages), refused = []
+        cdef int64_t now
         cdef Py_ssize_t i, count = len(items)
         cdef uint64_t *raw = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))
         if raw == NULL:
@@ -668,12 +672,14 @@ cdef class Handle(_Putting):
             for i in range(count):
                 raw[i] = _receipt_to_ack(self, <object>PyList_GET_ITEM(items, i))
             _ack_all(self, raw, count)
+            now = shmq_now()
             for i in range(count):
                 item = <object>PyList_GET_ITEM(items, i)
                 if raw[i]:
                     refused.append(item.receipt if type(item) is Message else plain_number(item))
                 elif type(item) is Message:
-                    (<Message>item)._settled = True
+                    (<Message>item)._settled = BY_ACK
+                    (<Message>item).settled_at = now
         finally:
             free(raw)
         self._after()

@@ -111,7 +111,8 @@ cdef class Message:
     cdef uint8_t number
     cdef bint is_decoded
     cdef bint viewed
-    cdef bint _settled
+    cdef int _settled            # and how: BY_ACK, ...
+    cdef int64_t settled_at      # in monotonic ns
     cdef bint by_receipt         # its receipt was read, and may settle it from anywhere
     cdef object __weakref__
 
@@ -256,14 +257,14 @@ cdef class Message:
     @property
     def settled(self) -> bool:
         """See shmq.api.Message.settled."""
-        return self._settled
+        return self._settled != UNSETTLED
 
     # Reads a body that was not read yet, because it is lost once the message is settled. A message
     # whose view was taken counts as read.
     cdef int _before_settling(self) except -1:
         if self._settled:
-            raise _errors.LeaseExpired(
-                f"message {self.sequence} of queue {self.handle.name!r} was settled already")
+            _raise_settled(self.sequence, self.handle.name, self._settled,
+                           shmq_now() - self.settled_at)
         return self._read_if_unread()
 
     cdef int _read_if_unread(self) except -1:
@@ -278,25 +279,25 @@ cdef class Message:
         """See shmq.api.Message.ack."""
         self._before_settling()
         if self.gatherer is not None:
-            self.gatherer.add(self.lease)
+            self.settled_at = self.gatherer.add(self.lease)
         else:
-            _settle(self.handle, ACK, self.lease, 0)
-        self._settled = True
+            self.settled_at = _settle(self.handle, ACK, self.lease, 0)
+        self._settled = BY_ACK
 
     def nack(self, delay: float | None = None, *, counted: bool = True,
              error: BaseException | str | None = None):
         """See shmq.api.Message.nack."""
         ns, why = _delay_ns(delay), pack_error(error, counted)
         self._before_settling()
-        _fail(self.handle, NACK if counted else RETURN, self.lease, ns, why)
-        self._settled = True
+        self.settled_at = _fail(self.handle, NACK if counted else RETURN, self.lease, ns, why)
+        self._settled = BY_NACK
 
     def reject(self, reason: BaseException | str | None = None):
         """See shmq.api.Message.reject."""
         why = pack_error(reason)
         self._before_settling()
-        _fail(self.handle, REJECT, self.lease, 0, why)
-        self._settled = True
+        self.settled_at = _fail(self.handle, REJECT, self.lease, 0, why)
+        self._settled = BY_REJECT
 
     def extend(self, seconds: float):
         """See shmq.api.Message.extend."""
@@ -339,7 +340,7 @@ cdef void _look_at_dropped(dropped) noexcept:
 
 cdef void _watch_messages():
     cdef Message message = Message.__new__(Message)
-    message._settled = True
+    message._settled = IS_COPY
     shmq_watch_messages(Message, <char *>&message._settled - <char *><void *>message,
                         _look_at_dropped)
 
@@ -391,7 +392,7 @@ cdef Message _new_message(Handle handle, const shmq_view *view, _AckBuffer gathe
         message.meta = PyBytes_FromStringAndSize(<char *>view.meta, view.meta_bytes)
     if shmq_holds(&handle.q, view.receipt, LONG_AGO):
         return message
-    message._settled = True
+    message._settled = IS_COPY
     return None
 
 
@@ -403,5 +404,5 @@ cdef Message _copy_message(Handle handle, const shmq_view *view, const unsigned 
     _copy(PyBytes_AS_STRING(message.raw), body, view.body_bytes)
     if view.meta_bytes:
         message.meta = PyBytes_FromStringAndSize(<char *>meta, view.meta_bytes)
-    message._settled = True
+    message._settled = IS_COPY
     return message

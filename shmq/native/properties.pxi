@@ -49,19 +49,20 @@ cdef bint _has_any(PyObject **given) noexcept:
 
 
 def encode_message(body, dict properties: dict[str, Any], int priorities, *, bint encoded=False,
-                   bint staged=False) -> tuple[Any, int, bytes, int, float, float]:
+                   bint staged=False, default: Callable[[Any], Any] | None = None,
+                   ) -> tuple[Any, int, bytes, int, float, float]:
     """Encode the arguments of a put; ``encoded``: the body is already encoded.
 
-    ``staged``: the message is put by a transaction, which takes fewer properties. Returns the body
-    as a buffer, the codec's number, the packed properties, the priority, and delay and ttl in
-    seconds (0: none). Raises :class:`~shmq.InvalidOption` for a property out of range and TypeError
-    for one of the wrong type, or a body that cannot be encoded.
+    ``staged``: the message is put by a transaction, which takes fewer properties. ``default`` is
+    that of ``connect``. Returns the body as a buffer, the codec's number, the packed properties,
+    the priority, and delay and ttl in seconds (0: none). Raises :class:`~shmq.InvalidOption` for a
+    property out of range and TypeError for one of the wrong type, or a body that cannot be encoded.
     """
     cdef PyObject *given[SHMQ_PROPERTIES]
     cdef Properties p
     cdef uint8_t number = 0
     _take_given(properties, given, SHMQ_CALL_TRANSACTION if staged else SHMQ_CALL_PUT, "put")
-    buffer = _encode_body(body, <object>given[SHMQ_P_CODEC], encoded, &number)
+    buffer = _encode_body(body, <object>given[SHMQ_P_CODEC], encoded, &number, default)
     meta = _pack(&p, _check_properties(&p, given, number, priorities))
     return buffer, number, meta, p.priority, p.delay, p.ttl
 
@@ -73,7 +74,7 @@ cpdef int codec_number(codec: str | None):
     return _CODECS.index(codec) if codec in _CODECS else SHMQ_CODEC_OTHER
 
 
-cdef object _encode_body(body, codec, bint encoded, uint8_t *number):
+cdef object _encode_body(body, codec, bint encoded, uint8_t *number, default):
     if encoded:
         number[0] = codec_number(codec)
         return body
@@ -83,7 +84,7 @@ cdef object _encode_body(body, codec, bint encoded, uint8_t *number):
     if codec is None and type(body) is str:
         number[0] = SHMQ_CODEC_TEXT
         return body.encode()
-    buffer, found = _policy.encode_body(body, codec)
+    buffer, found = _policy.encode_body(body, codec, default)
     number[0] = found
     return buffer
 

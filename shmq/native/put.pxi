@@ -62,12 +62,22 @@ cdef class PreparedPut:
         return 0
 
 
+# A publish may reach queues without a window, which ignore its dedupe id.
+cdef inline int _check_given_id(Handle handle, PyObject **given) except -1:
+    if given != NULL and _has(given, SHMQ_P_DEDUPE_ID):
+        _check_dedupe_id(handle, <object>given[SHMQ_P_DEDUPE_ID])
+    return 0
+
+
 # `given` is NULL, or the properties by number.
-cdef PreparedPut _wrap(Handle handle, body, PyObject **given, bint encoded=False):
+cdef PreparedPut _wrap(Handle handle, body, PyObject **given, bint encoded=False,
+                       bint published=False):
     cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
     cdef Properties p
     codec = None if given == NULL else <object>given[SHMQ_P_CODEC]
-    prepared.keep = _encode_body(body, codec, encoded, &prepared.c.codec)
+    if not published:
+        _check_given_id(handle, given)
+    prepared.keep = _encode_body(body, codec, encoded, &prepared.c.codec, handle.default)
     prepared._set_body(prepared.keep)
     prepared._set_meta(_pack(&p, _check_properties(&p, given, prepared.c.codec,
                                                    handle.q.h.options.priorities)))
@@ -134,6 +144,7 @@ cdef Put _put_small(Handle handle, bytes body, block, timeout, PyObject **given)
     cdef uint64_t hash_[2]
     cdef Properties p
     cdef shmq_put c
+    _check_given_id(handle, given)
     cdef bytes packed = _check_properties(&p, given, SHMQ_CODEC_BYTES,
                                           handle.q.h.options.priorities)
     memset(&c, 0, sizeof(c))
@@ -408,9 +419,9 @@ cdef list _wrap_many(Handle handle, bodies, PyObject **given):
     return prepared_puts
 
 
-# As `_wrap`; raises MessageTooLarge for what can never fit.
-cdef PreparedPut _wrap_fitting(Handle handle, body, PyObject **given, bint encoded):
-    cdef PreparedPut prepared = _wrap(handle, body, given, encoded)
+# As `_wrap`; raises MessageTooLarge for what can never fit. `published`: it is encoded, too.
+cdef PreparedPut _wrap_fitting(Handle handle, body, PyObject **given, bint published):
+    cdef PreparedPut prepared = _wrap(handle, body, given, published, published)
     if shmq_fits(&handle.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
         raise _too_large(handle, prepared.c.body_bytes, prepared.c.meta_bytes)
     return prepared

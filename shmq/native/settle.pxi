@@ -1,12 +1,13 @@
 # Settling leased messages.
 
-cdef int _settle(Handle handle, int how, uint64_t receipt, int64_t ns) except -1:
+# Returns the time of the settlement in monotonic ns; so do the following.
+cdef int64_t _settle(Handle handle, int how, uint64_t receipt, int64_t ns) except? -1:
     _lock_gets(handle)
     return _settle_locked(handle, how, receipt, ns)
 
 
 # The same with an error that the message keeps, or None.
-cdef int _fail(Handle handle, int how, uint64_t receipt, int64_t ns, bytes error) except -1:
+cdef int64_t _fail(Handle handle, int how, uint64_t receipt, int64_t ns, bytes error) except? -1:
     cdef shmq_text text
     if error is None:
         return _settle(handle, how, receipt, ns)
@@ -18,7 +19,7 @@ cdef int _fail(Handle handle, int how, uint64_t receipt, int64_t ns, bytes error
 
 
 # Settles it, and releases the lock.
-cdef int _settle_locked(Handle handle, int how, uint64_t receipt, int64_t ns) except -1:
+cdef int64_t _settle_locked(Handle handle, int how, uint64_t receipt, int64_t ns) except? -1:
     cdef int64_t now = shmq_time(&handle.q) if how == ACK else shmq_now()
     cdef int status
     if how == ACK:
@@ -34,8 +35,16 @@ cdef int _settle_locked(Handle handle, int how, uint64_t receipt, int64_t ns) ex
     _unlock(handle)
     handle._after()
     if status == SHMQ_OK:
-        return 0
+        return now
     raise _stale(handle, receipt) if status == SHMQ_STALE else _error(handle, status)
+
+
+# Raises for a message whose holder has settled it as `how` says, so many ns ago.
+cdef int _raise_settled(uint64_t sequence, str name, int how, int64_t ago) except -1:
+    what = f"message {sequence} of queue {name!r}"
+    if how == IS_COPY:
+        raise _errors.LeaseExpired(f"{what} is a copy, which cannot be settled")
+    raise _errors.AlreadySettled.of(what, _DEEDS[how], ago / 1e9)
 
 
 # The core's receipt of a message or of its public receipt. 0, which is not a receipt, stands for

@@ -629,6 +629,7 @@ cdef class _RowTable:
 
     # Reads row `i` into `put`; the hash of its dedupe id goes to `hash_`. Raises InvalidOption.
     cdef int read(self, Py_ssize_t i, shmq_put *put, uint64_t *hash_) except -1:
+        cdef shmq_text text
         cdef shmq_properties properties
         cdef const char *why
         put[0] = self.plain
@@ -644,6 +645,9 @@ cdef class _RowTable:
             why = shmq_properties_apply(&self.queue.q, &properties, put, hash_)
         if why != NULL:
             raise _errors.InvalidOption(f"row {i}: {_with_value(why.decode(), put)}")
+        if put.dedupe != NULL:
+            text = shmq_text_property(&properties, SHMQ_P_DEDUPE_ID)
+            _check_dedupe_id(self.queue, text.at[:text.bytes].decode())
         if not shmq_has_property(&properties, SHMQ_P_CODEC):
             put.codec = self.plain.codec
         return 0

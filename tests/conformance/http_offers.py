@@ -24,6 +24,7 @@ _STREAM: Final = "records are read by offset, without the client's readers and m
 NO_MODULES: Final = {
     "test_batch": _COLUMNS,
     "test_batches": _COLUMNS,
+    "test_body_types": "bodies of HTTP are JSON and bytes; tests/extras/console shows timestamps",
     "test_bodies": "a step of the iterator settles the message before: HTTP settles by receipt",
     "test_columns": _COLUMNS,
     "test_confirm": "it looks at journals and pipelines; confirm itself is a field of a message",
@@ -108,6 +109,8 @@ NOT_OFFERED: Final[dict[str, str]] = {
     "test_groups_that_come_and_go_take_no_lasting_room": _MANY,
     "test_headers_that_cannot_be_compared_are_refused": _CLIENT,
     "test_making_an_exchange_again_attaches_and_another_kind_is_refused": _CLIENT,
+    "test_a_consumer_and_an_ack_of_many_settle_once_too": _CLIENT,
+    "test_every_put_refuses_an_id_without_a_window": _CLIENT,
     "test_many_are_published_in_order": _CLIENT,
     "test_more_ids_than_messages_fit_are_remembered": _MANY,
     "test_more_than_goes_into_a_frame_is_published_in_order": _CLIENT,

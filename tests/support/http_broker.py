@@ -10,6 +10,7 @@ import base64
 import contextlib
 import datetime as dt
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
@@ -99,6 +100,9 @@ def error_of(path: str, problem: Mapping[str, Any]) -> shmq.ShmqError:
     else:
         kind = _CODES.get(code, kind)
     error = kind(problem["detail"])
+    if code == "already-settled":
+        how, ago = re.findall(r"settled by (\w+)\(\) ([0-9.]+) s ago", problem["detail"])[0]
+        error = shmq.AlreadySettled(problem["detail"], how, float(ago))
     error.more = problem  # type: ignore[attr-defined]
     return error
 
@@ -155,8 +159,8 @@ class HttpMessage:
         return value.encode() if self.codec == "bytes" else value
 
     def _settle(self, how: str, **more: Any) -> None:
-        if self.receipt is None or self.settled:
-            raise shmq.LeaseExpired("it is not leased, or was settled")
+        if self.receipt is None:
+            raise shmq.LeaseExpired("it is not leased")
         self._queue.settle(self.receipt, how, **more)
         self.settled = how != "extend"
 

@@ -122,6 +122,12 @@ class BatchPut:
         block: bool | None,
         timeout: float | None,
     ) -> None:
+        if properties.get("dedupe_id") is not None and not queue.options.dedupe_window:
+            raise shmq.InvalidOption(
+                f"--dedupe-id: queue {queue.name!r} has no dedupe window, so that it would take a "
+                f"second message of this id: create it with --dedupe-window 1h, or put without "
+                f"--dedupe-id"
+            )
         self._queue = queue
         self._stop = stop
         self._properties = properties

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, get_args, overload
 
 from shmq import api
 from shmq.api.names import check_name
@@ -21,6 +21,7 @@ from shmq.suggestions import suggest_known
 if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
     from shmq.api.table import TableDurability
+    from shmq.model.codec.codecs import Default
 
 T = TypeVar("T")
 Queue = TypeVar("Queue", bound=api.Queue)
@@ -36,6 +37,8 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     #: Whether the error for an unknown name suggests a known one. A server's broker does not: a
     #: client may see only some names.
     suggests = True
+    #: See `connect`.
+    default: Default | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +48,9 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self._unread: weakref.WeakSet[NotFound] = weakref.WeakSet()
 
     def _keep_handle(self, handle: _Any) -> _Any:
-        """The handle, which is closed with the broker."""
+        """The handle, which is closed with the broker, and encodes as it does."""
+        if self.default is not None:
+            cast("Any", handle).default = self.default
         self._handles.add(handle)
         share_name(self, handle.name)
         return handle

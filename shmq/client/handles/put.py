@@ -18,6 +18,7 @@ from shmq.native import _core
 
 if TYPE_CHECKING:
     from shmq.client.ports.queue import QueueKey
+    from shmq.model.codec.codecs import Default
 
 _FIXMAP, _MAP16 = 0x80, 0xDE
 _MOST_FIXED = 15
@@ -35,21 +36,39 @@ def check_names(call: Call, given: Iterable[str]) -> None:
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
 
 
+def has_dedupe_id(queue: Any, properties: Mapping[str, Any]) -> bool:
+    """Whether the put has a dedupe id. Raises InvalidOption if the queue would not remember it."""
+    dedupe_id = properties.get("dedupe_id")
+    if isinstance(dedupe_id, str) and not queue.options.dedupe_window:
+        raise errors.no_dedupe_window(queue.name, dedupe_id)
+    return dedupe_id is not None
+
+
 def encode(
-    body: Any, priorities: int, properties: Mapping[str, Any], encoded: bool = False
+    body: Any,
+    priorities: int,
+    properties: Mapping[str, Any],
+    encoded: bool = False,
+    default: Default | None = None,
 ) -> tuple[bytes | None, Any]:
     """The packed properties, or None, and the body as a buffer. Raises what ``put`` raises."""
-    return encode_many([body], priorities, properties, encoded)[0]
+    return encode_many([body], priorities, properties, encoded, default)[0]
 
 
 def encode_many(
-    bodies: Iterable[Any], priorities: int, properties: Mapping[str, Any], encoded: bool = False
+    bodies: Iterable[Any],
+    priorities: int,
+    properties: Mapping[str, Any],
+    encoded: bool = False,
+    default: Default | None = None,
 ) -> list[tuple[bytes | None, Any]]:
     """`encode` for bodies with the same properties, whose names were checked."""
     given = dict(properties)
     found = []
     for body in bodies:
-        buffer, number, meta, *_ = _core.encode_message(body, given, priorities, encoded=encoded)
+        buffer, number, meta, *_ = _core.encode_message(
+            body, given, priorities, encoded=encoded, default=default
+        )
         if 0 < number < len(codecs.CODECS):
             meta = with_entry(meta, _CODEC[number]) if meta else _PLAIN[number]
         found.append((meta or None, buffer))

@@ -17,6 +17,7 @@ from shmq.client.handles.put import (
     check_names,
     encode,
     encode_many,
+    has_dedupe_id,
     is_durable,
     pack_records,
     waiting_put,
@@ -29,6 +30,7 @@ from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.backoff import RoomBackoff
 from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
+from shmq.model.codec.codecs import Default
 from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -43,6 +45,8 @@ class QueueHandle(api.Queue):
 
     #: The iterator over bodies, where a transport has a faster one.
     BODIES: ClassVar[Any] = Bodies
+    #: Of `connect`, which sets it.
+    default: Default | None = None
 
     def __init__(self, port: QueuePort) -> None:
         self.port = port
@@ -97,8 +101,9 @@ class QueueHandle(api.Queue):
         """Return the packed properties, the body as a buffer, and whether it has a dedupe id."""
         if not properties and type(body) is bytes:
             return None, body, False
-        meta, body = encode(body, self.options.priorities, properties)
-        return meta, body, properties.get("dedupe_id") is not None
+        known = has_dedupe_id(self, properties)
+        meta, body = encode(body, self.options.priorities, properties, default=self.default)
+        return meta, body, known
 
     def put(
         self,
@@ -151,7 +156,7 @@ class QueueHandle(api.Queue):
 
     def _encode_many(self, bodies: list[Any], properties: Mapping[str, Any]) -> list[Any]:
         """Return the items of a `put_many`."""
-        return encode_many(bodies, self.options.priorities, properties)
+        return encode_many(bodies, self.options.priorities, properties, default=self.default)
 
     def put_packed(
         self,
@@ -169,7 +174,7 @@ class QueueHandle(api.Queue):
         packed = pack_records(data, lengths)
         properties["codec"] = "packed"
         meta, body = encode(packed, self.options.priorities, properties, encoded=True)
-        known = properties.get("dedupe_id") is not None
+        known = has_dedupe_id(self, properties)
         return self._put(meta, body, block, timeout, known, durable)
 
     def loan(self, size: int, **properties: Any) -> api.Loan:
@@ -180,7 +185,7 @@ class QueueHandle(api.Queue):
         block, timeout = properties.pop("block", None), properties.pop("timeout", None)
         _core.check_timeout(timeout)
         durable = self._is_durable(properties.pop("confirm", None))
-        known = properties.get("dedupe_id") is not None
+        known = has_dedupe_id(self, properties)
         meta, _ = encode(b"", self.options.priorities, properties, encoded=True)
         self.port.check_bytes(size, meta)
         self._await_room(waits_for_room(self.options, block, timeout), timeout)
@@ -374,9 +379,12 @@ class QueueHandle(api.Queue):
     # ---- settle ----
 
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
-        receipts = list(map(self.port.receipt_of, messages))
+        given = list(messages)
+        receipts = list(map(self.port.receipt_of, given))
         self.port.check_open()
-        return self._settle_given("ack", receipts, None) if receipts else []
+        refused = self._settle_given("ack", receipts, None) if receipts else []
+        self.port.have_acked(given, set(refused))
+        return refused
 
     def ack(self, receipt: int) -> None:
         self._settle("ack", receipt, None)

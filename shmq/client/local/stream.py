@@ -25,6 +25,7 @@ from shmq.client.ports.broker import CollectionPort
 from shmq.client.ports.steps import Steps
 from shmq.client.ports.stream import Found
 from shmq.client.shared import durability
+from shmq.client.shared.pickling import reduce
 from shmq.client.transaction.recover import look
 from shmq.errors import (
     DamagedFile,
@@ -386,8 +387,8 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         """Whether a process of the namespace watches for deaths, so that a sleep may be long."""
         return deaths.are_noticed(self._namespace, attach_queue)
 
-    def __reduce__(self) -> tuple[Callable[..., LocalStream], tuple[str, str]]:
-        return _attach_by_name, (self._namespace.name, self.name)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce(self, _attach_by_name, self._namespace.name, self.name)
 
     def __dir__(self) -> list[str]:
         """The names of the contract; the other attributes are for the core and the client."""

@@ -186,6 +186,10 @@ class QueuePort(abc.ABC):
         """Return the receipt of a message, or the int itself. Raises TypeError otherwise."""
         return message.receipt if isinstance(message, api.Message) else _core.receipt_of(message)
 
+    def have_acked(self, messages: list[Any], refused: set[int]) -> None:
+        """Mark the transport's messages as acknowledged, but for the ``refused`` receipts."""
+        del messages, refused
+
     def receipts_of(self, messages: list[Any]) -> list[int]:
         """Return the receipts."""
         return [message.receipt for message in messages]

@@ -20,6 +20,7 @@ from shmq.client.remote.get import RemoteGet, first_wait
 from shmq.client.remote.queue_port import RemoteQueuePort
 from shmq.client.remote.ready_watch import RemoteReadyWatch
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
+from shmq.client.shared.pickling import reduce
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import Create, QueueState
@@ -192,7 +193,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         super().__del__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return attach, (self._connection.target, self._name, self._namespace)
+        return reduce(self, attach, self._connection.target, self._name, self._namespace)
 
 
 def attach(target: Target, name: str, namespace: str) -> RemoteQueue:

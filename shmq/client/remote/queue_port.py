@@ -53,6 +53,9 @@ class RemoteQueuePort(RemotePuts):
         """Whether it was closed."""
         return self.connection.closed
 
+    def have_acked(self, messages: list[Any], refused: set[int]) -> None:
+        _core.have_acked(messages, refused)
+
     def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
         """Send a request other than a put, get or settlement. Raises the error of a refusal."""
         answer = self.connection.call(lambda wire: wire.request(kind, True, rest), again=again)

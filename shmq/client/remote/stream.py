@@ -16,6 +16,7 @@ from shmq.client.remote.connection import Connection, RemoteHandle
 from shmq.client.remote.durable_wait import confirmed
 from shmq.client.remote.group import RemoteGroups
 from shmq.client.remote.retention_hold import RemoteRetentionHold
+from shmq.client.shared.pickling import reduce
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.protocol.messages.numbers import OffsetAt, Repartition
@@ -267,7 +268,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
         self._connection.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return attach, (self._connection.target, self._name, self._namespace)
+        return reduce(self, attach, self._connection.target, self._name, self._namespace)
 
     def __repr__(self) -> str:
         return f"<RemoteStream {self._name!r} of {self._connection.url}>"

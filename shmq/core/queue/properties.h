@@ -18,6 +18,13 @@ static inline bool shmq_has_property(const struct shmq_properties *p, enum shmq_
     return p->given >> which & 1;
 }
 
+/* A text that was given. */
+static inline struct shmq_text shmq_text_property(const struct shmq_properties *p,
+                                                  enum shmq_property which)
+{
+    return p->parsed[which].text;
+}
+
 /* A row of the table of properties. */
 struct shmq_property_row {
     const char *name;  /* of the argument of a put                    */

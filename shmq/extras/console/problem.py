@@ -16,6 +16,7 @@ _STATUSES: Final[tuple[tuple[type[BaseException], int, str], ...]] = (
     (shmq.QueueDeleted, 410, "deleted"),
     (shmq.StreamDeleted, 410, "deleted"),
     (AlreadyExists, 409, "exists"),
+    (shmq.AlreadySettled, 409, "already-settled"),
     (shmq.LeaseExpired, 409, "lease-expired"),
     (shmq.MemberFenced, 409, "fenced"),
     (shmq.OutOfSequence, 409, "out-of-sequence"),

@@ -902,10 +902,16 @@ ROWS = (
 BODIES = (b"r1", b"r2", b"r3", b"r4", b"r5", b"r" * 70_000)
 
 
+def rows_for(queue: shmq.Queue) -> tuple[Any, ...]:
+    """The rows, of which one has a dedupe id if the queue has a window."""
+    return ROWS if queue.options.dedupe_window else (*ROWS[:4], (b"r5", {"ttl": 100_000}), ROWS[5])
+
+
 def rows_staged(stage: Stage) -> None:
+    rows = rows_for(stage.queue)
     stage.queue.staged_publisher("p").stage(0, "never", [b"lost"])
-    stage.queue.staged_publisher("p").stage(0, "one", ROWS[:4])
-    stage.queue.staged_publisher("p").stage(0, "two", ROWS[4:])
+    stage.queue.staged_publisher("p").stage(0, "one", rows[:4])
+    stage.queue.staged_publisher("p").stage(0, "two", rows[4:])
 
 
 def rows_staged_behind_three(stage: Stage) -> None:
@@ -930,7 +936,7 @@ published: dict[str, Any] = {"prepare": rows_staged, "afterwards": publish_again
     prepare=three, kept=ABC, afterwards=lambda stage: stage.queue.staged_publisher("p").discard()
 )
 def stage_rows(stage: Stage) -> None:
-    stage.queue.staged_publisher("p").stage(0, "one", ROWS)
+    stage.queue.staged_publisher("p").stage(0, "one", rows_for(stage.queue))
 
 
 @scenario(**published)

@@ -287,8 +287,9 @@ def put_messages(call: Call) -> PutAnswer:
     """
     name = call["name"]
     call.need(Right.PRODUCE, "queue", name)
-    ready = events_of(call, "dedupe_id", dedupe_id_of)
-    if ready is None:
+    events = events_of(call, "dedupe_id", dedupe_id_of)
+    ready = events or []
+    if events is None:
         ready = [properties_of(one) for one in values_of(call.body, NewMessage)]
     if not 1 <= len(ready) <= _MOST_PUT:
         raise Problem.invalid(f"{len(ready)} messages: put 1 to {_MOST_PUT} at a time")
@@ -297,6 +298,9 @@ def put_messages(call: Call) -> PutAnswer:
             raise Problem.invalid("Idempotency-Key is of one message: use dedupe_id")
         ready[0][1]["dedupe_id"] = call["Idempotency-Key"]
     with call.console.broker.put_target(name) as queue:
+        if events and call["Idempotency-Key"] is None and not queue.options.dedupe_window:
+            for _, properties in ready:
+                del properties["dedupe_id"]  # the event's, which only a window remembers
         wait = Wait(call, call["timeout"])
         done = put_each(wait, queue.put, ready, queue.options.confirm, _sequences)
     return PutAnswer(**_sequences(done), duplicates=sum(one.duplicate for one in done))

@@ -13,8 +13,9 @@ from shmq import api
 from shmq.api import properties as table
 from shmq.client.handles.batch import returning
 from shmq.client.shared.policy import POLICY, dead_letter
-from shmq.errors import InvalidOption, LeaseExpired
+from shmq.errors import AlreadySettled, InvalidOption, LeaseExpired
 from shmq.model.codec import codecs
+from shmq.native import _clock as time
 from shmq.native import _core
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ class NatsMessage(api.Message):
         #: None: a copy, which cannot be settled.
         self.lease = lease
         self._count = 0 if lease is None else lease.delivery.deliveries - lease.uncounted
-        self._settled = False
+        #: How it was settled, and when; empty: it was not.
+        self._settled = ""
+        self._settled_at = 0.0
         #: Whether the application has it, and not its receipt.
         self.in_hand = False
         #: The iterator that handed it out, which collects acknowledgements.
@@ -223,11 +226,18 @@ class NatsMessage(api.Message):
                 f"message {self._sequence} of queue {self._queue.name!r} is a copy, which cannot "
                 f"be settled"
             )
+        if self._settled:
+            what = f"message {self._sequence} of queue {self._queue.name!r}"
+            raise AlreadySettled.of(what, self._settled, time.monotonic() - self._settled_at)
         return self.lease
+
+    def was_settled(self, how: str) -> None:
+        """Note that its holder has settled it."""
+        self._settled, self._settled_at = how, time.monotonic()
 
     def ack(self) -> None:
         self._queue.ack_lease(self._claim(), self.consumer)
-        self._settled = True
+        self.was_settled("ack")
 
     def nack(
         self,
@@ -238,11 +248,11 @@ class NatsMessage(api.Message):
     ) -> None:
         kind, ms = returning(delay, counted)
         self._queue.settle_lease(kind, self._claim(), ms, self, _core.pack_error(error, counted))
-        self._settled = True
+        self.was_settled("nack")
 
     def reject(self, reason: BaseException | str | None = None) -> None:
         self._queue.settle_lease("reject", self._claim(), None, self, _core.pack_error(reason))
-        self._settled = True
+        self.was_settled("reject")
 
     def extend(self, seconds: float) -> None:
         ms = _core.milliseconds("seconds", seconds)
@@ -250,7 +260,7 @@ class NatsMessage(api.Message):
 
     @property
     def settled(self) -> bool:
-        return self._settled
+        return bool(self._settled)
 
     def __reduce__(self) -> Any:
         raise TypeError("a message cannot be pickled: pass its receipt to the other process")

@@ -265,6 +265,11 @@ class NatsQueuePort(QueuePort):
         else:
             await self.settlements.nack(lease, seconds, kind == "nack", message, failed)
 
+    def have_acked(self, messages: list[Any], refused: set[int]) -> None:
+        for message in messages:
+            if isinstance(message, NatsMessage) and message.receipt not in refused:
+                message.was_settled("ack")
+
     def ack_lease(self, lease: Lease, consumer: NatsConsumer | None) -> None:
         """Acknowledge a delivery; a consumer's is not waited for."""
         if consumer is not None and not consumer.ended:

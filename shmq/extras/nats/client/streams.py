@@ -170,14 +170,19 @@ class StreamCopies:
 
 
 def copies_for(
-    stream: NatsStream, bodies: list[Any], key: str, properties: Mapping[str, Any], confirm: Any
+    stream: NatsStream,
+    bodies: list[Any],
+    key: str,
+    properties: Mapping[str, Any],
+    confirm: Any,
+    default: codecs.Default | None,
 ) -> StreamCopies:
     """The records of what an exchange publishes for a stream."""
     if is_durable(stream, confirm, "stream"):
         check_synced(stream.connection, f"stream {stream.name!r}")
     rows = []
     for body in bodies:
-        buffer, number = codecs.encode_body(body, properties.get("codec"))
+        buffer, number = codecs.encode_body(body, properties.get("codec"), default)
         codec = properties.get("codec") or codecs.CODECS[number]
         headers = dict(properties.get("headers") or {})
         rows.append(Row(bytes(buffer), key.encode(), headers, codec, time.time_ns()))
