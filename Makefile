@@ -12,7 +12,8 @@ BUILD := build/core
 
 CORE_C := $(wildcard shmq/core/*/*.c)
 OPCODES := shmq/core/protocol/opcodes.h
-CORE := $(CORE_C) $(OPCODES) tools/declarations.py $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd pxi))
+PROPERTIES := shmq/core/queue/property_table.h
+CORE := $(CORE_C) $(OPCODES) $(PROPERTIES) tools/declarations.py $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd pxi))
 
 # The tests begin thousands of processes: each would compile shmq anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -311,11 +312,15 @@ lint-core: $(CORE_C:%.c=$(BUILD)/plain/%.o)
 # The form of the C code is in .clang-format; a header that is generated has its own.
 lint-form: $(VENV)/test
 	@echo 'clang-format --dry-run -Werror'; \
-	    $(BIN)/clang-format --dry-run -Werror $(filter-out %/opcodes.h,$(wildcard shmq/core/*/*.[ch] tests/c/*.[ch] examples/*/*.c))
+	    $(BIN)/clang-format --dry-run -Werror $(filter-out $(OPCODES) $(PROPERTIES),$(wildcard shmq/core/*/*.[ch] tests/c/*.[ch] examples/*/*.c))
 
 # The same file is made by setup.py.
 $(OPCODES): shmq/protocol/opcodes.toml tools/protocol.py
 	@$(PYTHON) -c 'import runpy; runpy.run_path("tools/protocol.py")["write_sources"]()'
+	@touch $@
+
+$(PROPERTIES): shmq/api/properties.py tools/properties.py
+	@$(PYTHON) tools/properties.py
 	@touch $@
 
 # --- the C tests: each tests/c/test_*.c is a program of its own ---------------------
@@ -342,7 +347,7 @@ core-test-build-$(1): $(C_TESTS:%.c=$(BUILD)/$(1)/%)
 core-test-$(1): $(C_TESTS:%.c=$(BUILD)/$(1)/%)
 	@for program in $$^; do echo "$$$$program"; $(RUN_$(1)) $(WATCHDOG) $$$$program || exit 1; done
 
-$(BUILD)/$(1)/%.o: %.c $(BUILD)/$(1)/compiler | $(OPCODES)
+$(BUILD)/$(1)/%.o: %.c $(BUILD)/$(1)/compiler | $(OPCODES) $(PROPERTIES)
 	@mkdir -p $$(@D)
 	@echo 'cc $$< ($(1))'
 	@$$(CC) $(C_FLAGS) $(FLAGS_$(1)) -MMD -MP -c $$< -o $$@
@@ -371,7 +376,7 @@ FOUND := build/fuzz/found_$(HARNESS)
 FUZZ_wire := $(CORE_C) tests/c/fixture.c tests/c/registered.c $(wildcard tests/c/wire_*.c)
 FUZZ_dmsq := $(addprefix shmq/core/,base/crc32c.c queue/columns.c file/live_messages.c file/record.c file/replay.c)
 FUZZ_C := $(FUZZ_$(HARNESS)) tests/prove/fuzz/fuzz_$(HARNESS).c
-FUZZ_H := $(OPCODES) $(wildcard shmq/core/*/*.h tests/c/*.h)
+FUZZ_H := $(OPCODES) $(PROPERTIES) $(wildcard shmq/core/*/*.h tests/c/*.h)
 FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core -Itests/c \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CORPUS_wire := tests/prove/fuzz/corpus

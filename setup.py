@@ -30,6 +30,7 @@ from setuptools.modified import newer_group
 CORE = Path("shmq/core")
 NATIVE = Path("shmq/native")
 DECLARATIONS = "tools/declarations.py"
+GENERATORS = ("tools/properties.py", "tools/protocol.py")
 MODULES = ("_clock", "_core", "_stream", "_group", "_file", "_arrow")
 C_FLAGS = [
     "-std=gnu11",
@@ -186,7 +187,8 @@ def _extension(module: str) -> Extension:
     )
 
 
-run_path("tools/protocol.py")["write_sources"]()
+for generator in GENERATORS:
+    run_path(generator)["write_sources"]()
 setup(
     cmdclass={"build_ext": BuildCore, "sdist": SourceArchive},
     ext_modules=[_extension(module) for module in MODULES],

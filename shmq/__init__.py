@@ -12,8 +12,8 @@ True
 ``help(shmq.Queue)`` and the like tell what each name is:
 
 Begin           connect, Broker, Queue, QueueOptions, Message, Put, LOW, NORMAL, HIGH
-Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, DeadLetter, wait,
-                ReadyEvent, worker, run, Worker, Retry, Reject
+Consume         Bodies, AsyncBodies, Consumer, AsyncConsumer, Batch, Packed, DeadLetter, Failure,
+                wait, ReadyEvent, worker, run, Worker, Retry, Reject
 Put             Loan, Pipeline, Transaction
 Look            QueueStats, QueueSummary, Attachment, Lease
 In bulk         BulkQueue, Columns, Run, Claim, Takeover, StagedPublisher, Rows
@@ -23,6 +23,7 @@ Streams         Stream, StreamOptions, StreamSummary, Record, Records, RecordLoa
 Groups          Group, Member, MemberInfo, GroupPartition, GroupSummary, Share, SharedRecord
 Exchanges       Exchange, Binding, Published, ExchangeSummary
 Names           escape_name, unescape_name
+Bodies          encode_common
 Tables          Table
 Schemas         SchemaVersion, TypedQueue, TypedStream
 Errors          ShmqError, of which all others are: see ``shmq.errors``
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from shmq.api.stream_options import StreamOptions as StreamOptions
     from shmq.client.shared.ready_event import ReadyEvent as ReadyEvent
     from shmq.client.wait import wait as wait
+    from shmq.model.codec.common_types import encode_common as encode_common
     from shmq.workers.decorator import Worker as Worker
     from shmq.workers.decorator import run as run
     from shmq.workers.decorator import worker as worker
@@ -62,6 +64,7 @@ _PLACES = {
         "shmq.client.connect": ["connect"],
         "shmq.client.wait": ["wait"],
         "shmq.client.shared.ready_event": ["ReadyEvent"],
+        "shmq.model.codec.common_types": ["encode_common"],
         "shmq.workers.decorator": ["Worker", "run", "worker"],
         "shmq.api.message": ["Reject", "Retry"],
         "shmq.api.names": ["escape_name", "unescape_name"],
@@ -83,6 +86,7 @@ _PLACES = {
             "Columns",
             "Consumer",
             "DeadLetter",
+            "Failure",
             "Exchange",
             "ExchangeSummary",
             "Group",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyExists",
+    "AlreadySettled",
     "ConnectionLost",
     "DamagedFile",
     "DamagedSegment",
@@ -46,6 +47,7 @@ __all__ = [
     "NotConfirmed",
     "NotFound",
     "OffsetOutOfRange",
+    "OptionsWarning",
     "OutOfSequence",
     "PartitionSealed",
     "PublishRefused",
@@ -61,6 +63,7 @@ __all__ = [
     "StreamDeleted",
     "StreamExists",
     "TableDeleted",
+    "TableExists",
     "Unauthorized",
     "Unroutable",
     "Unsupported",
@@ -91,6 +94,15 @@ def no_descriptor(error: OSError) -> OSError:
     else:
         return error
     return OSError(error.errno, why if error.filename is None else f"{error.filename}: {why}")
+
+
+def no_dedupe_window(queue: str, dedupe_id: str) -> InvalidOption:
+    """The error for a put with a dedupe id that the queue would not remember."""
+    return InvalidOption(
+        f"dedupe_id={dedupe_id!r:.80}: queue {queue!r} has no dedupe_window, so that it would "
+        f"take a second message of this id: create the queue with dedupe_window=3600, in seconds, "
+        f"or put without dedupe_id"
+    )
 
 
 class _Descriptors:
@@ -137,6 +149,10 @@ class DurabilityWarning(RuntimeWarning):
     That is a queue or a stream, or exchanges and schemas. What is put there is lost with the
     machine's memory, until a writer is started.
     """
+
+
+class OptionsWarning(RuntimeWarning):
+    """What was to be ensured exists with other options, and is used as is."""
 
 
 class Full(ShmqError, queue.Full):
@@ -202,7 +218,7 @@ class NoSuchQueue(NotFound):
 
 
 class AlreadyExists(ShmqError):
-    """What is to be made exists with other options."""
+    """What is to be made exists with other options, or a queue or stream has its name."""
 
     #: The options that differ: name to the value that was given, and the existing one. Empty where
     #: they are not known.
@@ -216,14 +232,18 @@ class AlreadyExists(ShmqError):
         self.differences = differences or {}
 
     @classmethod
-    def of(cls, name: str, differences: dict[str, tuple[Any, Any]]) -> Self:
+    def of(
+        cls,
+        name: str,
+        differences: dict[str, tuple[Any, Any]],
+        advice: str = "use it as is, or delete it first",
+    ) -> Self:
         """The error for the name of something that exists with other options."""
         listed = ", ".join(
             f"{key} is {has!r}, not {given!r}" for key, (given, has) in differences.items()
         )
         return cls(
-            f"{cls._kind} {name!r} exists with other options{listed and ': '}{listed}; "
-            f"use it as is, or delete it first",
+            f"{cls._kind} {name!r} exists with other options{listed and ': '}{listed}; {advice}",
             differences,
         )
 
@@ -280,6 +300,12 @@ class NoSuchTable(NotFound):
 
     _kind = "table"
     _listing = "table list"
+
+
+class TableExists(AlreadyExists):
+    """A table of that name exists with other options."""
+
+    _kind = "table"
 
 
 class TableDeleted(ShmqError):
@@ -376,6 +402,33 @@ class MessageTooLarge(ShmqError, ValueError):
 
 class LeaseExpired(ShmqError):
     """The receipt has expired: nothing was settled by it."""
+
+
+class AlreadySettled(LeaseExpired):
+    """The holder of the message has settled it already: nothing was changed.
+
+    Raised where the same :class:`~shmq.Message` object is settled or extended again. A receipt does
+    not know what settled its message: that is :class:`~shmq.LeaseExpired`.
+    """
+
+    #: The method that has settled it: "ack", "nack" or "reject".
+    how: str
+    #: How many seconds ago that was.
+    ago: float
+
+    def __init__(self, message: str, how: str, ago: float) -> None:
+        super().__init__(message)
+        self.how = how
+        self.ago = ago
+
+    @classmethod
+    def of(cls, what: str, how: str, ago: float) -> Self:
+        """The error for ``what``, which was settled ``ago`` seconds ago."""
+        ago = max(0.0, ago)
+        return cls(f"{what} was settled by {how}() {ago:.3f} s ago: settle it once", how, ago)
+
+    def __reduce__(self) -> tuple[type[AlreadySettled], tuple[str, str, float]]:
+        return type(self), (str(self), self.how, self.ago)
 
 
 class LockTimeout(ShmqError, TimeoutError):

@@ -58,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "cluster(item, verdict, how): a row of the table of docs/integrate/cluster.md"
     )
+    config.addinivalue_line("markers", "refused_by_clusters: a cluster must raise Unsupported")
     config.addinivalue_line("markers", "debris: the test leaves broken segments on purpose")
     # nohup ignores SIGHUP, and a shell SIGINT in the background: so would each child of a test.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

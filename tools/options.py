@@ -12,7 +12,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from shmq.api.environment import VARIABLES
 from shmq.api.exchange import ExchangeOptions
@@ -33,9 +33,14 @@ FILES: Final = (
     "docs/reference/options.md",
     "docs/internals/protocol.md",
     "shmq/api/keywords.py",
+    "shmq/api/message.py",
+    "shmq/api/queue.py",
+    "shmq/api/transaction.py",
     "shmq/extras/console/api/messages.py",
     "shmq/extras/faststream/command.py",
     "shmq/extras/faststream/memory_broker.py",
+    "shmq/native/message.pxi",
+    "shmq/native/remote_message.pxi",
     "shmq/native/segment.pxi",
     "shmq/native/_group.pyx",
     "shmq/native/_stream_segment.pxi",
@@ -85,9 +90,10 @@ def _page_of_options(table: type[Any]) -> str:
 
 
 def _page_of_properties() -> str:
-    calls: tuple[Call, ...] = ("put", "put_many", "put_packed")
+    calls: tuple[Call, ...] = get_args(Call)
+    heads = {"transaction": "`Transaction.put`"}
     return _table(
-        ("property", *(f"`{call}`" for call in calls), "meaning"),
+        ("property", *(heads.get(call, f"`{call}`") for call in calls), "meaning"),
         *(
             (f"`{name}`", *("yes" if call in row.calls else "no" for call in calls), row.text)
             for name, row in PROPERTIES.items()
@@ -173,8 +179,15 @@ def _meaning(row: Option) -> str:
 
 
 def _keywords(table: type[Options], *but: str) -> str:
-    fields = [field for field in dataclasses.fields(table) if field.name not in but]
-    return "".join(f"    {field.name}: {field.type}\n" for field in fields)
+    rows = options_of(table)
+    types = {
+        field.name: str(field.type).replace("float", "float | dt.timedelta")
+        if rows[field.name].kind == "seconds"
+        else field.type
+        for field in dataclasses.fields(table)
+        if field.name not in but
+    }
+    return "".join(f"    {name}: {kind}\n" for name, kind in types.items())
 
 
 def _properties(call: Call, *but: str) -> str:
@@ -182,12 +195,46 @@ def _properties(call: Call, *but: str) -> str:
     return "".join(f"    {row.name}: {row.type} | None\n" for row in rows)
 
 
+def _signature(call: Call) -> str:
+    rows = properties_of(call)
+    return "".join(f"        {row.name}: {row.type} | None = None,\n" for row in rows)
+
+
+def _texts(head: str, body: str) -> str:
+    """An accessor for each property that is a text."""
+    made = "\n".join(
+        f"    @property\n    def {row.name}(self) -> str | None:\n"
+        f'        """{head.format(row.name, row.accessor)}"""\n'
+        f"        return {body.format(row.key)}\n"
+        for row in PROPERTIES.values()
+        if row.accessor
+    )
+    return f"\n{made}\n"
+
+
+def _texts_of_a_delivery() -> str:
+    text = 'None if self.meta is None else self._all().get("{0}")'
+    return _texts("See shmq.api.Message.{0}.", text)
+
+
+#: The types of the table in JSON: words and ISO 8601 are strings.
+_IN_JSON: Final = {
+    "int | Level": "int | str",
+    "Mapping[str, Any]": "dict[str, Any]",
+    "float | dt.timedelta": "float | str",
+    "float | dt.datetime": "float | str",
+}
+
+
 def _fields_of_the_console() -> str:
-    types = {"Mapping[str, Any]": "dict[str, Any]"}
     return "".join(
-        f"    {row.name}: {types.get(row.type, row.type)} | None = None\n"
+        f"    {row.name}: {_IN_JSON.get(row.type, row.type)} | None = None\n"
         for row in PROPERTIES.values()
     )
+
+
+def _fields_of_a_view() -> str:
+    return "".join(f"    {row.name}: str | None\n" for row in PROPERTIES.values() if row.accessor)
 
 
 #: The properties that FastStream names itself.
@@ -195,7 +242,7 @@ _OF_FASTSTREAM: Final = ("headers", "codec", "reply_to", "correlation")
 
 
 def _fields_of_a_fake_message() -> str:
-    rows = [row for row in PROPERTIES.values() if not hasattr(Message, row.name)]
+    rows = [row for row in PROPERTIES.values() if row.accessor or not hasattr(Message, row.name)]
     return "".join(f"    {row.name}: {row.type} | None = None\n" for row in rows)
 
 
@@ -305,6 +352,14 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "properties that FastStream does not name": lambda: _properties("put", *_OF_FASTSTREAM),
     "properties of a fake message": _fields_of_a_fake_message,
     "fields of a message": _fields_of_the_console,
+    "fields of a view": _fields_of_a_view,
+    "signature of a put": lambda: _signature("put"),
+    "signature of many puts": lambda: _signature("put_many"),
+    "signature of a packed put": lambda: _signature("put_packed"),
+    "signature of a transaction": lambda: _signature("transaction"),
+    "texts of a message": lambda: _texts("{1}", 'self.properties.get("{0}")'),
+    "texts of a local message": _texts_of_a_delivery,
+    "texts of a remote message": _texts_of_a_delivery,
     "keywords of many puts": lambda: _properties("put_many"),
     "keywords of a packed put": lambda: _properties("put_packed"),
     "keywords of a queue": lambda: _keywords(QueueOptions),

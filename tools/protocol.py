@@ -18,16 +18,16 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "shmq/protocol/opcodes.toml"
 PYTHON: Final = ROOT / "shmq/protocol/opcodes.py"
+MESSAGES: Final = ROOT / "shmq/protocol/messages/numbers.py"
 HEADER: Final = ROOT / "shmq/core/protocol/opcodes.h"
 PAGE: Final = ROOT / "docs/internals/protocol.md"
-SERVING: Final = ROOT / "docs/operate/serve.md"
 
 Table = dict[str, Any]
 Rows = list[tuple[str, ...]]
 
-#: A number of a payload, which is always there.
-_NUMBER: Final = re.compile(r"u(8|16|32|64) ")
-_CODES: Final = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q"}
+#: A number of a payload, which is always there: its bits, its name, and more about it.
+_NUMBER: Final = re.compile(r"u(8|16|32|64) (\w+)(.*)")
+_CODES: Final = {"8": "B", "16": "H", "32": "I", "64": "Q"}
 #: What the head of a request of a group's member has, but for the group's name.
 _MEMBER: Final = 2 + 8 + 8
 
@@ -51,7 +51,22 @@ def read() -> Table:
         each.setdefault("about", "queue" if each["by"] == "policy" else "")
         if isinstance(each.get("aside"), bool) != (each["by"] == "policy"):
             raise ValueError(f"{SOURCE}: {name}: aside = true or false, of a policy's and no other")
+        if "call" in each and not _can_call(each):
+            raise ValueError(f"{SOURCE}: {name}: call is for numbers about a queue")
     return table
+
+
+def _is_of_numbers(operation: Table) -> bool:
+    """Whether the request has numbers alone, behind the name or the member."""
+    behind = _behind(operation)
+    return bool(behind) and all(map(_NUMBER.match, behind))
+
+
+def _can_call(operation: Table) -> bool:
+    """Whether the request is a queue's name and numbers, and the answer a number of 64 bits."""
+    plain = _is_of_numbers(operation) or operation["request"] == ["name"]
+    answer = re.fullmatch("REPLY: u64 [^,]*", operation["answer"])
+    return operation["about"] == "queue" and plain and answer is not None
 
 
 def _rights(operation: Table) -> Table:
@@ -92,6 +107,7 @@ def python(table: Table) -> str:
                 [(name.upper(), str(bit), []) for name, bit in table["right"].items()],
             ),
             *_python_heads(table),
+            *_python_calls(table),
             *_python_aside(table),
             *_python_audit(table),
             *_python_errors(table),
@@ -130,14 +146,36 @@ def _enum(name: str, base: str, text: str, members: list[tuple[str, str, list[st
 
 
 def _python_heads(table: Table) -> Iterator[str]:
+    heads = {
+        name: list(itertools.takewhile(bool, map(_NUMBER.match, _behind(each))))
+        for name, each in table["operation"].items()
+        if each["by"] != "server"
+    }
     yield "\n\n#: The numbers that a payload begins with, behind the name or the member.\n"
     yield "HEADS: Final[dict[Type, struct.Struct]] = {\n"
-    for name, each in table["operation"].items():
-        numbers = itertools.takewhile(_NUMBER.match, _behind(each))
-        codes = "".join(_CODES[part.partition(" ")[0]] for part in numbers)
-        if codes and each["by"] != "server":
+    for name, found in heads.items():
+        if codes := "".join(_CODES[number[1]] for number in found if number):
             yield f'    Type.{name}: struct.Struct("!{codes}"),\n'
+    for constant, text, mark in (
+        ("POSITIVE", "must not be 0", "(≥ 1)"),
+        ("SIGNED", "must be less than 2⁶³", "(< 2⁶³)"),
+    ):
+        yield f"}}\n\n#: Those of them that {text}: the name of each by its index.\n"
+        yield f"{constant}: Final[dict[Type, dict[int, str]]] = {{\n"
+        for name, found in heads.items():
+            if some := [f'{at}: "{n[2]}"' for at, n in enumerate(found) if n and mark in n[3]]:
+                yield f"    Type.{name}: {{{', '.join(some)}}},\n"
     yield "}\n"
+
+
+def _python_calls(table: Table) -> Iterator[str]:
+    calls = {name: each for name, each in table["operation"].items() if "call" in each}
+    yield "\n#: The types that call a queue's method with numbers; their answer is a number.\n"
+    yield "CALLS: Final[dict[str, Type]] = {\n"
+    yield from (f'    "{each["call"]}": Type.{name},\n' for name, each in calls.items())
+    yield "}\n\n#: Those of them that a client may send again after its connection was lost.\n"
+    again = [f"Type.{name}" for name, each in calls.items() if each.get("again")]
+    yield f"AGAIN: Final[frozenset[Type]] = frozenset({{{', '.join(again)}}})\n".replace("{}", "")
 
 
 def _python_aside(table: Table) -> Iterator[str]:
@@ -195,6 +233,36 @@ def _python_errors(table: Table) -> Iterator[str]:
             inner = f'        "{text}",\n        {each.get("fixed", False)},\n'
             yield one if len(one) <= 101 else f"    Status.{name}: (\n{inner}    ),\n"
     yield "}\n"
+
+
+def messages(table: Table) -> str:
+    """The module ``shmq.protocol.messages.numbers``."""
+    return "".join(
+        (
+            '"""The requests of numbers alone: opcodes.toml, by tools/protocol.py."""\n\n',
+            "from __future__ import annotations\n\n",
+            "import dataclasses\n\n",
+            "from shmq.protocol.messages.payload import Numbers\n",
+            "from shmq.protocol.opcodes import Type\n",
+            *(
+                _message(name, each["request"])
+                for name, each in table["operation"].items()
+                if each["by"] == "policy" and "call" not in each and _is_of_numbers(each)
+            ),
+        )
+    )
+
+
+def _message(name: str, request: list[str]) -> str:
+    fields = [found for part in request if (found := _NUMBER.match(part))]
+    lines = [
+        "\n\n@dataclasses.dataclass(frozen=True, slots=True)",
+        f"class {name.title().replace('_', '')}(Numbers):",
+        f'    """{name}: {" | ".join(request)}."""\n',
+        f"    type = Type.{name}",
+        *(f"    {each[2]}: {'bool' if each[3].startswith(': 1') else 'int'}" for each in fields),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 # ---- C ----------------------------------------------------------------------------------
@@ -329,21 +397,15 @@ def _why(name: str, each: Table) -> str:
 # ---- the pages --------------------------------------------------------------------------
 
 
-def _filled(path: Path, table: Table) -> str:
-    """The page with its tables as the definition has them."""
-    text = path.read_text()
-    for name, make in _TABLES[path].items():
+def page(table: Table) -> str:
+    """The protocol's page, with its tables and the forms of its sections."""
+    text = PAGE.read_text()
+    for name, make in _TABLES.items():
         pattern = rf"(<!-- {name}: made by tools/protocol.py -->\n\n).*?(\n\n<!-- end -->)"
         made = "\n".join(make(table))
         text, count = re.subn(pattern, _between(made), text, flags=re.DOTALL)
         if count != 1:
-            raise ValueError(f"{path} has {count} places for the table of {name}")
-    return text
-
-
-def page(table: Table) -> str:
-    """The protocol's page, with the forms of its sections, too."""
-    text = _filled(PAGE, table)
+            raise ValueError(f"{PAGE} has {count} places for the table of {name}")
     for name, each in table["operation"].items():
         text = re.sub(
             rf"(^### {name}\n\n)(?: {{4}}.*\n)+()",
@@ -428,24 +490,28 @@ def _right_table(table: Table) -> Iterator[str]:
 
 def _side_threads(table: Table) -> Iterator[str]:
     *others, last = _names_aside(table)
-    text = f"attaching to a queue, leaving it, {', '.join(others)} and {last}."
-    yield textwrap.fill(f"Two threads of the worker do these: {text}", 108)
+    yield textwrap.fill(
+        f"A worker's two side threads carry out {', '.join(others)} and {last}.", 108
+    )
 
 
-_TABLES: Final[dict[Path, dict[str, Callable[[Table], Iterator[str]]]]] = {
-    PAGE: {"types": _types, "flags": _flags, "rights": _right_table, "statuses": _statuses},
-    SERVING: {"side threads": _side_threads},
+_TABLES: Final[dict[str, Callable[[Table], Iterator[str]]]] = {
+    "types": _types,
+    "side threads": _side_threads,
+    "flags": _flags,
+    "rights": _right_table,
+    "statuses": _statuses,
 }
 
 
 def made() -> dict[Path, str]:
     """Each file that is made of the definition, with what is to be in it."""
     table = read()
-    return {**_sources(table), PAGE: page(table), SERVING: _filled(SERVING, table)}
+    return {**_sources(table), PAGE: page(table)}
 
 
 def _sources(table: Table) -> dict[Path, str]:
-    return {PYTHON: python(table), HEADER: header(table)}
+    return {PYTHON: python(table), MESSAGES: messages(table), HEADER: header(table)}
 
 
 def write_sources() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         MemberInfo,
         OnPartitions,
     )
-    from shmq.api.message import Body, DeadLetter, Message, Put, Row, Rows
+    from shmq.api.message import Body, DeadLetter, Failure, Message, Put, Row, Rows
     from shmq.api.options import Match, TargetKind
     from shmq.api.producer import Acks, Partitioner, Producer
     from shmq.api.queue import AsyncBodies, AsyncConsumer, Bodies, Consumer, Loan, Pipeline, Queue
@@ -71,6 +71,7 @@ __all__ = [
     "Exchange",
     "ExchangeKind",
     "ExchangeSummary",
+    "Failure",
     "Group",
     "GroupPartition",
     "GroupStart",
@@ -135,7 +136,7 @@ _MODULES: Final = {
         "MemberInfo",
         "OnPartitions",
     ),
-    "message": ("Body", "DeadLetter", "Message", "Put", "Row", "Rows"),
+    "message": ("Body", "DeadLetter", "Failure", "Message", "Put", "Row", "Rows"),
     "options": ("Match", "TargetKind"),
     "producer": ("Acks", "Partitioner", "Producer"),
     "queue": ("AsyncBodies", "AsyncConsumer", "Bodies", "Consumer", "Loan", "Pipeline", "Queue"),

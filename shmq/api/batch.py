@@ -23,6 +23,9 @@ class LeasedRun(Settling):
     def receipts(self) -> list[int]:
         """The receipt of each message, in order, for any process; empty once settled."""
 
+    def _return_failed(self, error: BaseException | None) -> None:
+        self.nack(error=error)
+
     @property
     @abc.abstractmethod
     def settled(self) -> bool:
@@ -33,10 +36,17 @@ class LeasedRun(Settling):
         """Acknowledge them all; returns the receipts that were refused."""
 
     @abc.abstractmethod
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]:
+    def nack(
+        self,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> list[int]:
         """Return them all after ``delay`` seconds (None: the queue's back-off for each).
 
-        ``counted`` is as for ``Message.nack``. Returns the receipts that were refused.
+        ``counted`` and ``error`` are as for ``Message.nack``. Returns the receipts that were
+        refused.
         """
 
     @abc.abstractmethod

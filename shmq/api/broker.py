@@ -49,12 +49,15 @@ class Broker(Closing, Displayed):
         """The namespace that this broker works in."""
 
     @abc.abstractmethod
-    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
+    def create_queue(
+        self, name: str, *, allow_same_name: bool = False, **options: Unpack[QueueKeywords]
+    ) -> Queue:
         """Create the queue ``name`` and attach to it.
 
         The options are the fields of :class:`shmq.QueueOptions`, by name. If the queue exists with
         the same options, the call attaches to it. Raises :class:`~shmq.QueueExists` if it exists
-        with other options (the error says which differ), :class:`~shmq.InvalidName`,
+        with other options (the error says which differ), :class:`~shmq.StreamExists` if a stream
+        has the name, unless ``allow_same_name`` is true, :class:`~shmq.InvalidName`,
         :class:`~shmq.InvalidOption` for an unknown option or a value out of range,
         :class:`~shmq.NoSpace`, and TypeError for a value of the wrong type.
         """
@@ -77,20 +80,29 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     def ensure_queue(
-        self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
+        self,
+        name: str,
+        *,
+        if_different: IfDifferent = "warn",
+        allow_same_name: bool = False,
+        **options: Unpack[QueueKeywords],
     ) -> Queue:
         """Attach to the queue ``name``, or create it with these options.
 
-        An existing queue is accepted whatever its options, unless ``if_different="refuse"``: then
-        those that are given here must be its own, or :class:`~shmq.QueueExists` is raised, whose
-        text and ``differences`` have each that is not, with both values. Options that are not given
-        are not compared. Raises what ``create_queue`` raises for the options themselves.
+        The options given here are compared with those of an existing queue; others are not.
+        ``if_different`` is what happens if one differs: ``"warn"`` attaches, and issues one
+        :class:`~shmq.OptionsWarning` per queue and process, which lists each difference with both
+        values; ``"accept"`` attaches silently; ``"refuse"`` raises :class:`~shmq.QueueExists`,
+        whose text and ``differences`` have them. Raises what ``create_queue`` raises for the
+        options themselves.
         """
 
     @abc.abstractmethod
     def delete_queue(self, name: str) -> None:
-        """Delete the queue ``name`` and all its messages; its dead-letter queue stays.
+        """Delete the queue ``name`` and all its messages.
 
+        Its dead-letter queue ``NAME.dlq`` is deleted with it, if that was created with the queue,
+        holds no messages, and no other queue uses it; otherwise it stays, and in a cluster always.
         Processes that wait on the queue get :class:`~shmq.QueueDeleted`. A queue whose segment is
         damaged or of another version is deleted too. Raises :class:`~shmq.NoSuchQueue`, and
         :class:`~shmq.ForeignSegment` if the segment belongs to another user.
@@ -256,18 +268,24 @@ class Broker(Closing, Displayed):
     # ---- streams ----
 
     def create_stream(
-        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+        self,
+        name: str,
+        partitions: int = 4,
+        *,
+        allow_same_name: bool = False,
+        **options: Unpack[StreamKeywords],
     ) -> Stream:
         """Create the stream ``name`` and attach to it.
 
         The options are the fields of :class:`shmq.StreamOptions`, by name. If the stream exists
         with the same options, the call attaches to it; for a stream that was repartitioned,
-        ``partitions`` may be the original number. A stream and a queue may have the same name.
-        Raises :class:`~shmq.StreamExists` if it exists with other options (the error says which
-        differ), :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an unknown option or a
-        value out of range, :class:`~shmq.NoSpace`, and TypeError for a value of the wrong type.
+        ``partitions`` may be the original number. Raises :class:`~shmq.StreamExists` if it exists
+        with other options (the error says which differ), :class:`~shmq.QueueExists` if a queue has
+        the name, unless ``allow_same_name`` is true, :class:`~shmq.InvalidName`,
+        :class:`~shmq.InvalidOption` for an unknown option or a value out of range,
+        :class:`~shmq.NoSpace`, and TypeError for a value of the wrong type.
         """
-        raise _make_no_streams(name, partitions, options)
+        raise _make_no_streams(name, partitions, allow_same_name, options)
 
     def stream(self, name: str) -> Stream:
         """Attach to the stream ``name``. Raises :class:`~shmq.NoSuchStream`."""
@@ -277,17 +295,18 @@ class Broker(Closing, Displayed):
         self,
         name: str,
         *,
-        if_different: IfDifferent = "accept",
+        if_different: IfDifferent = "warn",
+        allow_same_name: bool = False,
         **options: Unpack[EnsureStreamKeywords],
     ) -> Stream:
         """Attach to the stream ``name``, or create it with these options.
 
-        ``if_different="refuse"`` is as for ``ensure_queue``, with :class:`~shmq.StreamExists`. For
-        a stream that was repartitioned, ``partitions`` may be the original number, that of all, or
+        ``if_different`` is as for ``ensure_queue``, with :class:`~shmq.StreamExists`. For a stream
+        that was repartitioned, ``partitions`` may be the original number, that of all, or
         that of those it is appended to. Raises what ``create_stream`` raises for the options
         themselves.
         """
-        raise _make_no_streams(name, if_different, options)
+        raise _make_no_streams(name, if_different, allow_same_name, options)
 
     def delete_stream(self, name: str) -> None:
         """Delete the stream ``name`` and all its records.
@@ -349,12 +368,12 @@ class Broker(Closing, Displayed):
         kind: ExchangeKind | None = None,
         alternate: str | None = None,
         *,
-        if_different: IfDifferent = "accept",
+        if_different: IfDifferent = "warn",
     ) -> Exchange:
         """Attach to the exchange ``name``, or create it; a kind of None creates a direct one.
 
-        ``if_different="refuse"`` is as for ``ensure_queue``, with :class:`~shmq.ExchangeExists`; a
-        kind or an alternate of None is not compared. Raises what ``create_exchange`` raises for the
+        ``if_different`` is as for ``ensure_queue``, with :class:`~shmq.ExchangeExists`; a kind or
+        an alternate of None is not compared. Raises what ``create_exchange`` raises for the
         arguments themselves.
         """
 
@@ -373,17 +392,23 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     def ensure_table(
-        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
+        self,
+        name: str,
+        durability: TableDurability | None = None,
+        *,
+        max_bytes: int | None = None,
+        if_different: IfDifferent = "warn",
     ) -> Table:
-        """Attach to the table ``name``, whatever its options, or make it with these.
+        """Attach to the table ``name``, or create it with these options.
 
         ``durability`` is ``"memory"`` (shared memory: the table is there until it is deleted or the
-        machine ends) or ``"disk"`` (a file in the namespace's data directory: each write is on disk
-        when it returns). ``max_bytes`` bounds what the table takes; beyond it writes raise
-        :class:`~shmq.NoSpace`. The options are always checked, and never compared with those of an
-        existing table. Raises :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption`,
-        :class:`~shmq.NoSpace`, :class:`~shmq.SegmentError` or :class:`~shmq.FileError` if the
-        table's file cannot be used, and TypeError.
+        machine ends; the default) or ``"disk"`` (a file in the namespace's data directory: each
+        write is on disk when it returns). ``max_bytes`` bounds what the table takes; beyond it
+        writes raise :class:`~shmq.NoSpace`. ``if_different`` is as for ``ensure_queue``, with
+        :class:`~shmq.TableExists`; an option of None is not compared. Raises
+        :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption`, :class:`~shmq.NoSpace`,
+        :class:`~shmq.SegmentError` or :class:`~shmq.FileError` if the table's file cannot be used,
+        and TypeError.
         """
 
     @abc.abstractmethod

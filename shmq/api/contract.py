@@ -43,6 +43,11 @@ class Settling(abc.ABC):
     def nack(self) -> Any:
         """Return it."""
 
+    def _return_failed(self, error: BaseException | None) -> None:
+        """Return it because its block ended with this exception."""
+        del error  # what keeps no errors
+        self.nack()
+
     def __enter__(self) -> Self:
         return self
 
@@ -57,7 +62,7 @@ class Settling(abc.ABC):
         if kind is None:
             self.ack()
         else:
-            self.nack()
+            self._return_failed(error)
 
 
 def unwrapped(handle: Any) -> Any:

@@ -163,7 +163,8 @@ class Exchange(Closing):
         waits with ``block`` and ``timeout``. If some queue still did not take its copy,
         :class:`~shmq.PublishRefused` says how many queues have it, and which refused it and why. A
         publisher that dies in between leaves some queues with a copy and others without: with a
-        ``dedupe_id`` it is safe to publish again.
+        ``dedupe_id`` it is safe to publish again to queues with a ``dedupe_window``; queues without
+        one ignore it.
         """
 
     @abc.abstractmethod

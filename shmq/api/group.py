@@ -157,6 +157,9 @@ class Member(Closing):
     def poll(self, limit: int = 1000, timeout: float | None = 0.0) -> list[Records]:
         """Up to ``limit`` records of each partition, waiting only for the first.
 
+        It returns batches, a :class:`~shmq.Records` for each partition, as `Stream.read` does; to
+        iterate a member yields single records, as a :class:`~shmq.Reader` does.
+
         A ``timeout`` of None waits without limit. The list is empty if no record came. Partitions
         are assigned and revoked here, and between two records of the iteration. Raises
         :class:`~shmq.OffsetOutOfRange` if records were gone before they were read, unless it joined

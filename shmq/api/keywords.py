@@ -7,10 +7,11 @@ them on can take ``**properties: Unpack[PutKeywords]`` or ``**options: Unpack[Qu
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
-from shmq.api.options import Confirm, Durability, Expired, Match, Overflow, TargetKind
+from shmq.api.options import Confirm, Durability, Expired, Level, Match, Overflow, TargetKind
 from shmq.api.producer import Acks, Partitioner
 from shmq.api.record import OnDamage
 from shmq.api.stream import Compression
@@ -22,12 +23,12 @@ class PutKeywords(TypedDict, total=False):
     """The properties of ``Queue.put``, ``aput``, ``loan`` and a pipeline's ``put``."""
 
     # keywords of a put: made by tools/options.py
-    priority: int | None
+    priority: int | Level | None
     group: str | None
     headers: Mapping[str, Any] | None
-    delay: float | None
-    deliver_at: float | None
-    ttl: float | None
+    delay: float | dt.timedelta | None
+    deliver_at: float | dt.datetime | None
+    ttl: float | dt.timedelta | None
     dedupe_id: str | None
     codec: str | None
     reply_to: str | None
@@ -40,11 +41,11 @@ class PutManyKeywords(TypedDict, total=False):
     """The properties of ``Queue.put_many``."""
 
     # keywords of many puts: made by tools/options.py
-    priority: int | None
+    priority: int | Level | None
     group: str | None
     headers: Mapping[str, Any] | None
-    delay: float | None
-    ttl: float | None
+    delay: float | dt.timedelta | None
+    ttl: float | dt.timedelta | None
     codec: str | None
     confirm: Confirm | None
     # end
@@ -54,11 +55,11 @@ class PutPackedKeywords(TypedDict, total=False):
     """The properties of ``Queue.put_packed``."""
 
     # keywords of a packed put: made by tools/options.py
-    priority: int | None
+    priority: int | Level | None
     group: str | None
     headers: Mapping[str, Any] | None
-    delay: float | None
-    ttl: float | None
+    delay: float | dt.timedelta | None
+    ttl: float | dt.timedelta | None
     dedupe_id: str | None
     confirm: Confirm | None
     # end
@@ -71,21 +72,21 @@ class QueueKeywords(TypedDict, total=False):
     capacity: int
     arena_bytes: int
     max_message_bytes: int
-    visibility_timeout: float
+    visibility_timeout: float | dt.timedelta
     max_deliveries: int | None
     dead_letter: str | None
-    ttl: float | None
-    dead_letter_ttl: float | None
+    ttl: float | dt.timedelta | None
+    dead_letter_ttl: float | dt.timedelta | None
     on_expired: Expired
     priorities: int
-    retry_delay: float
-    retry_delay_max: float
-    dedupe_window: float
+    retry_delay: float | dt.timedelta
+    retry_delay_max: float | dt.timedelta
+    dedupe_window: float | dt.timedelta
     overflow: Overflow
     durability: Durability
-    snapshot_interval: float
+    snapshot_interval: float | dt.timedelta
     confirm: Confirm
-    expires: float | None
+    expires: float | dt.timedelta | None
     auto_delete: bool
     exclusive: bool
     # end
@@ -97,7 +98,7 @@ class StreamKeywords(TypedDict, total=False):
     # keywords of a stream: made by tools/options.py
     ring_bytes: int
     retention_bytes: int | None
-    retention_seconds: float | None
+    retention_seconds: float | dt.timedelta | None
     durability: StreamDurability
     overflow: StreamOverflow
     max_record_bytes: int

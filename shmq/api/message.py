@@ -67,6 +67,23 @@ class Put(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a delivery failed, as its consumer reported it. Its text is that of a log line."""
+
+    #: The name of the exception's class, with its module unless that is builtins; empty for a text.
+    type: str
+    #: The exception's message, or the text.
+    text: str
+    #: The last frames of the traceback, as Python prints them; empty without one.
+    trace: str = ""
+    #: When it was reported, in seconds since 1970.
+    at: float = 0.0
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.type, self.text) if part)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DeadLetter:
     """Why a message is a dead letter, and which queue it came from."""
 
@@ -78,6 +95,8 @@ class DeadLetter:
     deliveries: int
     #: When it became a dead letter, in seconds since 1970.
     at: float
+    #: The error of its last failed delivery there, if its consumer reported one.
+    error: Failure | None = None
 
 
 class Message(Settling):
@@ -135,6 +154,11 @@ class Message(Settling):
 
     @property
     @abc.abstractmethod
+    def last_error(self) -> Failure | None:
+        """The error that its last failed delivery was returned with; None if there was none."""
+
+    @property
+    @abc.abstractmethod
     def codec(self) -> str:
         """``bytes``, ``text``, ``msgpack``, ``json``, ``command``, ``event`` or another."""
 
@@ -143,20 +167,24 @@ class Message(Settling):
     def priority(self) -> int:
         """0 to priorities - 1; higher is served first."""
 
+    # texts of a message: made by tools/options.py
+
     @property
-    @abc.abstractmethod
     def group(self) -> str | None:
         """The message group, or None."""
+        return self.properties.get("group")
 
     @property
-    @abc.abstractmethod
     def reply_to(self) -> str | None:
         """The queue to which the producer wants the reply, or None."""
+        return self.properties.get("reply_to")
 
     @property
-    @abc.abstractmethod
     def correlation(self) -> str | None:
         """The id by which the producer recognizes the reply, or None."""
+        return self.properties.get("corr")
+
+    # end
 
     @property
     @abc.abstractmethod
@@ -178,24 +206,38 @@ class Message(Settling):
         """Acknowledge the message, which removes it from the queue.
 
         Raises :class:`~shmq.LeaseExpired`, and changes nothing, if the lease has ended or the
-        message was already settled; so do the other settlements.
+        message was settled by its receipt; :class:`~shmq.AlreadySettled`, a subclass, if this
+        object was settled already. So do the other settlements.
         """
 
     @abc.abstractmethod
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
+    def nack(
+        self,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None:
         """Return it to the queue after ``delay`` seconds; None: the queue's back-off.
+
+        The message keeps the ``error`` as its ``last_error``, up to 4 KiB of it, if the queue has
+        room. At the end of a ``with`` block it is the exception.
 
         If the message has reached the queue's ``max_deliveries``, it becomes a dead letter instead.
         With ``counted=False`` it returns as if it had not been delivered: this delivery counts
         neither towards that limit nor in ``delivery_count`` nor in the statistics, and a delay of
-        None returns it to its place at once. Raises :class:`~shmq.LeaseExpired`,
-        :class:`~shmq.InvalidOption` for a delay that is not 0 to 1e9, and, if the server has no
-        ``counted=False``, :class:`~shmq.Unsupported`.
+        None returns it to its place at once; it is no failure, so it has no error. Raises
+        :class:`~shmq.LeaseExpired`, :class:`~shmq.InvalidOption` for a delay that is not 0 to 1e9
+        and for an error that does not count, and, if the server has no ``counted=False``,
+        :class:`~shmq.Unsupported`.
         """
 
     @abc.abstractmethod
-    def reject(self) -> None:
-        """Move it to the dead-letter queue at once. Raises :class:`~shmq.LeaseExpired`."""
+    def reject(self, reason: BaseException | str | None = None) -> None:
+        """Move it to the dead-letter queue at once, where ``reason`` is its ``dead.error``.
+
+        Raises :class:`~shmq.LeaseExpired`.
+        """
 
     @abc.abstractmethod
     def extend(self, seconds: float) -> None:
@@ -204,6 +246,9 @@ class Message(Settling):
         0 ends the lease at once. Raises :class:`~shmq.LeaseExpired`, and
         :class:`~shmq.InvalidOption` for seconds that are not 0 to 1e9.
         """
+
+    def _return_failed(self, error: BaseException | None) -> None:
+        self.nack(error=error)
 
     @property
     @abc.abstractmethod
@@ -224,6 +269,12 @@ class Retry(Exception):
 
     def __init__(self, delay: float | None = None) -> None:
         if delay is not None:
-            check_seconds("delay", delay, 0.0)
+            delay = check_seconds("delay", delay, 0.0)
         super().__init__("as the queue's back-off says" if delay is None else f"in {delay} s")
         self.delay = delay
+
+
+def reason_of(outcome: Reject | Retry) -> BaseException | str | None:
+    """Return why a handler raised it: the exception that it came from, else a Reject's text."""
+    cause = outcome.__cause__ or outcome.__context__
+    return cause or (isinstance(outcome, Reject) and str(outcome)) or None

@@ -78,8 +78,27 @@ def check_name(name: str, what: str = "queue") -> str:
 def _explain_invalid(name: str) -> str:
     """Why ``name``, which is not valid, is not, and what is."""
     wrong = _FORBIDDEN.search(name)
-    why = f"{wrong[0]!r} is not allowed" if wrong else f"it has {len(name)} characters"
-    return f"{why}; use 1 to {MAX_NAME} letters, digits, '.', '_', ':' and '-'"
+    if wrong is None:
+        why = f"it has {len(name)} characters"
+    else:
+        why = f"{_describe_character(wrong[0])} at position {wrong.start() + 1} is not allowed"
+    valid = f"1 to {MAX_NAME} of A-Z, a-z, 0-9, '.', '_', ':' and '-'"
+    escape = ""
+    if 0 < len(name) <= _READABLE:
+        with contextlib.suppress(InvalidName):
+            escape = f", such as {escape_name(name)!r}, its form by escape_name"
+    return f"{why}; use {valid}{escape}"
+
+
+def _describe_character(character: str) -> str:
+    """A character with its code point and its name, unless it is plain ASCII."""
+    if character.isascii() and character.isprintable():
+        return repr(character)
+    with late_imports:
+        import unicodedata  # noqa: PLC0415 - only for this error
+
+    name = unicodedata.name(character, "")
+    return f"{character!r} (U+{ord(character):04X}{name and ' '}{name})"
 
 
 def escape_name(text: str) -> str:

@@ -32,13 +32,16 @@ Overflow = Literal["reject", "block", "drop-oldest"]
 Expired = Literal["dead-letter", "drop"]
 Durability = Literal["memory", "snapshot", "journal"]
 Confirm = Literal["memory", "disk"]
+#: The lowest, the middle and the highest priority of a queue.
+Level = Literal["low", "normal", "high"]
 #: The kinds of target of a binding.
 TargetKind = Literal["queue", "stream", "exchange"]
 #: How many of a binding's headers a message must have.
 Match = Literal["all", "any"]
 
-#: What an ``ensure`` does where the name exists with other options than those given.
-IfDifferent = Literal["accept", "refuse"]
+#: What an ``ensure`` does if the name exists with other options than those given: issue an
+#: OptionsWarning, attach silently, or raise AlreadyExists.
+IfDifferent = Literal["warn", "accept", "refuse"]
 
 DEFAULT_ARENA: Final = 16 << 20
 MIN_ARENA: Final = 4096
@@ -54,6 +57,8 @@ MAX_STAGING_BYTES: Final = MAX_ARENA - (1 << 20)
 #: Room for the properties of a dead letter beyond the message's own bytes.
 DEAD_LETTER_ROOM: Final = 4096
 
+
+_DELETE: Final = "delete the queue when it is done with"
 
 _PARTS: Final = {2: "half", 4: "a quarter"}
 
@@ -105,16 +110,24 @@ class Option:
     noun: Literal["queue", "exchange", "site"] = "queue"
     #: Whether a cluster alone has it: it is in no struct and no frame.
     of_cluster: bool = False
+    #: Why a cluster cannot have it. Empty: it can.
+    not_of_cluster: str = ""
+    #: Whether a queue made elsewhere after the example of this one has the same value.
+    copied: bool = False
     #: The method that changes it later. Empty: it is fixed.
     changed_by: str = ""
 
-    def check(self, name: str, value: object, given: Mapping[str, Any]) -> None:
-        """Raise TypeError or :class:`InvalidOption` if ``value`` cannot be the option ``name``."""
+    def check(self, name: str, value: Any, given: Mapping[str, Any]) -> Any:
+        """Return the value of the option ``name``: ``value``, but a timedelta as seconds.
+
+        Raises TypeError or :class:`InvalidOption` if it cannot be.
+        """
         if value is None and self.none:
-            return
+            return None
         if self.kind == "seconds":
-            check_seconds(name, value, self.least)
-        elif self.kind == "choice":
+            seconds = check_seconds(name, value, self.least)
+            return value if isinstance(value, int | float) else seconds
+        if self.kind == "choice":
             check_one_of(name, value, self.choices)
         elif self.kind == "flag":
             check_flag(name, value)
@@ -123,6 +136,7 @@ class Option:
         else:
             most = self.most.of(given) if isinstance(self.most, Part) else self.most
             check_whole(name, value, int(self.least), most)
+        return value
 
     def is_same(self, one: Any, other: Any) -> bool:
         """Whether two values are the same; a time is stored in whole nanoseconds."""
@@ -191,7 +205,7 @@ def checked(table: type[T], given: Mapping[str, Any], of: str = "", **defaults: 
     for name, row in rows.items():
         if isinstance(row.follows, Part) and name not in given:
             filled[name] = row.follows.of(filled)
-        row.check(name, filled[name], filled)
+        filled[name] = row.check(name, filled[name], filled)
     return table(**filled)
 
 
@@ -205,6 +219,7 @@ class QueueOptions(Options):
         "How many messages the queue can hold, in any state",
         "capacity",
         most=MAX_CAPACITY,
+        copied=True,
     )
     arena_bytes: int = option(
         DEFAULT_ARENA,
@@ -213,6 +228,7 @@ class QueueOptions(Options):
         "arena_bytes",
         least=MIN_ARENA,
         most=MAX_ARENA,
+        copied=True,
     )
     max_message_bytes: int = option(
         DEFAULT_ARENA // 4,
@@ -221,9 +237,10 @@ class QueueOptions(Options):
         "max_message_bytes",
         most=Part("arena_bytes"),
         follows=Part("arena_bytes", 4),
+        copied=True,
     )
     visibility_timeout: float = option(
-        30.0, "seconds", "How long a lease lasts", "visibility", least=MIN_LEASE
+        30.0, "seconds", "How long a lease lasts", "visibility", least=MIN_LEASE, copied=True
     )
     max_deliveries: int | None = option(
         5,
@@ -233,6 +250,7 @@ class QueueOptions(Options):
         most=MAX_DELIVERIES,
         none="no limit",
         of_dead_letters=None,
+        copied=True,
     )
     dead_letter: str | None = option(
         None,
@@ -251,6 +269,7 @@ class QueueOptions(Options):
         least=MIN_LEASE,
         none="without limit",
         of_dead_letters=None,
+        copied=True,
     )
     dead_letter_ttl: float | None = option(
         None,
@@ -268,6 +287,7 @@ class QueueOptions(Options):
         "What happens to a message whose ttl has passed",
         "drop_expired",
         choices=get_args(Expired),
+        copied=True,
     )
     priorities: int = option(
         3,
@@ -277,6 +297,7 @@ class QueueOptions(Options):
         most=MAX_PRIORITIES,
         more="They are 0 to `priorities` - 1, higher first; with 3 they are `LOW`, `NORMAL`, "
         "`HIGH`",
+        copied=True,
     )
     retry_delay: float = option(
         1.0,
@@ -286,9 +307,10 @@ class QueueOptions(Options):
         least=0,
         more="It doubles with each delivery, up to `retry_delay_max`; the actual delay is a random "
         "50 to 100 % of it",
+        copied=True,
     )
     retry_delay_max: float = option(
-        300.0, "seconds", "The longest such delay", "retry_max", least=0
+        300.0, "seconds", "The longest such delay", "retry_max", least=0, copied=True
     )
     dedupe_window: float = option(
         0.0,
@@ -341,6 +363,7 @@ class QueueOptions(Options):
         more="`create_queue` and `ensure_queue` begin the time again. See "
         "[temporary queues](../use/temporary-queues.md)",
         of_dead_letters=None,
+        not_of_cluster=f"no server watches whether it has consumers: {_DELETE}",
     )
     auto_delete: bool = option(
         False,
@@ -348,6 +371,7 @@ class QueueOptions(Options):
         "The queue is deleted once its last consumer has ended or closed its handle",
         "auto_delete",
         of_dead_letters=False,
+        not_of_cluster=f"no server counts its consumers across the cluster: {_DELETE}",
     )
     exclusive: bool = option(
         False,
@@ -357,6 +381,7 @@ class QueueOptions(Options):
         "exclusive",
         more='It takes `durability="memory"`',
         of_dead_letters=False,
+        not_of_cluster=f"no server removes it with its owner: {_DELETE}",
     )
 
     @classmethod
@@ -443,6 +468,12 @@ def check_whole(name: str, value: object, least: int, most: int | None = MAX_WHO
     if most is not None and not least <= value <= most:
         raise InvalidOption(f"{name}={value} is out of range: {least} to {most}")
     return value
+
+
+def without_sharing(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options alone of those given with ``allow_same_name``. Raises TypeError."""
+    check_flag("allow_same_name", given.get("allow_same_name", False))
+    return {name: value for name, value in given.items() if name != "allow_same_name"}
 
 
 def check_flag(name: str, value: object) -> None:

@@ -8,10 +8,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from shmq.api.contract import Closing
-from shmq.api.options import Confirm, QueueOptions
+from shmq.api.options import Confirm, Level, QueueOptions
 from shmq.display import Displayed
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from shmq.api.batch import Batch, Packed
     from shmq.api.bulk import BulkQueue, StagedPublisher
     from shmq.api.keywords import PutKeywords
@@ -224,25 +226,29 @@ class Queue(Closing, Displayed):
         block: bool | None = None,
         timeout: float | None = None,
         *,
-        priority: int | None = None,
+        # signature of a put: made by tools/options.py
+        priority: int | Level | None = None,
         group: str | None = None,
         headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        deliver_at: float | None = None,
-        ttl: float | None = None,
+        delay: float | dt.timedelta | None = None,
+        deliver_at: float | dt.datetime | None = None,
+        ttl: float | dt.timedelta | None = None,
         dedupe_id: str | None = None,
         codec: str | None = None,
         reply_to: str | None = None,
         correlation: str | None = None,
         confirm: Confirm | None = None,
+        # end
     ) -> Put:
         """Put one message.
 
         ``body`` is any buffer, a str, or any value that msgpack encodes. With ``block`` None, the
         put waits for room if the queue's ``overflow`` is ``"block"`` or a timeout is given;
         otherwise it raises at once. ``priority`` is 0 to priorities - 1, higher first, and by
-        default the middle one (priorities // 2). Give either ``delay``, in seconds from now, or
-        ``deliver_at``, in seconds since 1970. ``ttl`` None takes the queue's.
+        default the middle one (priorities // 2); ``"low"``, ``"normal"`` and ``"high"`` are the
+        lowest, the middle and the highest. Give either ``delay``, in seconds from now or as a
+        timedelta, or ``deliver_at``, in seconds since 1970 or as an aware datetime. ``ttl``, in
+        seconds or as a timedelta, is the queue's by default.
 
         ``confirm="disk"`` returns once the message is in the journal and synced, ``"memory"`` once
         it is in the queue; None takes the queue's option. ``block`` is about room only; the timeout
@@ -292,13 +298,15 @@ class Queue(Closing, Displayed):
         block: bool | None = None,
         timeout: float | None = None,
         *,
-        priority: int | None = None,
+        # signature of many puts: made by tools/options.py
+        priority: int | Level | None = None,
         group: str | None = None,
         headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        ttl: float | None = None,
+        delay: float | dt.timedelta | None = None,
+        ttl: float | dt.timedelta | None = None,
         codec: str | None = None,
         confirm: Confirm | None = None,
+        # end
     ) -> int:
         """Put the ``bodies`` in order, as many as fit; returns how many were put.
 
@@ -342,13 +350,15 @@ class Queue(Closing, Displayed):
         block: bool | None = None,
         timeout: float | None = None,
         *,
-        priority: int | None = None,
+        # signature of a packed put: made by tools/options.py
+        priority: int | Level | None = None,
         group: str | None = None,
         headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        ttl: float | None = None,
+        delay: float | dt.timedelta | None = None,
+        ttl: float | dt.timedelta | None = None,
         dedupe_id: str | None = None,
         confirm: Confirm | None = None,
+        # end
     ) -> Put:
         """Put many records as one message, without an object for each.
 
@@ -375,7 +385,8 @@ class Queue(Closing, Displayed):
     def ack_many(self, messages: Iterable[Message | int]) -> list[int]:
         """Acknowledge messages, or receipts; returns the receipts that were refused.
 
-        Raises TypeError, before any is settled, if an item is neither.
+        Those had expired, or were settled already; of neither an error is raised. Raises TypeError,
+        before any is settled, if an item is neither a message nor a receipt.
         """
 
     @abc.abstractmethod
@@ -386,14 +397,21 @@ class Queue(Closing, Displayed):
         """
 
     @abc.abstractmethod
-    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None:
+    def nack(
+        self,
+        receipt: int,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None:
         """``Message.nack`` by receipt, from any process.
 
         Raises :class:`~shmq.LeaseExpired`.
         """
 
     @abc.abstractmethod
-    def reject(self, receipt: int) -> None:
+    def reject(self, receipt: int, reason: BaseException | str | None = None) -> None:
         """``Message.reject`` by receipt, from any process.
 
         Raises :class:`~shmq.LeaseExpired`.
@@ -596,6 +614,14 @@ class Queue(Closing, Displayed):
     @abc.abstractmethod
     def qsize(self) -> int:
         """How many messages are visible, including those after a leased one of their group."""
+
+    def __len__(self) -> int:
+        """`qsize`: how many messages are visible."""
+        return self.qsize()
+
+    def __bool__(self) -> bool:
+        """True: a handle is one, whether or not its queue is empty."""
+        return True
 
     def empty(self) -> bool:
         """Whether no message is visible."""

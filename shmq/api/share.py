@@ -108,7 +108,8 @@ class SharedRecord(Settling):
         """Acknowledge the record: the group does not deliver it again.
 
         Raises :class:`~shmq.LeaseExpired`, and changes nothing, if the lease has ended or the
-        record was already settled; so do the other settlements.
+        record was settled by its receipt; :class:`~shmq.AlreadySettled`, a subclass, if this object
+        was settled already. So do the other settlements.
         """
 
     @abc.abstractmethod

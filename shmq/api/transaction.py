@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from shmq.api.group import Member
     from shmq.api.message import Body, Message
+    from shmq.api.options import Level
     from shmq.api.queue import Queue
     from shmq.api.stream import Stream
 
@@ -61,12 +62,14 @@ class Transaction(abc.ABC):
         queue: str | Queue,
         body: Body,
         *,
-        priority: int | None = None,
+        # signature of a transaction: made by tools/options.py
+        priority: int | Level | None = None,
         group: str | None = None,
         headers: Mapping[str, Any] | None = None,
+        codec: str | None = None,
         reply_to: str | None = None,
         correlation: str | None = None,
-        codec: str | None = None,
+        # end
     ) -> None:
         """Put a message when the transaction commits, as ``Queue.put`` does.
 

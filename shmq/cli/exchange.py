@@ -26,6 +26,7 @@ from shmq.cli.shared.names import (
     complete_streams,
     exchange_name,
     kind_of,
+    new_name,
 )
 from shmq.cli.shared.output import (
     also_shown,
@@ -55,7 +56,7 @@ def exchange() -> None:
 
 
 @exchange.command(epilog="Example: shmq exchange create audit --kind fanout")
-@exchange_name
+@new_name("EXCHANGE")
 @click.option(
     "--kind",
     type=click.Choice(get_args(ExchangeKind)),
@@ -65,7 +66,7 @@ def exchange() -> None:
 )
 @click.option(
     "--alternate",
-    type=params.name,
+    type=params.text,
     metavar="NAME",
     shell_complete=complete_exchanges,
     help="The exchange for messages that no binding matches.  [default: none]",

@@ -14,6 +14,7 @@ import click
 
 import shmq
 from shmq.api.options import QueueOptions
+from shmq.cli.shared import params
 from shmq.cli.shared.audited import audited
 from shmq.cli.shared.flags import (
     connected,
@@ -22,6 +23,7 @@ from shmq.cli.shared.flags import (
     json_flag,
     option_flags,
     quiet_flag,
+    same_name_flag,
     yes_flag,
 )
 from shmq.cli.shared.names import (
@@ -52,8 +54,9 @@ from shmq.native._core import MAX_NAME
 
 
 @click.command(epilog="Example: shmq create shipments --capacity 100000 --visibility-timeout 5m")
-@queue_name(help=f"The same as NAME: 1 to {MAX_NAME} of A-Z a-z 0-9 . _ : -; the rest is escaped.")
+@queue_name(help=f"The same as NAME: 1 to {MAX_NAME} of A-Z a-z 0-9 . _ : -.", kind=params.text)
 @option_flags(QueueOptions)
+@same_name_flag("stream")
 @json_flag
 @connected
 def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:

@@ -22,9 +22,10 @@ from shmq.cli.shared.flags import (
     json_flag,
     option_flags,
     partition_flag,
+    same_name_flag,
     yes_flag,
 )
-from shmq.cli.shared.names import STREAM, group_name, stream_name
+from shmq.cli.shared.names import STREAM, group_name, new_name, stream_name
 from shmq.cli.shared.output import (
     also_shown,
     amount,
@@ -162,8 +163,9 @@ def stream() -> None:
 
 
 @click.command(epilog="Example: shmq stream create visits --partitions 8 --retention 7d")
-@stream_name
+@new_name("STREAM")
 @option_flags(StreamOptions)
+@same_name_flag("queue")
 @json_flag
 @connected
 def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:

@@ -46,9 +46,7 @@ def table() -> None:
 @click.option(
     "--durability",
     type=click.Choice(get_args(TableDurability)),
-    default="memory",
-    show_default=True,
-    help="Where it is: in shared memory, or in the data directory.",
+    help="Where it is: in shared memory, or in the data directory.  [default: memory]",
 )
 @click.option(
     "--max-bytes",
@@ -62,15 +60,15 @@ def create(
     broker: shmq.Broker,
     /,
     name: str,
-    durability: TableDurability,
+    durability: TableDurability | None,
     max_bytes: int | None,
     as_json: bool,
 ) -> None:
-    """Make a table, unless there is one of that name."""
-    options = {"durability": durability, "max_bytes": max_bytes}
+    """Make a table, unless there is one with these options."""
+    options: Any = {"durability": durability, "max_bytes": max_bytes}
     with (
         audited(broker, Event.TABLE_CREATE, name, **options),
-        broker.ensure_table(name, durability, max_bytes=max_bytes) as made,
+        broker.ensure_table(name, if_different="refuse", **options) as made,
     ):
         found = _describe(made)
     if as_json:

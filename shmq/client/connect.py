@@ -9,6 +9,7 @@ from shmq.lazy_imports import late_imports
 
 TYPE_CHECKING = False  # that of typing, whose import would cost as much as the interpreter's start
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from shmq import api
@@ -23,6 +24,7 @@ def connect(
     connect_timeout: float = 5.0,
     request_timeout: float = 30.0,
     wait_for_acks: bool = True,
+    default: Callable[[Any], Any] | None = None,
 ) -> api.Broker:
     """Connect to a namespace on this host, or to a server: a :class:`~shmq.Broker`.
 
@@ -34,6 +36,11 @@ def connect(
     then the user's own namespace, ``default-UID``. Raises :class:`~shmq.InvalidName`,
     :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a target that is not a str.
     Connecting to a namespace creates nothing until a queue is created.
+
+    ``default`` is called with each value that a body, a record or a value of a table cannot hold,
+    and returns one that it can, like the ``default`` of :func:`json.dumps`;
+    :func:`~shmq.encode_common` is one for common types. Its errors become TypeErrors, and nothing
+    is put. It applies to every handle of the broker; a pickled handle takes it along.
 
     The other arguments are for a server. ``token`` is by default that of ``SHMQ_TOKEN``. ``tls`` is
     True, the path of a file or folder of certificates to trust, a map of the paths ``ca``,
@@ -53,11 +60,13 @@ def connect(
     with late_imports:
         from shmq.api.names import is_url  # noqa: PLC0415
 
+    if default is not None and not callable(default):
+        raise TypeError(f"default={default!r:.80} must be called with a value, and cannot be")
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_url(target):
         how = token, tls, connect_timeout, request_timeout, wait_for_acks
-        return traced(connect_to(target, *how))
+        return traced(connect_to(target, *how), default)
     if token is not None or tls not in (None, False):
         raise InvalidOption(
             f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "
@@ -66,7 +75,7 @@ def connect(
     with late_imports:
         from shmq.client.local.broker import LocalBroker  # noqa: PLC0415
 
-    return traced(LocalBroker(target))
+    return traced(LocalBroker(target), default)
 
 
 def connect_to(url: str, *how: Any) -> api.Broker:
@@ -84,11 +93,13 @@ def connect_to(url: str, *how: Any) -> api.Broker:
     return RemoteBroker.connect(url, *how)
 
 
-def traced(broker: api.Broker) -> api.Broker:
-    """The broker, with traces and metrics if the environment's ``SHMQ_OTEL`` is 1."""
+def traced(broker: Any, default: Callable[[Any], Any] | None = None) -> api.Broker:
+    """The broker with its ``default``, traced if the environment's ``SHMQ_OTEL`` is 1."""
+    if default is not None:
+        broker.default = default
     asked = os.environ.get("SHMQ_OTEL")
     if not asked or asked == "0":
-        return broker
+        return broker  # type: ignore[no-any-return]
     try:
         if asked != "1":
             raise InvalidOption(f"SHMQ_OTEL={asked!r} must be 1 for traces and metrics, or 0")

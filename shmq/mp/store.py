@@ -176,6 +176,7 @@ class Store:
         if self._wakeups is None:
             self._wakeups = LocalBroker(self.namespace.name).ensure_queue(
                 f"{self.name}.done",
+                if_different="accept",
                 capacity=1,
                 arena_bytes=MIN_ARENA,
                 visibility_timeout=_LEASE,

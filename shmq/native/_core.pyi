@@ -100,7 +100,9 @@ class Policy:
     """The callbacks into the layers above the binding: one object, set before the first handle."""
 
     @property
-    def encode_body(self) -> Callable[[Any, str | None], tuple[Any, int]]: ...
+    def encode_body(
+        self,
+    ) -> Callable[[Any, str | None, Callable[[Any], Any] | None], tuple[Any, int]]: ...
     @property
     def decode_body(self) -> Callable[[bytes, int, str], Any]: ...
     @property
@@ -117,10 +119,14 @@ class Policy:
     def dead_letter(self) -> Callable[[dict[str, Any]], Any]: ...
     @property
     def compile_filter(self) -> Callable[[str], Filter]: ...
+    @property
+    def failure(self) -> Callable[[Any], Any]: ...
+    @property
+    def pack_error(self) -> Callable[[BaseException | str], bytes]: ...
     def __init__(
         self,
         *,
-        encode_body: Callable[[Any, str | None], tuple[Any, int]],
+        encode_body: Callable[[Any, str | None, Callable[[Any], Any] | None], tuple[Any, int]],
         decode_body: Callable[[bytes, int, str], Any],
         pack_properties: Callable[[Mapping[str, Any]], bytes],
         unpack_properties: Callable[[bytes | None], dict[str, Any]],
@@ -129,6 +135,8 @@ class Policy:
         run: Callable[[bytes, bytes, bytes], api.Run],
         dead_letter: Callable[[dict[str, Any]], Any],
         compile_filter: Callable[[str], Filter],
+        failure: Callable[[Any], Any],
+        pack_error: Callable[[BaseException | str], bytes],
     ) -> None: ...
 
 def set_policy(policy: Policy) -> None: ...
@@ -195,7 +203,27 @@ def scan(
     watches: list[Watch], closely: bool, slice: float = ...
 ) -> tuple[list[Watch], list[Watch], float]: ...
 
-class Handle:
+class _Putting:
+    def put(
+        self,
+        body: Any,
+        block: bool | None = None,
+        timeout: float | None = None,
+        *,
+        priority: Any = None,
+        group: Any = None,
+        headers: Any = None,
+        delay: Any = None,
+        ttl: Any = None,
+        dedupe_id: Any = None,
+        codec: Any = None,
+        reply_to: Any = None,
+        correlation: Any = None,
+        deliver_at: Any = None,
+        confirm: str | None = None,
+    ) -> Put: ...
+
+class Handle(_Putting):
     """One attachment to a queue. shmq.client.local.broker builds its queue on it."""
 
     @property
@@ -204,6 +232,7 @@ class Handle:
     def name(self) -> str: ...
     interrupted: Callable[[], bool] | None
     ready_event: Any
+    default: Callable[[Any], Any] | None
     @property
     def is_temporary(self) -> bool: ...
     @property
@@ -248,37 +277,14 @@ class Handle:
     def look_for_dead(self) -> None: ...
     def check(self) -> None: ...
     def violations(self) -> list[str]: ...
-    def put(
-        self,
-        body: Any,
-        block: bool | None = None,
-        timeout: float | None = None,
-        *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        deliver_at: float | None = None,
-        ttl: float | None = None,
-        dedupe_id: str | None = None,
-        codec: str | None = None,
-        reply_to: str | None = None,
-        correlation: str | None = None,
-        confirm: str | None = None,
-    ) -> Put: ...
     def put_many(
         self,
         bodies: Iterable[Any],
         block: bool | None = None,
         timeout: float | None = None,
         *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        ttl: float | None = None,
-        codec: str | None = None,
         confirm: str | None = None,
+        **properties: Any,
     ) -> int: ...
     def put_packed(
         self,
@@ -287,30 +293,10 @@ class Handle:
         block: bool | None = None,
         timeout: float | None = None,
         *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        ttl: float | None = None,
-        dedupe_id: str | None = None,
         confirm: str | None = None,
+        **properties: Any,
     ) -> Put: ...
-    def wrap(
-        self,
-        body: Any,
-        *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        delay: float | None = None,
-        deliver_at: float | None = None,
-        ttl: float | None = None,
-        dedupe_id: str | None = None,
-        codec: str | None = None,
-        reply_to: str | None = None,
-        correlation: str | None = None,
-        encoded: bool = False,
-    ) -> PreparedPut: ...
+    def wrap(self, body: Any, *, encoded: bool = False, **properties: Any) -> PreparedPut: ...
     def try_put(
         self, prepared: PreparedPut, block: bool | None = False, timeout: float | None = None
     ) -> Put: ...
@@ -339,8 +325,15 @@ class Handle:
     def try_get(self) -> api.Message | None: ...
     def has_message(self) -> bool: ...
     def ack(self, receipt: int) -> None: ...
-    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None: ...
-    def reject(self, receipt: int) -> None: ...
+    def nack(
+        self,
+        receipt: int,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None: ...
+    def reject(self, receipt: int, reason: BaseException | str | None = None) -> None: ...
     def extend(self, receipt: int, seconds: float) -> None: ...
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]: ...
     def purge(self) -> int: ...
@@ -353,19 +346,13 @@ class Handle:
 
 def encode_message(
     body: Any,
-    codec: str | None,
-    priority: int | None,
-    group: str | None,
-    headers: Mapping[str, Any] | None,
-    delay: float | None,
-    deliver_at: float | None,
-    ttl: float | None,
-    dedupe_id: str | None,
-    reply_to: str | None,
-    correlation: str | None,
+    properties: dict[str, Any],
     priorities: int,
+    *,
     encoded: bool = False,
-) -> tuple[Any, ...]: ...
+    staged: bool = False,
+    default: Callable[[Any], Any] | None = None,
+) -> tuple[Any, int, bytes, int, float, float]: ...
 def codec_number(codec: str | None) -> int: ...
 
 @final
@@ -404,17 +391,8 @@ def make_loan(
     block: bool | None = None,
     timeout: float | None = None,
     *,
-    priority: int | None = None,
-    group: str | None = None,
-    headers: Mapping[str, Any] | None = None,
-    delay: float | None = None,
-    deliver_at: float | None = None,
-    ttl: float | None = None,
-    dedupe_id: str | None = None,
-    codec: str | None = None,
-    reply_to: str | None = None,
-    correlation: str | None = None,
     confirm: str | None = None,
+    **properties: Any,
 ) -> Any: ...
 
 @final
@@ -540,20 +518,6 @@ class Staging:
 
     def __init__(self, handle: Handle) -> None: ...
     def chunks(self, rows: Iterable[_StagedRow] | api.Rows) -> Iterable[tuple[bytes, int]]: ...
-    def _row_of(
-        self,
-        body: Any,
-        *,
-        priority: Any = None,
-        group: Any = None,
-        headers: Any = None,
-        delay: Any = None,
-        ttl: Any = None,
-        dedupe_id: Any = None,
-        codec: Any = None,
-        reply_to: Any = None,
-        correlation: Any = None,
-    ) -> None: ...
     def listing(self, codec: int) -> list[tuple[int, int, bool, bytes]]: ...
     def remove(self, at: int, seq: int) -> bool: ...
     @property
@@ -606,22 +570,30 @@ class Message:
     @property
     def properties(self) -> Mapping[str, Any]: ...
     @property
-    def headers(self) -> Mapping[str, Any]: ...
-    @property
     def group(self) -> str | None: ...
     @property
     def reply_to(self) -> str | None: ...
     @property
     def correlation(self) -> str | None: ...
     @property
+    def headers(self) -> Mapping[str, Any]: ...
+    @property
     def codec(self) -> str: ...
     @property
     def dead(self) -> Any: ...
     @property
+    def last_error(self) -> Any: ...
+    @property
     def settled(self) -> bool: ...
     def ack(self) -> None: ...
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> None: ...
-    def reject(self) -> None: ...
+    def nack(
+        self,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None: ...
+    def reject(self, reason: BaseException | str | None = None) -> None: ...
     def extend(self, seconds: float) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -631,6 +603,8 @@ class Message:
         trace: TracebackType | None,
     ) -> None: ...
 
+def pack_error(error: BaseException | str | None, counted: bool = True) -> bytes: ...
+
 class _LeasedBatch:
     """Messages leased in one step: the common base of `Batch` and `Packed`."""
 
@@ -639,7 +613,13 @@ class _LeasedBatch:
     @property
     def settled(self) -> bool: ...
     def ack(self) -> list[int]: ...
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]: ...
+    def nack(
+        self,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> list[int]: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -956,22 +936,30 @@ class RemoteMessage:
     @property
     def properties(self) -> Mapping[str, Any]: ...
     @property
-    def headers(self) -> Mapping[str, Any]: ...
-    @property
     def group(self) -> str | None: ...
     @property
     def reply_to(self) -> str | None: ...
     @property
     def correlation(self) -> str | None: ...
     @property
+    def headers(self) -> Mapping[str, Any]: ...
+    @property
     def codec(self) -> str: ...
     @property
     def dead(self) -> Any: ...
     @property
+    def last_error(self) -> Any: ...
+    @property
     def settled(self) -> bool: ...
     def ack(self) -> None: ...
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> None: ...
-    def reject(self) -> None: ...
+    def nack(
+        self,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None: ...
+    def reject(self, reason: BaseException | str | None = None) -> None: ...
     def extend(self, seconds: float) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -982,6 +970,7 @@ class RemoteMessage:
     ) -> None: ...
 
 def bodies_of(messages: list[Any]) -> list[Any]: ...
+def have_acked(messages: list[Any], refused: set[int]) -> None: ...
 def receipts_of(messages: list[Any]) -> list[int]: ...
 def hand_over(messages: list[Any]) -> list[Any]: ...
 def is_leased(message: RemoteMessage) -> bool: ...

@@ -20,7 +20,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.list cimport PyList_GET_ITEM
 from cpython.number cimport PyNumber_Index
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.errno cimport EAGAIN, EEXIST, EINTR, ENOENT, errno
 from libc.math cimport ceil, isfinite
@@ -57,6 +57,7 @@ include "semaphore.pxi"
 include "segment.pxi"
 include "common.pxi"
 include "wait.pxi"
+include "handle_put.pxi"
 include "handle.pxi"
 include "handle_errors.pxi"
 include "handle_lock.pxi"

@@ -1,6 +1,6 @@
 """Streams in shared memory, their partitions and their records."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final, overload
 
@@ -183,9 +183,14 @@ def pack_records(
     headers: Sequence[Mapping[str, Any] | None] | None = None,
     codec: str | None = None,
     timestamp: float | None = None,
+    default: Callable[[Any], Any] | None = None,
 ) -> bytes: ...
 def pack_record(
-    value: Any, key: _Key = None, headers: Mapping[str, Any] | None = None, codec: str | None = None
+    value: Any,
+    key: _Key = None,
+    headers: Mapping[str, Any] | None = None,
+    codec: str | None = None,
+    default: Callable[[Any], Any] | None = None,
 ) -> tuple[bytes, int]: ...
 def count_records(block: bytes) -> int: ...
 
@@ -276,6 +281,7 @@ class StreamHandle:
     def control(self) -> Control: ...
     @property
     def logs(self) -> list[Partition]: ...
+    default: Callable[[Any], Any] | None
     def __init__(self, name: str, control: Control, logs: list[Partition]) -> None: ...
     def await_writer(self) -> None: ...
     def _why_unwritten(self, partition: int) -> str | None: ...

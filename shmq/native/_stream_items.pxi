@@ -2,19 +2,24 @@
 
 def pack_records(values: Iterable[Any], keys: Sequence[_Key] | None = None,
                  headers: Sequence[Mapping[str, Any] | None] | None = None,
-                 codec: str | None = None, timestamp: float | None = None) -> bytes:
-    """Pack records as a block for ``append_block``; the arguments are those of ``append_many``."""
+                 codec: str | None = None, timestamp: float | None = None,
+                 default: Callable[[Any], Any] | None = None) -> bytes:
+    """Pack records as a block for ``append_block``; the arguments are those of ``append_many``.
+
+    ``default`` is that of ``connect``.
+    """
     cdef Items items = Items.__new__(Items)
-    items.fill(values, keys, headers, codec)
+    items.fill(values, keys, headers, codec, default)
     return items.packed(_wall_ns(timestamp))
 
 
 def pack_record(value, key: _Key = None, headers: Mapping[str, Any] | None = None,
-                codec: str | None = None) -> tuple[bytes, int]:
+                codec: str | None = None,
+                default: Callable[[Any], Any] | None = None) -> tuple[bytes, int]:
     """Pack one record as such a block; also returns the bytes of its value, key and headers."""
     cdef Items items = Items.__new__(Items)
     items.fill((value,), None if key is None else (key,), None if headers is None else (headers,),
-               codec)
+               codec, default)
     items.measure()
     return items.packed(0), items.largest
 
@@ -71,7 +76,7 @@ cdef class Items:
             self.bytes_ += shmq_entry_size(SHMQ_E_PRODUCED | SHMQ_E_SEEN, size, 0, 0)
         return 0
 
-    cdef int fill(self, values, keys, headers, codec) except -1:
+    cdef int fill(self, values, keys, headers, codec, default) except -1:
         check_many(values)
         cdef tuple all_values = tuple(values)  # a copy: the caller's may change in the meantime
         cdef uint64_t i, count = len(all_values)
@@ -87,16 +92,16 @@ cdef class Items:
                 self.at[i].value = PyBytes_AS_STRING(value)
                 self.at[i].value_bytes = _small("value", PyBytes_GET_SIZE(value))
             else:
-                self._encode(i, value, codec)
+                self._encode(i, value, codec, default)
             if keys is not None:
                 self._key(i, keys[i])
             if headers is not None:
                 self._headers(i, headers[i])
         return 0
 
-    cdef int _encode(self, uint64_t i, value, codec) except -1:
+    cdef int _encode(self, uint64_t i, value, codec, default) except -1:
         cdef bytes raw
-        buffer, number = _encode(value, codec)
+        buffer, number = _encode(value, codec, default)
         if number >= len(_CODECS):
             raise _errors.InvalidOption(
                 f"codec={codec!r} is none of a stream's: use {', '.join(_CODECS)}")

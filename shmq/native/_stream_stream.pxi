@@ -7,6 +7,8 @@ cdef class StreamHandle:
     cdef readonly Control control
     #| logs: list[Partition]
     cdef readonly list logs           # a Partition for each
+    #| default: Callable[[Any], Any] | None
+    cdef public object default        # of `connect`: makes values that a record can hold of others
     cdef bint open_
     cdef uint32_t first               # the first partition that takes records
     cdef uint32_t count               # of all partitions
@@ -203,7 +205,7 @@ cdef class StreamHandle:
         if type(value) is bytes and codec is None:
             raw = value
         else:
-            buffer, number = _encode(value, codec)
+            buffer, number = _encode(value, codec, self.default)
             if number >= len(_CODECS):
                 raise _errors.InvalidOption(
                     f"codec={codec!r} is none of a stream's: use {', '.join(_CODECS)}")
@@ -307,7 +309,7 @@ cdef class StreamHandle:
             raise _errors.InvalidOption("a producer's sequence is of one partition: give it")
         self._check()
         confirms = self.confirms_on_disk(confirm)
-        items.fill(values, keys, headers, codec)
+        items.fill(values, keys, headers, codec, self.default)
         items.measure()
         piece.timestamp = when
         try:

@@ -68,16 +68,18 @@ cdef class _LeasedBatch:
         self.units = 0
         return refused
 
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]:
+    def nack(self, delay: float | None = None, *, counted: bool = True,
+             error: BaseException | str | None = None) -> list[int]:
         """See shmq.api.Batch.nack."""
         cdef list refused = []
         cdef int64_t ns = _delay_ns(delay)
+        cdef bytes why = pack_error(error, counted)
         cdef int i, how = NACK if counted else RETURN
         if self._settled:
             return refused
         for i in range(self.units):
             try:
-                _settle(self.handle, how, self.raw[i], ns)
+                _fail(self.handle, how, self.raw[i], ns, why)
             except _errors.LeaseExpired:
                 refused.append(c_seal(&self.handle.q.seal, self.raw[i]))
             except _errors.LockTimeout:
@@ -103,7 +105,7 @@ cdef class _LeasedBatch:
         if kind is None:
             self.ack()
         else:
-            self.nack()
+            self.nack(error=error)
 
 
 @cython.no_gc_clear

@@ -21,11 +21,22 @@ cdef enum:
     EXTEND
     RETURN
 
+# How the holder of a message has settled it; a copy never could.
+cdef enum:
+    UNSETTLED
+    BY_ACK
+    BY_NACK
+    BY_REJECT
+    IS_COPY
+
+cdef tuple _DEEDS = ("", "ack", "nack", "reject")
+
 #: The codecs by their number in a slot, and the number for any other codec.
 CODECS = tuple([shmq_codec_name(<uint8_t>number).decode() for number in range(<int>SHMQ_CODECS)])
 CODEC_OTHER = <int>SHMQ_CODEC_OTHER
 CODEC_PACKED = <int>SHMQ_CODEC_PACKED
 cdef tuple _CODECS = CODECS
+cdef str _PACKED = CODECS[SHMQ_CODEC_PACKED]
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef int64_t LONG_AGO = -FOREVER
@@ -38,7 +49,8 @@ cdef uint64_t NO_RECEIPT = 0xFFFFFFFFFFFFFFFF
 cdef class Policy:
     """The callbacks into the layers above the binding: one object, set before the first handle.
 
-    ``encode_body`` makes bytes and a codec's number of the body of a message or a record;
+    ``encode_body`` makes bytes and a codec's number of the body of a message or a record, a codec
+    and the ``default`` of a connection;
     ``decode_body`` reverses that. ``pack_properties`` and ``unpack_properties`` convert maps:
     headers, and the properties of a message. ``expand`` decompresses a batch of
     records, given the name of its compression. ``columns``, ``run`` and ``dead_letter`` make the
@@ -47,7 +59,7 @@ cdef class Policy:
     """
 
     #| decode_body: Callable[[bytes, int, str], Any]
-    #| encode_body: Callable[[Any, str | None], tuple[Any, int]]
+    #| encode_body: Callable[[Any, str | None, Callable[[Any], Any] | None], tuple[Any, int]]
     cdef readonly object encode_body, decode_body
     #| expand: Callable[[str, bytes, int], bytes]
     #| unpack_properties: Callable[[bytes | None], dict[str, Any]]
@@ -58,8 +70,12 @@ cdef class Policy:
     #| run: Callable[[bytes, bytes, bytes], api.Run]
     #| columns: Callable[[bytes], api.Columns]
     cdef readonly object columns, run, dead_letter, compile_filter
+    #| failure: Callable[[Any], Any]
+    #| pack_error: Callable[[BaseException | str], bytes]
+    cdef readonly object failure, pack_error
 
-    def __init__(self, *, encode_body: Callable[[Any, str | None], tuple[Any, int]],
+    def __init__(self, *, encode_body: Callable[[Any, str | None, Callable[[Any], Any] | None],
+                                                tuple[Any, int]],
                  decode_body: Callable[[bytes, int, str], Any],
                  pack_properties: Callable[[Mapping[str, Any]], bytes],
                  unpack_properties: Callable[[bytes | None], dict[str, Any]],
@@ -67,7 +83,9 @@ cdef class Policy:
                  columns: Callable[[bytes], api.Columns],
                  run: Callable[[bytes, bytes, bytes], api.Run],
                  dead_letter: Callable[[dict[str, Any]], Any],
-                 compile_filter: Callable[[str], Filter]):
+                 compile_filter: Callable[[str], Filter],
+                 failure: Callable[[Any], Any],
+                 pack_error: Callable[[BaseException | str], bytes]):
         self.encode_body = encode_body
         self.decode_body = decode_body
         self.pack_properties = pack_properties
@@ -77,6 +95,8 @@ cdef class Policy:
         self.run = run
         self.dead_letter = dead_letter
         self.compile_filter = compile_filter
+        self.failure = failure
+        self.pack_error = pack_error
 
 
 # Until one is set, each callback is None, which cannot be called.
@@ -158,12 +178,14 @@ MAX_SECONDS = 1e9
 cpdef double check_seconds(str name, value: object, least: float) except? -1:
     """``value`` as a float, if it is a number of seconds from ``least`` to ``MAX_SECONDS``.
 
-    Raises TypeError for another type, and :class:`InvalidOption` out of range.
+    It may also be a timedelta. Raises TypeError for another type, and :class:`InvalidOption` out of range.
     """
     value = plain_number(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(
-            f"{name}={value!r} must be a number of seconds, not {type(value).__name__}")
+        if not hasattr(value, "total_seconds"):
+            raise TypeError(f"{name}={value!r} must be a number of seconds or a timedelta, not "
+                            f"{type(value).__name__}")
+        value = value.total_seconds()
     if not least <= value <= MAX_SECONDS:
         raise _errors.InvalidOption(
             f"{name}={value} s is out of range: {least} to {MAX_SECONDS:.0f} s")

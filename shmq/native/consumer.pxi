@@ -29,12 +29,11 @@ cdef class _AckBuffer:
     def __dealloc__(self):
         free(self.acks)
 
-    # Acknowledges the message with that receipt of the core.
-    cdef int add(self, uint64_t lease) except -1:
+    # Acknowledges the message with that receipt of the core; returns the time in monotonic ns.
+    cdef int64_t add(self, uint64_t lease) except? -1:
         cdef int64_t now
         if self.ended or self.idle or self.generation != fork_generation:
-            _settle(self.handle, ACK, lease, 0)
-            return 0
+            return _settle(self.handle, ACK, lease, 0)
         if self.count == self.room:
             self.flush()  # first: if this fails, the message is not acknowledged
         now = shmq_time(&self.handle.q)
@@ -44,7 +43,7 @@ cdef class _AckBuffer:
             self.since = now
         self.acks[self.count] = lease
         self.count += 1
-        return 0
+        return now
 
     # Waits for the lock like a get with `block` and `timeout`.
     cdef int flush(self, block=False, timeout=None) except -1:
@@ -379,7 +378,7 @@ cdef class Bodies:
             _nack_to_end(self.consumer.handle, message.lease)
             raise
         finally:
-            message._settled = True  # this object settles it
+            message._settled = BY_ACK  # this object settles it
 
 
 # Returns a message that the application had, with the queue's back-off, as far as that is possible

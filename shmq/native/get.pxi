@@ -7,7 +7,7 @@ FILTER_FIELDS = {
     "at": SHMQ_FIELD_AT, "age": SHMQ_FIELD_AGE, "group": SHMQ_FIELD_GROUP,
     "correlation": SHMQ_FIELD_CORRELATION, "codec": SHMQ_FIELD_CODEC,
     "priority": SHMQ_FIELD_PRIORITY, "sequence": SHMQ_FIELD_SEQUENCE, "size": SHMQ_FIELD_SIZE,
-    "header": SHMQ_FIELD_HEADER,
+    "header": SHMQ_FIELD_HEADER, "error": SHMQ_FIELD_ERROR,
 }
 FILTER_RELATIONS = {
     "=": SHMQ_IS_EQUAL, "<": SHMQ_IS_LESS, "<=": SHMQ_IS_AT_MOST, ">": SHMQ_IS_MORE,

@@ -3,7 +3,7 @@
 # JournalProgress, Staging, Transfer, Watch.
 
 @cython.no_gc_clear
-cdef class Handle:
+cdef class Handle(_Putting):
     """One attachment to a queue. shmq.client.local.broker builds its queue on it."""
 
     cdef shmq_queue q
@@ -23,6 +23,8 @@ cdef class Handle:
     cdef public object interrupted # whether operations must not wait any more: asked before a sleep
     #| ready_event: Any
     cdef public object ready_event # of its `fileno`: cleared by a get that finds nothing; None: no call
+    #| default: Callable[[Any], Any] | None
+    cdef public object default     # of `connect`: makes values that a body can hold of others
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"
@@ -408,52 +410,13 @@ cdef class Handle:
         _unlock(self)
         return [wrong[at].decode() for at in range(count)]
 
-    # ---- putting: see put.pxi ----
-
-    def put(self, body, block: bool | None = None, timeout: float | None = None, *,
-            priority: int | None = None, group: str | None = None,
-            headers: Mapping[str, Any] | None = None, delay: float | None = None,
-            deliver_at: float | None = None, ttl: float | None = None,
-            dedupe_id: str | None = None, codec: str | None = None, reply_to: str | None = None,
-            correlation: str | None = None, confirm: str | None = None) -> Put:
-        """See shmq.api.Queue.put."""
-        cdef shmq_put c
-        cdef PreparedPut prepared
-        cdef Put put
-        cdef int64_t until
-        if timeout is not None:
-            _check_timeout(timeout)
-        if (confirm is not None or self.confirms) and _confirms(self, confirm):
-            until = _deadline(timeout)
-            put = self.put(body, block, timeout, priority=priority, group=group, headers=headers,
-                           delay=delay, deliver_at=deliver_at, ttl=ttl, dedupe_id=dedupe_id,
-                           codec=codec, reply_to=reply_to, correlation=correlation,
-                           confirm="memory")
-            _confirm(self, put.sequence, 1, until)
-            return put
-        if type(body) is bytes and codec is None and PyBytes_GET_SIZE(body) <= SMALL:
-            if not (priority is None and group is None and headers is None and delay is None
-                    and deliver_at is None and ttl is None and dedupe_id is None
-                    and reply_to is None and correlation is None):
-                return _put_small(self, body, block, timeout, priority, group, headers, delay,
-                                  deliver_at, ttl, dedupe_id, reply_to, correlation)
-            memset(&c, 0, sizeof(c))
-            c.body = PyBytes_AS_STRING(body)
-            c.body_bytes = PyBytes_GET_SIZE(body)
-            c.priority = self.q.middle
-            return _put(self, &c, block, timeout)
-        prepared = _wrap(self, body, codec, priority, group, headers, delay, deliver_at, ttl,
-                         dedupe_id, reply_to, correlation)
-        if prepared.c.body_bytes > SMALL:
-            return _put_large(self, prepared, block, timeout)
-        return _put(self, &prepared.c, block, timeout)
+    # ---- putting: see put.pxi, and handle_put.pxi, which is generated ----
 
     def put_many(self, bodies: Iterable[Any], block: bool | None = None,
-                 timeout: float | None = None, *, priority: int | None = None,
-                 group: str | None = None, headers: Mapping[str, Any] | None = None,
-                 delay: float | None = None, ttl: float | None = None, codec: str | None = None,
-                 confirm: str | None = None) -> int:
+                 timeout: float | None = None, *, confirm: str | None = None,
+                 **properties: Any) -> int:
         """See shmq.api.Queue.put_many."""
+        cdef PyObject *given[SHMQ_PROPERTIES]
         cdef bint confirms = _confirms(self, confirm)
         cdef int64_t until = _deadline(timeout)
         cdef uint64_t last = 0
@@ -461,29 +424,29 @@ cdef class Handle:
         if isinstance(bodies, (str, bytes, bytearray, memoryview, dict)):
             raise TypeError(
                 f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put")
-        prepared_puts = _wrap_many(self, bodies, codec, priority, group, headers, delay, ttl)
+        _take_given(properties, given, SHMQ_CALL_PUT_MANY, "put_many")
+        prepared_puts = _wrap_many(self, bodies, given if _has_any(given) else NULL)
         done = _put_all(self, prepared_puts, block, timeout, &last)
         if confirms and done:
             _confirm(self, last, done, until)
         return done
 
     def put_packed(self, data, lengths: int | Iterable[int], block: bool | None = None,
-                   timeout: float | None = None, *, priority: int | None = None,
-                   group: str | None = None, headers: Mapping[str, Any] | None = None,
-                   delay: float | None = None, ttl: float | None = None,
-                   dedupe_id: str | None = None, confirm: str | None = None) -> Put:
+                   timeout: float | None = None, *, confirm: str | None = None,
+                   **properties: Any) -> Put:
         """See shmq.api.Queue.put_packed."""
+        cdef PyObject *given[SHMQ_PROPERTIES]
         cdef PreparedPut prepared
         cdef Put put
         cdef bytes trailer
         cdef bint confirms = _confirms(self, confirm)
         cdef int64_t until = _deadline(timeout)
-        if (priority is None and group is None and headers is None and delay is None
-                and ttl is None and dedupe_id is None):
-            prepared = _wrap_plainly(self, data, SHMQ_CODEC_PACKED)
+        _take_given(properties, given, SHMQ_CALL_PUT_PACKED, "put_packed")
+        if _has_any(given):
+            given[SHMQ_P_CODEC] = <PyObject *>_PACKED
+            prepared = _wrap(self, data, given, True)
         else:
-            prepared = _wrap(self, data, "packed", priority, group, headers, delay, None, ttl,
-                             dedupe_id, None, None, True)
+            prepared = _wrap_plainly(self, data, SHMQ_CODEC_PACKED)
         trailer = packed_trailer(prepared.c.body_bytes, lengths)
         prepared.tail = trailer
         prepared.c.tail = PyBytes_AS_STRING(trailer)
@@ -497,21 +460,15 @@ cdef class Handle:
             _confirm(self, put.sequence, 1, until)
         return put
 
-    def wrap(self, body, *, priority: int | None = None, group: str | None = None,
-             headers: Mapping[str, Any] | None = None, delay: float | None = None,
-             deliver_at: float | None = None, ttl: float | None = None,
-             dedupe_id: str | None = None, codec: str | None = None, reply_to: str | None = None,
-             correlation: str | None = None, encoded: bool = False) -> PreparedPut:
+    def wrap(self, body, *, encoded: bool = False, **properties: Any) -> PreparedPut:
         """Prepare a message for ``try_put``. Raises the errors of a put that can never succeed.
 
-        ``encoded``: the body is bytes already encoded with its codec.
+        ``encoded``: the body is bytes already encoded with its codec, as of a publish, whose dedupe
+        id is ignored by a queue without a window.
         """
-        cdef PreparedPut prepared = _wrap(self, body, codec, priority, group, headers, delay,
-                                          deliver_at, ttl, dedupe_id, reply_to, correlation,
-                                          encoded)
-        if shmq_fits(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
-            raise _too_large(self, prepared.c.body_bytes, prepared.c.meta_bytes)
-        return prepared
+        cdef PyObject *given[SHMQ_PROPERTIES]
+        _take_given(properties, given, SHMQ_CALL_PUT, "put")
+        return _wrap_fitting(self, body, given, encoded)
 
     def try_put(self, PreparedPut prepared, block: bool | None = False,
                 timeout: float | None = None) -> Put:
@@ -689,13 +646,15 @@ cdef class Handle:
         """Acknowledge the message with this receipt."""
         _settle(self, ACK, _opened(self, receipt), 0)
 
-    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True):
+    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True,
+             error: BaseException | str | None = None):
         """See shmq.api.Queue.nack."""
-        _settle(self, NACK if counted else RETURN, _opened(self, receipt), _delay_ns(delay))
+        _fail(self, NACK if counted else RETURN, _opened(self, receipt), _delay_ns(delay),
+              pack_error(error, counted))
 
-    def reject(self, receipt: int):
+    def reject(self, receipt: int, reason: BaseException | str | None = None):
         """See shmq.api.Queue.reject."""
-        _settle(self, REJECT, _opened(self, receipt), 0)
+        _fail(self, REJECT, _opened(self, receipt), 0, pack_error(reason))
 
     def extend(self, receipt: int, seconds: float):
         """See shmq.api.Queue.extend."""
@@ -704,6 +663,7 @@ cdef class Handle:
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
         """See shmq.api.Queue.ack_many."""
         cdef list items = list(messages), refused = []
+        cdef int64_t now
         cdef Py_ssize_t i, count = len(items)
         cdef uint64_t *raw = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))
         if raw == NULL:
@@ -712,12 +672,14 @@ cdef class Handle:
             for i in range(count):
                 raw[i] = _receipt_to_ack(self, <object>PyList_GET_ITEM(items, i))
             _ack_all(self, raw, count)
+            now = shmq_now()
             for i in range(count):
                 item = <object>PyList_GET_ITEM(items, i)
                 if raw[i]:
                     refused.append(item.receipt if type(item) is Message else plain_number(item))
                 elif type(item) is Message:
-                    (<Message>item)._settled = True
+                    (<Message>item)._settled = BY_ACK
+                    (<Message>item).settled_at = now
         finally:
             free(raw)
         self._after()

@@ -52,6 +52,13 @@ cdef object _too_large(Handle handle, size, uint32_t meta):
     )
 
 
+# Raises for a dedupe id that the queue would not remember; one that is not a str is refused later.
+cdef inline int _check_dedupe_id(Handle handle, dedupe_id) except -1:
+    if isinstance(dedupe_id, str) and not handle.q.h.options.dedupe_window:
+        raise _errors.no_dedupe_window(handle.name, dedupe_id)
+    return 0
+
+
 cdef object _stale(Handle handle, uint64_t receipt):
     return _errors.LeaseExpired(
         f"receipt {c_seal(&handle.q.seal, receipt)} of queue {handle.name!r} has expired: its "

@@ -267,7 +267,7 @@ cdef void _count_snapshot(shmq_queue *q, uint64_t size) noexcept:
 
 
 cdef bytes _meta_of(shmq_queue *q, shmq_slot *s):
-    cdef const char *at = <const char *>shmq_meta_of(q, s)
+    cdef const char *at = <const char *>shmq_put_meta_of(q, s)
     if at == NULL:
         return b""
     return PyBytes_FromStringAndSize(at, s.meta_bytes)

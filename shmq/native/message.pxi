@@ -101,8 +101,8 @@ cdef class Message:
     cdef _AckBuffer gatherer  # its consumer's; None if it was leased by itself
     cdef object raw          # the body's bytes; None while they are only in shared memory
     cdef object decoded
-    cdef object meta
-    cdef object unpacked
+    cdef bytes meta
+    cdef dict unpacked
     cdef uint64_t lease          # the core's receipt
     cdef readonly uint64_t sequence
     cdef readonly uint32_t delivery_count
@@ -111,7 +111,8 @@ cdef class Message:
     cdef uint8_t number
     cdef bint is_decoded
     cdef bint viewed
-    cdef bint _settled
+    cdef int _settled            # and how: BY_ACK, ...
+    cdef int64_t settled_at      # in monotonic ns
     cdef bint by_receipt         # its receipt was read, and may settle it from anywhere
     cdef object __weakref__
 
@@ -202,60 +203,68 @@ cdef class Message:
         self.by_receipt = True
         return c_seal(&self.handle.q.seal, self.lease)
 
-    @property
-    def properties(self) -> Mapping[str, Any]:
-        """See shmq.api.Message.properties."""
+    cdef dict _all(self):
         if self.unpacked is None:
             self.unpacked = _policy.unpack_properties(self.meta)
         return self.unpacked
 
     @property
-    def headers(self) -> Mapping[str, Any]:
-        """See shmq.api.Message.headers."""
-        if self.meta is None:
-            return {}
-        return self.properties.get("headers") or {}
+    def properties(self) -> Mapping[str, Any]:
+        """See shmq.api.Message.properties."""
+        return self._all()
+
+    # texts of a local message: made by tools/options.py
 
     @property
     def group(self) -> str | None:
         """See shmq.api.Message.group."""
-        return None if self.meta is None else self.properties.get("group")
+        return None if self.meta is None else self._all().get("group")
 
     @property
     def reply_to(self) -> str | None:
         """See shmq.api.Message.reply_to."""
-        return None if self.meta is None else self.properties.get("reply_to")
+        return None if self.meta is None else self._all().get("reply_to")
 
     @property
     def correlation(self) -> str | None:
         """See shmq.api.Message.correlation."""
-        return None if self.meta is None else self.properties.get("corr")
+        return None if self.meta is None else self._all().get("corr")
+
+    # end
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """See shmq.api.Message.headers."""
+        return {} if self.meta is None else self._all().get("headers") or {}
 
     @property
     def codec(self) -> str:
         """See shmq.api.Message.codec."""
         if self.number < len(_CODECS):
             return _CODECS[self.number]
-        return self.properties.get("codec", "bytes")
+        return self._all().get("codec", "bytes")
 
     @property
     def dead(self) -> Any:
         """See shmq.api.Message.dead."""
-        if self.meta is None:
-            return None
-        return _dead(self.properties.get("dead"))
+        return None if self.meta is None else _dead(self._all().get("dead"))
+
+    @property
+    def last_error(self) -> Any:
+        """See shmq.api.Message.last_error."""
+        return None if self.meta is None else _failure(self.properties.get("error"))
 
     @property
     def settled(self) -> bool:
         """See shmq.api.Message.settled."""
-        return self._settled
+        return self._settled != UNSETTLED
 
     # Reads a body that was not read yet, because it is lost once the message is settled. A message
     # whose view was taken counts as read.
     cdef int _before_settling(self) except -1:
         if self._settled:
-            raise _errors.LeaseExpired(
-                f"message {self.sequence} of queue {self.handle.name!r} was settled already")
+            _raise_settled(self.sequence, self.handle.name, self._settled,
+                           shmq_now() - self.settled_at)
         return self._read_if_unread()
 
     cdef int _read_if_unread(self) except -1:
@@ -270,23 +279,25 @@ cdef class Message:
         """See shmq.api.Message.ack."""
         self._before_settling()
         if self.gatherer is not None:
-            self.gatherer.add(self.lease)
+            self.settled_at = self.gatherer.add(self.lease)
         else:
-            _settle(self.handle, ACK, self.lease, 0)
-        self._settled = True
+            self.settled_at = _settle(self.handle, ACK, self.lease, 0)
+        self._settled = BY_ACK
 
-    def nack(self, delay: float | None = None, *, counted: bool = True):
+    def nack(self, delay: float | None = None, *, counted: bool = True,
+             error: BaseException | str | None = None):
         """See shmq.api.Message.nack."""
-        ns = _delay_ns(delay)
+        ns, why = _delay_ns(delay), pack_error(error, counted)
         self._before_settling()
-        _settle(self.handle, NACK if counted else RETURN, self.lease, ns)
-        self._settled = True
+        self.settled_at = _fail(self.handle, NACK if counted else RETURN, self.lease, ns, why)
+        self._settled = BY_NACK
 
-    def reject(self):
+    def reject(self, reason: BaseException | str | None = None):
         """See shmq.api.Message.reject."""
+        why = pack_error(reason)
         self._before_settling()
-        _settle(self.handle, REJECT, self.lease, 0)
-        self._settled = True
+        self.settled_at = _fail(self.handle, REJECT, self.lease, 0, why)
+        self._settled = BY_REJECT
 
     def extend(self, seconds: float):
         """See shmq.api.Message.extend."""
@@ -303,7 +314,7 @@ cdef class Message:
         if kind is None:
             self.ack()
         else:
-            self.nack()
+            self.nack(error=error)
 
     def __reduce__(self):
         raise TypeError(
@@ -329,13 +340,28 @@ cdef void _look_at_dropped(dropped) noexcept:
 
 cdef void _watch_messages():
     cdef Message message = Message.__new__(Message)
-    message._settled = True
+    message._settled = IS_COPY
     shmq_watch_messages(Message, <char *>&message._settled - <char *><void *>message,
                         _look_at_dropped)
 
 
 _watch_messages()
 
+
+
+cdef object _failure(properties):
+    return None if properties is None else _policy.failure(properties)
+
+
+cpdef bytes pack_error(error: BaseException | str | None, bint counted=True):
+    """The error of a settlement as a message keeps it; None without one. Raises InvalidOption."""
+    if error is None:
+        return None
+    if not counted:
+        raise _errors.InvalidOption(
+            "error= is of a failed delivery, and counted=False says that it did not fail: leave out "
+            "one of them")
+    return _policy.pack_error(error)
 
 
 cdef object _dead(properties):
@@ -366,7 +392,7 @@ cdef Message _new_message(Handle handle, const shmq_view *view, _AckBuffer gathe
         message.meta = PyBytes_FromStringAndSize(<char *>view.meta, view.meta_bytes)
     if shmq_holds(&handle.q, view.receipt, LONG_AGO):
         return message
-    message._settled = True
+    message._settled = IS_COPY
     return None
 
 
@@ -378,5 +404,5 @@ cdef Message _copy_message(Handle handle, const shmq_view *view, const unsigned 
     _copy(PyBytes_AS_STRING(message.raw), body, view.body_bytes)
     if view.meta_bytes:
         message.meta = PyBytes_FromStringAndSize(<char *>meta, view.meta_bytes)
-    message._settled = True
+    message._settled = IS_COPY
     return message

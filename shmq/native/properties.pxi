@@ -3,32 +3,67 @@
 # over the network look the same to the consumer.
 
 cdef struct Text:
-    const char *at      # UTF-8, owned by the str; NULL: the property is not given
+    const shmq_property_row *row
+    const char *at      # UTF-8, owned by the str
     Py_ssize_t size
 
 # What a put says beside its body.
 cdef struct Properties:
     uint8_t priority
-    double delay, ttl                       # in seconds; 0: none
     bint has_priority
-    Text group, dedupe_id, reply_to, correlation, codec
+    double delay, ttl                       # in seconds; 0: none
+    const Text *group                       # NULL: not given
+    const Text *dedupe_id
+    int count                               # of the texts
+    Text texts[SHMQ_STORED_PROPERTIES]
 
-cpdef tuple encode_message(body, codec: str | None, priority: int | None, group: str | None,
-                           headers: Mapping[str, Any] | None, delay: float | None,
-                           deliver_at: float | None, ttl: float | None, dedupe_id: str | None,
-                           reply_to: str | None, correlation: str | None, int priorities,
-                           bint encoded=False):
+#: The names of the properties, by their number.
+cdef tuple _PROPERTIES = tuple([shmq_row_of_property(at).name.decode()
+                                for at in range(<int>SHMQ_PROPERTIES)])
+cdef dict _NUMBERS = {name: at for at, name in enumerate(_PROPERTIES)}
+
+
+# Fills `given`, by number, with the properties of a call; an absent one is None. They are borrowed.
+cdef int _take_given(dict properties, PyObject **given, int call, str caller) except -1:
+    cdef int at
+    for at in range(SHMQ_PROPERTIES):
+        given[at] = <PyObject *>None
+    for name, value in properties.items():
+        at = _NUMBERS.get(name, -1)
+        if at < 0 or not shmq_row_of_property(at).calls & call:
+            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
+        given[at] = <PyObject *>value
+    return 0
+
+
+cdef inline bint _has(PyObject **given, int which) noexcept:
+    return given[which] != <PyObject *>None
+
+
+cdef bint _has_any(PyObject **given) noexcept:
+    cdef int at
+    for at in range(SHMQ_PROPERTIES):
+        if _has(given, at):
+            return True
+    return False
+
+
+def encode_message(body, dict properties: dict[str, Any], int priorities, *, bint encoded=False,
+                   bint staged=False, default: Callable[[Any], Any] | None = None,
+                   ) -> tuple[Any, int, bytes, int, float, float]:
     """Encode the arguments of a put; ``encoded``: the body is already encoded.
 
-    Returns the body as a buffer, the codec's number, the packed properties, the priority, and
-    delay and ttl in seconds (0: none). Raises :class:`~shmq.InvalidOption` for a property out of
-    range and TypeError for one of the wrong type, or a body that cannot be encoded.
+    ``staged``: the message is put by a transaction, which takes fewer properties. ``default`` is
+    that of ``connect``. Returns the body as a buffer, the codec's number, the packed properties,
+    the priority, and delay and ttl in seconds (0: none). Raises :class:`~shmq.InvalidOption` for a
+    property out of range and TypeError for one of the wrong type, or a body that cannot be encoded.
     """
+    cdef PyObject *given[SHMQ_PROPERTIES]
     cdef Properties p
     cdef uint8_t number = 0
-    buffer = _encode_body(body, codec, encoded, &number)
-    meta = _encode_properties(&p, number, codec, priority, group, headers, delay, deliver_at, ttl,
-                              dedupe_id, reply_to, correlation, priorities)
+    _take_given(properties, given, SHMQ_CALL_TRANSACTION if staged else SHMQ_CALL_PUT, "put")
+    buffer = _encode_body(body, <object>given[SHMQ_P_CODEC], encoded, &number, default)
+    meta = _pack(&p, _check_properties(&p, given, number, priorities))
     return buffer, number, meta, p.priority, p.delay, p.ttl
 
 
@@ -39,7 +74,7 @@ cpdef int codec_number(codec: str | None):
     return _CODECS.index(codec) if codec in _CODECS else SHMQ_CODEC_OTHER
 
 
-cdef object _encode_body(body, codec, bint encoded, uint8_t *number):
+cdef object _encode_body(body, codec, bint encoded, uint8_t *number, default):
     if encoded:
         number[0] = codec_number(codec)
         return body
@@ -49,57 +84,70 @@ cdef object _encode_body(body, codec, bint encoded, uint8_t *number):
     if codec is None and type(body) is str:
         number[0] = SHMQ_CODEC_TEXT
         return body.encode()
-    buffer, found = _policy.encode_body(body, codec)
+    buffer, found = _policy.encode_body(body, codec, default)
     number[0] = found
     return buffer
 
 
-# Checks the properties, and returns them packed; empty if there are none.
-cdef bytes _encode_properties(Properties *p, uint8_t number, codec, priority, group, headers,
-                              delay, deliver_at, ttl, dedupe_id, reply_to, correlation,
-                              int priorities):
-    return _pack(p, _check_properties(p, number, codec, priority, group, headers, delay, deliver_at,
-                                      ttl, dedupe_id, reply_to, correlation, priorities))
-
-
-# Checks the properties, and returns the headers packed; None if there are none.
-cdef bytes _check_properties(Properties *p, uint8_t number, codec, priority, group, headers,
-                             delay, deliver_at, ttl, dedupe_id, reply_to, correlation,
-                             int priorities):
-    memset(p, 0, sizeof(p[0]))
-    p.has_priority = priority is not None
-    p.priority = _priority(priority, priorities) if p.has_priority else priorities // 2
-    if delay is not None or deliver_at is not None:
-        p.delay = _delay(delay, deliver_at)
-    if ttl is not None:
-        p.ttl = check_seconds("ttl", ttl, 0.001)
+# Checks the properties, and returns the headers packed; None if there are none. `given` is NULL for
+# no properties at all.
+cdef bytes _check_properties(Properties *p, PyObject **given, uint8_t number, int priorities):
+    cdef int at
+    p.priority = priorities // 2
+    p.has_priority = False
+    p.delay = p.ttl = 0
+    p.group = p.dedupe_id = NULL
+    p.count = 0
+    if given == NULL:
+        return None
+    if _has(given, SHMQ_P_PRIORITY):
+        p.has_priority = True
+        p.priority = _priority(<object>given[SHMQ_P_PRIORITY], priorities)
+    if _has(given, SHMQ_P_DELAY) or _has(given, SHMQ_P_DELIVER_AT):
+        p.delay = _delay(<object>given[SHMQ_P_DELAY], <object>given[SHMQ_P_DELIVER_AT])
+    if _has(given, SHMQ_P_TTL):
+        p.ttl = check_seconds("ttl", <object>given[SHMQ_P_TTL], 0.001)
+    headers = <object>given[SHMQ_P_HEADERS]
     if headers is not None and not isinstance(headers, _Mapping):
         raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
-    _text("group", group, &p.group)
-    _text("dedupe_id", dedupe_id, &p.dedupe_id)
-    _text("reply_to", reply_to, &p.reply_to)
-    _text("correlation", correlation, &p.correlation)
-    if number == SHMQ_CODEC_OTHER:
-        _text("codec", codec, &p.codec)
+    for at in range(SHMQ_STORED_PROPERTIES):
+        if (_has(given, at) and at != SHMQ_P_CODEC
+                and shmq_row_of_property(at).kind == SHMQ_MSGPACK_STR):
+            _read_text(p, at, <object>given[at])
+            if at == SHMQ_P_GROUP:
+                p.group = &p.texts[p.count - 1]
+            elif at == SHMQ_P_DEDUPE_ID:
+                p.dedupe_id = &p.texts[p.count - 1]
+    if number == SHMQ_CODEC_OTHER and _has(given, SHMQ_P_CODEC):
+        _read_text(p, SHMQ_P_CODEC, <object>given[SHMQ_P_CODEC])
     return None if headers is None else _policy.pack_properties(dict(headers))
 
 
-cdef inline int _text(str name, value, Text *text) except -1:
-    return 0 if value is None else _read_text(name, value, text)
-
-
-cdef int _read_text(str name, value, Text *text) except -1:
+cdef int _read_text(Properties *p, int which, value) except -1:
+    cdef Text *text = &p.texts[p.count]
     if not isinstance(value, str):
-        raise TypeError(f"{name}={value!r} must be a str, not {type(value).__name__}")
+        raise TypeError(
+            f"{_PROPERTIES[which]}={value!r} must be a str, not {type(value).__name__}")
     try:
         text.at = PyUnicode_AsUTF8AndSize(value, &text.size)
     except UnicodeEncodeError:
-        raise _errors.InvalidOption(f"{name}={value!a} cannot be encoded as UTF-8") from None
+        raise _errors.InvalidOption(
+            f"{_PROPERTIES[which]}={value!a} cannot be encoded as UTF-8") from None
+    text.row = shmq_row_of_property(which)
+    p.count += 1
     return 0
+
+
+cdef tuple _LEVELS = ("low", "normal", "high")
 
 
 cdef int _priority(priority, int priorities) except -1:
     level = plain_number(priority)
+    if isinstance(level, str):
+        if level not in _LEVELS:
+            raise _errors.InvalidOption(
+                f"priority={level!r} must be an int or one of 'low', 'normal', 'high'")
+        return (0, priorities // 2, priorities - 1)[_LEVELS.index(level)]
     if isinstance(level, bool) or not isinstance(level, int):
         raise TypeError(f"priority={priority!r} must be an int, not {type(priority).__name__}")
     if not 0 <= level < priorities:
@@ -115,8 +163,7 @@ cdef double _delay(delay, deliver_at) except? -1:
         raise _errors.InvalidOption("delay and deliver_at exclude each other: give one of them")
     deliver_at = plain_number(deliver_at)
     if isinstance(deliver_at, bool) or not isinstance(deliver_at, (int, float)):
-        raise TypeError(f"deliver_at={deliver_at!r} must be in seconds since 1970, "
-                        f"not {type(deliver_at).__name__}")
+        deliver_at = _moment(deliver_at)
     if not isfinite(deliver_at):
         raise _errors.InvalidOption(f"deliver_at={deliver_at} must be finite")
     wait = max(0.0, deliver_at - _time.time())
@@ -126,11 +173,23 @@ cdef double _delay(delay, deliver_at) except? -1:
     return wait
 
 
+cdef double _moment(value) except? -1:
+    if not hasattr(value, "utcoffset") or not hasattr(value, "timestamp"):
+        raise TypeError(f"deliver_at={value!r} must be in seconds since 1970, or an aware datetime, "
+                        f"not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise _errors.InvalidOption(
+            f"deliver_at={value!r} names no time zone: give an aware datetime, such as "
+            f"datetime.now(UTC) + timedelta(hours=1)")
+    return value.timestamp()
+
+
 # ---- msgpack: https://github.com/msgpack/msgpack/blob/master/spec.md ----
 
 cdef enum:
-    ON_STACK = 512              # bytes of packed properties that take no memory of the heap
-    MOST_FIXED = 128            # bytes of the keys and of all heads, at most
+    ON_STACK = 640              # bytes of packed properties that take no memory of the heap
+    KEY = 16                    # bytes of shmq_property_row.key, which are copied at once
+    MOST_FIXED = SHMQ_STORED_PROPERTIES * 24  # bytes of the keys and of all heads, at most
 
 
 cdef bytes _pack(const Properties *p, bytes headers):
@@ -151,8 +210,10 @@ cdef bytes _pack(const Properties *p, bytes headers):
 
 # As many bytes as the packed properties have, or more.
 cdef inline Py_ssize_t _most_packed(const Properties *p, bytes headers) noexcept:
-    cdef Py_ssize_t most = (MOST_FIXED + p.group.size + p.dedupe_id.size + p.reply_to.size
-                            + p.correlation.size + p.codec.size)
+    cdef Py_ssize_t most = MOST_FIXED
+    cdef int i
+    for i in range(p.count):
+        most += p.texts[i].size
     return most if headers is None else most + PyBytes_GET_SIZE(headers)
 
 
@@ -161,38 +222,37 @@ cdef inline Py_ssize_t _most_packed(const Properties *p, bytes headers) noexcept
 cdef Py_ssize_t _write(char *begin, const Properties *p, bytes headers) noexcept:
     cdef unsigned char *count = <unsigned char *>begin
     cdef char *at = begin + 1
+    cdef int i
     count[0] = 0x80
     if p.has_priority:
-        at = _write_int(_write_key(at, b"pri", 3, count), p.priority)
+        at = _write_int(_write_key(at, SHMQ_P_PRIORITY, count), p.priority)
     if p.delay > 0:
-        at = _write_int(_write_key(at, b"delay", 5, count), <uint64_t>ceil(p.delay * 1000))
+        at = _write_int(_write_key(at, SHMQ_P_DELAY, count), <uint64_t>ceil(p.delay * 1000))
     if p.ttl > 0:
-        at = _write_int(_write_key(at, b"ttl", 3, count), <uint64_t>ceil(p.ttl * 1000))
+        at = _write_int(_write_key(at, SHMQ_P_TTL, count), <uint64_t>ceil(p.ttl * 1000))
     if headers is not None:
-        at = _write_key(at, b"headers", 7, count)
+        at = _write_key(at, SHMQ_P_HEADERS, count)
         memcpy(at, PyBytes_AS_STRING(headers), PyBytes_GET_SIZE(headers))
         at += PyBytes_GET_SIZE(headers)
-    at = _write_text(at, b"group", 5, &p.group, count)
-    at = _write_text(at, b"dedupe", 6, &p.dedupe_id, count)
-    at = _write_text(at, b"reply_to", 8, &p.reply_to, count)
-    at = _write_text(at, b"corr", 4, &p.correlation, count)
-    at = _write_text(at, b"codec", 5, &p.codec, count)
+    for i in range(p.count):
+        at = _write_text(at, &p.texts[i], count)
     return at - begin if count[0] != 0x80 else 0
 
 
-cdef inline char *_write_key(char *at, const char *key, size_t size,
+cdef inline char *_write_key(char *at, int which, unsigned char *count) noexcept:
+    return _write_row(at, shmq_row_of_property(which), count)
+
+
+cdef inline char *_write_row(char *at, const shmq_property_row *row,
                              unsigned char *count) noexcept:
     count[0] += 1
-    at[0] = <char>(0xA0 | size)
-    memcpy(at + 1, key, size)
-    return at + 1 + size
+    at[0] = <char>(0xA0 | row.size)
+    memcpy(at + 1, row.key, KEY)
+    return at + 1 + row.size
 
 
-cdef inline char *_write_text(char *at, const char *key, size_t size, const Text *text,
-                              unsigned char *count) noexcept:
-    if text.at == NULL:
-        return at
-    at = _write_key(at, key, size, count)
+cdef inline char *_write_text(char *at, const Text *text, unsigned char *count) noexcept:
+    at = _write_row(at, text.row, count)
     if text.size < 32:
         at[0] = <char>(0xA0 | text.size)
         at += 1

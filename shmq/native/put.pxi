@@ -62,15 +62,25 @@ cdef class PreparedPut:
         return 0
 
 
-cdef PreparedPut _wrap(Handle handle, body, codec, priority, group, headers, delay, deliver_at,
-                       ttl, dedupe_id, reply_to, correlation, encoded=False):
+# A publish may reach queues without a window, which ignore its dedupe id.
+cdef inline int _check_given_id(Handle handle, PyObject **given) except -1:
+    if given != NULL and _has(given, SHMQ_P_DEDUPE_ID):
+        _check_dedupe_id(handle, <object>given[SHMQ_P_DEDUPE_ID])
+    return 0
+
+
+# `given` is NULL, or the properties by number.
+cdef PreparedPut _wrap(Handle handle, body, PyObject **given, bint encoded=False,
+                       bint published=False):
     cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
     cdef Properties p
-    prepared.keep = _encode_body(body, codec, encoded, &prepared.c.codec)
+    codec = None if given == NULL else <object>given[SHMQ_P_CODEC]
+    if not published:
+        _check_given_id(handle, given)
+    prepared.keep = _encode_body(body, codec, encoded, &prepared.c.codec, handle.default)
     prepared._set_body(prepared.keep)
-    prepared._set_meta(_encode_properties(
-        &p, prepared.c.codec, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id,
-        reply_to, correlation, handle.q.h.options.priorities))
+    prepared._set_meta(_pack(&p, _check_properties(&p, given, prepared.c.codec,
+                                                   handle.q.h.options.priorities)))
     _take_properties(handle, &p, &prepared.c, prepared.dedupe)
     return prepared
 
@@ -83,25 +93,60 @@ cdef inline int _take_properties(Handle handle, const Properties *p, shmq_put *c
         c.delay = <int64_t>(p.delay * 1e9 + 0.5)
     if p.ttl > 0:
         c.ttl = <int64_t>(p.ttl * 1e9 + 0.5)
-    if p.group.at != NULL:
+    if p.group != NULL:
         c.group = shmq_siphash_first(handle.q.h.options.hash_key, p.group.at, p.group.size) or 1
         shmq_fetch_bucket(&handle.q, c.group)
-    if p.dedupe_id.at != NULL:
+    if p.dedupe_id != NULL:
         shmq_siphash(handle.q.h.options.hash_key, p.dedupe_id.at, p.dedupe_id.size, hash)
         c.dedupe = hash
     return 0
 
 
+# A put of one body: of a handle's `put`, see handle_put.pxi. `given` is as for `_wrap`.
+cdef Put _put_body(Handle handle, body, block, timeout, PyObject **given, confirm):
+    cdef Put put
+    cdef int64_t until
+    if timeout is not None:
+        _check_timeout(timeout)
+    if (confirm is not None or handle.confirms) and _confirms(handle, confirm):
+        until = _deadline(timeout)
+        put = _put_in_memory(handle, body, block, timeout, given)
+        _confirm(handle, put.sequence, 1, until)
+        return put
+    return _put_in_memory(handle, body, block, timeout, given)
+
+
+cdef inline Put _put_plain(Handle handle, bytes body, block, timeout):
+    cdef shmq_put c
+    memset(&c, 0, sizeof(c))
+    c.body = PyBytes_AS_STRING(body)
+    c.body_bytes = PyBytes_GET_SIZE(body)
+    c.priority = handle.q.middle
+    return _put(handle, &c, block, timeout)
+
+
+cdef Put _put_in_memory(Handle handle, body, block, timeout, PyObject **given):
+    cdef PreparedPut prepared
+    if type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL:
+        if given == NULL:
+            return _put_plain(handle, body, block, timeout)
+        if not _has(given, SHMQ_P_CODEC):
+            return _put_small(handle, body, block, timeout, given)
+    prepared = _wrap(handle, body, given)
+    if prepared.c.body_bytes > SMALL:
+        return _put_large(handle, prepared, block, timeout)
+    return _put(handle, &prepared.c, block, timeout)
+
+
 # Puts a small `bytes` with properties. They are packed on the stack, if they fit there.
-cdef Put _put_small(Handle handle, bytes body, block, timeout, priority, group, headers, delay,
-                    deliver_at, ttl, dedupe_id, reply_to, correlation):
+cdef Put _put_small(Handle handle, bytes body, block, timeout, PyObject **given):
     cdef char meta[ON_STACK]
     cdef uint64_t hash_[2]
     cdef Properties p
     cdef shmq_put c
-    cdef bytes packed = _check_properties(
-        &p, SHMQ_CODEC_BYTES, None, priority, group, headers, delay, deliver_at, ttl, dedupe_id,
-        reply_to, correlation, handle.q.h.options.priorities)
+    _check_given_id(handle, given)
+    cdef bytes packed = _check_properties(&p, given, SHMQ_CODEC_BYTES,
+                                          handle.q.h.options.priorities)
     memset(&c, 0, sizeof(c))
     c.codec = SHMQ_CODEC_BYTES
     c.body = PyBytes_AS_STRING(body)
@@ -355,29 +400,31 @@ cdef bint _are_small(Handle handle, list bodies):
     return True
 
 
-cdef list _wrap_many(Handle handle, bodies, codec, priority, group, headers, delay, ttl):
-    cdef bint plain = (codec is None and priority is None and group is None
-                       and headers is None and delay is None and ttl is None)
+cdef list _wrap_many(Handle handle, bodies, PyObject **given):
     cdef list prepared_puts
     cdef PreparedPut prepared
-    if plain and type(bodies) is list:
+    if given == NULL and type(bodies) is list:
         prepared_puts = (<list>bodies)[:]  # a copy: the caller's list may change while we wait
         if _are_small(handle, prepared_puts):
             return prepared_puts
         bodies = prepared_puts
     prepared_puts = []
     for body in bodies:
-        if plain and type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL:
+        if given == NULL and type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL:
             if shmq_fits(&handle.q, PyBytes_GET_SIZE(body), 0) != SHMQ_OK:
                 raise _too_large(handle, PyBytes_GET_SIZE(body), 0)
             prepared_puts.append(body)
             continue
-        prepared = _wrap(handle, body, codec, priority, group, headers, delay, None, ttl, None,
-                         None, None)
-        if shmq_fits(&handle.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
-            raise _too_large(handle, prepared.c.body_bytes, prepared.c.meta_bytes)
-        prepared_puts.append(prepared)
+        prepared_puts.append(_wrap_fitting(handle, body, given, False))
     return prepared_puts
+
+
+# As `_wrap`; raises MessageTooLarge for what can never fit. `published`: it is encoded, too.
+cdef PreparedPut _wrap_fitting(Handle handle, body, PyObject **given, bint published):
+    cdef PreparedPut prepared = _wrap(handle, body, given, published, published)
+    if shmq_fits(&handle.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
+        raise _too_large(handle, prepared.c.body_bytes, prepared.c.meta_bytes)
+    return prepared
 
 
 # The put of a small prepared message, else NULL. `plain` is filled for a bare body.
@@ -537,13 +584,10 @@ cdef Loan _borrow(Handle handle, PreparedPut prepared, block, timeout, int64_t *
 
 
 def make_loan(Handle handle, size: int, block: bool | None = None,
-              timeout: float | None = None, *, priority: int | None = None,
-              group: str | None = None, headers: Mapping[str, Any] | None = None,
-              delay: float | None = None, deliver_at: float | None = None,
-              ttl: float | None = None, dedupe_id: str | None = None, codec: str | None = None,
-              reply_to: str | None = None, correlation: str | None = None,
-              confirm: str | None = None) -> Any:
+              timeout: float | None = None, *, confirm: str | None = None,
+              **properties: Any) -> Any:
     """See shmq.api.Queue.loan."""
+    cdef PyObject *given[SHMQ_PROPERTIES]
     cdef PreparedPut prepared
     cdef Loan loan
     cdef int64_t until = UNKNOWN
@@ -552,13 +596,8 @@ def make_loan(Handle handle, size: int, block: bool | None = None,
     if not 0 <= size < 1 << 63:
         raise _errors.InvalidOption(f"size={size} must be 0 or more bytes")
     _check_timeout(timeout)
-    if (priority is None and group is None and headers is None and delay is None
-            and deliver_at is None and ttl is None and dedupe_id is None and codec is None
-            and reply_to is None and correlation is None):
-        prepared = _wrap_plainly(handle, b"", 0)
-    else:
-        prepared = _wrap(handle, b"", codec, priority, group, headers, delay, deliver_at, ttl,
-                         dedupe_id, reply_to, correlation, True)
+    _take_given(properties, given, SHMQ_CALL_PUT, "loan")
+    prepared = _wrap(handle, b"", given, True)
     prepared.c.body_bytes = size
     loan = _borrow(handle, prepared, block, timeout, &until)
     if loan.ended:

@@ -26,7 +26,8 @@ cdef class RemoteMessage:
     cdef uint32_t number         # its number among that subscription's messages, from 1 on
     cdef int64_t deadline        # the earliest end of its lease, in monotonic ns
     cdef bint is_decoded
-    cdef bint _settled
+    cdef int _settled            # and how: BY_ACK, ...
+    cdef int64_t settled_at      # in monotonic ns
     cdef bint in_hand            # the application has the message, but not its receipt
     cdef object __weakref__
 
@@ -89,10 +90,7 @@ cdef class RemoteMessage:
             properties = {key: value for key, value in properties.items() if key != "codec"}
         return properties
 
-    @property
-    def headers(self) -> Mapping[str, Any]:
-        """See shmq.api.Message.headers."""
-        return {} if self.meta is None else self._all().get("headers") or {}
+    # texts of a remote message: made by tools/options.py
 
     @property
     def group(self) -> str | None:
@@ -109,6 +107,13 @@ cdef class RemoteMessage:
         """See shmq.api.Message.correlation."""
         return None if self.meta is None else self._all().get("corr")
 
+    # end
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """See shmq.api.Message.headers."""
+        return {} if self.meta is None else self._all().get("headers") or {}
+
     @property
     def codec(self) -> str:
         """See shmq.api.Message.codec."""
@@ -120,18 +125,25 @@ cdef class RemoteMessage:
         return None if self.meta is None else _dead(self._all().get("dead"))
 
     @property
+    def last_error(self) -> Any:
+        """See shmq.api.Message.last_error."""
+        return None if self.meta is None else _failure(self._all().get("error"))
+
+    @property
     def settled(self) -> bool:
         """See shmq.api.Message.settled."""
-        return self._settled
+        return self._settled != UNSETTLED
 
     cdef int _before_settling(self) except -1:
         if self._settled:
-            raise _errors.LeaseExpired(
-                f"message {self.sequence} of queue {self.queue.name!r} was settled already")
+            _raise_settled(self.sequence, self.queue.name, self._settled,
+                           _real_now() - self.settled_at)
         return 0
 
-    cdef void _after_settling(self):
-        self._settled = True
+    cdef void _after_settling(self, int how):
+        self._settled = how
+        if how != BY_ACK or not self.settled_at:  # `_add` has read the clock
+            self.settled_at = _real_now()
         if self.acks is not None and self.stream and self.stream == self.acks.stream:
             self.acks.in_hand -= 1
 
@@ -140,20 +152,21 @@ cdef class RemoteMessage:
         self._before_settling()
         if self.acks is None or not self.acks._add(self):
             self.queue.ack(self.lease)
-        self._after_settling()
+        self._after_settling(BY_ACK)
 
-    def nack(self, delay: float | None = None, *, counted: bool = True):
+    def nack(self, delay: float | None = None, *, counted: bool = True,
+             error: BaseException | str | None = None):
         """See shmq.api.Message.nack."""
         _delay_ns(delay)
         self._before_settling()
-        self.queue.nack(self.lease, delay, counted=counted)
-        self._after_settling()
+        self.queue.nack(self.lease, delay, counted=counted, error=error)
+        self._after_settling(BY_NACK)
 
-    def reject(self):
+    def reject(self, reason: BaseException | str | None = None):
         """See shmq.api.Message.reject."""
         self._before_settling()
-        self.queue.reject(self.lease)
-        self._after_settling()
+        self.queue.reject(self.lease, reason)
+        self._after_settling(BY_REJECT)
 
     def extend(self, seconds: float):
         """See shmq.api.Message.extend."""
@@ -171,7 +184,7 @@ cdef class RemoteMessage:
         if kind is None:
             self.ack()
         else:
-            self.nack()
+            self.nack(error=error)
 
     def __reduce__(self):
         raise TypeError(
@@ -216,7 +229,7 @@ cdef RemoteMessage _new_delivery(Wire wire, shmq_reader *r, queue, Acks acks, ui
     else:
         message.raw = PyBytes_FromStringAndSize(NULL, size)
         _copy(PyBytes_AS_STRING(message.raw), r.at, size)
-    message._settled = message.lease == 0
+    message._settled = UNSETTLED if message.lease else IS_COPY
     return message
 
 
@@ -227,6 +240,16 @@ def bodies_of(list messages) -> list[Any]:
     for message in messages:
         bodies.append(message.raw if message.meta is None else message.body)
     return bodies
+
+
+def have_acked(messages: list[Any], refused: set[int]) -> None:
+    """Note that these messages were acknowledged together, but for the ``refused`` receipts."""
+    cdef RemoteMessage message
+    for item in messages:
+        if type(item) is RemoteMessage:
+            message = item
+            if not message._settled and message.lease not in refused:
+                message._after_settling(BY_ACK)
 
 
 def receipts_of(list messages) -> list[int]:
@@ -420,6 +443,7 @@ cdef class Acks:
             self.since = now
             if not self.flusher.awake:
                 self.flusher.wake()
+        message.settled_at = now
         self.receipts[self.count] = message.lease
         self.count += 1
         if self.count == self.most:
@@ -677,11 +701,12 @@ def drop_in_hand(message: object) -> None:
         remote = message
         remote.in_hand = False
         if not remote._settled and is_leased(remote):
-            remote._after_settling()
+            remote._after_settling(BY_NACK)
             remote.wire._nack(remote.lease)
     elif type(message) is Message:
         local = message
         if not local._settled and local.handle.generation == fork_generation and local.handle.open_:
-            local._settled = True
+            local._settled = BY_NACK
+            local.settled_at = shmq_now()
             with nogil:
                 _nack_to_end(local.handle, local.lease)

@@ -1,10 +1,27 @@
 # Settling leased messages.
 
-cdef int _settle(Handle handle, int how, uint64_t receipt, int64_t ns) except -1:
-    cdef int64_t now
-    cdef int status
+# Returns the time of the settlement in monotonic ns; so do the following.
+cdef int64_t _settle(Handle handle, int how, uint64_t receipt, int64_t ns) except? -1:
     _lock_gets(handle)
-    now = shmq_time(&handle.q) if how == ACK else shmq_now()
+    return _settle_locked(handle, how, receipt, ns)
+
+
+# The same with an error that the message keeps, or None.
+cdef int64_t _fail(Handle handle, int how, uint64_t receipt, int64_t ns, bytes error) except? -1:
+    cdef shmq_text text
+    if error is None:
+        return _settle(handle, how, receipt, ns)
+    text.at = <const unsigned char *>PyBytes_AS_STRING(error)
+    text.bytes = <uint32_t>PyBytes_GET_SIZE(error)
+    _lock(handle)
+    shmq_keep_error(&handle.q, receipt, text, shmq_now())
+    return _settle_locked(handle, how, receipt, ns)
+
+
+# Settles it, and releases the lock.
+cdef int64_t _settle_locked(Handle handle, int how, uint64_t receipt, int64_t ns) except? -1:
+    cdef int64_t now = shmq_time(&handle.q) if how == ACK else shmq_now()
+    cdef int status
     if how == ACK:
         status = shmq_ack(&handle.q, receipt, now)
     elif how == NACK:
@@ -18,8 +35,16 @@ cdef int _settle(Handle handle, int how, uint64_t receipt, int64_t ns) except -1
     _unlock(handle)
     handle._after()
     if status == SHMQ_OK:
-        return 0
+        return now
     raise _stale(handle, receipt) if status == SHMQ_STALE else _error(handle, status)
+
+
+# Raises for a message whose holder has settled it as `how` says, so many ns ago.
+cdef int _raise_settled(uint64_t sequence, str name, int how, int64_t ago) except -1:
+    what = f"message {sequence} of queue {name!r}"
+    if how == IS_COPY:
+        raise _errors.LeaseExpired(f"{what} is a copy, which cannot be settled")
+    raise _errors.AlreadySettled.of(what, _DEEDS[how], ago / 1e9)
 
 
 # The core's receipt of a message or of its public receipt. 0, which is not a receipt, stands for

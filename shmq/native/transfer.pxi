@@ -236,16 +236,18 @@ cdef class Staging:
             if len(row) != 2 or not isinstance(row[1], dict):
                 raise TypeError(
                     f"a row is bytes, or (bytes, properties), not a tuple of {len(row)}")
-            return self._row_of(row[0], **row[1])
-        return self._row_of(row)
+            return self._row_of(row[0], row[1])
+        return self._row_of(row, {})
 
-    def _row_of(self, body, *, priority=None, group=None, headers=None, delay=None, ttl=None,
-                dedupe_id=None, codec=None, reply_to=None, correlation=None):
+    cdef PreparedPut _row_of(self, body, dict properties):
+        cdef PyObject *given[SHMQ_PROPERTIES]
         if isinstance(body, str):
             raise TypeError("a row's body must be bytes or another buffer, not str: encode it")
         body = body if isinstance(body, bytes) else memoryview(body)
-        return _wrap(self.handle, body, codec, priority, group, headers, delay, None, ttl,
-                     dedupe_id, reply_to, correlation, True)
+        if "deliver_at" in properties:
+            raise TypeError("a row takes no deliver_at: its delay counts from the publishing")
+        _take_given(properties, given, SHMQ_CALL_PUT, "put")
+        return _wrap(self.handle, body, given, True)
 
     cdef bytes _chunk(self, list prepared_puts, uint64_t size):
         cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
@@ -627,6 +629,7 @@ cdef class _RowTable:
 
     # Reads row `i` into `put`; the hash of its dedupe id goes to `hash_`. Raises InvalidOption.
     cdef int read(self, Py_ssize_t i, shmq_put *put, uint64_t *hash_) except -1:
+        cdef shmq_text text
         cdef shmq_properties properties
         cdef const char *why
         put[0] = self.plain
@@ -642,7 +645,10 @@ cdef class _RowTable:
             why = shmq_properties_apply(&self.queue.q, &properties, put, hash_)
         if why != NULL:
             raise _errors.InvalidOption(f"row {i}: {_with_value(why.decode(), put)}")
-        if properties.codec.at == NULL:
+        if put.dedupe != NULL:
+            text = shmq_text_property(&properties, SHMQ_P_DEDUPE_ID)
+            _check_dedupe_id(self.queue, text.at[:text.bytes].decode())
+        if not shmq_has_property(&properties, SHMQ_P_CODEC):
             put.codec = self.plain.codec
         return 0
 

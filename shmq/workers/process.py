@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from shmq.api import Consumer, Message, Queue
 from shmq.api.contract import unwrapped
-from shmq.api.message import Reject, Retry
+from shmq.api.message import Reject, Retry, reason_of
 from shmq.client.local.queue import LocalQueue
 from shmq.client.shared.rpc_server import LeaseKeeper
 from shmq.errors import (
@@ -173,9 +173,9 @@ class WorkerLoop:
             named = "retry"
             log.info("%s: %s again %s", self._who, self._describe(message), outcome)
             return outcome
-        except (Exception, SystemExit):
+        except (Exception, SystemExit) as error:
             log.exception("%s: %s failed", self._who, self._describe(message))
-            return Retry()
+            return _retry(None, error)
         finally:
             if self._timings is not None:
                 self._timings.add(named, time.monotonic() - began)
@@ -186,9 +186,9 @@ class WorkerLoop:
         if outcome is None:
             message.ack()
         elif isinstance(outcome, Reject):
-            message.reject()
+            message.reject(reason_of(outcome))
         else:
-            message.nack(outcome.delay)
+            message.nack(outcome.delay, error=reason_of(outcome))
 
     def _call_in_time(self, message: Message) -> None:
         """Run the handler; at the timeout end this process, with all threads' stacks on stderr.
@@ -213,7 +213,7 @@ class WorkerLoop:
         until = time.monotonic() + self._delay(message, outcome)
         while not self._draining and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, SLICE))
-        return Retry(0)
+        return _retry(0, outcome.__cause__ or outcome.__context__)
 
     def _delay(self, message: Message, outcome: Retry) -> float:
         if outcome.delay is not None:
@@ -225,6 +225,12 @@ class WorkerLoop:
         most = self._options.max_deliveries
         limit = "" if most is None else f" of {most}"
         return f"message {message.sequence}, delivery {message.delivery_count}{limit},"
+
+
+def _retry(delay: float | None, cause: BaseException | None) -> Retry:
+    outcome = Retry(delay)
+    outcome.__cause__ = cause
+    return outcome
 
 
 def main(who: str, plan: Plan, supervisor: int, timings: Timings | None = None) -> None:

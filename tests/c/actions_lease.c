@@ -161,6 +161,12 @@ void do_settle(struct actor *a)
     settle_time(a);
     good = is_good(a, r.receipt, SHMQ_LEASED);
     seq = good ? a->q->slots[at].seq : 0;
+    if (how >= 5 && how < 9 && below(a, 2)) {
+        static const unsigned char error[ERROR_BYTES] = {0xDA, 0x01, 0x00}; /* a str of 256 bytes */
+        struct shmq_text kept = {error, sizeof error};
+
+        MUST_BE(shmq_keep_error(a->q, r.receipt, kept, now), good ? SHMQ_OK : SHMQ_STALE);
+    }
     if (how < 5)
         status = shmq_ack(a->q, r.receipt, now);
     else if (how < 8)

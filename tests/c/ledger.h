@@ -28,6 +28,9 @@ void write_pattern(const unsigned char *to, uint64_t bytes, uint8_t salt);
 bool has_pattern(const unsigned char *from, uint64_t bytes, uint8_t salt);
 
 /* Reads all bytes, which must be those of message `seq`. */
+/* The size of the error that a failed delivery is returned with. */
+#define ERROR_BYTES 259u
+
 void check_view(struct actor *a, const struct shmq_view *view, uint64_t seq);
 
 /* A message was put. */

@@ -188,20 +188,20 @@ TEST("bytes that would lie outside of the arena are damage, not a pointer")
     struct shmq_slot *s = &q->slots[0];
 
     put_bytes(q, 100);
-    CHECK(shmq_body_of(q, s) && shmq_meta_of(q, s) && !q->damaged);
+    CHECK(shmq_body_of(q, s) && shmq_put_meta_of(q, s) && !q->damaged);
     s->body_bytes = 129;
     CHECK(!shmq_body_of(q, s) && q->damaged);
     s->body_bytes = UINT32_MAX;
     s->meta_bytes = UINT32_MAX;
-    CHECK(!shmq_meta_of(q, s));
+    CHECK(!shmq_put_meta_of(q, s));
     s->body_bytes = s->meta_bytes = 0;
     s->units = UINT32_MAX;
     CHECK(!shmq_body_of(q, s));
     s->units = 2;
     s->block = q->geo.units - 1;
-    CHECK(!shmq_meta_of(q, s));
+    CHECK(!shmq_put_meta_of(q, s));
     s->block = UINT32_MAX;
-    CHECK(!shmq_meta_of(q, s));
+    CHECK(!shmq_put_meta_of(q, s));
 }
 
 TEST("a purge gives back the memory above what is still in use")

@@ -24,20 +24,20 @@ from tests.support.tcp_servers import TCP_SERVERS
 from . import nats_offers
 from .http_offers import QUICK, offers
 
-Connect = Callable[[], Broker]
+Connect = Callable[..., Broker]
 
 
 @contextlib.contextmanager
 def local(namespace: str) -> Iterator[Connect]:
     """Attached directly: no server."""
-    yield lambda: shmq.connect(namespace)
+    yield lambda **how: shmq.connect(namespace, **how)
 
 
 @contextlib.contextmanager
 def tcp(namespace: str) -> Iterator[Connect]:
     """Over the network: a front end of a server that is there for the whole run."""
     with TCP_SERVERS.serve(namespace) as url:
-        yield lambda: shmq.connect(url)
+        yield lambda **how: shmq.connect(url, **how)
 
 
 @contextlib.contextmanager
@@ -51,7 +51,7 @@ def http(namespace: str) -> Iterator[Connect]:
 def nats(namespace: str) -> Iterator[Connect]:
     """By a server of NATS JetStream, as far as it can do what is tested: see `nats_offers`."""
     with NATS_SERVER.serve(namespace) as url:
-        yield lambda: shmq.connect(url)
+        yield lambda **how: shmq.connect(url, **how)
 
 
 TRANSPORTS: dict[str, Callable[[str], AbstractContextManager[Connect]]] = {
@@ -92,7 +92,7 @@ def _runs(item: pytest.Item) -> bool:
         return offers(*named) and not _is_only_local(item)
     if transport == "nats" and isinstance(item, pytest.Function):
         test = item.originalname, _parameters(item)
-        if nats_offers.is_refused(*test):
+        if nats_offers.is_refused(*test) or item.get_closest_marker("refused_by_clusters"):
             item.obj = _refused(item.obj)
         return nats_offers.offers(item.path.stem, *test) and not _is_only_local(item)
     return not (_is_only_local(item) and transport == "tcp")
@@ -131,7 +131,7 @@ def _transport(item: pytest.Item) -> object:
 def connect(request: pytest.FixtureRequest, namespace: str) -> Iterator[Connect]:
     """Connects one more client, which is closed after the test."""
     with TRANSPORTS[request.param](namespace) as client, contextlib.ExitStack() as clients:
-        yield lambda: clients.enter_context(client())
+        yield lambda **how: clients.enter_context(client(**how))
 
 
 @pytest.fixture

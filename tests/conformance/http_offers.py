@@ -24,6 +24,7 @@ _STREAM: Final = "records are read by offset, without the client's readers and m
 NO_MODULES: Final = {
     "test_batch": _COLUMNS,
     "test_batches": _COLUMNS,
+    "test_body_types": "bodies of HTTP are JSON and bytes; tests/extras/console shows timestamps",
     "test_bodies": "a step of the iterator settles the message before: HTTP settles by receipt",
     "test_columns": _COLUMNS,
     "test_confirm": "it looks at journals and pipelines; confirm itself is a field of a message",
@@ -68,6 +69,7 @@ _MANY: Final = "it makes thousands of requests, and the queue behind them is the
 _CLIENT: Final = "it is about the methods of a client in Python"
 _RECEIPT: Final = "receipts are texts over HTTP, and name their queue"
 _LOAN: Final = "a loan is memory of the queue"
+_BUFFERS: Final = "a loan and a packed batch are buffers in memory"
 _STREAMS: Final = "the client of these tests has no streams; tests/extras/console tests them"
 _PROPERTIES: Final = "properties that shmq does not know are not shown in JSON"
 _EXPLAINED: Final = "a refusal is one code over HTTP; tests/extras/console tests its text"
@@ -102,9 +104,13 @@ NOT_OFFERED: Final[dict[str, str]] = {
     "test_an_expression_that_cannot_be_asked_is_refused": _CLIENT,
     "test_bindings_are_told_sorted_and_once": _CLIENT,
     "test_deleting_an_exchange_undoes_the_bindings_to_it": _CLIENT,
+    "test_every_call_takes_the_times_of_the_standard_library": _BUFFERS,
+    "test_a_ttl_may_be_a_timedelta": _PROPERTIES,
     "test_groups_that_come_and_go_take_no_lasting_room": _MANY,
     "test_headers_that_cannot_be_compared_are_refused": _CLIENT,
     "test_making_an_exchange_again_attaches_and_another_kind_is_refused": _CLIENT,
+    "test_a_consumer_and_an_ack_of_many_settle_once_too": _CLIENT,
+    "test_every_put_refuses_an_id_without_a_window": _CLIENT,
     "test_many_are_published_in_order": _CLIENT,
     "test_more_ids_than_messages_fit_are_remembered": _MANY,
     "test_more_than_goes_into_a_frame_is_published_in_order": _CLIENT,

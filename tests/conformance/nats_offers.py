@@ -1,8 +1,8 @@
 """What of the contract's tests a cluster of NATS JetStream passes, refuses, and cannot pass.
 
-A test in REFUSED runs, and must raise `Unsupported`; `test_cluster_contract.py` in
-`tests/extras/nats/system` has the refusals with their reasons. What is emulated or weaker has its
-own tests there.
+A test in REFUSED, or marked `refused_by_clusters`, runs, and must raise `Unsupported`;
+`test_cluster_contract.py` in `tests/extras/nats/system` has the refusals with their reasons. What
+is emulated or weaker has its own tests there.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ _EXPANDED: Final = "records are messages of their own: expanded"
 _SEQUENCE: Final = "gaps in a producer's sequence are not noticed"
 _WHERE: Final = "`where` is refused, to a thread of the test"
 _SHARE: Final = "its last step makes a share, which is refused"
+_LETTERS: Final = "a put cannot be kept out while a queue is found empty, so its dead letters stay"
 _RECEIPT: Final = "a receipt has more than 64 bits"
 
 #: The tests that are refused, alone or with these parameters.
@@ -61,6 +62,7 @@ REFUSED: Final = frozenset({
     "test_a_returned_message_wakes_a_filtered_wait_that_selects_it",
     "test_a_stream_that_is_full_or_too_small_refuses_as_a_queue_does",
     "test_a_subscription_of_a_closed_handle_can_still_be_closed",
+    "test_a_table_uses_the_default",
     "test_an_expression_that_cannot_be_asked_is_refused",
     "test_an_id_is_forgotten_after_the_window",
     "test_an_iterator_gives_what_is_meant_alone",
@@ -76,9 +78,6 @@ REFUSED: Final = frozenset({
     "test_every_value_in_range_is_what_all_clients_see[expires-600]",
     "test_every_value_in_range_is_what_all_clients_see[expires-86400]",
     "test_how_many_wait_is_known_while_an_append_waits_for_room",
-    "test_leases_are_all_shown_however_many_one_answer_holds",
-    "test_leases_are_shown_oldest_first_in_pieces",
-    "test_leases_say_who_holds_what_and_for_how_long",
     "test_many_that_are_meant_come_together",
     "test_of_a_batch_that_is_dropped_what_went_in_is_not_counted",
     "test_one_that_blocks_goes_on_with_partitions_that_come",
@@ -86,7 +85,6 @@ REFUSED: Final = frozenset({
     "test_one_that_blocks_keeps_all_that_there_is_from_its_beginning",
     "test_one_that_blocks_lets_go_of_what_it_has_handed_out_and_not_of_more",
     "test_only_a_stream_that_blocks_can_be_held_back",
-    "test_only_what_is_leased_now_is_among_the_leases",
     "test_tasks_ask_for_what_they_mean",
     "test_the_child_of_a_fork_settles_nothing_of_its_parents",
     "test_the_dead_letter_queue_is_as_durable_as_its_queue",
@@ -117,6 +115,7 @@ LEFT_OUT: Final[dict[str, str]] = {
     "test_a_batch_may_be_delayed_and_may_expire": _EXPIRED,
     "test_a_batch_may_be_small_or_large[3145728]": _LARGE,
     "test_a_batch_takes_one_message_of_each_group": _PLACE,
+    "test_a_deleted_queue_takes_its_own_empty_dead_letter_queue_with_it": _LETTERS,
     "test_a_batch_takes_priorities_and_groups_as_get_does": _GROUPS,
     "test_a_batch_that_is_there_in_part_is_refused_as_a_whole": _SEQUENCE,
     "test_a_blocked_group_with_thousands_behind_it_stalls_no_other": _GROUPS,

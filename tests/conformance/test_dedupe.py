@@ -5,10 +5,13 @@ Other levels: c/test_dedupe.c, prove/crash/scenarios.py.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
 import shmq
-from shmq import Broker, Queue
+from shmq import Broker, InvalidOption, Queue
 from tests.support.waiting import eventually
 
 from .conftest import Connect
@@ -96,12 +99,31 @@ def test_the_window_counts_from_the_first_put_and_no_duplicate_renews_it(broker:
     assert queue.qsize() == 2
 
 
-def test_without_a_window_an_id_means_nothing(queue: Queue) -> None:
+@pytest.mark.parametrize("body", [b"x", {"n": 1}, bytes(100_000)], ids=["bytes", "map", "large"])
+def test_an_id_is_refused_by_a_queue_without_a_window(queue: Queue, body: shmq.api.Body) -> None:
     assert queue.options.dedupe_window == 0
 
-    assert not queue.put(b"x", dedupe_id="one").duplicate
-    assert not queue.put(b"x", dedupe_id="one").duplicate
-    assert queue.qsize() == 2
+    with pytest.raises(InvalidOption, match=r"dedupe_id='one'.*'q'.*dedupe_window=\d+"):
+        queue.put(body, dedupe_id="one")
+    assert queue.qsize() == 0
+    assert not queue.put(b"x", dedupe_id=None).duplicate
+
+
+#: Further puts with a dedupe id.
+PUTS: dict[str, Callable[[Queue], object]] = {
+    "aput": lambda queue: asyncio.run(queue.aput(b"x", dedupe_id="one")),
+    "aput value": lambda queue: asyncio.run(queue.aput({"n": 1}, LATER, dedupe_id="one")),
+    "put_packed": lambda queue: queue.put_packed(b"xy", 1, dedupe_id="one"),
+    "loan": lambda queue: queue.loan(3, dedupe_id="one"),
+    "pipeline": lambda queue: queue.pipeline().put(b"x", dedupe_id="one"),
+}
+
+
+@pytest.mark.parametrize("way", PUTS)
+def test_every_put_refuses_an_id_without_a_window(queue: Queue, way: str) -> None:
+    with pytest.raises(InvalidOption, match=r"dedupe_id='one'.*'q'.*dedupe_window=\d+"):
+        PUTS[way](queue)
+    assert queue.qsize() == 0
 
 
 def test_a_duplicate_is_taken_as_done_even_by_a_full_queue(broker: Broker) -> None:

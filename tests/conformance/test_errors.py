@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import math
 import pickle
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue, QueueStats, suggestions
+from shmq.api.properties import PROPERTIES
 
 from .tools import LATER, drain
 
@@ -35,20 +37,19 @@ OUT_OF_RANGE: list[tuple[str, Any]] = [
 
 #: What a put refuses because it is of the wrong type.
 WRONG_TYPE: list[tuple[str, Any]] = [
-    ("priority", "high"),
+    ("priority", ["high"]),
     ("priority", 1.0),
     ("delay", "soon"),
     ("deliver_at", "tomorrow"),
+    ("deliver_at", dt.timedelta(1)),
+    ("deliver_at", dt.date(2100, 1, 1)),
     ("ttl", "1h"),
-    ("group", 5),
+    ("ttl", dt.datetime(2100, 1, 1, tzinfo=dt.UTC)),
     ("group", b"g"),
-    ("dedupe_id", 5),
     ("dedupe_id", b"id"),
     ("headers", [1, 2]),
     ("headers", "k=v"),
-    ("codec", 5),
-    ("reply_to", 5),
-    ("correlation", 5),
+    *((name, 5) for name, row in PROPERTIES.items() if row.kind == "str"),
 ]
 
 #: Calls that a queue refuses whatever it holds.
@@ -91,8 +92,8 @@ BAD_TYPES: dict[str, Callable[[Any], Any]] = {
     "peek limit": lambda queue: queue.peek("all"),
     "peek float": lambda queue: queue.peek(1.5),
     "redrive limit": lambda queue: queue.redrive("all"),
-    "put_many priority": lambda queue: queue.put_many([b"x"], priority="high"),
-    "loan priority": lambda queue: queue.loan(1, priority="high"),
+    "put_many priority": lambda queue: queue.put_many([b"x"], priority=["high"]),
+    "loan priority": lambda queue: queue.loan(1, priority=["high"]),
     "loan codec": lambda queue: queue.loan(1, codec=0),
     "loan timeout": lambda queue: queue.loan(1, timeout="soon"),
     "loan size": lambda queue: queue.loan("big"),

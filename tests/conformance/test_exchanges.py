@@ -405,7 +405,7 @@ def test_of_many_the_rest_follows_when_there_is_room(
         ({"priority": 9}, shmq.InvalidOption),
         ({"ttl": -1}, shmq.InvalidOption),
         ({"confirm": "disk"}, shmq.InvalidOption),
-        ({"priority": "high"}, TypeError),
+        ({"priority": ["high"]}, TypeError),
         ({"unknown": 1}, TypeError),
         ({"headers": 1}, TypeError),
     ],
@@ -760,5 +760,5 @@ def test_an_exchange_of_another_kind_than_given_is_refused_where_that_is_asked_f
     assert told.value.differences == {"kind": ("fanout", "topic"), "alternate": ("others", "rest")}
     assert broker.ensure_exchange("logs", if_different="refuse").kind == "topic"
     assert broker.ensure_exchange("logs", "topic", if_different="refuse").alternate == "rest"
-    assert broker.ensure_exchange("logs", "fanout").kind == "topic"
+    assert broker.ensure_exchange("logs", "fanout", if_different="accept").kind == "topic"
     assert broker.ensure_exchange("plain", if_different="refuse").kind == "direct"

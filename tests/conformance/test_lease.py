@@ -6,6 +6,7 @@ system/workers/test_lease.py, prove/crash/scenarios.py.
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable
 
@@ -260,8 +261,41 @@ def test_a_message_is_settled_once(queue: Queue, first: str, again: str) -> None
     SETTLE[first](message)
     assert message.settled
 
-    with pytest.raises(shmq.LeaseExpired):
+    with pytest.raises(shmq.AlreadySettled, match=rf"settled by {first}\(\)") as error:
         SETTLE[again](message)
+
+    assert error.value.how == first
+    assert 0 <= error.value.ago < 30
+    same = pickle.loads(pickle.dumps(error.value))
+    assert (str(same), same.how, same.ago) == (str(error.value), first, error.value.ago)
+
+
+def test_a_consumer_and_an_ack_of_many_settle_once_too(queue: Queue) -> None:
+    queue.put_many([1, 2, 3])
+    with queue.consume() as messages:
+        first = next(messages)
+        first.ack()
+    second, third = queue.get_many(2)
+    assert queue.ack_many([second, third.receipt]) == []
+    assert second.settled
+
+    for message in (first, second):
+        with pytest.raises(shmq.AlreadySettled, match=r"settled by ack\(\)"):
+            message.nack()
+    with pytest.raises(shmq.LeaseExpired) as error:
+        third.ack()  # its receipt was settled, of which the message does not know
+    assert not isinstance(error.value, shmq.AlreadySettled)
+
+
+def test_a_lease_that_ended_was_not_settled(queue: Queue) -> None:
+    queue.put(b"x")
+    message = queue.get()
+    message.extend(0)
+
+    for _ in range(2):
+        with pytest.raises(shmq.LeaseExpired) as error:
+            message.ack()
+        assert not isinstance(error.value, shmq.AlreadySettled)
 
 
 def test_a_receipt_never_settles_a_later_message_in_the_same_place(broker: Broker) -> None:

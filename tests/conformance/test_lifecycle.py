@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -83,10 +84,108 @@ def test_ensuring_a_queue_makes_it_with_the_options_given(broker: Broker) -> Non
 def test_ensuring_a_queue_that_exists_attaches_whatever_its_options(broker: Broker) -> None:
     broker.create_queue("jobs", capacity=3).put(b"kept")
 
-    queue = broker.ensure_queue("jobs", capacity=99)
+    queue = broker.ensure_queue("jobs", capacity=99, if_different="accept")
 
     assert queue.options.capacity == 3
     assert drain(queue) == [b"kept"]
+
+
+def test_a_queue_and_a_stream_have_the_same_name_only_if_that_is_allowed(broker: Broker) -> None:
+    broker.create_queue("jobs")
+    broker.create_stream("clicks", partitions=1)
+
+    taken = "queue 'jobs' exists, and a stream of that name .* pass allow_same_name"
+    for make_stream in (broker.create_stream, broker.ensure_stream):
+        with pytest.raises(shmq.QueueExists, match=taken):
+            make_stream("jobs", partitions=1)
+    for make_queue in (broker.create_queue, broker.ensure_queue):
+        with pytest.raises(shmq.StreamExists, match="stream 'clicks' exists, and a queue"):
+            make_queue("clicks")
+    with pytest.raises(TypeError, match="allow_same_name='yes'"):
+        broker.create_queue("clicks", allow_same_name="yes")  # type: ignore[arg-type]
+    assert [one.name for one in broker.list_streams()] == ["clicks"]
+    assert "clicks" not in broker.queue_names()
+
+    broker.create_stream("jobs", partitions=1, allow_same_name=True)
+    broker.ensure_queue("clicks", allow_same_name=True).put(b"x")
+    broker.create_stream("jobs", partitions=1)  # both exist: nothing is made
+    broker.ensure_queue("clicks", capacity=16384)
+    broker.delete_queue("jobs")
+    assert broker.stream("jobs").partitions == 1
+
+
+def test_a_dead_letter_queue_has_no_name_of_a_stream(broker: Broker) -> None:
+    broker.create_stream("jobs.dlq", partitions=1)
+
+    with pytest.raises(shmq.StreamExists, match=r"stream 'jobs\.dlq' exists"):
+        broker.create_queue("jobs")
+    assert broker.queue_names() == []
+
+
+def test_a_deleted_queue_takes_its_own_empty_dead_letter_queue_with_it(broker: Broker) -> None:
+    broker.create_queue("jobs", ttl=9, max_message_bytes=1000)
+    broker.delete_queue("jobs")
+
+    assert broker.queue_names() == []
+
+
+def _reject_one(queue: Queue) -> None:
+    queue.put(b"x")
+    queue.get(timeout=LATER).reject()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param(lambda broker: _reject_one(broker.queue("jobs")), id="a message"),
+        pytest.param(lambda broker: broker.queue("jobs.dlq").put(b"x", delay=600), id="delayed"),
+        pytest.param(lambda broker: broker.create_queue("two", dead_letter="jobs.dlq"), id="used"),
+    ],
+)
+def test_a_dead_letter_queue_in_use_stays(broker: Broker, use: Callable[[Broker], object]) -> None:
+    broker.create_queue("jobs")
+    use(broker)
+    broker.delete_queue("jobs")
+
+    assert "jobs.dlq" in broker.queue_names()
+
+
+def test_an_empty_dead_letter_queue_that_holds_a_lease_stays(broker: Broker) -> None:
+    broker.create_queue("jobs")
+    _reject_one(broker.queue("jobs"))
+    with broker.queue("jobs.dlq").get(timeout=LATER) as letter:
+        broker.delete_queue("jobs")
+        assert letter.body == b"x"
+
+    assert broker.queue_names() == ["jobs.dlq"]
+
+
+def test_a_dead_letter_queue_that_was_created_by_itself_stays(broker: Broker) -> None:
+    broker.create_queue("jobs.dlq", dead_letter=None, max_deliveries=None, capacity=7)
+    broker.create_queue("jobs")
+    broker.create_queue("more", dead_letter="dead")
+    broker.delete_queue("jobs")
+    broker.delete_queue("more")
+
+    assert broker.queue_names() == ["dead", "jobs.dlq"]
+
+
+def test_of_a_queue_and_a_stream_made_at_once_with_one_name_one_is_made(connect: Connect) -> None:
+    queues, streams = connect(), connect()
+
+    for number in range(10):
+        name = f"n{number}"
+        making: list[Future[Any]] = [
+            in_thread(queues.create_queue, name),
+            in_thread(streams.create_stream, name, 1, ring_bytes=65536),
+        ]
+        taken = [one.exception(LATER) is not None for one in making]
+        assert sorted(taken) == [False, True]
+        assert isinstance(
+            making[taken.index(True)].exception(), shmq.QueueExists | shmq.StreamExists
+        )
+        assert (name in queues.queue_names()) is taken[1]
+        assert (name in [one.name for one in streams.list_streams()]) is taken[0]
 
 
 def test_a_queue_outlives_the_clients_that_made_and_used_it(connect: Connect) -> None:

@@ -27,7 +27,7 @@ def test_every_listing_has_the_texts_of_names_that_another_process_has_made(
 ) -> None:
     name = shmq.escape_name(TEXT)
     broker.create_queue(name)
-    broker.create_stream(name, partitions=1, ring_bytes=65536)
+    broker.create_stream(name, partitions=1, allow_same_name=True, ring_bytes=65536)
     broker.create_exchange(name, "fanout").bind(name)
 
     for listing in ("queue_names", "list_queues", "list_streams", "list_exchanges"):

@@ -5,6 +5,7 @@ Other levels: tree/test_options.py, c/test_segment.c.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import pickle
 import re
@@ -14,6 +15,7 @@ import pytest
 
 import shmq
 from shmq import Broker, QueueOptions
+from shmq.api.options import options_of
 
 from .conftest import Connect
 from .tools import LATER, drain, in_thread, lease_all, outcome, putter_asleep
@@ -184,6 +186,27 @@ def test_every_value_in_range_is_what_all_clients_see(
 
     assert getattr(seen, option) == value
     assert seen == made.options == QueueOptions.for_queue("jobs", given)
+
+
+def test_every_option_that_is_a_duration_may_be_a_timedelta() -> None:
+    rows = options_of(QueueOptions)
+    durations = {name for name, row in rows.items() if row.kind == "seconds"}
+
+    made = QueueOptions.for_queue("jobs", dict.fromkeys(durations, dt.timedelta(hours=1)))
+
+    assert made == QueueOptions.for_queue("jobs", dict.fromkeys(durations, 3600.0))
+    assert {type(getattr(made, name)) for name in durations} == {float}
+    for length in (dt.timedelta(seconds=-1), dt.timedelta.max):
+        with pytest.raises(shmq.InvalidOption, match=r"ttl=.* out of range"):
+            QueueOptions.for_queue("jobs", {"ttl": length})
+
+
+def test_a_queue_is_created_with_timedeltas(broker: Broker) -> None:
+    minute = dt.timedelta(minutes=1)
+    options = broker.create_queue("jobs", visibility_timeout=minute, ttl=2 * minute).options
+
+    assert (options.visibility_timeout, options.ttl) == (60, 120)
+    assert broker.ensure_queue("jobs", visibility_timeout=minute, ttl=120).options == options
 
 
 @pytest.mark.parametrize("option", ["capacity", "priorities", "arena_bytes"])
@@ -400,10 +423,39 @@ def test_drop_oldest_never_waits_and_never_raises_while_something_is_visible(
     assert queue.stats().dropped == 96
 
 
-def test_an_existing_queue_is_accepted_whatever_is_given(broker: Broker) -> None:
+def test_an_existing_queue_is_accepted_with_one_warning_that_lists_the_differences(
+    broker: Broker, connect: Connect
+) -> None:
+    broker.create_queue("jobs", capacity=10, ttl=5)
+
+    broker.ensure_queue("jobs", ttl=5)
+    with pytest.warns(shmq.OptionsWarning) as warned:
+        jobs = broker.ensure_queue("jobs", capacity=20, ttl=5)
+    connect().ensure_queue("jobs", capacity=30)
+
+    assert jobs.options.capacity == 10
+    [only] = warned
+    text = str(only.message)
+    assert text.startswith("queue 'jobs' exists with other options: capacity is 10, not 20; it is")
+    assert "if_different='accept'" in text
+    assert only.filename == __file__
+
+
+def test_other_options_are_accepted_silently_where_that_is_asked_for(broker: Broker) -> None:
     broker.create_queue("jobs", capacity=10)
 
-    assert broker.ensure_queue("jobs", capacity=20).options.capacity == 10
+    found = broker.ensure_queue("jobs", if_different="accept", capacity=20)
+    assert found.options.capacity == 10
+
+
+def test_streams_and_exchanges_with_other_options_are_warned_of_too(broker: Broker) -> None:
+    broker.create_stream("clicks", partitions=2)
+    broker.create_exchange("logs", "topic")
+
+    with pytest.warns(shmq.OptionsWarning, match="stream 'clicks' .*partitions is 2, not 3"):
+        assert broker.ensure_stream("clicks", partitions=3).partitions == 2
+    with pytest.warns(shmq.OptionsWarning, match="exchange 'logs' .*kind is 'topic', not 'fanout'"):
+        assert broker.ensure_exchange("logs", "fanout").kind == "topic"
 
 
 def test_a_queue_with_other_options_than_those_given_is_refused_where_that_is_asked_for(
@@ -437,9 +489,9 @@ def test_a_queue_that_is_new_has_what_is_given(broker: Broker) -> None:
         assert jobs.options.retry_delay == pytest.approx(1 / 7)
 
 
-def test_what_is_done_with_other_options_is_one_of_two_words(broker: Broker) -> None:
+def test_what_is_done_with_other_options_is_one_of_three_words(broker: Broker) -> None:
     for ensure in (broker.ensure_queue, broker.ensure_stream, broker.ensure_exchange):
-        with pytest.raises(shmq.InvalidOption, match=r"if_different='drop'.*accept"):
+        with pytest.raises(shmq.InvalidOption, match=r"if_different='drop'.*warn.*accept"):
             ensure("x", if_different="drop")  # type: ignore[arg-type]
     assert (broker.list_queues(), broker.list_streams(), broker.list_exchanges()) == ([], [], [])
 

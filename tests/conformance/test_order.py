@@ -17,6 +17,21 @@ from .tools import LATER, SOON, bodies, drain, in_thread, lease_all, next_messag
 GROUPS = 3000
 
 
+@pytest.mark.parametrize("priorities", [1, 2, 3, 8])
+def test_words_name_the_lowest_the_middle_and_the_highest_priority(
+    broker: Broker, priorities: int
+) -> None:
+    with broker.create_queue("levels", priorities=priorities) as queue:
+        for word in ("low", "normal", "high"):
+            queue.put(word, priority=word)
+        queue.put("by default")
+
+        found = {message.body: message.priority for message in queue.peek()}
+
+    middle = priorities // 2
+    assert found == {"low": 0, "normal": middle, "high": priorities - 1, "by default": middle}
+
+
 def test_messages_come_out_in_the_order_they_went_in(queue: Queue) -> None:
     queue.put_many(range(500))
 

@@ -336,8 +336,9 @@ def test_a_peeked_message_cannot_be_settled(queue: Queue, settle: str) -> None:
     queue.put(b"x")
     copy = queue.peek()[0]
 
-    with pytest.raises(shmq.LeaseExpired):
+    with pytest.raises(shmq.LeaseExpired) as error:
         getattr(copy, settle)()
+    assert not isinstance(error.value, shmq.AlreadySettled)
 
     assert queue.qsize() == 1
 

@@ -404,7 +404,7 @@ def test_a_stream_with_other_options_than_those_given_is_refused_where_that_is_a
     with pytest.raises(shmq.StreamExists, match="partitions is 2, not 3") as told:
         broker.ensure_stream("clicks", if_different="refuse", partitions=3, retention_seconds=9)
     assert told.value.differences == {"partitions": (3, 2), "retention_seconds": (9, 100)}
-    assert broker.ensure_stream("clicks", partitions=3).partitions == 2
+    assert broker.ensure_stream("clicks", if_different="accept", partitions=3).partitions == 2
 
 
 def test_of_a_stream_that_was_repartitioned_each_number_of_partitions_is_its_own(

@@ -55,8 +55,8 @@ def test_a_record_shows_what_was_appended(stream: Stream) -> None:
         assert not record.settled
         record.ack()
         assert record.settled
-        with pytest.raises(shmq.LeaseExpired):
-            record.ack()
+        with pytest.raises(shmq.AlreadySettled, match=r"settled by ack\(\)"):
+            record.reject()
 
 
 def test_a_record_keeps_the_member_that_it_is_lent_to(stream: Stream) -> None:

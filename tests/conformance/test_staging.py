@@ -155,6 +155,7 @@ def test_a_row_of_which_the_id_is_known_is_left_out(broker: Broker) -> None:
         (b"x" * 2000, shmq.MessageTooLarge),
         ((b"x", {"priority": 3}), shmq.InvalidOption),
         ((b"x", {"delay": -1}), shmq.InvalidOption),
+        ((b"x", {"dedupe_id": "no window"}), shmq.InvalidOption),
         ((b"x", {"unheard": 1}), TypeError),
         ("text", TypeError),
         (7, TypeError),

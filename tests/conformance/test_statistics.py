@@ -44,6 +44,14 @@ def test_a_new_queue_has_nothing_to_tell(queue: Queue) -> None:
     assert totals(queue) == {}
 
 
+def test_the_length_is_that_of_qsize_and_a_handle_is_true(queue: Queue) -> None:
+    assert len(queue) == 0
+    assert queue
+    queue.put_many([b"a", b"b", b"c"])
+    with queue.get():
+        assert len(queue) == queue.qsize() == 2
+
+
 def test_each_message_is_counted_where_it_is(queue: Queue) -> None:
     queue.put_many(range(5))
     queue.put("delayed", delay=LATER)
@@ -168,6 +176,7 @@ def test_what_is_dropped_is_counted_by_reason(broker: Broker) -> None:
     }
 
 
+@pytest.mark.refused_by_clusters
 def test_leases_say_who_holds_what_and_for_how_long(queue: Queue) -> None:
     queue.put_many([b"one", b"three", b"five!!"])
     queue.get().nack(delay=0)
@@ -186,6 +195,7 @@ def test_leases_say_who_holds_what_and_for_how_long(queue: Queue) -> None:
     assert not hasattr(first, "receipt")
 
 
+@pytest.mark.refused_by_clusters
 def test_leases_are_shown_oldest_first_in_pieces(queue: Queue) -> None:
     queue.put_many(range(10))
     queue.get_many(9)
@@ -200,6 +210,7 @@ def test_leases_are_shown_oldest_first_in_pieces(queue: Queue) -> None:
     assert queue.leases(after=9) == []
 
 
+@pytest.mark.refused_by_clusters
 def test_leases_are_all_shown_however_many_one_answer_holds(queue: Queue) -> None:
     queue.put_many([b""] * 5002)
     queue.get_many(5002)
@@ -208,6 +219,7 @@ def test_leases_are_all_shown_however_many_one_answer_holds(queue: Queue) -> Non
     assert [one.sequence for one in queue.leases(5001)] == [*range(1, 5002)]
 
 
+@pytest.mark.refused_by_clusters
 def test_only_what_is_leased_now_is_among_the_leases(queue: Queue) -> None:
     queue.put_many(range(4))
     queue.put("delayed", delay=LATER)

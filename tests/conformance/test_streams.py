@@ -414,7 +414,8 @@ def test_a_stream_is_made_once_and_found_by_its_name(broker: Broker) -> None:
     made = broker.create_stream("one", 2)
 
     assert broker.create_stream("one", 2).identity == made.identity
-    assert broker.ensure_stream("one", partitions=9).identity == made.identity
+    kept = broker.ensure_stream("one", if_different="accept", partitions=9)
+    assert kept.identity == made.identity
     assert broker.stream("one").options == made.options
     with pytest.raises(shmq.StreamExists, match="partitions is 2, not 3"):
         broker.create_stream("one", 3)
@@ -460,8 +461,9 @@ def test_what_cannot_name_a_stream_is_said_so(broker: Broker, call: str) -> None
         getattr(broker, call)("a/b")
 
 
-def test_a_stream_and_a_queue_may_have_one_name(broker: Broker) -> None:
-    queue, stream = broker.create_queue("both"), broker.create_stream("both", 1)
+def test_a_stream_and_a_queue_may_have_one_name_if_that_is_allowed(broker: Broker) -> None:
+    queue = broker.create_queue("both")
+    stream = broker.create_stream("both", 1, allow_same_name=True)
     queue.put(b"message")
     stream.append(b"record")
 

@@ -406,6 +406,18 @@ def test_a_table_is_made_once_and_found_by_its_name(broker: Broker, connect: Con
     assert (again.get("k"), connect().table("t").get("k")) == (1, 1)
 
 
+def test_a_table_with_other_options_is_warned_of_or_refused(broker: Broker) -> None:
+    broker.ensure_table("t", "memory", max_bytes=1 << 20)
+
+    with pytest.warns(shmq.OptionsWarning, match=r"table 't' .*durability is 'memory', not 'disk'"):
+        broker.ensure_table("t", "disk")
+    with pytest.raises(shmq.TableExists) as raised:
+        broker.ensure_table("t", max_bytes=2 << 20, if_different="refuse")
+    assert raised.value.differences == {"max_bytes": (2 << 20, 1 << 20)}
+    broker.ensure_table("t", "disk", if_different="accept")
+    broker.ensure_table("t", "memory", if_different="refuse")
+
+
 def test_tables_are_listed_by_name_wherever_they_are(broker: Broker, connect: Connect) -> None:
     assert broker.list_tables() == []
     broker.ensure_table("b")
@@ -446,7 +458,7 @@ def test_a_handle_of_a_deleted_table_says_so_and_a_new_table_is_empty(
     ("options", "error"),
     [
         ({"durability": "journal"}, shmq.InvalidOption),
-        ({"durability": None}, TypeError),
+        ({"durability": 1}, TypeError),
         ({"max_bytes": 1}, shmq.InvalidOption),
         ({"max_bytes": 1.5}, TypeError),
     ],

@@ -5,6 +5,8 @@ Other levels: c/test_timer.c, system/processes/test_clock.py.
 
 from __future__ import annotations
 
+import asyncio
+import datetime as dt
 import time
 from typing import Any
 
@@ -69,6 +71,70 @@ def test_a_message_is_delivered_at_a_time_of_day(queue: Queue) -> None:
     assert next_message(queue).body == b"x"
 
     assert time.time() >= due - 0.01
+
+
+HOUR = dt.timedelta(hours=1)
+
+
+def in_an_hour() -> dt.datetime:
+    return dt.datetime.now(dt.timezone(dt.timedelta(hours=5))) + HOUR
+
+
+def test_a_delay_may_be_a_timedelta_and_a_time_of_day_an_aware_datetime(queue: Queue) -> None:
+    queue.put(b"x", delay=HOUR)
+    queue.put("text", deliver_at=in_an_hour())
+    queue.put_many([b"1", b"2"], delay=HOUR)
+
+    assert (queue.qsize(), queue.stats().delayed) == (0, 4)
+
+    queue.put(b"past", deliver_at=dt.datetime.now(dt.UTC) - HOUR)
+    assert queue.get_nowait().body == b"past"
+
+
+def test_every_call_takes_the_times_of_the_standard_library(broker: Broker, queue: Queue) -> None:
+    queue.put_packed(b"1", 1, delay=HOUR)
+    with queue.loan(1, deliver_at=in_an_hour()) as view:
+        view[:] = b"2"
+    with queue.pipeline() as pipeline:
+        pipeline.put(b"3", deliver_at=in_an_hour(), priority="high")
+    asyncio.run(queue.aput(b"4", delay=HOUR, ttl=2 * HOUR))
+    exchange = broker.create_exchange("x", "fanout")
+    exchange.bind(queue.name)
+    exchange.publish(b"5", deliver_at=in_an_hour())
+    exchange.publish_many([b"6", b"7"], delay=HOUR, priority="low")
+    with pytest.raises(shmq.NoReply):
+        broker.request(queue, b"8", 0.001, delay=HOUR)
+
+    assert (queue.qsize(), queue.stats().delayed) == (0, 8)
+
+
+def test_a_ttl_may_be_a_timedelta(queue: Queue) -> None:
+    for ttl in (HOUR, 3600, 3600.0):
+        queue.put(b"x", ttl=ttl)
+
+    assert [queue.get().properties["ttl"] for _ in range(3)] == [3_600_000] * 3
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"deliver_at": in_an_hour().replace(tzinfo=None)}, "zone"),
+        ({"deliver_at": dt.datetime(9999, 1, 1, tzinfo=dt.UTC)}, "out of range"),
+        ({"delay": -HOUR}, "delay"),
+        ({"delay": dt.timedelta.max}, "out of range"),
+        ({"ttl": dt.timedelta()}, "out of range"),
+        ({"ttl": dt.timedelta.max}, "out of range"),
+        ({"delay": HOUR, "deliver_at": in_an_hour()}, "exclude each other"),
+        ({"priority": "urgent"}, "low.*normal.*high"),
+    ],
+)
+def test_a_time_or_a_word_that_no_put_takes_is_refused_with_the_reason(
+    queue: Queue, properties: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(shmq.InvalidOption, match=reason):
+        queue.put(b"x", **properties)
+
+    assert queue.stats().put == 0
 
 
 def test_a_time_of_day_that_has_passed_delivers_at_once(queue: Queue) -> None:

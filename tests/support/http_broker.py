@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime as dt
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
@@ -18,6 +20,7 @@ import httpx
 import shmq
 from shmq.api.message import DeadLetter
 from shmq.api.options import QueueOptions
+from shmq.api.properties import TEXTS
 
 #: The longest wait that one request asks for, in seconds.
 _SLICE = 5.0
@@ -97,6 +100,9 @@ def error_of(path: str, problem: Mapping[str, Any]) -> shmq.ShmqError:
     else:
         kind = _CODES.get(code, kind)
     error = kind(problem["detail"])
+    if code == "already-settled":
+        how, ago = re.findall(r"settled by (\w+)\(\) ([0-9.]+) s ago", problem["detail"])[0]
+        error = shmq.AlreadySettled(problem["detail"], how, float(ago))
     error.more = problem  # type: ignore[attr-defined]
     return error
 
@@ -119,12 +125,13 @@ def _encoded(body: Any) -> dict[str, Any]:
 
 
 def _message(body: Any, **properties: Any) -> dict[str, Any]:
-    at = properties.pop("deliver_at", None)
-    if at is not None:
-        properties["delay"] = max(0.0, at - time.time())
-    made = _encoded(body)
-    made |= {name: value for name, value in properties.items() if value is not None}
-    return made
+    given = {name: value for name, value in properties.items() if value is not None}
+    for name, value in given.items():
+        if isinstance(value, dt.timedelta):
+            given[name] = f"{value.total_seconds():f}s"
+        elif isinstance(value, dt.datetime):
+            given[name] = value.isoformat()
+    return _encoded(body) | given
 
 
 class HttpMessage:
@@ -138,9 +145,8 @@ class HttpMessage:
         self.headers = row["headers"]
         self.codec = row["codec"]
         self.priority = row["priority"]
-        self.group = row["group"]
-        self.reply_to = row["reply_to"]
-        self.correlation = row["correlation"]
+        for name in TEXTS:
+            setattr(self, name, row[name])
         self.delivery_count = row["deliveries"]
         self.receipt = row["receipt"]
         self.dead = DeadLetter(**row["dead"]) if row["dead"] is not None else None
@@ -153,8 +159,8 @@ class HttpMessage:
         return value.encode() if self.codec == "bytes" else value
 
     def _settle(self, how: str, **more: Any) -> None:
-        if self.receipt is None or self.settled:
-            raise shmq.LeaseExpired("it is not leased, or was settled")
+        if self.receipt is None:
+            raise shmq.LeaseExpired("it is not leased")
         self._queue.settle(self.receipt, how, **more)
         self.settled = how != "extend"
 

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -15,14 +15,14 @@ import shmq
 import shmq.mp
 from shmq import api, errors
 from shmq.api.options import options_of
-from shmq.api.properties import PROPERTIES, properties_of
+from shmq.api.properties import PROPERTIES, Call, properties_of
 from tools import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/reference/api.md").read_text()
 STALE = "docs/reference/api.md is older than the docstrings: run `make reference`"
 OPTIONS = (ROOT / "docs/reference/options.md").read_text()
-CALLS = ("put", "put_many", "put_packed")
+CALLS = get_args(Call)
 
 
 #: Every public name and what it is, by its title on the page. What a module only hands on
@@ -138,7 +138,8 @@ def test_the_range_of_an_option_is_what_is_refused_beyond_it(option: str) -> Non
 
 @pytest.mark.parametrize("call", CALLS)
 def test_the_properties_of_a_call_are_those_of_the_table(call: Any) -> None:
-    parameters = inspect.signature(getattr(shmq.Queue, call)).parameters.values()
+    method = api.Transaction.put if call == "transaction" else getattr(shmq.Queue, call)
+    parameters = inspect.signature(method).parameters.values()
     taken = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
     rows = properties_of(call)
 

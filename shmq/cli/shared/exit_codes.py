@@ -143,6 +143,8 @@ def _make_hint(error: click.UsageError) -> str:
         return f": put -n before the command: shmq -n NAME {command.name if command else ''}"
     if isinstance(error, click.NoSuchOption) and command is not None and not error.possibilities:
         flags = [max(param.opts, key=len) for param in command.params if _is_flag(param)]
+        if error.option_name == "--type" and "--kind" in flags:
+            return ": did you mean --kind?"
         return f": its flags are {', '.join(flags)}" if flags else ": it has no flags"
     names = {param.name for param in command.params} if command is not None else set()
     if "unexpected extra argument" in error.message and {"names", "streams"} <= names:

@@ -144,8 +144,18 @@ _READ: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "count": (params.whole, "N"),
     "bytes": (params.size, "SIZE"),
     "seconds": (params.seconds, "TIME"),
-    "name": (params.name, "NAME"),
+    "name": (params.text, "NAME"),
 }
+
+
+def same_name_flag(other: str) -> Callable[[F], F]:
+    """``--allow-same-name``, as the parameter of its name, which is None or True."""
+    return click.option(
+        "--allow-same-name",
+        is_flag=True,
+        default=None,
+        help=f"Make it although a {other} has the name.",
+    )
 
 
 def option_flags(table: type[Options]) -> Callable[[F], F]:

@@ -29,8 +29,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 SLICE = 0.25
 
 
-#: The parameter types of properties, by their type in the table; a number is a priority.
-_TYPES = {"int": params.priority, "str": params.text, "float": params.seconds}
+#: The parameter types of properties without a unit, by their kind; an int is a priority.
+_TYPES = {"int": params.priority, "str": params.text}
 
 
 def property_flag(name: str) -> Callable[[F], F]:
@@ -44,7 +44,7 @@ def property_flag(name: str) -> Callable[[F], F]:
     if row.name == "confirm":
         return click.option(row.option, type=click.Choice(get_args(Confirm)), help=row.flag)
     many = row.name == "headers"
-    kind = params.header if many else _TYPES[row.type]
+    kind = params.header if many else params.seconds if row.unit else _TYPES[row.kind]
     return click.option(
         row.option, row.name, type=kind, multiple=many, metavar=row.metavar, help=row.flag
     )
@@ -122,6 +122,12 @@ class BatchPut:
         block: bool | None,
         timeout: float | None,
     ) -> None:
+        if properties.get("dedupe_id") is not None and not queue.options.dedupe_window:
+            raise shmq.InvalidOption(
+                f"--dedupe-id: queue {queue.name!r} has no dedupe window, so that it would take a "
+                f"second message of this id: create it with --dedupe-window 1h, or put without "
+                f"--dedupe-id"
+            )
         self._queue = queue
         self._stop = stop
         self._properties = properties

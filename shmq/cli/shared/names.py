@@ -1,7 +1,8 @@
 """How a command names a queue, a stream, a group or an exchange, and how a shell completes it.
 
-A thing is named by its position. The flags ``-q`` and ``-g`` name the same thing. Other text
-is escaped: see `shmq.api.names.given_name`.
+A thing is named by its position. The flags ``-q`` and ``-g`` name the same thing. Text that is not
+a name is escaped, since that is how it is shown: see `shmq.api.names.given_name`. What is to be
+created is named as in a call.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def _make_parameter(
     help: str,
     complete: Complete,
     complete_flag: Complete,
+    kind: Callable[[str], str] = params.name,
 ) -> Callable[[F], F]:
     """The argument ``metavar``, or one of the ``flags`` with that name, as ``parameter``."""
     positional = f"{parameter}_argument"
@@ -102,16 +104,11 @@ def _make_parameter(
             positional,
             metavar=metavar if required else f"[{metavar}]",
             required=False,
-            type=params.name,
+            type=kind,
             shell_complete=complete,
         )
         flag = click.option(
-            *flags,
-            parameter,
-            type=params.name,
-            metavar="NAME",
-            help=help,
-            shell_complete=complete_flag,
+            *flags, parameter, type=kind, metavar="NAME", help=help, shell_complete=complete_flag
         )
         return cast("F", flag(place(run)))
 
@@ -123,10 +120,11 @@ def queue_name(
     required: bool = True,
     help: str = "The same as NAME: the queue.",
     complete: Complete = complete_queues,
+    kind: Callable[[str], str] = params.name,
 ) -> Callable[[F], F]:
     """``NAME`` or ``-q/--queue NAME``, as the parameter ``name``."""
     return _make_parameter(
-        "name", ("-q", "--queue"), "NAME", required, help, complete, complete_queues
+        "name", ("-q", "--queue"), "NAME", required, help, complete, complete_queues, kind
     )
 
 
@@ -164,6 +162,11 @@ def queue_names(command: F) -> F:
         help="The same as NAME: a queue. May be repeated.",
     )
     return cast("F", flag(place(run)))
+
+
+def new_name(metavar: str) -> Callable[[F], F]:
+    """``METAVAR``, as the parameter ``name``: what is to be created, which the call checks."""
+    return click.argument("name", type=params.text, metavar=metavar)
 
 
 def stream_name(command: F) -> F:

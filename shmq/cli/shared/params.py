@@ -10,12 +10,13 @@ import enum
 import re
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 import click
 
 import shmq
 from shmq.api.names import given_name
+from shmq.api.options import Level
 from shmq.units import seconds_of, size_of
 
 T = TypeVar("T")
@@ -29,8 +30,6 @@ class Nothing(enum.Enum):
 
 #: The word ``none`` on the command line; None itself means that the flag was not given.
 NONE: Final = Nothing.NONE
-
-_PRIORITIES: Final = {"low": shmq.LOW, "normal": shmq.NORMAL, "high": shmq.HIGH}
 
 _ESCAPES: Final = {"\\0": b"\0", "\\n": b"\n", "\\r\\n": b"\r\n", "\\t": b"\t"}
 
@@ -69,11 +68,10 @@ def whole(value: str) -> int:
     return int(value)
 
 
-def priority(value: str) -> int:
+def priority(value: str) -> int | str:
     """A priority: a number from 0, or ``low``, ``normal``, ``high``."""
-    named = _PRIORITIES.get(value.lower())
-    if named is not None:
-        return named
+    if value.lower() in get_args(Level):
+        return value.lower()
     try:
         return whole(value)
     except click.BadParameter:

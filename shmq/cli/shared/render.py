@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import datetime as dt
 import json
 import math
 import sys
@@ -142,7 +143,7 @@ def _decode_value(message: WithBody) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """``value`` as a value of JSON; bytes become ``{"base64": …}``, NaN its name."""
+    """``value`` as JSON: bytes are ``{"base64": …}``, NaN its name, datetimes ISO 8601."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
@@ -153,7 +154,7 @@ def plain(value: Any) -> Any:
         return {_format_key(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return str(value)
+    return value.isoformat() if isinstance(value, dt.datetime) else str(value)
 
 
 def _format_key(key: Any) -> str:

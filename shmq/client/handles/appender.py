@@ -92,6 +92,7 @@ class Appender:
             None if headers is None else [headers],
             codec,
             timestamp,
+            self._stream.default,
         )
         while True:
             place = self._place(key, partition, value)
@@ -124,11 +125,14 @@ class Appender:
             batches = self._split_by_partition(
                 _PartitionBatch(all_values, keys, headers), partition
             )
-            while batches:
-                place, batch = batches.pop(0)
-                rest = self._append_batch(place, batch, codec, timestamp, partition, options, done)
+            # All are encoded before the first is appended: one that cannot be fails the call.
+            ready = self._encode(batches, codec, timestamp)
+            while ready:
+                place, batch, blocks = ready.pop(0)
+                rest = self._append_batch(place, batch, blocks, partition, options, done)
                 if rest is not None:
-                    batches[:0] = self._split_by_partition(rest, None)
+                    again = self._split_by_partition(rest, None)
+                    ready[:0] = self._encode(again, codec, timestamp)
         except errors.ShmqError as error:
             error.appended = done  # type: ignore[attr-defined]
             raise
@@ -138,15 +142,14 @@ class Appender:
         self,
         place: int,
         batch: _PartitionBatch,
-        codec: str | None,
-        timestamp: float | None,
+        blocks: list[tuple[bytes, int]],
         partition: int | None,
         options: AppendOptions,
         done: list[api.AppendedRange],
     ) -> _PartitionBatch | None:
         """Append a batch; returns the rest if its partition is sealed. Raises PartitionSealed."""
         appended = 0
-        for block, count in self._encode_blocks(batch, codec, timestamp):
+        for block, count in blocks:
             try:
                 range_ = self.block(block, place, count, options)
             except errors.PartitionSealed:
@@ -224,13 +227,24 @@ class Appender:
 
     # ---- how many at once ----
 
+    def _encode(
+        self, batches: list[tuple[int, _PartitionBatch]], codec: str | None, timestamp: float | None
+    ) -> list[tuple[int, _PartitionBatch, list[tuple[bytes, int]]]]:
+        """The batches with their blocks."""
+        return [
+            (place, batch, list(self._encode_blocks(batch, codec, timestamp)))
+            for place, batch in batches
+        ]
+
     def _encode_blocks(
         self, batch: _PartitionBatch, codec: str | None, timestamp: float | None
     ) -> Iterator[tuple[bytes, int]]:
         """The records as entries, as many at once as fit into a frame."""
         count = len(batch.values)
         if count == 1 or batch.least_bytes() <= self._most:
-            block = _stream.pack_records(batch.values, batch.keys, batch.headers, codec, timestamp)
+            block = _stream.pack_records(
+                batch.values, batch.keys, batch.headers, codec, timestamp, self._stream.default
+            )
             if len(block) <= self._most or count == 1:
                 yield block, count
                 return

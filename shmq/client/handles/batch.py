@@ -50,13 +50,19 @@ class _Run:
     def ack(self) -> list[int]:
         return self._settle("ack", None)
 
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> list[int]:
-        return self._settle(*returning(delay, counted))
+    def nack(
+        self,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> list[int]:
+        return self._settle(*returning(delay, counted), _core.pack_error(error, counted))
 
-    def _settle(self, kind: Settlement, ms: int | None) -> list[int]:
+    def _settle(self, kind: Settlement, ms: int | None, error: bytes | None = None) -> list[int]:
         refused: list[int] = []
         if not self._settled and self._receipts:
-            refused = self._queue.port.settle(kind, self._receipts, ms)
+            refused = self._queue.port.settle(kind, self._receipts, ms, error)
         self._settled = True
         self._receipts = []
         self._last = None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, get_args, overload
 
 from shmq import api
 from shmq.api.names import check_name
-from shmq.api.options import IfDifferent, QueueOptions, check_one_of
+from shmq.api.options import IfDifferent, QueueOptions, check_flag, check_one_of
 from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
@@ -21,13 +21,13 @@ from shmq.suggestions import suggest_known
 if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
     from shmq.api.table import TableDurability
+    from shmq.model.codec.codecs import Default
 
 T = TypeVar("T")
 Queue = TypeVar("Queue", bound=api.Queue)
 Stream = TypeVar("Stream", bound=api.Stream)
 Exchange = TypeVar("Exchange", bound=api.Exchange)
 Table = TypeVar("Table", bound=api.Table)
-_Handle = TypeVar("_Handle", bound="api.Queue | api.Stream | api.Exchange")
 _Any = TypeVar("_Any", bound="api.Queue | api.Stream | api.Exchange | api.Table")
 
 
@@ -37,6 +37,8 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     #: Whether the error for an unknown name suggests a known one. A server's broker does not: a
     #: client may see only some names.
     suggests = True
+    #: See `connect`.
+    default: Default | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +48,9 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self._unread: weakref.WeakSet[NotFound] = weakref.WeakSet()
 
     def _keep_handle(self, handle: _Any) -> _Any:
-        """The handle, which is closed with the broker."""
+        """The handle, which is closed with the broker, and encodes as it does."""
+        if self.default is not None:
+            cast("Any", handle).default = self.default
         self._handles.add(handle)
         share_name(self, handle.name)
         return handle
@@ -58,6 +62,21 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     ) -> Any:
         self._check_open()
         return self._keep_handle(self.collection(kind).make(name, wanted, given, exact))
+
+    def _reconcile(self, handle: _Any, given: Mapping[str, Any], if_different: IfDifferent) -> _Any:
+        """The handle of something that is as given, or accepted if it is not; else it is closed."""
+        if not given or if_different == "accept":
+            return handle
+        # Loaded when it is asked for: it imports the options of streams and exchanges.
+        with late_imports:
+            from shmq.client.shared import differences  # noqa: PLC0415
+
+        try:
+            differences.reconcile(handle, given, if_different, self.namespace)
+        except BaseException:
+            handle.close()
+            raise
+        return handle
 
     def _open(self, kind: Kind, name: str, to_put: bool = False) -> Any:
         self._check_open()
@@ -87,21 +106,30 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     # ---- queues ----
 
-    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
-        queue: Queue = self._make_queue(name, options, True)
+    def create_queue(
+        self, name: str, *, allow_same_name: bool = False, **options: Unpack[QueueKeywords]
+    ) -> Queue:
+        queue: Queue = self._make_queue(name, options, allow_same_name, True)
         return queue
 
     def ensure_queue(
-        self, name: str, *, if_different: IfDifferent = "accept", **options: Unpack[QueueKeywords]
+        self,
+        name: str,
+        *,
+        if_different: IfDifferent = "warn",
+        allow_same_name: bool = False,
+        **options: Unpack[QueueKeywords],
     ) -> Queue:
         check_if_different(if_different)
-        queue: Queue = same(self._make_queue(name, options, False), options, if_different)
-        return queue
+        queue: Queue = self._make_queue(name, options, allow_same_name, False)
+        return self._reconcile(queue, options, if_different)
 
-    def _make_queue(self, name: str, given: Mapping[str, Any], exact: bool) -> Any:
+    def _make_queue(
+        self, name: str, options: Mapping[str, Any], allow_same_name: bool, exact: bool
+    ) -> Any:
         self._check_open()
-        wanted = QueueOptions.for_queue(check_name(name), given)
-        return self._make("queue", name, wanted, given, exact)
+        wanted = QueueOptions.for_queue(check_name(name), options)
+        return self._make("queue", name, wanted, _given(options, allow_same_name), exact)
 
     def queue(self, name: str) -> Queue:
         queue: Queue = self._open("queue", name)
@@ -126,29 +154,39 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     # ---- streams ----
 
     def create_stream(
-        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+        self,
+        name: str,
+        partitions: int = 4,
+        *,
+        allow_same_name: bool = False,
+        **options: Unpack[StreamKeywords],
     ) -> Stream:
-        stream: Stream = self._make_stream(name, {"partitions": partitions, **options}, True)
+        given = {"partitions": partitions, **options}
+        stream: Stream = self._make_stream(name, given, allow_same_name, True)
         return stream
 
     def ensure_stream(
         self,
         name: str,
         *,
-        if_different: IfDifferent = "accept",
+        if_different: IfDifferent = "warn",
+        allow_same_name: bool = False,
         **options: Unpack[EnsureStreamKeywords],
     ) -> Stream:
         check_if_different(if_different)
-        stream: Stream = same(self._make_stream(name, options, False), options, if_different)
-        return stream
+        stream: Stream = self._make_stream(name, options, allow_same_name, False)
+        return self._reconcile(stream, options, if_different)
 
-    def _make_stream(self, name: str, given: Mapping[str, Any], exact: bool) -> Any:
+    def _make_stream(
+        self, name: str, options: Mapping[str, Any], allow_same_name: bool, exact: bool
+    ) -> Any:
         with late_imports:
             from shmq.api.stream_options import StreamOptions  # noqa: PLC0415
 
         self._check_open()
         check_name(name, "stream")
-        return self._make("stream", name, StreamOptions.given(given), given, exact)
+        wanted = StreamOptions.given(options)
+        return self._make("stream", name, wanted, _given(options, allow_same_name), exact)
 
     def stream(self, name: str) -> Stream:
         stream: Stream = self._open("stream", name)
@@ -174,14 +212,12 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         kind: api.ExchangeKind | None = None,
         alternate: str | None = None,
         *,
-        if_different: IfDifferent = "accept",
+        if_different: IfDifferent = "warn",
     ) -> Exchange:
         check_if_different(if_different)
-        given = {"kind": kind, "alternate": alternate}
-        given = {key: value for key, value in given.items() if value is not None}
-        made = self._make_exchange(name, kind or "direct", alternate, False)
-        exchange: Exchange = same(made, given, if_different)
-        return exchange
+        given = _without_none(kind=kind, alternate=alternate)
+        exchange: Exchange = self._make_exchange(name, kind or "direct", alternate, False)
+        return self._reconcile(exchange, given, if_different)
 
     def _make_exchange(
         self, name: str, kind: api.ExchangeKind, alternate: str | None, exact: bool
@@ -206,17 +242,24 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     # ---- tables ----
 
     def ensure_table(
-        self, name: str, durability: TableDurability = "memory", *, max_bytes: int | None = None
+        self,
+        name: str,
+        durability: TableDurability | None = None,
+        *,
+        max_bytes: int | None = None,
+        if_different: IfDifferent = "warn",
     ) -> Table:
         with late_imports:
             from shmq.client.handles.table import check_table  # noqa: PLC0415
 
+        check_if_different(if_different)
         self._check_open()
         check_name(name, "table")
-        check_table(durability, max_bytes)
-        wanted = {"durability": durability, "max_bytes": max_bytes}
-        table: Table = self._make("table", name, wanted, wanted, False)
-        return table
+        given = _without_none(durability=durability, max_bytes=max_bytes)
+        wanted = {"durability": "memory", "max_bytes": None, **given}
+        check_table(**wanted)
+        table: Table = self._make("table", name, wanted, given, False)
+        return self._reconcile(table, given, if_different)
 
     def table(self, name: str) -> Table:
         table: Table = self._open("table", name)
@@ -304,19 +347,14 @@ def check_if_different(value: object) -> None:
     check_one_of("if_different", value, get_args(IfDifferent))
 
 
-def same(handle: _Handle, given: Mapping[str, Any], if_different: IfDifferent) -> _Handle:
-    """The handle; if it must be as given and is not, it is closed, and `check_same` raises."""
-    if if_different == "refuse":
-        # Loaded when it is asked for: it imports the options of streams and exchanges.
-        with late_imports:
-            from shmq.client.shared.differences import check_same  # noqa: PLC0415
+def _given(options: Mapping[str, Any], allow_same_name: bool) -> Mapping[str, Any]:
+    """What a port gets as given: the options, and ``allow_same_name`` if it is true."""
+    check_flag("allow_same_name", allow_same_name)
+    return {**options, "allow_same_name": True} if allow_same_name else options
 
-        try:
-            check_same(handle, given)
-        except BaseException:
-            handle.close()
-            raise
-    return handle
+
+def _without_none(**options: Any) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
 
 
 def _check_rule(compatibility: str | None) -> str | None:

@@ -38,6 +38,7 @@ from shmq.native._core import check_timeout, codec_number
 
 if TYPE_CHECKING:
     from shmq.api.keywords import BindKeywords
+    from shmq.model.codec.codecs import Default
 
 #: The errors for missing targets.
 _MISSING: Final[Mapping[str, type[ShmqError]]] = MappingProxyType(
@@ -49,6 +50,8 @@ class ExchangeHandle(ExchangePort, api.Exchange):
     """Implements :class:`shmq.api.Exchange` on top of its port."""
 
     _closed = False
+    #: Of `connect`, which sets it.
+    default: Default | None = None
 
     def __init__(self, name: str, kind: api.ExchangeKind, alternate: str | None) -> None:
         self._name = name
@@ -385,16 +388,18 @@ def check_headers(headers: object) -> None:
         raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
 
 
-def deliveries_of(bodies: Iterable[Any], properties: Mapping[str, Any]) -> Deliveries:
+def deliveries_of(
+    bodies: Iterable[Any], properties: Mapping[str, Any], default: Default | None
+) -> Deliveries:
     """The bodies with their properties, encoded. Raises InvalidOption and TypeError."""
     check_headers(properties.get("headers"))
     others = {name: value for name, value in properties.items() if name != "codec"}
     codec = properties.get("codec")
-    return Deliveries([_encode_body(body, codec) for body in bodies], others)
+    return Deliveries([_encode_body(body, codec, default) for body in bodies], others)
 
 
-def _encode_body(body: Any, codec: str | None) -> tuple[Any, str]:
-    buffer, number = codecs.encode_body(body, codec)
+def _encode_body(body: Any, codec: str | None, default: Default | None) -> tuple[Any, str]:
+    buffer, number = codecs.encode_body(body, codec, default)
     return buffer, codec if codec is not None else codecs.CODECS[number]
 
 

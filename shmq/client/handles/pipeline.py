@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from shmq import api, errors
-from shmq.client.handles.put import encode
+from shmq.client.handles.put import encode, has_dedupe_id
 
 
 def refused(
@@ -60,8 +60,8 @@ class Pipeline(api.Pipeline):
         if properties or type(body) is not bytes:
             confirm = properties.pop("confirm", None)
             durable = durable if confirm is None else self._is_durable(confirm)
-            known = properties.get("dedupe_id") is not None
-            meta, body = encode(body, self._priorities, properties)
+            known = has_dedupe_id(self._queue, properties)
+            meta, body = encode(body, self._priorities, properties, default=self._queue.default)
         number: int = self._flight.begin((meta, body), known, durable)
         return number
 

@@ -122,6 +122,7 @@ class Producer(api.Producer):
         self._confirm: Confirm = "disk" if acks == "disk" else "memory"
         self._idempotent = idempotent
         self._codec = codec
+        self._default = getattr(stream, "default", None)
         self._compression = compression
         self._max_record_bytes = stream.options.max_record_bytes
         self._max_block_bytes = stream.max_block_bytes
@@ -207,7 +208,7 @@ class Producer(api.Producer):
     def _pack(self, value: Any, key: bytes | None, headers: Mapping[str, Any] | None) -> bytes:
         if headers is not None and not isinstance(headers, Mapping):
             raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
-        block, size = _stream.pack_record(value, key, headers or None, self._codec)
+        block, size = _stream.pack_record(value, key, headers or None, self._codec, self._default)
         if size > self._max_record_bytes:
             raise MessageTooLarge(
                 f"the record has {size} bytes, and stream {self._stream.name!r} takes "

@@ -18,6 +18,7 @@ from shmq.native import _core
 
 if TYPE_CHECKING:
     from shmq.client.ports.queue import QueueKey
+    from shmq.model.codec.codecs import Default
 
 _FIXMAP, _MAP16 = 0x80, 0xDE
 _MOST_FIXED = 15
@@ -27,34 +28,46 @@ _CODEC = {
 }
 _PLAIN = {number: bytes([_FIXMAP + 1]) + entry for number, entry in _CODEC.items()}
 
-#: The properties that are encoded; ``confirm`` says how to put, not what.
-_ENCODED = tuple(name for name in PROPERTIES if name != "confirm")
-
 
 def check_names(call: Call, given: Iterable[str]) -> None:
     """Raise TypeError for a keyword that the call does not take."""
     for name in given:
-        if name not in _ENCODED or call not in PROPERTIES[name].calls:
+        if name == "confirm" or call not in getattr(PROPERTIES.get(name), "calls", ()):
             raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
 
 
+def has_dedupe_id(queue: Any, properties: Mapping[str, Any]) -> bool:
+    """Whether the put has a dedupe id. Raises InvalidOption if the queue would not remember it."""
+    dedupe_id = properties.get("dedupe_id")
+    if isinstance(dedupe_id, str) and not queue.options.dedupe_window:
+        raise errors.no_dedupe_window(queue.name, dedupe_id)
+    return dedupe_id is not None
+
+
 def encode(
-    body: Any, priorities: int, properties: Mapping[str, Any], encoded: bool = False
+    body: Any,
+    priorities: int,
+    properties: Mapping[str, Any],
+    encoded: bool = False,
+    default: Default | None = None,
 ) -> tuple[bytes | None, Any]:
     """The packed properties, or None, and the body as a buffer. Raises what ``put`` raises."""
-    check_names("put", properties)
-    return encode_many([body], priorities, properties, encoded)[0]
+    return encode_many([body], priorities, properties, encoded, default)[0]
 
 
 def encode_many(
-    bodies: Iterable[Any], priorities: int, properties: Mapping[str, Any], encoded: bool = False
+    bodies: Iterable[Any],
+    priorities: int,
+    properties: Mapping[str, Any],
+    encoded: bool = False,
+    default: Default | None = None,
 ) -> list[tuple[bytes | None, Any]]:
     """`encode` for bodies with the same properties, whose names were checked."""
-    wanted: dict[str, Any] = {name: properties.get(name) for name in _ENCODED}
+    given = dict(properties)
     found = []
     for body in bodies:
         buffer, number, meta, *_ = _core.encode_message(
-            body, priorities=priorities, encoded=encoded, **wanted
+            body, given, priorities, encoded=encoded, default=default
         )
         if 0 < number < len(codecs.CODECS):
             meta = with_entry(meta, _CODEC[number]) if meta else _PLAIN[number]

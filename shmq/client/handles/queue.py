@@ -17,6 +17,7 @@ from shmq.client.handles.put import (
     check_names,
     encode,
     encode_many,
+    has_dedupe_id,
     is_durable,
     pack_records,
     waiting_put,
@@ -29,6 +30,7 @@ from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.backoff import RoomBackoff
 from shmq.client.shared.buffered_loan import QueueLoan
 from shmq.client.shared.ready_event import ReadyEvent, descriptor_of
+from shmq.model.codec.codecs import Default
 from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -43,6 +45,8 @@ class QueueHandle(api.Queue):
 
     #: The iterator over bodies, where a transport has a faster one.
     BODIES: ClassVar[Any] = Bodies
+    #: Of `connect`, which sets it.
+    default: Default | None = None
 
     def __init__(self, port: QueuePort) -> None:
         self.port = port
@@ -97,8 +101,9 @@ class QueueHandle(api.Queue):
         """Return the packed properties, the body as a buffer, and whether it has a dedupe id."""
         if not properties and type(body) is bytes:
             return None, body, False
-        meta, body = encode(body, self.options.priorities, properties)
-        return meta, body, properties.get("dedupe_id") is not None
+        known = has_dedupe_id(self, properties)
+        meta, body = encode(body, self.options.priorities, properties, default=self.default)
+        return meta, body, known
 
     def put(
         self,
@@ -151,7 +156,7 @@ class QueueHandle(api.Queue):
 
     def _encode_many(self, bodies: list[Any], properties: Mapping[str, Any]) -> list[Any]:
         """Return the items of a `put_many`."""
-        return encode_many(bodies, self.options.priorities, properties)
+        return encode_many(bodies, self.options.priorities, properties, default=self.default)
 
     def put_packed(
         self,
@@ -169,7 +174,7 @@ class QueueHandle(api.Queue):
         packed = pack_records(data, lengths)
         properties["codec"] = "packed"
         meta, body = encode(packed, self.options.priorities, properties, encoded=True)
-        known = properties.get("dedupe_id") is not None
+        known = has_dedupe_id(self, properties)
         return self._put(meta, body, block, timeout, known, durable)
 
     def loan(self, size: int, **properties: Any) -> api.Loan:
@@ -180,7 +185,7 @@ class QueueHandle(api.Queue):
         block, timeout = properties.pop("block", None), properties.pop("timeout", None)
         _core.check_timeout(timeout)
         durable = self._is_durable(properties.pop("confirm", None))
-        known = properties.get("dedupe_id") is not None
+        known = has_dedupe_id(self, properties)
         meta, _ = encode(b"", self.options.priorities, properties, encoded=True)
         self.port.check_bytes(size, meta)
         self._await_room(waits_for_room(self.options, block, timeout), timeout)
@@ -374,32 +379,46 @@ class QueueHandle(api.Queue):
     # ---- settle ----
 
     def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
-        receipts = list(map(self.port.receipt_of, messages))
+        given = list(messages)
+        receipts = list(map(self.port.receipt_of, given))
         self.port.check_open()
-        return self._settle_given("ack", receipts, None) if receipts else []
+        refused = self._settle_given("ack", receipts, None) if receipts else []
+        self.port.have_acked(given, set(refused))
+        return refused
 
     def ack(self, receipt: int) -> None:
         self._settle("ack", receipt, None)
 
-    def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True) -> None:
+    def nack(
+        self,
+        receipt: int,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None:
         kind, ms = returning(delay, counted)
-        self._settle(kind, receipt, ms)
+        self._settle(kind, receipt, ms, _core.pack_error(error, counted))
 
-    def reject(self, receipt: int) -> None:
-        self._settle("reject", receipt, None)
+    def reject(self, receipt: int, reason: BaseException | str | None = None) -> None:
+        self._settle("reject", receipt, None, _core.pack_error(reason))
 
     def extend(self, receipt: int, seconds: float) -> None:
         self._settle("extend", receipt, _core.milliseconds("seconds", seconds))
 
-    def _settle(self, kind: Settlement, receipt: int, ms: int | None) -> None:
+    def _settle(
+        self, kind: Settlement, receipt: int, ms: int | None, error: bytes | None = None
+    ) -> None:
         number = self.port.receipt_of(receipt)
         self.port.check_open()
-        if self._settle_given(kind, [number], ms):
+        if self._settle_given(kind, [number], ms, error):
             raise self._make_stale_error(number)
 
-    def _settle_given(self, kind: Settlement, given: list[int], ms: int | None) -> list[int]:
+    def _settle_given(
+        self, kind: Settlement, given: list[int], ms: int | None, error: bytes | None = None
+    ) -> list[int]:
         """Settle receipts of the application, which may be any numbers."""
-        return self.port.settle(kind, given, ms)
+        return self.port.settle(kind, given, ms, error)
 
     def _make_stale_error(self, receipt: int) -> errors.LeaseExpired:
         return errors.LeaseExpired(
@@ -414,7 +433,7 @@ class QueueHandle(api.Queue):
         return self.port.peek(limit, None if where is None else Where(where))
 
     def purge(self) -> int:
-        return self.port.purge()
+        return self.port.call("purge")
 
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         most = None if limit is None else check_whole("limit", limit, 1, None)

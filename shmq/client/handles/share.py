@@ -11,7 +11,14 @@ from shmq.api.share import ShareOptions
 from shmq.client.handles.reader import behind_damage
 from shmq.client.ports.group import SLICE
 from shmq.client.ports.share import Lender, Lent, Settler
-from shmq.errors import DamagedFile, Empty, LeaseExpired, OffsetOutOfRange, ShmqError
+from shmq.errors import (
+    AlreadySettled,
+    DamagedFile,
+    Empty,
+    LeaseExpired,
+    OffsetOutOfRange,
+    ShmqError,
+)
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.native._core import check_seconds
@@ -46,6 +53,7 @@ class LentRecord(api.SharedRecord):
         "_receipt",
         "_record",
         "_settled",
+        "_settled_at",
         "_settler",
         "_share",
         "_until",
@@ -68,7 +76,8 @@ class LentRecord(api.SharedRecord):
         self._record = record
         self._receipt = lent[0]
         self._deliveries = lent[3] + 1
-        self._settled = False
+        self._settled = ""  # how; empty: it was not
+        self._settled_at = 0.0
         self._until = 0.0  # the end of the lease; 0: not delivered, or receipt read
 
     def __del__(self) -> None:
@@ -132,34 +141,38 @@ class LentRecord(api.SharedRecord):
 
     @property
     def settled(self) -> bool:
-        return self._settled
+        return bool(self._settled)
 
     def ack(self) -> None:
-        self._check_process()
-        self._conclude(self._settler.ack(self._receipt))
+        self._check_before()
+        self._conclude("ack", self._settler.ack(self._receipt))
 
     def nack(self, delay: float = 0.0, *, counted: bool = True) -> None:
-        self._check_process()
+        self._check_before()
         wait = round(check_seconds("delay", delay, least=0) * 1e9)
-        self._conclude(self._settler.nack(self._receipt, wait, counted))
+        self._conclude("nack", self._settler.nack(self._receipt, wait, counted))
 
     def reject(self) -> None:
-        self._check_process()
-        self._conclude(self._settler.reject(self._receipt))
+        self._check_before()
+        self._conclude("reject", self._settler.reject(self._receipt))
 
     def extend(self, seconds: float | None = None) -> None:
-        self._check_process()
+        self._check_before()
         ns = 0 if seconds is None else round(check_seconds("seconds", seconds, least=1e-9) * 1e9)
         self._check(self._settler.extend(self._receipt, ns))
         if self._until:
             self._until = time.monotonic() + (self._share.lease if seconds is None else seconds)
 
-    def _check_process(self) -> None:
+    def _check_before(self) -> None:
         _check_process(self._generation)
+        if self._settled:
+            ago = time.monotonic() - self._settled_at
+            what = f"partition {self.partition}, offset {self.offset} in {self._what}"
+            raise AlreadySettled.of(what, self._settled, ago)
 
-    def _conclude(self, done: bool) -> None:
+    def _conclude(self, how: str, done: bool) -> None:
         self._check(done)
-        self._settled = True
+        self._settled, self._settled_at = how, time.monotonic()
         self._until = 0.0
 
     def _check(self, done: bool) -> None:

@@ -26,6 +26,7 @@ from shmq.native._stream import MAX_PARTITIONS
 
 if TYPE_CHECKING:
     from shmq.api.keywords import ProducerKeywords, ReaderKeywords, RecordLoanKeywords
+    from shmq.model.codec.codecs import Default
 
 
 class _BufferedRecordLoan(BufferedLoan[api.Appended], api.RecordLoan):
@@ -40,6 +41,8 @@ class StreamHandle(StreamPort, api.Stream):
     """Implements :class:`shmq.api.Stream` on top of its port."""
 
     _made_appender: Appender | None = None
+    #: Of `connect`, which sets it.
+    default: Default | None = None
 
     def repartition(self, partitions: int) -> range:
         return self.change_partitions(check_whole("partitions", partitions, 1, MAX_PARTITIONS))

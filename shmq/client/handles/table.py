@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmq import api
 from shmq.api.options import check_one_of, check_whole
@@ -28,6 +28,9 @@ from shmq.model.table.entry import (
 from shmq.native import _clock as time
 from shmq.native._core import check_timeout
 
+if TYPE_CHECKING:
+    from shmq.model.codec.codecs import Default
+
 
 def check_table(durability: str, max_bytes: int | None) -> None:
     """Raise InvalidOption or TypeError unless a table may have these options."""
@@ -41,6 +44,8 @@ class TableHandle(api.Table):
 
     #: The longest pause of a wait, in seconds.
     _longest_pause: float
+    #: Of `connect`, which sets it.
+    default: Default | None = None
 
     def __init__(self, name: str, durability: TableDurability, max_bytes: int | None) -> None:
         self._name = name
@@ -138,13 +143,13 @@ class TableHandle(api.Table):
     # ---- writing ----
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        self._store({check_key(key): encoded(value)}, check_ttl(ttl))
+        self._store({check_key(key): encoded(value, self.default)}, check_ttl(ttl))
 
     def set_many(self, mapping: Mapping[str, Any], ttl: float | None = None) -> None:
-        self._store(encoded_all(mapping), check_ttl(ttl))
+        self._store(encoded_all(mapping, self.default), check_ttl(ttl))
 
     def add(self, key: str, value: Any, ttl: float | None = None) -> bool:
-        return self._add(check_key(key), encoded(value), check_ttl(ttl))
+        return self._add(check_key(key), encoded(value, self.default), check_ttl(ttl))
 
     def delete(self, *keys: str) -> int:
         return self._delete(check_keys(keys))

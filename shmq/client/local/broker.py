@@ -22,6 +22,7 @@ from shmq.client.local.temporary_queue import remove_dropped, remove_owned
 from shmq.client.local.waiting import wait_thread
 from shmq.client.ports.broker import CollectionPort, Kind, make_neither_error
 from shmq.client.shared import durability, name_texts
+from shmq.client.shared.pickling import reduce
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.client.transaction.recover import attach_by, look, settle_all
 from shmq.disk.storage.paths import SCHEMAS
@@ -195,7 +196,7 @@ class LocalBroker(_Handle):
         with late_imports:
             from shmq.client.local.transaction import LocalTransaction  # noqa: PLC0415
 
-        return LocalTransaction(self._namespace, self._find, timeout)
+        return LocalTransaction(self._namespace, self._find, timeout, self.default)
 
     def _find(self, kind: str, name: str) -> LocalQueue | LocalStream:
         """The handle that all transactions share."""
@@ -249,7 +250,7 @@ class LocalBroker(_Handle):
                     tables.remove(self._namespace, name_texts.TABLE)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LocalBroker, (self._namespace.name,)
+        return reduce(self, LocalBroker, self._namespace.name)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield "namespace", self._namespace.name

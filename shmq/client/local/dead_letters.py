@@ -272,11 +272,13 @@ def _put_back(source: _core.Handle, opener: QueueOpener, taken: TakenDeadLetter)
 
 def _move_one(source: _core.Handle, target: _core.Handle, taken: TakenDeadLetter) -> None:
     properties = unpack_properties(taken.meta)
+    error = properties.pop("error", None)
     properties["dead"] = {
         "reason": _REASONS[taken.reason],
         "queue": source.name,
         "deliveries": taken.deliveries,
         "at": int(taken.died_at * 1000),
+        **({} if error is None else {"error": error}),
     }
     ttl = source.segment.options["dead_letter_ttl"]
     move(source, target, taken, pack_properties(properties), None, ttl)

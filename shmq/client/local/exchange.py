@@ -20,6 +20,7 @@ from shmq.client.handles.exchange import (
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.ports.broker import CollectionPort
 from shmq.client.shared import durability
+from shmq.client.shared.pickling import reduce
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
 from shmq.fork_safe import new_lock
 from shmq.host.namespace.namespace import Namespace
@@ -177,7 +178,7 @@ class LocalExchange(ExchangeHandle):
         confirm: Any,
         properties: Mapping[str, Any],
     ) -> api.Published:
-        letters = deliveries_of(bodies, properties)
+        letters = deliveries_of(bodies, properties, self.default)
         outcome = self.deliver(letters, key, properties.get("headers"), confirm)
         finish(outcome, block, until)
         return outcome.published(self.name)
@@ -252,7 +253,7 @@ class LocalExchange(ExchangeHandle):
         self._targets.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attach_by_name, (self._namespace.name, self.name)
+        return reduce(self, _attach_by_name, self._namespace.name, self.name)
 
     def __repr__(self) -> str:
         return f"<LocalExchange {self.name!r} ({self.kind}) of namespace {self._namespace.name!r}>"

@@ -28,6 +28,7 @@ from shmq.client.local.waiting.filtered_wait import wait_filtered
 from shmq.client.local.waiting.ready_watch import LocalReadyWatch
 from shmq.client.shared import durability, durable_wait
 from shmq.client.shared.async_bodies import AsyncBodies
+from shmq.client.shared.pickling import reduce
 from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.ready_event import descriptor_of
 from shmq.client.transaction.recover import settle
@@ -487,7 +488,7 @@ class LocalQueue(_core.Handle, api.Queue):
             self._namespace.processes.run_when_unlocked(end)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attach_by_name, (self._namespace.name, self.name)
+        return reduce(self, _attach_by_name, self._namespace.name, self.name)
 
     def __dir__(self) -> list[str]:
         """The names of the contract; the other attributes are for the core and the client."""

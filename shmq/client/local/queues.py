@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from shmq import api
 from shmq.api.names import staging_target
@@ -16,10 +16,18 @@ from shmq.client.local.queue_segments import (
     remove_queue,
     remove_staged,
 )
-from shmq.client.local.temporary_queue import check_owner, remove_owned
-from shmq.client.ports.broker import CollectionPort
+from shmq.client.local.temporary_queue import check_owner, remove_empty_dead_letters, remove_owned
+from shmq.client.ports.broker import CollectionPort, make_taken_error
 from shmq.client.shared import durability
-from shmq.errors import FileError, NoSuchQueue, QueueDeleted, QueueExists, SegmentError, ShmqError
+from shmq.errors import (
+    FileError,
+    NoSuchQueue,
+    NoSuchStream,
+    QueueDeleted,
+    QueueExists,
+    SegmentError,
+    ShmqError,
+)
 from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
 from shmq.model.schema.book import Schemas
@@ -41,6 +49,37 @@ def is_named(namespace: Namespace, name: str) -> bool:
     return namespace.has("queue", name) or namespace.has("stream", name)
 
 
+def bring_back_other(namespace: Namespace, kind: Literal["queue", "stream"], name: str) -> None:
+    """Recover what may keep a queue or stream from being created: the other one of that name."""
+    if not namespace.has(kind, name):
+        durability.bring_back(namespace, "stream" if kind == "queue" else "queue", name)
+
+
+def check_alone(namespace: Namespace, kind: Literal["queue", "stream"], name: str) -> None:
+    """Raise AlreadyExists if the other of a queue and a stream has that name.
+
+    Needs the registry lock.
+    """
+    other: Literal["queue", "stream"] = "stream" if kind == "queue" else "queue"
+    if not namespace.has(other, name):
+        return
+    is_there: object
+    try:
+        if other == "queue":
+            is_there = not remove_if_over(namespace, name) and find_segment(namespace, name)
+        else:
+            with late_imports:
+                from shmq.host.namespace import streams  # noqa: PLC0415 - streams are rarer
+
+            is_there = streams.open_stream(namespace, name)
+    except NoSuchStream:
+        return
+    except SegmentError:
+        is_there = True  # one that cannot be used has the name, too
+    if is_there:
+        raise make_taken_error(other, name)
+
+
 def tidy_schemas(namespace: Namespace) -> None:
     """Remove the schemas of deleted queues and streams. Needs the registry lock."""
     with contextlib.suppress(SegmentError, OSError):  # a reader of the schemas gets the error
@@ -57,12 +96,14 @@ class QueueCollection(CollectionPort):
     def make(
         self, name: str, wanted: QueueOptions, given: Mapping[str, Any], exact: bool
     ) -> LocalQueue:
-        del given
+        alone = "allow_same_name" not in given
         self._bring_back(name, wanted.dead_letter)
+        if alone:
+            bring_back_other(self._namespace, "queue", name)
         with self._namespace.locked():
             segment = self._find_segment(name)
             if segment is None:
-                made = self._make(name, wanted)
+                made = self._make(name, wanted, alone)
             else:
                 differences = wanted.differences(QueueOptions(**segment.options)) if exact else {}
                 if differences:
@@ -109,13 +150,16 @@ class QueueCollection(CollectionPort):
             durability.warn_unkept(self._namespace, "queue", queue.name)
         return queue
 
-    def _make(self, name: str, options: QueueOptions) -> LocalQueue:
+    def _make(self, name: str, options: QueueOptions, alone: bool) -> LocalQueue:
         """Create the dead-letter queue first: a queue is never without its own."""
         tidy_schemas(self._namespace)
         names = (name, options.dead_letter)
         missing = [
             new for new in names if new is not None and not self._namespace.has("queue", new)
         ]
+        if alone:
+            for new in missing:
+                check_alone(self._namespace, "queue", new)
         try:
             if options.dead_letter is not None:
                 ensure_dead_letters(self._namespace, name, options)
@@ -172,8 +216,18 @@ class QueueCollection(CollectionPort):
         with contextlib.suppress(FileError):  # then its files are deleted as they are
             self._bring_back(name)
         with self._namespace.locked():
+            options = self._options_of(name)
             remove_staged(self._namespace, name)
             remove_queue(self._namespace, name)
+            if options is not None:  # last: a death before it leaves an empty queue
+                remove_empty_dead_letters(self._namespace, name, options, LocalQueue)
+
+    def _options_of(self, name: str) -> QueueOptions | None:
+        """The options of the queue; None: there is none, or it cannot be used."""
+        try:
+            return QueueOptions(**self._namespace.open_segment(name).options)
+        except (NoSuchQueue, SegmentError):
+            return None
 
     def _settle_rows(self, name: str, target: str) -> None:
         """Settle the moves from a staging queue before it is deleted."""

@@ -19,11 +19,13 @@ from shmq.client.local.archived_records import ArchivedRecords
 from shmq.client.local.group import GroupMethods
 from shmq.client.local.group_store import keep_new
 from shmq.client.local.queue import attach as attach_queue
+from shmq.client.local.queues import bring_back_other, check_alone
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.ports.broker import CollectionPort
 from shmq.client.ports.steps import Steps
 from shmq.client.ports.stream import Found
 from shmq.client.shared import durability
+from shmq.client.shared.pickling import reduce
 from shmq.client.transaction.recover import look
 from shmq.errors import (
     DamagedFile,
@@ -385,8 +387,8 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         """Whether a process of the namespace watches for deaths, so that a sleep may be long."""
         return deaths.are_noticed(self._namespace, attach_queue)
 
-    def __reduce__(self) -> tuple[Callable[..., LocalStream], tuple[str, str]]:
-        return _attach_by_name, (self._namespace.name, self.name)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce(self, _attach_by_name, self._namespace.name, self.name)
 
     def __dir__(self) -> list[str]:
         """The names of the contract; the other attributes are for the core and the client."""
@@ -450,12 +452,16 @@ class StreamCollection(CollectionPort):
     def make(
         self, name: str, wanted: StreamOptions, given: Mapping[str, Any], exact: bool
     ) -> LocalStream:
-        del given
+        alone = "allow_same_name" not in given
         wanted.check_of_host(name)
         self._bring_back(name)
+        if alone:
+            bring_back_other(self._namespace, "stream", name)
         with self._namespace.locked():
             opened = self._find_stream(name)
             if opened is None:
+                if alone:
+                    check_alone(self._namespace, "stream", name)
                 made = self._make(name, wanted)
             else:
                 control, logs = opened

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from shmq.client.handles.table import TableHandle
 from shmq.client.ports.broker import CollectionPort
+from shmq.client.shared.pickling import reduce
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table import files
 from shmq.model.table.entries import Entries
@@ -97,7 +98,7 @@ class LocalTable(TableHandle):
         self.database.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attach_by_name, (self._namespace.name, self._name)
+        return reduce(self, _attach_by_name, self._namespace.name, self._name)
 
     def __repr__(self) -> str:
         return f"<LocalTable {self._name!r} ({self._durability}) of {self._namespace.name!r}>"

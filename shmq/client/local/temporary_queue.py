@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from shmq.api.names import own_dead_letters
+from shmq.api.options import QueueOptions
 from shmq.client.local.queue_segments import remove_ended, remove_queue, remove_staged
 from shmq.errors import Forbidden, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.host.namespace.namespace import Namespace
@@ -24,6 +25,10 @@ from shmq.native.lock_holder import Holder
 
 #: Opens a queue of the namespace, with its segment: the class is built on this module.
 _OpenQueue = Callable[[Namespace, str, _core.Segment], Any]
+
+
+#: How many queues are looked at for whether they use a dead-letter queue; it takes 0.1 ms each.
+_MOST_LOOKED_AT: Final = 1000
 
 
 def check_owner(namespace: Namespace, name: str, segment: _core.Segment) -> None:
@@ -72,7 +77,7 @@ def _can_be_over(namespace: Namespace, segment: _core.Segment) -> bool:
 
 def _end(namespace: Namespace, name: str, segment: _core.Segment, open_queue: _OpenQueue) -> bool:
     """Delete it, unless it has a consumer after all. Needs the registry lock."""
-    dead_letter = segment.options["dead_letter"]
+    options = QueueOptions(**segment.options)
     if segment.is_exclusive and not namespace.roles.is_claimed(segment.queue_id):
         remove_staged(namespace, name)
         remove_queue(namespace, name)
@@ -83,23 +88,44 @@ def _end(namespace: Namespace, name: str, segment: _core.Segment, open_queue: _O
                 return False
         remove_staged(namespace, name)
         remove_ended(namespace, name, segment)
-    _remove_empty_dead_letters(namespace, name, dead_letter, open_queue)
+    remove_empty_dead_letters(namespace, name, options, open_queue)
     namespace.forget_names()
     return True
 
 
-def _remove_empty_dead_letters(
-    namespace: Namespace, name: str, dead_letter: str | None, open_queue: _OpenQueue
+def remove_empty_dead_letters(
+    namespace: Namespace, name: str, options: QueueOptions, open_queue: _OpenQueue
 ) -> None:
-    """Delete ``NAME.dlq`` if it is the queue's dead-letter queue, and empty."""
+    """Delete the dead-letter queue that was created for a queue that is gone, if it is empty.
+
+    It was if its name and options are those that it would be created with. One that another queue
+    uses stays. Needs the registry lock.
+    """
+    dead_letter = options.dead_letter
+    if dead_letter is None or dead_letter != own_dead_letters(name):
+        return
     with contextlib.suppress(NoSuchQueue, QueueDeleted, SegmentError):
-        if dead_letter is None or dead_letter != own_dead_letters(name):
-            return
         segment = namespace.open_segment(dead_letter)
+        created = options.for_dead_letters().differences(QueueOptions(**segment.options))
+        if created or _is_used(namespace, dead_letter):
+            return
         with open_queue(namespace, dead_letter, segment) as queue:
             ended = queue.end(unused=False)
         if ended:
             remove_ended(namespace, dead_letter, segment)
+
+
+def _is_used(namespace: Namespace, dead_letter: str) -> bool:
+    """Whether it is the dead-letter queue of a queue, or there are too many to look at."""
+    names = namespace.noted_queues("")
+    if len(names) > _MOST_LOOKED_AT:
+        return True
+    for name in names:
+        with contextlib.suppress(NoSuchQueue, SegmentError):
+            segment = namespace.look_at(name)
+            if segment is not None and segment.options["dead_letter"] == dead_letter:
+                return True
+    return False
 
 
 # ---- by their owner ----

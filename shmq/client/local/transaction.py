@@ -43,6 +43,7 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.host.namespace.namespace import Namespace
+from shmq.model.codec.codecs import Default
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 
@@ -69,9 +70,14 @@ class LocalTransaction(api.Transaction):
     """Implements :class:`shmq.api.Transaction`."""
 
     def __init__(
-        self, namespace: Namespace, find: Callable[[str, str], Any], timeout: float | None
+        self,
+        namespace: Namespace,
+        find: Callable[[str, str], Any],
+        timeout: float | None,
+        default: Default | None,
     ) -> None:
         self._namespace = namespace
+        self._default = default
         self._find = find
         self._timeout = timeout
         self._handles = handles_in(namespace)
@@ -128,7 +134,7 @@ class LocalTransaction(api.Transaction):
                     f"partition {partition} of stream {target.name!r} takes no records any more"
                 )
         most, opened = target.options.max_record_bytes, target.open_partitions
-        packed = _stream.pack_records(values, keys, headers, codec)
+        packed = _stream.pack_records(values, keys, headers, codec, default=self._default)
         pieces: list[tuple[int, bytes]] = []
         for entry, size, key in entries_of(packed):
             if size > most:
@@ -142,24 +148,12 @@ class LocalTransaction(api.Transaction):
         for at, entry in pieces:
             self._blocks.setdefault((target, at), []).append(entry)
 
-    def put(
-        self,
-        queue: str | api.Queue,
-        body: api.Body,
-        *,
-        priority: int | None = None,
-        group: str | None = None,
-        headers: Mapping[str, Any] | None = None,
-        reply_to: str | None = None,
-        correlation: str | None = None,
-        codec: str | None = None,
-    ) -> None:
+    def put(self, queue: str | api.Queue, body: api.Body, **properties: Any) -> None:
         target = self._open("queue", queue)
-        nothing = (None, None, None, None)  # delay, deliver_at, ttl and dedupe id
         buffer, number, meta, level, *_ = _core.encode_message(
-            *(body, codec, priority, group, headers, *nothing, reply_to, correlation),
-            target.options.priorities,
+            body, properties, target.options.priorities, staged=True, default=self._default
         )
+        group = properties.get("group")
         self._puts.setdefault(target, []).append((bytes(buffer), meta, number, level, group))
 
     def commit(self, member: api.Member, offsets: Mapping[int, int] | None = None) -> None:

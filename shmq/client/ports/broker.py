@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from shmq import api
-from shmq.errors import NoSuchQueue
+from shmq.errors import AlreadyExists, NoSuchQueue, QueueExists, StreamExists
 
 #: What has a name in a namespace.
 Kind = Literal["queue", "stream", "exchange", "table"]
@@ -17,6 +17,15 @@ def make_neither_error(name: str, where: str) -> NoSuchQueue:
     """Return the error for a schema of a name that no queue and no stream has ``where``."""
     return NoSuchQueue(
         f"neither a queue nor a stream {name!r} exists {where}: create it first", name
+    )
+
+
+def make_taken_error(kind: Literal["queue", "stream"], name: str) -> AlreadyExists:
+    """Return the error for creating what would have the name of an existing queue or stream."""
+    error, other = (QueueExists, "stream") if kind == "queue" else (StreamExists, "queue")
+    return error(
+        f"{kind} {name!r} exists, and a {other} of that name would be mistaken for it: use another "
+        f"name, or pass allow_same_name to have both"
     )
 
 
@@ -31,8 +40,9 @@ class CollectionPort(abc.ABC):
     def make(self, name: str, wanted: Any, given: Mapping[str, Any], exact: bool) -> Any:
         """Create it, or open it; ``exact``: raise AlreadyExists if its options differ.
 
-        ``given`` are the options that the application gave. Declaring a queue again restarts its
-        ``expires``.
+        ``given`` are the options that the application gave. A queue or stream is not created if the
+        other has the name (see `make_taken_error`), unless ``given`` has ``allow_same_name``.
+        Declaring a queue again restarts its ``expires``.
         """
 
     @abc.abstractmethod

@@ -186,6 +186,10 @@ class QueuePort(abc.ABC):
         """Return the receipt of a message, or the int itself. Raises TypeError otherwise."""
         return message.receipt if isinstance(message, api.Message) else _core.receipt_of(message)
 
+    def have_acked(self, messages: list[Any], refused: set[int]) -> None:
+        """Mark the transport's messages as acknowledged, but for the ``refused`` receipts."""
+        del messages, refused
+
     def receipts_of(self, messages: list[Any]) -> list[int]:
         """Return the receipts."""
         return [message.receipt for message in messages]
@@ -204,11 +208,14 @@ class QueuePort(abc.ABC):
     # ---- settlements ----
 
     @abc.abstractmethod
-    def settle(self, kind: Settlement, receipts: list[int], ms: int | None) -> list[int]:
+    def settle(
+        self, kind: Settlement, receipts: list[int], ms: int | None, error: bytes | None = None
+    ) -> list[int]:
         """Settle deliveries, of any process; return the refused receipts in their order.
 
         ``ms`` is the delay of a nack (None: the back-off) or a return, and the new lease of an
-        extension, in milliseconds.
+        extension, in milliseconds. The messages of a nack or a reject keep the packed ``error``, if
+        the transport can.
         """
 
     # ---- what the queue has ----
@@ -229,8 +236,11 @@ class QueuePort(abc.ABC):
         """Return leased messages with sequences above ``after``. Raises Unsupported."""
 
     @abc.abstractmethod
-    def purge(self) -> int:
-        """Remove the visible and the delayed messages; return how many."""
+    def call(self, method: str, *numbers: int) -> int:
+        """Carry out the method of the contract that has only numbers. Raises Unsupported.
+
+        They are the operations with a ``call`` in ``shmq/protocol/opcodes.toml``.
+        """
 
     @abc.abstractmethod
     def redrive(self, limit: int | None, where: Where | None) -> int:

@@ -22,6 +22,7 @@ from shmq.client.remote.named import (
 from shmq.client.remote.queue import RemoteQueue, make_exclusive
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.table import RemoteTable
+from shmq.client.shared.pickling import reduce
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -162,7 +163,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
             connection.drop()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteBroker, (self._connection.target,)
+        return reduce(self, RemoteBroker, self._connection.target)
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield "url", self.url

@@ -107,7 +107,7 @@ class RemoteExchange(ExchangeHandle):
         self, bodies: list[Any], properties: Mapping[str, Any]
     ) -> Iterator[tuple[bytes, list[Any]]]:
         """Properties and bodies, as many at once as fit into a frame."""
-        items = [encode(body, _PRIORITIES, properties) for body in bodies]
+        items = [encode(body, _PRIORITIES, properties, default=self.default) for body in bodies]
         most = self._largest()
         some: list[Any] = []
         meta, size = b"", 0

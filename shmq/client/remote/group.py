@@ -19,16 +19,15 @@ from shmq.protocol.messages.group import (
     GroupChange,
     GroupsRequest,
     GroupView,
-    Heartbeat,
     Join,
     Joined,
     MemberRequest,
     Seats,
     Settlement,
     ShareSettle,
-    ShareTake,
     ShareTaken,
 )
+from shmq.protocol.messages.numbers import Heartbeat, ShareTake
 from shmq.protocol.messages.payload import pack_places
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import stream_error_of

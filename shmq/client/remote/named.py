@@ -61,6 +61,11 @@ class Collection(CollectionPort):
             )
         self._check(answer, name)
 
+    def _check_free(self, answer: _core.Answer, taken: type[errors.AlreadyExists]) -> None:
+        """Raise ``taken`` if the server refused the name as that of the other kind."""
+        if answer.status == Status.QUEUE_EXISTS:
+            raise taken(str(error_of(answer, self._connection.url)))
+
     def _remove(self, kind: int, name: str) -> None:
         answer = self._ask(kind, name)
         if answer.status == Status.NO_QUEUE:
@@ -101,7 +106,11 @@ class QueueCollection(Collection):
                 raise self._exists(name, wanted, answer)
             if answer.status != Status.QUEUE_EXISTS:
                 self._check_made(answer, name)
-            return attach(self._connection.target, name, self._greeting.namespace)
+            try:
+                return attach(self._connection.target, name, self._greeting.namespace)
+            except errors.NoSuchQueue:
+                self._check_free(answer, errors.StreamExists)
+                raise
         if exact and (differences := wanted.differences(queue.options)):
             raise errors.QueueExists.of(name, differences)
         return queue
@@ -124,6 +133,9 @@ class QueueCollection(Collection):
     def _exists(self, name: str, wanted: QueueOptions, answer: _core.Answer) -> errors.ShmqError:
         try:
             differences = wanted.differences(self.open(name).options)
+        except errors.NoSuchQueue:
+            self._check_free(answer, errors.StreamExists)
+            differences = {}
         except errors.ShmqError:
             differences = {}
         if not differences:
@@ -167,10 +179,14 @@ class StreamCollection(Collection):
         create = StreamCreate(_plain_options(wanted, given)).pack()
         answer = self._ask(Type.STREAM_CREATE, name, create, again=True)
         if answer.status == Status.QUEUE_EXISTS and exact:
-            raise self._stream_exists(name, wanted)
+            raise self._stream_exists(name, wanted, answer)
         if answer.status != Status.QUEUE_EXISTS:
             self._check_made(answer, name)
-        return self.open(name)
+        try:
+            return self.open(name)
+        except errors.NoSuchStream:
+            self._check_free(answer, errors.QueueExists)
+            raise
 
     def open(self, name: str, to_put: bool = False) -> RemoteStream:
         del to_put
@@ -182,9 +198,14 @@ class StreamCollection(Collection):
     def summaries(self) -> list[api.StreamSummary]:
         return STREAMS.unpack(self._ask_all(Type.STREAM_LIST))
 
-    def _stream_exists(self, name: str, wanted: StreamOptions) -> errors.ShmqError:
+    def _stream_exists(
+        self, name: str, wanted: StreamOptions, answer: _core.Answer
+    ) -> errors.ShmqError:
         try:
             differences = wanted.differences(self.open(name).options)
+        except errors.NoSuchStream:
+            self._check_free(answer, errors.QueueExists)
+            differences = {}
         except errors.ShmqError:
             differences = {}
         return errors.StreamExists.of(name, differences)
@@ -250,5 +271,8 @@ class TableCollection(Collection):
 
 
 def _plain_options(wanted: Options, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given options as plain numbers, which the check of all options has ensured."""
-    return {key: getattr(wanted, key) for key in given}
+    """The given options as plain numbers, which the check of all options has ensured.
+
+    ``allow_same_name`` stays as it is.
+    """
+    return {key: getattr(wanted, key, value) for key, value in given.items()}

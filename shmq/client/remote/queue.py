@@ -20,6 +20,7 @@ from shmq.client.remote.get import RemoteGet, first_wait
 from shmq.client.remote.queue_port import RemoteQueuePort
 from shmq.client.remote.ready_watch import RemoteReadyWatch
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
+from shmq.client.shared.pickling import reduce
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import Create, QueueState
@@ -159,12 +160,14 @@ class RemoteQueue(RemoteHandle, QueueHandle):
                 raise self._make_stale_error(receipt)
         return None
 
-    def _settle_given(self, kind: Settlement, given: list[int], ms: int | None) -> list[int]:
+    def _settle_given(
+        self, kind: Settlement, given: list[int], ms: int | None, error: bytes | None = None
+    ) -> list[int]:
         # Receipts that cannot exist are refused without a request.
         if min(given) > 0 and max(given) < 1 << 64:
-            return self.port.settle(kind, given, ms)
+            return self.port.settle(kind, given, ms, error)
         possible = [receipt for receipt in given if 0 < receipt < 1 << 64]
-        refused = iter(self.port.settle(kind, possible, ms) if possible else ())
+        refused = iter(self.port.settle(kind, possible, ms, error) if possible else ())
         found, following = [], next(refused, 0)
         for receipt in given:
             if not 0 < receipt < 1 << 64:
@@ -190,7 +193,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         super().__del__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return attach, (self._connection.target, self._name, self._namespace)
+        return reduce(self, attach, self._connection.target, self._name, self._namespace)
 
 
 def attach(target: Target, name: str, namespace: str) -> RemoteQueue:

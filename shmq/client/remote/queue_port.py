@@ -19,8 +19,9 @@ from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.put import RemotePuts
 from shmq.model.expression.parse import Where
 from shmq.native import _core
-from shmq.protocol.messages.queue import Leases, LeasesState, Select
-from shmq.protocol.opcodes import FOREVER, Status, Type
+from shmq.protocol.messages.numbers import Leases
+from shmq.protocol.messages.queue import Fail, LeasesState, Select
+from shmq.protocol.opcodes import AGAIN, CALLS, FOREVER, HEADS, Status, Type
 
 log = logging.getLogger("shmq")
 
@@ -51,6 +52,9 @@ class RemoteQueuePort(RemotePuts):
     def closed(self) -> bool:  # type: ignore[override]
         """Whether it was closed."""
         return self.connection.closed
+
+    def have_acked(self, messages: list[Any], refused: set[int]) -> None:
+        _core.have_acked(messages, refused)
 
     def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
         """Send a request other than a put, get or settlement. Raises the error of a refusal."""
@@ -87,7 +91,13 @@ class RemoteQueuePort(RemotePuts):
     # ---- settlements ----
 
     def settle(
-        self, kind: Settlement, receipts: list[int], ms: int | None, *, first: Attempt | None = None
+        self,
+        kind: Settlement,
+        receipts: list[int],
+        ms: int | None,
+        error: bytes | None = None,
+        *,
+        first: Attempt | None = None,
     ) -> list[int]:
         # ``first`` is an attempt for all of them that the caller has made.
         number = _TYPE[kind]
@@ -95,7 +105,7 @@ class RemoteQueuePort(RemotePuts):
         refused: list[int] = []
         for start in range(0, len(receipts), _MOST_RECEIPTS):
             some = receipts[start : start + _MOST_RECEIPTS]
-            write = functools.partial(_settlement, number, some, argument)
+            write = functools.partial(_settlement, number, some, argument, error)
             answer = self.connection.call(write, again=kind == "extend", first=first)
             if answer.status == Status.LEASE_EXPIRED:
                 refused += answer.refused
@@ -114,8 +124,10 @@ class RemoteQueuePort(RemotePuts):
             raise self.error(answer)
         return list(answer.messages or ())
 
-    def purge(self) -> int:
-        return self.ask(Type.PURGE).number
+    def call(self, method: str, *numbers: int) -> int:
+        kind = CALLS[method]
+        rest = HEADS[kind].pack(*numbers) if numbers else b""
+        return self.ask(kind, rest, again=kind in AGAIN).number
 
     def redrive(self, limit: int | None, where: Where | None) -> int:
         most = FOREVER if limit is None else min(limit, FOREVER - 1)
@@ -134,7 +146,7 @@ class RemoteQueuePort(RemotePuts):
         found: list[api.Lease] = []
         more = True
         while more and len(found) < limit:
-            asked = Leases(limit=limit - len(found), after=found[-1].sequence if found else after)
+            asked = Leases(found[-1].sequence if found else after, limit - len(found))
             answer = LeasesState.unpack(self.ask(Type.LEASES, asked.pack(), again=True))
             found += answer.leases
             more = answer.more and bool(answer.leases)
@@ -154,9 +166,11 @@ class RemoteQueuePort(RemotePuts):
 
 
 def _settlement(
-    number: int, receipts: list[int], argument: int | None, wire: _core.Wire
+    number: int, receipts: list[int], argument: int | None, error: bytes | None, wire: _core.Wire
 ) -> _core.Answer:
-    return wire.settle(number, receipts, argument)
+    if error is None or not wire.extended:  # a server that has no FAIL keeps no errors
+        return wire.settle(number, receipts, argument)
+    return wire.request(Type.FAIL, True, Fail(number, argument or 0, error, receipts).pack())
 
 
 def _report_refused(name: str, answer: _core.Answer) -> None:

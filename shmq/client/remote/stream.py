@@ -16,17 +16,18 @@ from shmq.client.remote.connection import Connection, RemoteHandle
 from shmq.client.remote.durable_wait import confirmed
 from shmq.client.remote.group import RemoteGroups
 from shmq.client.remote.retention_hold import RemoteRetentionHold
+from shmq.client.shared.pickling import reduce
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
+from shmq.protocol.messages.numbers import OffsetAt, Repartition
 from shmq.protocol.messages.stream import (
     Append,
     Appended,
     Fetch,
     FetchedPart,
     Hold,
-    OffsetAt,
-    Repartition,
     StreamInfo,
+    unpack_partitions,
 )
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import stream_error_of
@@ -82,7 +83,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
             self._connection.call(lambda wire: wire.request(Type.REPARTITION, True, rest))
         )
         run(self.describe())
-        return Repartition.unpack_answer(answer)
+        return unpack_partitions(answer)
 
     def _take_shape(self, info: StreamInfo) -> None:
         self._options = info.options
@@ -267,7 +268,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
         self._connection.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return attach, (self._connection.target, self._name, self._namespace)
+        return reduce(self, attach, self._connection.target, self._name, self._namespace)
 
     def __repr__(self) -> str:
         return f"<RemoteStream {self._name!r} of {self._connection.url}>"

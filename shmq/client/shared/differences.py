@@ -1,34 +1,73 @@
-"""Whether what exists has the options that were given for it."""
+"""Whether what exists has the options that were given for it, and what is done if not."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from shmq import api
 from shmq.api.exchange import ExchangeOptions
-from shmq.api.options import Options, QueueOptions, checked
+from shmq.api.options import IfDifferent, Options, QueueOptions, checked
 from shmq.api.stream_options import StreamOptions
-from shmq.errors import ExchangeExists, QueueExists, StreamExists
+from shmq.client.shared.durability import depth
+from shmq.errors import (
+    AlreadyExists,
+    ExchangeExists,
+    OptionsWarning,
+    QueueExists,
+    StreamExists,
+    TableExists,
+)
+
+_Handle: TypeAlias = "api.Queue | api.Stream | api.Exchange | api.Table"
+
+_ADVICE: Final = "it is used as is; delete it first, or pass if_different='accept' or 'refuse'"
+
+#: What this process has warned of: the class of the error, the namespace and the name.
+_warned: Final[set[tuple[type[AlreadyExists], str, str]]] = set()
 
 
-def check_same(handle: api.Queue | api.Stream | api.Exchange, given: Mapping[str, Any]) -> None:
-    """Raise QueueExists, StreamExists or ExchangeExists if a given option is not as it has it."""
+def check_same(handle: _Handle, given: Mapping[str, Any]) -> None:
+    """Raise AlreadyExists, of the handle's kind, if a given option is not as it has it."""
+    kind, differences = _compare(handle, given)
+    if differences:
+        raise kind.of(handle.name, differences)
+
+
+def reconcile(
+    handle: _Handle, given: Mapping[str, Any], if_different: IfDifferent, namespace: str
+) -> None:
+    """Do what ``if_different`` says if a given option is not as the handle has it."""
+    try:
+        check_same(handle, given)
+    except AlreadyExists as error:
+        # A further reaction, such as changing the options, is a further branch here.
+        if if_different == "refuse":
+            raise
+        where = (type(error), namespace, handle.name)
+        if if_different == "warn" and where not in _warned:
+            _warned.add(where)
+            text = str(error.of(handle.name, error.differences, _ADVICE))
+            warnings.warn(text, OptionsWarning, stacklevel=depth())
+
+
+def _compare(
+    handle: _Handle, given: Mapping[str, Any]
+) -> tuple[type[AlreadyExists], dict[str, tuple[Any, Any]]]:
     if isinstance(handle, api.Queue):
-        differences = _between(QueueOptions.for_queue(handle.name, given), handle.options, given)
-        if differences:
-            raise QueueExists.of(handle.name, differences)
-    elif isinstance(handle, api.Stream):
+        wanted = QueueOptions.for_queue(handle.name, given)
+        return QueueExists, _between(wanted, handle.options, given)
+    if isinstance(handle, api.Stream):
         differences = _between(StreamOptions.given(given), handle.options, given)
         if "partitions" in differences and given["partitions"] in _shapes(handle):
             del differences["partitions"]
-        if differences:
-            raise StreamExists.of(handle.name, differences)
-    else:
+        return StreamExists, differences
+    if isinstance(handle, api.Exchange):
         there = ExchangeOptions(kind=handle.kind, alternate=handle.alternate)
-        differences = _between(checked(ExchangeOptions, given), there, given)
-        if differences:
-            raise ExchangeExists.of(handle.name, differences)
+        return ExchangeExists, _between(checked(ExchangeOptions, given), there, given)
+    pairs = {key: (value, getattr(handle, key)) for key, value in given.items()}
+    return TableExists, {key: both for key, both in pairs.items() if both[0] != both[1]}
 
 
 def _between(

@@ -39,7 +39,10 @@ def share_name(broker: api.Broker, name: str) -> None:
     if text == stem:
         learn_names(broker, [stem])
         return
-    with contextlib.suppress(ShmqError), broker.ensure_table(TABLE, max_bytes=_MAX_BYTES) as table:
+    with (
+        contextlib.suppress(ShmqError),
+        broker.ensure_table(TABLE, max_bytes=_MAX_BYTES, if_different="accept") as table,
+    ):
         table.set(stem, text, _TTL)
 
 

@@ -44,7 +44,24 @@ def dead_letter(properties: dict[str, Any]) -> api.DeadLetter:
         queue=properties["queue"],
         deliveries=properties["deliveries"],
         at=properties["at"] / 1000,
+        error=_failure(properties.get("error")),
     )
+
+
+def _failure(kept: Any) -> api.Failure | None:
+    if kept is None:
+        return None
+    with late_imports:
+        from shmq.model import failure  # noqa: PLC0415
+
+    return failure.unpack_error(kept)
+
+
+def _pack_error(error: BaseException | str) -> bytes:
+    with late_imports:
+        from shmq.model import failure  # noqa: PLC0415
+
+    return failure.pack_error(error)
 
 
 POLICY: Final = _core.Policy(
@@ -57,5 +74,7 @@ POLICY: Final = _core.Policy(
     run=_run,
     dead_letter=dead_letter,
     compile_filter=compile_filter,
+    failure=_failure,
+    pack_error=_pack_error,
 )
 _core.set_policy(POLICY)

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from shmq import api
 from shmq.api import Message
-from shmq.api.message import Reject, Retry
+from shmq.api.message import Reject, Retry, reason_of
 from shmq.errors import (
     ConnectionLost,
     Forbidden,
@@ -95,12 +95,16 @@ class Service:
         try:
             reply, headers = self._handler(message), None
         except Retry as outcome:
-            _settle(message, functools.partial(message.nack, outcome.delay))
+            again = functools.partial(message.nack, outcome.delay, error=reason_of(outcome))
+            _settle(message, again)
             return
         except Exception as error:
             if message.reply_to is None:
                 log.exception("queue %s: message %d failed", self._queue.name, message.sequence)
-                _settle(message, message.reject if isinstance(error, Reject) else message.nack)
+                if isinstance(error, Reject):
+                    _settle(message, functools.partial(message.reject, reason_of(error)))
+                else:
+                    _settle(message, functools.partial(message.nack, error=error))
                 return
             reply, headers = self._describe(error)
         except BaseException:

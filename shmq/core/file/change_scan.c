@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "file/record.h"
+#include "queue/amend.h"
 #include "queue/slot.h"
 #include "queue/transition.h"
 #include "base/futex.h"
@@ -145,6 +146,19 @@ static bool may_differ(uint64_t word)
            state == SHMQ_MOVING;
 }
 
+static void describe_amended(const struct shmq_queue *q, const struct shmq_slot *s,
+                             struct shmq_record *r)
+{
+    const struct shmq_amended *amended = shmq_amended_of(q, s);
+    uint32_t block = amended ? GET_ATOMIC(amended->block) : 0;
+    uint32_t bytes = amended ? GET_ATOMIC(amended->bytes) : 0;
+
+    if (!bytes || block >= q->geo.units || bytes > (uint64_t)(q->geo.units - block) * SHMQ_UNIT)
+        return;
+    r->meta = q->arena + (uint64_t)block * SHMQ_UNIT;
+    r->meta_bytes = bytes;
+}
+
 /* The record of a message as its word says it is. What the word covers was written before it
  * was committed, so the fields are good if the word has not changed meanwhile. */
 static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot *s, uint64_t word,
@@ -189,24 +203,33 @@ static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot 
     if (block > q->geo.units || units > q->geo.units - block ||
         (uint64_t)r->body_bytes + r->meta_bytes > (uint64_t)units * SHMQ_UNIT)
         r->body_bytes = r->meta_bytes = 0; /* it is changing under us, or damaged */
+    if (!(state == SHMQ_LEASED && word & SHMQ_F_CLOSED)) /* then they may be changing */
+        describe_amended(q, s, r);
 }
 
-/* Describes a slot that holds message `seq`; false if it does not, or no longer. */
+/* Describes a slot that holds message `seq`, with this word; false if it does not, or no longer. */
 static bool read_slot(int64_t wall, struct shmq_queue *q, const struct shmq_slot *s, uint64_t seq,
-                      bool (*accepts)(uint64_t), struct shmq_record *r)
+                      bool (*accepts)(uint64_t), struct shmq_record *r, uint64_t *word)
 {
-    uint64_t word = shmq_word(s), again;
+    uint64_t again;
 
-    for (;;) {
-        if (!accepts(word) || seq_of(s) != seq)
+    for (*word = shmq_word(s);; *word = again) {
+        if (!accepts(*word) || seq_of(s) != seq)
             return false;
-        describe(wall, q, s, word, r);
+        describe(wall, q, s, *word, r);
         shmq_read_fence();
         again = shmq_word(s);
-        if (again == word)
+        if (again == *word)
             return r->seq == seq;
-        word = again;
     }
+}
+
+/* Whether a record that was written is what the slot had: a claim protects a message's own block, and
+ * only the word says that its amended properties stayed. */
+static bool is_as_written(const struct shmq_queue *q, const struct shmq_slot *s, uint64_t word)
+{
+    shmq_read_fence();
+    return !GET_RELAXED(q->h->amended_backed) || shmq_word(s) == word;
 }
 
 /* ---- the slots to look at ---- */
@@ -345,15 +368,23 @@ static bool write_update(struct shmq_change_scan *f, struct shmq_out *out, uint3
 {
     const struct shmq_slot *s = &f->q->slots[at];
     struct shmq_record r;
-    uint64_t seq = shmq_logged_seq(&f->q->logged[at]), *last = digest_of(f, at);
+    uint64_t seq = shmq_logged_seq(&f->q->logged[at]), *last = digest_of(f, at), word;
+    unsigned char *end;
 
-    if (!last || !read_slot(f->wall, f->q, s, seq, is_live_word, &r) || *last == digest(&r))
+    if (!last)
         return true;
-    r.type = SHMQ_R_UPDATE;
-    r.flags &= SHMQ_R_UPDATABLE;
-    if (!fits(f, out, shmq_record_size(&r)))
-        return false;
-    out->at = shmq_record_write(out->at, salt, &r);
+    do {
+        if (!read_slot(f->wall, f->q, s, seq, is_live_word, &r, &word) || *last == digest(&r))
+            return true;
+        if (!shmq_amended_of(f->q, s)) { /* otherwise the put is repeated, with the error */
+            r.type = SHMQ_R_UPDATE;
+            r.flags &= SHMQ_R_UPDATABLE;
+        }
+        if (!fits(f, out, shmq_record_size(&r)))
+            return false;
+        end = shmq_record_write(out->at, salt, &r);
+    } while (!is_as_written(f->q, s, word));
+    out->at = end;
     *last = digest(&r);
     return true;
 }
@@ -425,11 +456,17 @@ static bool follow_put(struct shmq_change_scan *f, struct shmq_out *out,
     struct shmq_slot *s = shmq_slot_if_made(f->q, c->at);
     struct shmq_record r;
     bool claimed, room;
+    unsigned char *end;
+    uint64_t word;
 
     if (!s || shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
         return true;
-    claimed = claim(f, c->at, c->seq) && read_slot(f->wall, f->q, s, c->seq, is_kept, &r);
-    room = claimed && fits(f, out, shmq_record_size(&r));
+    do {
+        claimed = claim(f, c->at, c->seq) &&
+                  read_slot(f->wall, f->q, s, c->seq, is_kept, &r, &word);
+        room = claimed && fits(f, out, shmq_record_size(&r));
+        end = room ? shmq_record_write(out->at, salt, &r) : NULL;
+    } while (room && !is_as_written(f->q, s, word));
     if (!room) {
         /* Settled meanwhile, and then nothing of it is written, whether its end saw the claim or
          * not; or without room, and then it is claimed again. The claim of whatever message stands
@@ -438,7 +475,7 @@ static bool follow_put(struct shmq_change_scan *f, struct shmq_out *out,
             shmq_set_logged(&f->q->logged[c->at], 0);
         return !claimed;
     }
-    out->at = shmq_record_write(out->at, salt, &r);
+    out->at = end;
     f->puts_logged++;
     if (digest_of(f, c->at))
         *digest_of(f, c->at) = digest(&r);
@@ -795,8 +832,9 @@ int shmq_scan(struct shmq_queue *q, uint32_t *cursor, uint64_t limit, struct shm
         uint64_t seq = seq_of(s);
         struct shmq_record r;
         unsigned char *end;
+        uint64_t word;
 
-        if (seq > limit || !read_slot(wall, q, s, seq, is_kept, &r))
+        if (seq > limit || !read_slot(wall, q, s, seq, is_kept, &r, &word))
             continue;
         if (shmq_record_size(&r) > (uint64_t)(out->end - out->at)) {
             *needed = shmq_record_size(&r);
@@ -805,6 +843,10 @@ int shmq_scan(struct shmq_queue *q, uint32_t *cursor, uint64_t limit, struct shm
         end = shmq_record_write(out->at, salt, &r);
         if (!is_still(s, seq))
             continue;
+        if (!is_as_written(q, s, word)) {
+            --*cursor; /* once more */
+            continue;
+        }
         out->at = end;
         ++*count;
     }

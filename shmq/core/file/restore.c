@@ -41,7 +41,7 @@ static int fill_slot(struct shmq_restorer *r, struct shmq_slot *s, const struct 
 
 static void write_bytes(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_record *record)
 {
-    unsigned char *body = shmq_body_of(q, s), *meta = shmq_meta_of(q, s);
+    unsigned char *body = shmq_body_of(q, s), *meta = shmq_put_meta_of(q, s);
 
     if (body && record->body_bytes)
         memcpy(body, record->body, record->body_bytes);

@@ -188,6 +188,20 @@ int shmq_back_attachments(struct shmq_queue *q, uint32_t count)
     return status;
 }
 
+int shmq_back_amended(struct shmq_queue *q, uint32_t count)
+{
+    uint32_t have = q->h->amended_backed;
+    uint32_t to = step(have, count, LEAST_SLOTS * 8, MOST_SLOTS * 8, q->capacity);
+    int status;
+
+    if (have >= count)
+        return SHMQ_OK;
+    status = back_entries(q, q->geo.amended, have, to, sizeof(struct shmq_amended));
+    if (!status)
+        SET(q->h->amended_backed, to);
+    return status;
+}
+
 /* Ensures: whole pages within entries [from, to) have no memory. */
 static void punch(struct shmq_queue *q, uint64_t base, uint32_t from, uint32_t to, uint32_t size)
 {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "queue/amend.h"
 #include "queue/holder.h"
 #include "queue/slot.h"
 #include "queue/index.h"
@@ -18,7 +19,8 @@ struct counts {
     uint32_t of[SHMQ_STATES];
     uint32_t ttl_ready, listed_leases, listed_free, grouped;
     uint32_t named, unnamed; /* leases of named holders, and of forgotten ones */
-    uint64_t units, cached;
+    uint32_t amended;
+    uint64_t units, cached, amended_units;
     uint64_t *claimed; /* private bitmaps: units,    */
     uint64_t *listed;  /*   and free slots           */
 };
@@ -36,11 +38,28 @@ static bool claim(struct counts *c, uint32_t block, uint32_t units)
     return true;
 }
 
+static const char *check_amended(struct shmq_queue *q, const struct shmq_slot *s, struct counts *c)
+{
+    const struct shmq_amended *amended = shmq_amended_of(q, s);
+    uint32_t units = amended ? shmq_units_for(q, amended->bytes) : 0;
+
+    if (!amended)
+        return NULL;
+    EXPECT(units && units <= q->h->units_backed && amended->block <= q->h->units_backed - units,
+           "amended properties lie outside of the arena");
+    EXPECT(claim(c, amended->block, units), "amended properties lie in another block");
+    c->units += units;
+    c->amended_units += units;
+    c->amended++;
+    return NULL;
+}
+
 static const char *check_slot(struct shmq_queue *q, uint32_t at, struct counts *c)
 {
     struct shmq_slot *s = &q->slots[at];
     uint64_t word = shmq_word(s);
     enum shmq_state state = shmq_state_of(word);
+    const char *wrong;
 
     EXPECT(state < SHMQ_STATES, "a slot is in no known state");
     c->of[state]++;
@@ -55,6 +74,8 @@ static const char *check_slot(struct shmq_queue *q, uint32_t at, struct counts *
         EXPECT(!s->pins, "a free slot is pinned");
         return NULL;
     }
+    if ((wrong = check_amended(q, s, c)))
+        return wrong;
     EXPECT((uint64_t)s->body_bytes + s->meta_bytes <= (uint64_t)s->units * SHMQ_UNIT,
            "a message is larger than its block");
     EXPECT(state != SHMQ_ZOMBIE || s->pins, "a settled slot is held by no view");
@@ -82,6 +103,8 @@ static const char *check_counts(struct shmq_queue *q, const struct counts *c)
                (h->hints <= q->geo.hints_max && !(h->hints & (h->hints - 1))),
            "the rings of hints have no size that they can have");
     EXPECT(h->slots_made - c->of[SHMQ_FREE] == h->live, "the count of live slots is wrong");
+    EXPECT(c->amended == h->amended && c->amended_units == h->amended_units,
+           "the count of amended properties is wrong");
     EXPECT(c->units == h->units_used, "the arena has lost bytes");
     EXPECT(c->cached == h->units_cached, "the count of cached bytes is wrong");
     EXPECT(!memcmp(c->claimed, q->bitmap, (h->units_backed + 63) / 64 * 8),

@@ -90,6 +90,21 @@ static struct shmq_msgpack dead(const struct shmq_facts *facts, const char *name
     return part(facts, "dead", name, (uint32_t)strlen(name));
 }
 
+/* The line of the property `error`, or of that part of the property `dead`. */
+static struct shmq_msgpack error_line(const struct shmq_facts *facts)
+{
+    static const char line[] = "line", error[] = "error";
+    struct shmq_msgpack found = part(facts, error, line, sizeof line - 1), map;
+    struct shmq_reader letter, inner, unused;
+
+    if (!facts->meta_bytes || found.kind != SHMQ_MSGPACK_NIL)
+        return found;
+    map = find(properties_of(facts), "dead", 4, &letter);
+    if (map.kind == SHMQ_MSGPACK_MAP)
+        map = find(letter, error, sizeof error - 1, &inner);
+    return map.kind == SHMQ_MSGPACK_MAP ? find(inner, line, sizeof line - 1, &unused) : nothing;
+}
+
 /* When the message died, in s since 1970, or how long ago that is. */
 static struct shmq_msgpack died(const struct shmq_facts *facts, bool ago)
 {
@@ -136,6 +151,7 @@ static struct shmq_msgpack value_of(const struct shmq_facts *facts, enum shmq_fi
     case SHMQ_FIELD_PRIORITY: return of_int(facts->priority);
     case SHMQ_FIELD_SEQUENCE: return of_int(facts->seq);
     case SHMQ_FIELD_SIZE: return of_int(facts->size);
+    case SHMQ_FIELD_ERROR: return error_line(facts);
     case SHMQ_FIELD_HEADER: return part(facts, "headers", name, size);
     default: return nothing;
     }

@@ -44,6 +44,7 @@ enum shmq_filter_field {
     SHMQ_FIELD_SEQUENCE = 10,
     SHMQ_FIELD_SIZE = 11,
     SHMQ_FIELD_HEADER = 12,
+    SHMQ_FIELD_ERROR = 13,      /* of the last delivery, or the one that made it a dead letter */
     SHMQ_FIELDS
 };
 

@@ -1,6 +1,6 @@
 /* The shared segment of a queue: every byte of it.
  *
- *   header | attachments | holders | slots | timers | order | groups | dedupe | journal | bitmap | arena
+ *   header | attachments | holders | slots | timers | order | groups | dedupe | journal | amended | bitmap | arena
  *
  * The slot table is the truth, and every index is derived from it. A message is one slot; one
  * atomic store of the slot's word commits a transition, after everything that it promises was
@@ -226,6 +226,14 @@ struct shmq_logged {
     uint64_t batch;
 };
 
+/* The properties of message `seq` with its last error, in a block of their own: see amend.h. An entry
+ * for another message than the slot's means nothing. */
+struct shmq_amended {
+    uint64_t seq;
+    uint32_t block; /* its first unit in the arena                                      */
+    uint32_t bytes;
+};
+
 /* The journal's progress. Only the persistence writer writes it, except for `awaited`. */
 struct shmq_journal {
     _Atomic uint64_t synced;  /* every put up to this number is on disk, or settled       */
@@ -285,6 +293,7 @@ struct shmq_header {
     uint64_t serial;        /* of the newest lease                                     */
     _Atomic uint32_t ready; /* messages in the order: available to a get at once        */
     uint32_t visible;       /* READY slots                                             */
+    uint32_t amended;       /* messages with amended properties                         */
     _Alignas(64) struct shmq_list leases; /* leases in the order of their ends          */
     uint32_t leased;
     uint32_t live;          /* slots that are not FREE                                 */
@@ -322,6 +331,8 @@ struct shmq_header {
     uint32_t units_backed;   /* of the arena                                           */
     uint32_t units_hint;     /* every unit below is in use                             */
     uint32_t hints;          /* entries of the rings of hints, 2^n; 0: no journal      */
+    uint32_t amended_backed; /* entries for amended properties that have memory        */
+    uint32_t amended_units;  /* of the arena, in their blocks                          */
     _Alignas(64) uint64_t dedupe_head; /* counters: the ring's entry is counter % size */
     uint64_t dedupe_tail;
     uint32_t dedupe_size;    /* entries in the ring, a power of two; 0: none yet       */
@@ -363,6 +374,7 @@ struct shmq_geometry {
     uint64_t groups, group_buckets;
     uint64_t dedupe, dedupe_buckets;
     uint64_t logged, fresh, spent; /* only with a journal                              */
+    uint64_t amended;
     uint64_t bitmap, arena;
     uint64_t segment_bytes;
     uint32_t units;            /* of the arena                                         */
@@ -395,6 +407,7 @@ _Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line
 _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
 _Static_assert(sizeof(struct shmq_options) == 336, "another size is another layout version");
+_Static_assert(sizeof(struct shmq_amended) == 16, "four entries are one line");
 _Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots is one line");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");

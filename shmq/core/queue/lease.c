@@ -1,3 +1,4 @@
+#include "queue/amend.h"
 #include "queue/holder.h"
 #include "queue/index.h"
 #include "queue/put_ring.h"
@@ -212,6 +213,21 @@ static int64_t back_off(struct shmq_queue *q, uint32_t deliveries)
     return delay - (int64_t)random_below(q, (uint64_t)delay / 2 + 1);
 }
 
+int shmq_keep_error(struct shmq_queue *q, uint64_t receipt, struct shmq_text error, int64_t now)
+{
+    struct shmq_slot *s = shmq_leased(q, receipt, now);
+    int status;
+
+    if (!s || !shmq_close_lease(q, s))
+        return shmq_outcome(q, SHMQ_STALE);
+    status = shmq_amend(q, s, error);
+    if (status == SHMQ_FULL || status == SHMQ_NO_SPACE) {
+        shmq_slot_drop_cached(q);
+        (void)shmq_amend(q, s, error);
+    }
+    return shmq_outcome(q, SHMQ_OK);
+}
+
 /* Ends the lease of a valid receipt, and returns its slot; else NULL. */
 static struct shmq_slot *take_back(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
@@ -285,6 +301,19 @@ int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t delay, in
 
 /* ---- views ---- */
 
+static inline void look_at_meta(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)
+{
+    const struct shmq_amended *amended = shmq_amended_of(q, s);
+
+    if (__builtin_expect(amended && shmq_is_amended_within(q, amended), 0)) {
+        view->meta = q->arena + (uint64_t)amended->block * SHMQ_UNIT;
+        view->meta_bytes = amended->bytes;
+        return;
+    }
+    view->meta = s->meta_bytes ? shmq_put_meta_of(q, s) : NULL;
+    view->meta_bytes = s->meta_bytes;
+}
+
 /* Reads no more of the slot than necessary: its second half is another cache line. */
 void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)
 {
@@ -296,9 +325,8 @@ void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
     view->receipt = shmq_receipt_of(view->word, view->at);
     view->seq = s->seq;
     view->body = shmq_body_of(q, s);
-    view->meta = s->meta_bytes ? shmq_meta_of(q, s) : NULL;
     view->body_bytes = s->body_bytes;
-    view->meta_bytes = s->meta_bytes;
+    look_at_meta(q, s, view);
     view->deliveries = shmq_deliveries_of(view->word);
     view->priority = (uint8_t)shmq_priority_of(s);
     view->codec = s->codec;

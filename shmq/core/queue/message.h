@@ -9,6 +9,12 @@
 
 #include "queue/queue.h"
 
+/* Bytes of the caller. */
+struct shmq_text {
+    const unsigned char *at; /* NULL: absent        */
+    uint32_t bytes;
+};
+
 /* The arguments of a put. Times in ns. */
 struct shmq_put {
     const void *body;
@@ -65,10 +71,16 @@ struct shmq_leased_view {
 /* SHMQ_TOO_LARGE if a queue with these options can never hold it. Needs no lock. */
 int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes);
 
+/* When the message of a put expires, in ns from its put; 0 or less: never. */
+static inline int64_t shmq_ttl_of(const struct shmq_queue *q, const struct shmq_put *put)
+{
+    return put->ttl ? put->ttl : q->h->options.ttl;
+}
+
 /* The time for a put: exact if a timer begins at it. Needs no lock. */
 static inline int64_t shmq_time_of_put(const struct shmq_queue *q, const struct shmq_put *put)
 {
-    if (put->delay || put->ttl > 0 || put->dedupe || q->h->options.ttl)
+    if (put->delay || shmq_ttl_of(q, put) > 0 || put->dedupe)
         return shmq_now();
     return shmq_time(q);
 }
@@ -148,6 +160,11 @@ int shmq_extend(struct shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
 int shmq_return(struct shmq_queue *q, uint64_t receipt, int64_t now);
 /* Returns it after `delay`, and counts no delivery, even if it was handed out. */
 int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now);
+
+/* The message keeps `error`, one msgpack value, as its property "error", if there is room for it
+ * (amend.h). Before shmq_nack or shmq_reject, without releasing the locks: the lease is closed then.
+ * SHMQ_STALE. Holds both locks. */
+int shmq_keep_error(struct shmq_queue *q, uint64_t receipt, struct shmq_text error, int64_t now);
 
 /* A time of the message has come: the end of its lease, delay or ttl. For the timer. */
 void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now);

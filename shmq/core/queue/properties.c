@@ -23,48 +23,27 @@ uint8_t shmq_codec_number(struct shmq_text name)
 
 const char *shmq_codec_name(uint8_t number) { return number < SHMQ_CODECS ? CODECS[number] : NULL; }
 
-static const char *take_int(const struct shmq_msgpack *value, bool *has, int64_t *number,
-                            const char *wrong)
-{
-    *has = true;
-    *number = value->number;
-    return value->kind == SHMQ_MSGPACK_INT ? NULL : wrong;
-}
-
-static const char *take_text(const struct shmq_msgpack *value, struct shmq_text *text,
-                             const char *wrong)
-{
-    if (value->kind != SHMQ_MSGPACK_STR)
-        return wrong;
-    text->at = value->bytes;
-    text->bytes = value->count;
-    return NULL;
-}
+const struct shmq_property_row shmq_property_rows[SHMQ_PROPERTIES] = {SHMQ_PROPERTY_ROWS};
 
 /* Reads one entry: NULL, or what is malformed. Unknown keys may have any value. */
 static const char *take(const struct shmq_msgpack *key, const struct shmq_msgpack *value,
                         struct shmq_properties *p)
 {
-    struct shmq_text unused;
+    const struct shmq_property_row *row = shmq_property_rows;
+    ptrdiff_t at;
 
-    if (shmq_msgpack_is(key, "pri"))
-        return take_int(value, &p->has_priority, &p->priority, "property pri must be an int");
-    if (shmq_msgpack_is(key, "delay"))
-        return take_int(value, &p->has_delay, &p->delay, "property delay must be an int, in ms");
-    if (shmq_msgpack_is(key, "ttl"))
-        return take_int(value, &p->has_ttl, &p->ttl, "property ttl must be an int, in ms");
-    if (shmq_msgpack_is(key, "group"))
-        return take_text(value, &p->group, "property group must be a str");
-    if (shmq_msgpack_is(key, "dedupe"))
-        return take_text(value, &p->dedupe, "property dedupe must be a str");
-    if (shmq_msgpack_is(key, "codec"))
-        return take_text(value, &p->codec, "property codec must be a str");
-    if (shmq_msgpack_is(key, "reply_to"))
-        return take_text(value, &unused, "property reply_to must be a str");
-    if (shmq_msgpack_is(key, "corr"))
-        return take_text(value, &unused, "property corr must be a str");
-    if (shmq_msgpack_is(key, "headers") && value->kind != SHMQ_MSGPACK_MAP)
-        return "property headers must be a map";
+    while (key->kind != SHMQ_MSGPACK_STR || key->count != row->size ||
+           memcmp(key->bytes, row->key, key->count))
+        if (++row == shmq_property_rows + SHMQ_STORED_PROPERTIES)
+            return NULL;
+    if (value->kind != row->kind)
+        return row->wrong;
+    at = row - shmq_property_rows;
+    p->given |= 1u << at;
+    if (value->kind == SHMQ_MSGPACK_INT)
+        p->parsed[at].number = value->number;
+    else
+        p->parsed[at].text = (struct shmq_text){value->bytes, value->count};
     return NULL;
 }
 
@@ -108,22 +87,28 @@ const char *shmq_properties_apply(const struct shmq_queue *q,
                                   uint64_t hash[2])
 {
     const struct shmq_properties *p = properties;
+    int64_t level = p->parsed[SHMQ_P_PRIORITY].number, delay = p->parsed[SHMQ_P_DELAY].number;
+    int64_t ttl = p->parsed[SHMQ_P_TTL].number;
+    struct shmq_text text;
 
-    if (p->has_priority && (p->priority < 0 || p->priority >= q->h->options.priorities))
+    if (level < 0 || level >= q->h->options.priorities)
         return "property pri is out of range: 0 to the queue's priorities - 1";
-    if (p->has_delay && (p->delay < 0 || p->delay > MOST_MS))
+    if (delay < 0 || delay > MOST_MS)
         return "property delay is out of range: 0 to 10^12 ms";
-    if (p->has_ttl && (p->ttl < 1 || p->ttl > MOST_MS))
+    if (shmq_has_property(p, SHMQ_P_TTL) && (ttl < 1 || ttl > MOST_MS))
         return "property ttl is out of range: 1 to 10^12 ms";
-    if (p->has_priority)
-        put->priority = (uint8_t)p->priority;
-    put->delay = p->has_delay ? p->delay * MS : 0;
-    put->ttl = p->has_ttl ? p->ttl * MS : 0;
-    put->codec = p->codec.at ? shmq_codec_number(p->codec) : 0;
-    if (p->group.at)
-        put->group = group_hash(q, p->group);
-    if (p->dedupe.at) {
-        shmq_siphash(q->h->options.hash_key, p->dedupe.at, p->dedupe.bytes, hash);
+    if (shmq_has_property(p, SHMQ_P_PRIORITY))
+        put->priority = (uint8_t)level;
+    put->delay = delay * MS;
+    put->ttl = ttl * MS;
+    text = p->parsed[SHMQ_P_CODEC].text;
+    put->codec = text.at ? shmq_codec_number(text) : 0;
+    text = p->parsed[SHMQ_P_GROUP].text;
+    if (text.at)
+        put->group = group_hash(q, text);
+    text = p->parsed[SHMQ_P_DEDUPE_ID].text;
+    if (text.at) {
+        shmq_siphash(q->h->options.hash_key, text.at, text.bytes, hash);
         put->dedupe = hash;
     }
     return NULL;
@@ -214,4 +199,51 @@ unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded
         memcpy(to, worded->rest, worded->rest_bytes);
     to += worded->rest_bytes;
     return worded->codec ? write_text(write_text(to, "codec"), CODECS[worded->codec]) : to;
+}
+
+/* ---- with an error ---- */
+
+uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes, struct shmq_text error,
+                                    unsigned char *to)
+{
+    struct shmq_reader r = {meta, meta + bytes, false};
+    struct shmq_msgpack map = {.kind = SHMQ_MSGPACK_MAP}, key, value;
+    const unsigned char *rest, *had, *behind;
+    uint32_t entries;
+
+    if (bytes)
+        shmq_msgpack_read(&r, &map);
+    if (r.bad || map.kind != SHMQ_MSGPACK_MAP)
+        return 0;
+    rest = r.at;
+    had = behind = meta + bytes;
+    entries = map.count + 1;
+    for (uint32_t i = 0; i < map.count; i++) {
+        const unsigned char *at = r.at;
+
+        shmq_msgpack_read(&r, &key);
+        shmq_msgpack_skip(&r, &key);
+        shmq_msgpack_read(&r, &value);
+        shmq_msgpack_skip(&r, &value);
+        if (r.bad)
+            return 0;
+        if (!shmq_msgpack_is(&key, "error") || had != r.end)
+            continue;
+        had = at;
+        behind = r.at;
+        entries--;
+    }
+    if (r.at != r.end)
+        return 0;
+    bytes = head_size(entries) + (uint32_t)(had - rest) + (uint32_t)(r.end - behind) +
+            (uint32_t)(1 + strlen("error")) + error.bytes;
+    if (to) {
+        to = write_head(to, entries);
+        memcpy(to, rest, (size_t)(had - rest));
+        to += had - rest;
+        memcpy(to, behind, (size_t)(r.end - behind));
+        to = write_text(to + (r.end - behind), "error");
+        memcpy(to, error.at, error.bytes);
+    }
+    return bytes;
 }

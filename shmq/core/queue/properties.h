@@ -2,21 +2,45 @@
 #pragma once
 
 #include "base/msgpack.h"
-#include "queue/queue.h"
-
-struct shmq_put;
-
-struct shmq_text {
-    const unsigned char *at; /* NULL: absent        */
-    uint32_t bytes;
-};
+#include "queue/message.h"
+#include "queue/property_table.h"
 
 struct shmq_properties {
-    bool has_priority, has_delay, has_ttl;
-    int64_t priority;
-    int64_t delay, ttl; /* ms */
-    struct shmq_text group, dedupe, codec;
+    uint32_t given; /* bits of enum shmq_property  */
+    union {
+        int64_t number;
+        struct shmq_text text;
+    } parsed[SHMQ_STORED_PROPERTIES];
 };
+
+static inline bool shmq_has_property(const struct shmq_properties *p, enum shmq_property which)
+{
+    return p->given >> which & 1;
+}
+
+/* A text that was given. */
+static inline struct shmq_text shmq_text_property(const struct shmq_properties *p,
+                                                  enum shmq_property which)
+{
+    return p->parsed[which].text;
+}
+
+/* A row of the table of properties. */
+struct shmq_property_row {
+    const char *name;  /* of the argument of a put                    */
+    char key[16];      /* by which it is stored                       */
+    uint32_t size;     /* of the key; 0: it is not stored             */
+    uint16_t kind;     /* enum shmq_msgpack_kind                      */
+    uint16_t calls;    /* bits of enum shmq_property_call             */
+    const char *wrong; /* the error for a value of another kind       */
+};
+
+extern const struct shmq_property_row shmq_property_rows[SHMQ_PROPERTIES];
+
+static inline const struct shmq_property_row *shmq_row_of_property(int which)
+{
+    return &shmq_property_rows[which];
+}
 
 /* Parses them: NULL, or what is malformed: they are not one map, or a known key has a value of
  * another type. */
@@ -64,3 +88,8 @@ struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t by
 
 /* Writes worded->size bytes; returns the place behind them. */
 unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded *worded);
+
+/* The size of the properties `meta` with `error`, one msgpack value, as their property "error", and
+ * nothing else of that name; 0 if they are not one map. Written to `to` unless that is NULL. */
+uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes, struct shmq_text error,
+                                    unsigned char *to);

@@ -111,7 +111,7 @@ static int take_or_drop(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
 static int fill_slot(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
                      int64_t now, uint64_t *flags)
 {
-    int64_t ttl = put->ttl ? put->ttl : q->h->options.ttl;
+    int64_t ttl = shmq_ttl_of(q, put);
 
     *flags = 0;
     SET(s->body_bytes, (uint32_t)put->body_bytes);
@@ -181,7 +181,7 @@ static int reserve_group(struct shmq_queue *q, const struct shmq_put *put)
 
 static void write_bytes(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put)
 {
-    unsigned char *body = shmq_body_of(q, s), *meta = shmq_meta_of(q, s);
+    unsigned char *body = shmq_body_of(q, s), *meta = shmq_put_meta_of(q, s);
 
     if (!body || !meta)
         return;

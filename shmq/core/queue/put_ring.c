@@ -109,7 +109,7 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
     struct shmq_header *h = q->h;
     uint32_t tail = GET_RELAXED(h->inbox_tail);
     uint32_t units = shmq_units_for(q, put->body_bytes + put->meta_bytes), class, at;
-    int64_t ttl = put->ttl ? put->ttl : h->options.ttl;
+    int64_t ttl = shmq_ttl_of(q, put);
     struct shmq_slot *s;
     unsigned char *bytes;
     uint64_t word;

@@ -24,6 +24,7 @@ struct shmq_queue {
     uint32_t *timer_slots, *order_slots;
     struct shmq_logged *logged;
     uint32_t *fresh, *spent;
+    struct shmq_amended *amended;
     uint64_t *bitmap;
     unsigned char *arena;
     struct shmq_geometry geo;

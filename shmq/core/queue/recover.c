@@ -1,5 +1,6 @@
 #include "queue/recover.h"
 
+#include "queue/amend.h"
 #include "queue/change_hints.h"
 #include "queue/index.h"
 #include "queue/message.h"
@@ -15,6 +16,8 @@ static void forget_indexes(struct shmq_queue *q)
 
     shmq_set_ready(h, 0);
     SET(h->visible, 0);
+    SET_RELAXED(h->amended, 0);
+    SET(h->amended_units, 0);
     SET_ATOMIC(h->live, 0);
     SET(h->delayed, 0);
     SET(h->leased, 0);
@@ -156,6 +159,7 @@ static void index_slot(struct shmq_queue *q, uint32_t at)
     uint64_t word = shmq_word(s);
 
     word = settled(q, s, word);
+    shmq_rebuild_amended(q, at, shmq_state_of(word) != SHMQ_FREE);
     if (shmq_state_of(word) == SHMQ_FREE) {
         SET(s->units, 0);
         SET(s->pins, 0);
@@ -176,7 +180,8 @@ static bool sane(struct shmq_queue *q)
 
     return h->slots_made <= q->capacity && h->slots_backed <= q->capacity &&
            h->slots_made <= h->slots_backed && h->units_backed <= q->geo.units &&
-           h->groups_backed <= q->capacity && h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
+           h->groups_backed <= q->capacity && h->amended_backed <= q->capacity &&
+           h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }
 
 /* Slots above the highest one in use become as if never made. */
@@ -188,8 +193,10 @@ static void trim(struct shmq_queue *q)
                     (shmq_state_of(shmq_word(&q->slots[made - 1])) == SHMQ_ZOMBIE &&
                      !q->slots[made - 1].pins)))
         made--;
-    for (uint32_t at = made; at < q->h->slots_made; at++)
+    for (uint32_t at = made; at < q->h->slots_made; at++) {
+        shmq_rebuild_amended(q, at, false);
         shmq_commit(&q->slots[at], 0);
+    }
     SET_ATOMIC(q->h->slots_made, made);
 }
 

@@ -41,6 +41,9 @@ int shmq_back_units(struct shmq_queue *q, uint32_t count);
 /* Ensures: group records below `count`, and all buckets, have memory. */
 int shmq_back_groups(struct shmq_queue *q, uint32_t count);
 
+/* Ensures: the entries for amended properties of slots below `count` have memory. */
+int shmq_back_amended(struct shmq_queue *q, uint32_t count);
+
 /* Ensures: attachments below `count` have memory. */
 int shmq_back_attachments(struct shmq_queue *q, uint32_t count);
 

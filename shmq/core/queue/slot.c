@@ -1,5 +1,6 @@
 #include "queue/slot.h"
 
+#include "queue/amend.h"
 #include "queue/segment.h"
 #include "queue/change_hints.h"
 #include "queue/put_ring.h"
@@ -211,6 +212,7 @@ void shmq_slot_release(struct shmq_queue *q, struct shmq_slot *s)
 
     if (q->journaled)
         shmq_slot_lose_origin(s);
+    shmq_drop_amended(q, s);
     if (s->pins) {
         shmq_commit(s, shmq_make_word(SHMQ_ZOMBIE, 0, 0, serial));
         return;

@@ -46,13 +46,14 @@ static inline bool shmq_is_within(struct shmq_queue *q, const struct shmq_slot *
     return false;
 }
 
-/* The places of the body and the properties. NULL and damage if they are out of bounds. */
+/* The places of the body, and of the properties as they were put: see amend.h. NULL and damage if they
+ * are out of bounds. */
 static inline unsigned char *shmq_body_of(struct shmq_queue *q, const struct shmq_slot *s)
 {
     return shmq_is_within(q, s) ? q->arena + (uint64_t)s->block * SHMQ_UNIT : NULL;
 }
 
-static inline unsigned char *shmq_meta_of(struct shmq_queue *q, const struct shmq_slot *s)
+static inline unsigned char *shmq_put_meta_of(struct shmq_queue *q, const struct shmq_slot *s)
 {
     if (!shmq_is_within(q, s))
         return NULL;

@@ -39,6 +39,7 @@ static const struct handler handlers[256] = {
     [SHMQ_T_ACK] = {.run = shmq_carry_out_settle},
     [SHMQ_T_NACK] = {.run = shmq_carry_out_settle},
     [SHMQ_T_REJECT] = {.run = shmq_carry_out_settle},
+    [SHMQ_T_FAIL] = {.run = shmq_carry_out_settle},
     [SHMQ_T_EXTEND] = {.run = shmq_carry_out_settle},
     [SHMQ_T_RETURN] = {.run = shmq_carry_out_settle},
     [SHMQ_T_COLUMNS] = {.one = shmq_carry_out_read_columns},

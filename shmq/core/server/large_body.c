@@ -21,7 +21,7 @@ static void write_meta(struct shmq_attached_queue *queue, const struct shmq_item
                        const struct shmq_view *view)
 {
     struct shmq_slot *s = &queue->q->slots[view->at];
-    unsigned char *meta = item->put.meta_bytes ? shmq_meta_of(queue->q, s) : NULL;
+    unsigned char *meta = item->put.meta_bytes ? shmq_put_meta_of(queue->q, s) : NULL;
 
     if (meta)
         memcpy(meta, item->put.meta, item->put.meta_bytes);

@@ -15,6 +15,7 @@ struct order {
     uint32_t id;
     uint32_t ms;
     uint8_t type;
+    struct shmq_text error; /* that the messages keep */
 };
 
 /* A RETURN may have a delay: what is left is then no multiple of a receipt's size. */
@@ -22,6 +23,22 @@ static bool has_time(uint8_t type, size_t left)
 {
     return type == SHMQ_T_NACK || type == SHMQ_T_EXTEND ||
            (type == SHMQ_T_RETURN && left % RECEIPT == sizeof(uint32_t));
+}
+
+/* Of a FAIL: the settlement, its time and its error. NULL, or what is wrong with them. */
+static const char *read_failure(struct shmq_reader *r, struct order *order)
+{
+    uint8_t what = shmq_read8(r);
+
+    order->type = what ? SHMQ_T_REJECT : SHMQ_T_NACK;
+    order->ms = shmq_read32(r);
+    order->error.bytes = shmq_read16(r);
+    order->error.at = shmq_read_bytes(r, order->error.bytes);
+    if (r->bad || what > 1)
+        return "behind the name are u8 0 or 1, u32 ms, u16 and as many bytes";
+    return shmq_msgpack_is_map(order->error.at, order->error.bytes)
+               ? NULL
+               : "the error is not one msgpack map";
 }
 
 /* Reads the payload: NULL, or what is wrong with its form. */
@@ -33,8 +50,15 @@ static const char *read_order(const struct shmq_frame *frame, const unsigned cha
     order->id = frame->id;
     order->type = frame->type;
     order->ms = 0;
+    order->error = (struct shmq_text){NULL, 0};
     if (!shmq_read_name(&r, &order->name))
         return SHMQ_WHY_NAME;
+    if (order->type == SHMQ_T_FAIL) {
+        const char *why = read_failure(&r, order);
+
+        if (why)
+            return why;
+    } else
     if (has_time(order->type, shmq_left(&r)))
         order->ms = shmq_read32(&r);
     if (r.bad)
@@ -47,6 +71,8 @@ static const char *read_order(const struct shmq_frame *frame, const unsigned cha
 static int settle_one(struct shmq_queue *q, const struct order *order, uint64_t receipt,
                       int64_t now)
 {
+    if (order->error.bytes)
+        (void)shmq_keep_error(q, receipt, order->error, now);
     switch (order->type) {
     case SHMQ_T_ACK: return shmq_ack(q, receipt, now);
     case SHMQ_T_NACK:
@@ -195,7 +221,7 @@ static void carry_out_long(struct shmq_session *session, struct shmq_attached_qu
     resume(&answer, order);
     while (order->count) {
         uint32_t count = order->count < SHMQ_RUN ? order->count : SHMQ_RUN;
-        int outcome = shmq_attached_queue_lock(queue, false);
+        int outcome = shmq_attached_queue_lock(queue, order->error.bytes);
 
         if (outcome == SHMQ_OK) {
             outcome = settle_some(queue->q, order, time_of(queue->q, order), SHMQ_RUN, &refused,

@@ -119,7 +119,8 @@ class Channel(virtual.Channel):
     ) -> shmq.Queue:
         how = {"exclusive": exclusive, "auto_delete": auto_delete, "durable": durable}
         asked = read_declaration(queue, self._settings, **how, arguments=arguments)
-        handle = self.session.broker.ensure_queue(shmq.escape_name(queue), **asked.options)
+        name = shmq.escape_name(queue)
+        handle = self.session.broker.ensure_queue(name, if_different="accept", **asked.options)
         found = handle.options.as_dict()
         differences = [
             f"{name}={found[name]!r}, not {asked.options[name]!r}"

@@ -18,6 +18,8 @@ IDLE: Final = 120.0
 _MOST: Final = 1000
 #: The most messages that one session holds.
 MOST_HELD: Final = 10_000
+#: Of how many messages a session knows how it has settled them.
+_MOST_SETTLED: Final = 1000
 
 
 @dataclasses.dataclass(slots=True)
@@ -31,6 +33,8 @@ class LeaseSession:
     queues: dict[str, shmq.Queue] = dataclasses.field(default_factory=dict)
     #: The receipts of each queue that are not settled.
     held: dict[str, set[int]] = dataclasses.field(default_factory=dict)
+    #: How and when it has settled its last messages, by queue and receipt.
+    settled: dict[tuple[str, int], tuple[str, float]] = dataclasses.field(default_factory=dict)
     #: Calls that run now: such a session is not idle.
     calls: int = 0
     #: Whether it was ended; what a call that still runs has leased returns once that is over.
@@ -40,6 +44,23 @@ class LeaseSession:
         """Raise :class:`shmq.LeaseExpired` if it was ended."""
         if self.ended:
             raise _make_over(self.id)
+
+    def note_settled(self, name: str, receipt: int, how: str) -> None:
+        """Note that the caller has settled the message."""
+        self.held.get(name, set()).discard(receipt)
+        self.settled[name, receipt] = how, time.monotonic()
+        if len(self.settled) > _MOST_SETTLED:
+            self.settled.pop(next(iter(self.settled)), None)
+
+    def check_held(self, name: str, receipt: int) -> None:
+        """Raise :class:`shmq.LeaseExpired` if it does not hold the message."""
+        if receipt in self.held.get(name, set()):
+            return
+        what = f"message {self.id[:8]}….{name}.{receipt}"
+        if (name, receipt) in self.settled:
+            how, at = self.settled[name, receipt]
+            raise shmq.AlreadySettled.of(what, how, time.monotonic() - at)
+        raise shmq.LeaseExpired(f"{what} is not leased by its session: its lease has ended")
 
 
 class LeaseBook:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import errno
 import http
+import re
 from typing import Any, Final
 
 import shmq
-from shmq.errors import NotFound, ShmqError
+from shmq.errors import AlreadyExists, NotFound, ShmqError
 
 #: The status of each class of errors, the first that fits, and the code that stands beside it.
 _STATUSES: Final[tuple[tuple[type[BaseException], int, str], ...]] = (
     (NotFound, 404, "not-found"),
     (shmq.QueueDeleted, 410, "deleted"),
     (shmq.StreamDeleted, 410, "deleted"),
-    (shmq.QueueExists, 409, "exists"),
-    (shmq.ExchangeExists, 409, "exists"),
-    (shmq.StreamExists, 409, "exists"),
+    (AlreadyExists, 409, "exists"),
+    (shmq.AlreadySettled, 409, "already-settled"),
     (shmq.LeaseExpired, 409, "lease-expired"),
     (shmq.MemberFenced, 409, "fenced"),
     (shmq.OutOfSequence, 409, "out-of-sequence"),
@@ -46,6 +46,9 @@ _STATUSES: Final[tuple[tuple[type[BaseException], int, str], ...]] = (
 
 #: The errors of a process or machine that has run out of descriptors or memory.
 _SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+#: The advice of a NotFound for those who have a shell.
+_COMMAND: Final = re.compile(r"create it first, or see `shmq [a-z ]+`")
 
 #: After which time a refused request may be sent again, in seconds.
 _RETRY_AFTER: Final = {429: 1, 503: 1, 507: 5}
@@ -113,8 +116,14 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 def text_of(error: Exception) -> str:
-    """The error's text without the hint of the broker, at a name that the caller may not see."""
-    return error.plain if isinstance(error, NotFound) else str(error)
+    """The error's text, with what a client of HTTP can do if a name does not exist.
+
+    The hint of the broker, at a name that the caller may not see, is left out.
+    """
+    if not isinstance(error, NotFound):
+        return str(error)
+    path = f"/api/v1/{error.kind}s"
+    return _COMMAND.sub(f"create it first (PUT {path}/NAME), or see GET {path}", error.plain)
 
 
 def _collect_details(error: Exception) -> dict[str, Any]:

@@ -141,7 +141,11 @@ class Place:
                     "max_deliveries": None,
                 }
                 name = self.name_of(queue_name)
-                found = self.broker.ensure_queue(name, **with_dead_letter(name, options))
+                found = self.broker.ensure_queue(
+                    name,
+                    if_different="warn" if self._options.queue_options else "accept",
+                    **with_dead_letter(name, options),
+                )
                 self._check(found)
                 self._queues[queue_name] = found
             return found

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
 from faststream.response.publish_type import PublishType
 from faststream.response.response import BatchPublishCommand, PublishCommand, Response
 
-from shmq.api.options import Confirm
+from shmq.api.options import Confirm, Level
 
 
 class PutOptions(TypedDict, total=False):
     """The properties of a put that FastStream has no name for; see :meth:`shmq.Queue.put`."""
 
     # properties that FastStream does not name: made by tools/options.py
-    priority: int | None
+    priority: int | Level | None
     group: str | None
-    delay: float | None
-    deliver_at: float | None
-    ttl: float | None
+    delay: float | dt.timedelta | None
+    deliver_at: float | dt.datetime | None
+    ttl: float | dt.timedelta | None
     dedupe_id: str | None
     confirm: Confirm | None
     # end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -120,17 +121,18 @@ class FakeMessage(shmq.Message):
     codec: str = "bytes"
     headers: Any = None
     priority: int = 1
+    # properties of a fake message: made by tools/options.py
     group: str | None = None
+    delay: float | dt.timedelta | None = None
+    deliver_at: float | dt.datetime | None = None
+    ttl: float | dt.timedelta | None = None
+    dedupe_id: str | None = None
     reply_to: str | None = None
     correlation: str | None = None
-    # properties of a fake message: made by tools/options.py
-    delay: float | None = None
-    deliver_at: float | None = None
-    ttl: float | None = None
-    dedupe_id: str | None = None
     confirm: Confirm | None = None
     # end
     dead: None = None
+    last_error: None = None
     delivery_count: int = 1
     receipt: int = 0
     settled: bool = False
@@ -160,11 +162,18 @@ class FakeMessage(shmq.Message):
     def ack(self) -> None:
         self.settled = True
 
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
-        del delay, counted
+    def nack(
+        self,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None:
+        del delay, counted, error
         self.settled = True
 
-    def reject(self) -> None:
+    def reject(self, reason: BaseException | str | None = None) -> None:
+        del reason
         self.settled = True
 
     def extend(self, seconds: float) -> None:

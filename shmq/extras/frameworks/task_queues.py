@@ -104,7 +104,8 @@ class TaskQueues:
         """
         shared = self.shared_name(name)
         options = with_dead_letter(shared, DEFAULTS | self._options)
-        queue = self._connection.broker.ensure_queue(shared, **options)
+        broker = self._connection.broker
+        queue = broker.ensure_queue(shared, if_different="accept", **options)
         wanted = shmq.QueueOptions.for_queue(shared, options)
         other = [
             f"{key}={its!r}, not {ours!r}"

@@ -126,6 +126,11 @@ def _make_plan(duration: float | None, seed: int, **flags: int) -> Plan:
     messages, size = flags.pop("messages"), flags.pop("size")
     if duration is not None and messages is not None:
         raise click.UsageError("--duration and --messages exclude each other: give one of them")
+    if duration is not None and duration <= 0:
+        raise click.BadParameter(
+            f"{duration:g}: a run of no time checks nothing; give more than 0",
+            param_hint="'--duration'",
+        )
     if not LEAST_SIZE <= size <= _LARGEST:
         raise click.BadParameter(
             f"{size} bytes: a body has {LEAST_SIZE} to {_LARGEST}", param_hint="'--size'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 #: What may be a number beyond the range of a float.
@@ -29,9 +30,12 @@ def decode_json(text: bytes | str) -> Any:
     return value
 
 
-def encode_json(value: Any) -> bytes:
+def encode_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
     """Return ``value`` as JSON. Raises TypeError and ValueError for what JSON cannot hold."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(
+        value, allow_nan=False, separators=(",", ":"), ensure_ascii=False, default=default
+    )
+    return text.encode()
 
 
 def _reject_constant(name: str) -> Any:

@@ -7,6 +7,7 @@ kinds. A shape is one line of text, the same for the same kind everywhere:
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import re
@@ -88,7 +89,7 @@ def _describe_value(value: Any, depth: int) -> str:
         case list():
             inside = _join_types(value, depth - 1) if depth else "…"
             return f"[{inside}]"
-        case msgpack.Timestamp():
+        case dt.datetime() | msgpack.Timestamp():
             return "timestamp"
         case msgpack.ExtType():
             return "ext"

@@ -106,6 +106,10 @@ class _Letter(Asked):
     def dead(self) -> Any:
         return self.what.dead
 
+    @_Part
+    def error(self) -> Any:
+        return self.what.last_error or (self.dead and self.dead.error)
+
 
 class Field(NamedTuple):
     """A field to compare; ``path``: a header's name, or the keys within a body."""
@@ -149,6 +153,7 @@ _FIELDS: Final[dict[str, Field]] = {
     for field in (
         Field("reason", "text", lambda letter: letter.dead and letter.dead.reason),
         Field("queue", "text", lambda letter: letter.dead and letter.dead.queue),
+        Field("error", "text", lambda letter: letter.error and str(letter.error)),
         Field("codec", "text", lambda letter: letter.what.codec),
         Field("group", "text", lambda letter: letter.what.group),
         Field("correlation", "text", lambda letter: letter.what.correlation),

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from shmq.api.options import check_whole
 from shmq.api.table import MAX_KEY, MAX_KEYS, MAX_TTL, MAX_VALUE
 from shmq.errors import InvalidOption, MessageTooLarge
-from shmq.model.codec.codecs import CODECS, decode_body, encode_body
+from shmq.model.codec.codecs import CODECS, Default, decode_body, encode_body
 from shmq.native._core import check_seconds
 
 _MSGPACK: Final = CODECS.index("msgpack")
@@ -107,15 +107,15 @@ def _check_size(stored: Stored) -> Stored:
     return stored
 
 
-def encoded(value: Any) -> Stored:
+def encoded(value: Any, default: Default | None = None) -> Stored:
     """The value as it is stored. Raises MessageTooLarge, and TypeError if no codec exists."""
-    raw, codec = encode_body(value, None)
+    raw, codec = encode_body(value, None, default)
     return _check_size(Stored(codec, bytes(raw)))
 
 
-def encoded_all(mapping: Mapping[str, Any]) -> dict[str, Stored]:
+def encoded_all(mapping: Mapping[str, Any], default: Default | None) -> dict[str, Stored]:
     """The keys, checked, with their encoded values. Raises as `check_key` and `encoded`."""
-    return {check_key(key): encoded(value) for key, value in mapping.items()}
+    return {check_key(key): encoded(value, default) for key, value in mapping.items()}
 
 
 def decoded(stored: Stored) -> Any:

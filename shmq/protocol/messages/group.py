@@ -201,14 +201,6 @@ class Seats(Numbers):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heartbeat(Numbers):
-    """A HEARTBEAT: the last change of the group that the member knows."""
-
-    type = Type.HEARTBEAT
-    change: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class GroupChange:
     """The answer to a HEARTBEAT: the change of the group, and its partitions if that is new.
 
@@ -237,19 +229,6 @@ class GroupChange:
         rows = _SEAT.iter_unpack(said[_NUMBER.size :])
         seats = [(owner, meant, None if at == NO_OFFSET else at) for owner, meant, at in rows]
         return cls(change, seats)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ShareTake(Numbers):
-    """A SHARE_TAKE: at most ``limit`` records; ``handed``: they count as delivered at once."""
-
-    type = Type.SHARE_TAKE
-    limit: int
-    handed: bool
-
-    def check(self) -> None:
-        if not self.limit:
-            raise Refusal.bad("a SHARE_TAKE takes one record at least")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

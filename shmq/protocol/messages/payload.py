@@ -31,7 +31,7 @@ from shmq.api.options import Options
 from shmq.errors import InvalidOption
 from shmq.model.expression.parse import MOST_REMOTE
 from shmq.native import _core
-from shmq.protocol.opcodes import FOREVER, HEADS, Type
+from shmq.protocol.opcodes import FOREVER, HEADS, POSITIVE, SIGNED, Type
 from shmq.protocol.status import Refusal, senseless
 
 #: A partition, and an offset in it.
@@ -172,11 +172,21 @@ class Numbers:
 
 def unpack_head(kind: Type, rest: bytes, *, last: bool = False) -> tuple[int, ...]:
     """The numbers of the head; with ``last`` nothing may follow them. Raises Refusal."""
+    if kind not in HEADS:
+        check_empty(rest)
+        return ()
     head = HEADS[kind]
     if len(rest) < head.size or (last and len(rest) > head.size):
         more = "" if last else "at least "
         raise Refusal.bad(f"{kind.name} has {more}{head.size} bytes after the name")
-    return head.unpack_from(rest)
+    found = head.unpack_from(rest)
+    for at, name in POSITIVE.get(kind, {}).items():
+        if not found[at]:
+            raise Refusal.bad(f"{name}=0: it must be 1 or more")
+    for at, name in SIGNED.get(kind, {}).items():
+        if found[at] >= 1 << 63:
+            raise Refusal.bad(f"{name}={found[at]}: it must be less than 2⁶³")
+    return found
 
 
 class Request:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Self
 
@@ -48,7 +49,11 @@ _FEATURES: Final = (
     "uncounted",
     "tables",
     "named-leases",
+    "errors",
 )
+
+#: What a FAIL has between the name and the error.
+_FAIL: Final = struct.Struct("!BIH")
 
 #: The answer to a LIST of queues with their counts.
 QUEUES: Final = Listing(QueueSummary, kind="queue")
@@ -100,6 +105,21 @@ class Greeting:
             str(said.get("namespace", place)),
             bool(said.get("features")),
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fail:
+    """A FAIL: a NACK with a delay in ms, or a REJECT, and the packed error that messages keep."""
+
+    kind: int
+    ms: int
+    error: bytes
+    receipts: list[int]
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        head = _FAIL.pack(self.kind == Type.REJECT, self.ms, len(self.error))
+        return head + self.error + struct.pack(f"!{len(self.receipts)}Q", *self.receipts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -208,23 +228,6 @@ class Select(Numbers):
     tail = expression(Where)
     limit: int
     where: str | None = None
-
-    def check(self) -> None:
-        if not self.limit:
-            raise Refusal.bad("limit=0: it must be 1 or more")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Leases(Numbers):
-    """A LEASES: at most ``limit`` leased messages with sequence numbers above ``after``."""
-
-    type = Type.LEASES
-    after: int
-    limit: int
-
-    def check(self) -> None:
-        if not self.limit:
-            raise Refusal.bad("limit=0: it must be 1 or more")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from shmq.protocol.messages.payload import (
     NO_OFFSET,
     PLACE,
     Listing,
-    Numbers,
     Reply,
     milliseconds,
     pack_map,
@@ -119,8 +118,6 @@ class Append:
                 raise Refusal.bad("an APPEND with the flag 0x04 has a producer and a sequence")
             producer, sequence = _PRODUCER.unpack_from(rest, at)
             at += _PRODUCER.size
-        if not count:
-            raise Refusal.bad("an APPEND has one record at least")
         if flags & ~_FLAGS:
             raise Refusal(Status.UNSUPPORTED, f"an APPEND has no such flag: {flags:#04x}")
         if compression >= len(_COMPRESSIONS):
@@ -183,8 +180,6 @@ class Fetch:
     def unpack(cls, rest: bytes) -> Self:
         """Unpack the payload behind the name. Raises Refusal."""
         identity, most, size, wait, count = unpack_head(Type.FETCH, rest)
-        if not (most and size and count):
-            raise Refusal.bad("a FETCH is for one record, one byte and one partition at least")
         places, behind = _read_places(rest[HEADS[Type.FETCH].size :], count)
         where = unpack_expression(behind, RecordWhere)
         return cls(identity, places, most, size, seconds(wait), where)
@@ -244,33 +239,14 @@ class Hold:
         return cls(identity, number, places, fetch)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OffsetAt(Numbers):
-    """An OFFSET_AT; ``timestamp`` in ns since 1970."""
-
-    type = Type.OFFSET_AT
-    identity: int
-    partition: int
-    timestamp: int
+def pack_partitions(opened: range) -> bytes:
+    """The answer to a REPARTITION: the partitions that are active from then on."""
+    return _RANGE.pack(opened.start, opened.stop)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Repartition(Numbers):
-    """A REPARTITION."""
-
-    type = Type.REPARTITION
-    identity: int
-    partitions: int
-
-    @staticmethod
-    def pack_answer(opened: range) -> bytes:
-        """The payload of the answer: the partitions that are active from then on."""
-        return _RANGE.pack(opened.start, opened.stop)
-
-    @staticmethod
-    def unpack_answer(answer: _core.Answer) -> range:
-        """The active partitions in the answer. Raises ServerError."""
-        return range(*_RANGE.unpack_from(whole(answer, _RANGE.size)))
+def unpack_partitions(answer: _core.Answer) -> range:
+    """The active partitions in the answer to a REPARTITION. Raises ServerError."""
+    return range(*_RANGE.unpack_from(whole(answer, _RANGE.size)))
 
 
 def _read_places(raw: bytes, count: int) -> tuple[Places, bytes]:

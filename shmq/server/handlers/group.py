@@ -23,17 +23,16 @@ from shmq.protocol.messages.group import (
     GroupChange,
     GroupsRequest,
     GroupView,
-    Heartbeat,
     Join,
     Joined,
     MemberRequest,
     Seats,
     Settlement,
     ShareSettle,
-    ShareTake,
     ShareTaken,
     unpack_places,
 )
+from shmq.protocol.messages.numbers import Heartbeat, ShareTake
 from shmq.protocol.messages.payload import pack_map, pack_numbers
 from shmq.protocol.opcodes import RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal
@@ -191,7 +190,7 @@ class Members:
             member_session.store,
             self._dead_letter_queues,
         )
-        lent = member_session.lend(min(wanted.limit, _AT_ONCE), handed=wanted.handed)
+        lent = member_session.lend(min(wanted.most, _AT_ONCE), handed=wanted.handed)
         lender = member_session.lender
         return ShareTaken(
             member_session.due(),

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from shmq.api import Message, Rows
 from shmq.api.names import own_dead_letters, staging_name
-from shmq.api.options import QueueOptions
+from shmq.api.options import QueueOptions, without_sharing
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import NoSpace, NoSuchQueue, QueueExists, ShmqError
@@ -28,13 +28,13 @@ from shmq.native import _core
 from shmq.native._core import Filter, Session
 from shmq.protocol.messages.exchange import EXCHANGES, ExchangeRequest, Exchanges
 from shmq.protocol.messages.named_lease import NamedLease
-from shmq.protocol.messages.payload import check_empty
+from shmq.protocol.messages.numbers import Leases
+from shmq.protocol.messages.payload import check_empty, unpack_head
 from shmq.protocol.messages.queue import (
     QUEUES,
     Create,
     Greeting,
     Hello,
-    Leases,
     LeasesState,
     List,
     QueueState,
@@ -43,7 +43,7 @@ from shmq.protocol.messages.queue import (
 )
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
 from shmq.protocol.messages.table import TableRequest
-from shmq.protocol.opcodes import ASIDE, FOREVER, RIGHTS, Right, Status, Type
+from shmq.protocol.opcodes import ASIDE, CALLS, FOREVER, RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal, refusal_of, status_of
 from shmq.server.config.settings import Limits
 from shmq.server.config.tokens import AccessList
@@ -166,7 +166,6 @@ class Control:
             Type.HELLO: (Hello.unpack, self._greet),
             Type.CREATE: (Create.unpack, self._create),
             Type.DELETE: (check_empty, self._delete),
-            Type.PURGE: (check_empty, self._purge),
             Type.LIST: (List.unpack, self._list),
             Type.STATS: (check_empty, self._read_stats),
             Type.PEEK: (Select.unpack, self._peek),
@@ -180,6 +179,13 @@ class Control:
             Type.EXCHANGES: (Exchanges.unpack, self._list_exchanges),
             Type.TABLE: (TableRequest.unpack, self._answer_table),
             Type.NAMED_LEASE: (NamedLease.unpack, self._change_named_lease),
+            **{
+                of: (
+                    functools.partial(unpack_head, of, last=True),
+                    functools.partial(self._call, method),
+                )
+                for method, of in CALLS.items()
+            },
         }
 
     def attach(self, name: str) -> None:
@@ -395,7 +401,7 @@ class Control:
     def _create(self, session: Session, name: str, asked: Create) -> bytes:
         given = asked.options
         try:
-            wanted = QueueOptions.for_queue(name, given)
+            wanted = QueueOptions.for_queue(name, without_sharing(given))
         except TypeError as error:
             raise Refusal(Status.BAD_REQUEST, str(error)) from error
         if not self._can_dead_letter(session, name, wanted.dead_letter):
@@ -452,9 +458,10 @@ class Control:
         self._broker.delete_queue(name)
         return b""
 
-    def _purge(self, session: Session, name: str, _: None) -> bytes:
-        with self._open_for(session, name) as queue:
-            return _COUNT.pack(queue.purge())
+    def _call(self, method: str, session: Session, name: str, numbers: tuple[int, ...]) -> bytes:
+        """Call the queue's method of that name, which opcodes.toml makes a request."""
+        with self._open_for(session, name) as queue, well_formed():
+            return _COUNT.pack(getattr(queue, method)(*numbers))
 
     def _list(self, session: Session, _: str, asked: List) -> bytes:
         if asked.tables:
@@ -492,8 +499,8 @@ class Control:
 
     def _list_leases(self, session: Session, name: str, asked: Leases) -> bytes:
         with self._open_for(session, name) as queue:
-            found = queue.leases(min(asked.limit, _LEASES), after=asked.after)
-        return LeasesState(found, len(found) == _LEASES < asked.limit).pack()
+            found = queue.leases(min(asked.most, _LEASES), after=asked.after)
+        return LeasesState(found, len(found) == _LEASES < asked.most).pack()
 
     def _change_named_lease(self, session: Session, name: str, asked: NamedLease) -> bytes:
         with self._open_for(session, name) as queue, well_formed():

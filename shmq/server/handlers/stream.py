@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
+from shmq.api.options import without_sharing
 from shmq.api.stream_options import StreamOptions
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.retention_hold import REMOTE, RetentionHold
@@ -16,6 +17,7 @@ from shmq.errors import InvalidOption, NoSpace, NoSuchStream, ShmqError, Unsuppo
 from shmq.model.codec.compression import expand
 from shmq.native import _stream
 from shmq.native._core import Session
+from shmq.protocol.messages.numbers import OffsetAt, Repartition
 from shmq.protocol.messages.payload import check_empty
 from shmq.protocol.messages.stream import (
     STREAMS,
@@ -23,10 +25,9 @@ from shmq.protocol.messages.stream import (
     Appended,
     Fetch,
     Hold,
-    OffsetAt,
-    Repartition,
     StreamCreate,
     StreamInfo,
+    pack_partitions,
 )
 from shmq.protocol.opcodes import RIGHTS, Status, Type
 from shmq.protocol.status import Refusal, refusal_of
@@ -208,7 +209,7 @@ class Streams:
         if not held & RIGHTS[Type.STREAM_CREATE]:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         with well_formed():
-            wanted = StreamOptions.given(given)
+            wanted = StreamOptions.given(without_sharing(given))
 
             def wished() -> QuotaRequest | None:
                 if self._broker.has_stream(name):
@@ -307,7 +308,7 @@ class Streams:
         asked = OffsetAt.unpack(rest)
         stream = self.attached(session, name, RIGHTS[Type.OFFSET_AT], asked.identity)
         with well_formed():
-            return _OFFSET.pack(stream.find(asked.partition, asked.timestamp))
+            return _OFFSET.pack(stream.find(asked.partition, asked.ns))
 
     def _change_partitions(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Repartition.unpack(rest)
@@ -316,7 +317,7 @@ class Streams:
         quota_request = QuotaRequest("streams", [], size)
         with well_formed(), self._quotas.room_for(session, lambda: quota_request):
             opened = stream.repartition(asked.partitions)
-        return Repartition.pack_answer(opened)
+        return pack_partitions(opened)
 
 
 def _find_disk_error(stream: LocalStream) -> str | None:

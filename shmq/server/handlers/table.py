@@ -92,7 +92,9 @@ class TableHandler:
             return None if there else QuotaRequest("tables", [name], max_bytes)
 
         with self._quotas.room_for(session, wished):
-            self._broker.ensure_table(name, durability, max_bytes=max_bytes).close()
+            self._broker.ensure_table(
+                name, durability, max_bytes=max_bytes, if_different="accept"
+            ).close()
         return _describe(self._attach(name))
 
     def _drop(self, rights: Rights, name: str) -> bytes:

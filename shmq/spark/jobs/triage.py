@@ -178,9 +178,13 @@ def _render_body(codec: str, body: bytes) -> str:
     if isinstance(value, bytes):
         return _cut(value[: _SHOWN + 1].decode(errors="backslashreplace"))
     try:
-        return _cut(json.dumps(value, allow_nan=False, default=str, ensure_ascii=False))
+        return _cut(json.dumps(value, allow_nan=False, default=_as_text, ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
         return _cut(str(value))
+
+
+def _as_text(value: object) -> str:
+    return value.isoformat() if isinstance(value, dt.datetime) else str(value)
 
 
 def _cut(text: str) -> str:

@@ -16,6 +16,7 @@ from pyspark.sql import functions, types
 from pyspark.sql.pandas.types import to_arrow_type
 
 from shmq.errors import InvalidOption, ShmqError
+from shmq.model.codec.codecs import unpack
 from shmq.spark.shared.convert import converter
 from shmq.spark.shared.spark_error import describe_spark_error
 
@@ -187,7 +188,7 @@ def _decode(value: bytes, codec: str) -> Any:
         if codec == "json":
             return json.loads(value)
         if codec in _PACKED:
-            return msgpack.unpackb(value, timestamp=3, strict_map_key=False)
+            return unpack(value)
     except (ValueError, msgpack.UnpackException, RecursionError) as error:
         raise ValueError(f"is not {codec}: {error or type(error).__name__}") from None
     raise ValueError(f"has the codec {codec!r}, which has no fields")

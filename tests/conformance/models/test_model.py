@@ -219,6 +219,10 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             properties["delay"] = delay
         queue, model = self.main.real[client], self.main.model
+        if dedupe_id is not None and not model.options.dedupe_window:
+            with pytest.raises(shmq.InvalidOption, match="dedupe_window"):
+                queue.put(item.body, block=False, **properties)
+            return
         try:
             kept, duplicate = model.put(item, max(0, ns(delay)), ns(ttl) or None, dedupe_id)
         except NoRoom:
@@ -261,6 +265,10 @@ class QueueMachine(RuleBasedStateMachine):
         item = self._own(item)
         queue = self.main.real[client]
         properties = {**_properties(item), "block": False, "dedupe_id": dedupe_id}
+        if dedupe_id is not None and not self.main.model.options.dedupe_window:
+            with pytest.raises(shmq.InvalidOption, match="dedupe_window"):
+                queue.loan(len(item.body), **properties)
+            return
         try:
             fresh = self.main.model.lend(item, dedupe_id)
         except NoRoom:

@@ -55,7 +55,7 @@ def _own_broker() -> Iterator[Any]:
     namespace = f"crash-{os.getpid()}"
     with shmq.connect(namespace) as broker:
         yield broker
-        for queue in broker.list_queues():
+        for queue in reversed(broker.list_queues()):
             broker.delete_queue(queue.name)
         for stream in broker.list_streams():
             broker.delete_stream(stream.name)

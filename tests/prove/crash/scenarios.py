@@ -626,6 +626,33 @@ def nack_at_once(stage: Stage) -> None:
 
 
 @scenario(prepare=three_in_a_group, victim=take_one, kept=ABC)
+def nack_with_an_error(stage: Stage) -> None:
+    stage.held[0].nack(0, error="e" * 300)
+
+
+def three_of_which_one_has_failed(stage: Stage) -> None:
+    three(stage)
+    stage.queue.get(block=False).nack(0, error="first")
+
+
+@scenario(prepare=three_of_which_one_has_failed, victim=take_one, kept=ABC)
+def nack_with_another_error(stage: Stage) -> None:
+    stage.held[0].nack(0, error="e" * 300)
+
+
+@scenario(prepare=three_of_which_one_has_failed, victim=take_one, kept=ABC)
+def reject_with_an_error(stage: Stage) -> None:
+    stage.held[0].reject("e" * 300)
+
+
+@scenario(
+    prepare=three_of_which_one_has_failed, victim=take_one, kept=(b"b", b"c"), removed=(b"a",)
+)
+def ack_one_that_has_failed(stage: Stage) -> None:
+    stage.held[0].ack()
+
+
+@scenario(prepare=three_in_a_group, victim=take_one, kept=ABC)
 def nack_delayed_in_a_group(stage: Stage) -> None:
     stage.held[0].nack(delay=5)
 
@@ -875,10 +902,16 @@ ROWS = (
 BODIES = (b"r1", b"r2", b"r3", b"r4", b"r5", b"r" * 70_000)
 
 
+def rows_for(queue: shmq.Queue) -> tuple[Any, ...]:
+    """The rows, of which one has a dedupe id if the queue has a window."""
+    return ROWS if queue.options.dedupe_window else (*ROWS[:4], (b"r5", {"ttl": 100_000}), ROWS[5])
+
+
 def rows_staged(stage: Stage) -> None:
+    rows = rows_for(stage.queue)
     stage.queue.staged_publisher("p").stage(0, "never", [b"lost"])
-    stage.queue.staged_publisher("p").stage(0, "one", ROWS[:4])
-    stage.queue.staged_publisher("p").stage(0, "two", ROWS[4:])
+    stage.queue.staged_publisher("p").stage(0, "one", rows[:4])
+    stage.queue.staged_publisher("p").stage(0, "two", rows[4:])
 
 
 def rows_staged_behind_three(stage: Stage) -> None:
@@ -903,7 +936,7 @@ published: dict[str, Any] = {"prepare": rows_staged, "afterwards": publish_again
     prepare=three, kept=ABC, afterwards=lambda stage: stage.queue.staged_publisher("p").discard()
 )
 def stage_rows(stage: Stage) -> None:
-    stage.queue.staged_publisher("p").stage(0, "one", ROWS)
+    stage.queue.staged_publisher("p").stage(0, "one", rows_for(stage.queue))
 
 
 @scenario(**published)

@@ -242,7 +242,7 @@ def simulated_host(root: Path, seed: int = 0, make: Make = real) -> Iterator[Sim
             finally:
                 made.close()
                 made.recording.silent = True
-                for summary in broker.list_queues():
+                for summary in reversed(broker.list_queues()):
                     broker.delete_queue(summary.name)
 
 

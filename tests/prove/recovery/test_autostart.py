@@ -86,7 +86,7 @@ def writers(namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     try:
         yield writers
         with shmq.connect() as broker:
-            for summary in broker.list_queues():
+            for summary in reversed(broker.list_queues()):
                 broker.delete_queue(summary.name)
             for stream in broker.list_streams():
                 broker.delete_stream(stream.name)

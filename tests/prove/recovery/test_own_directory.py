@@ -210,7 +210,7 @@ def test_a_process_that_names_another_directory_gets_an_error_that_names_both(
 broker.ensure_queue("kept", durability="journal", dead_letter=None).put(
     1, confirm="disk", timeout=60
 )
-broker.ensure_stream("kept", partitions=1, durability="journal")
+broker.ensure_stream("kept", partitions=1, durability="journal", allow_same_name=True)
 broker.ensure_table("kept", durability="disk")
 print("null")
 """

@@ -59,7 +59,7 @@ def soak(
         return judge(read_all(directory), crew.killed_at), crew.killed
     finally:
         crew.kill_all()
-        for summary in broker.list_queues():
+        for summary in reversed(broker.list_queues()):
             broker.delete_queue(summary.name)
         broker.close()
         shutil.rmtree(directory)

@@ -232,7 +232,7 @@ class Storm:
         self.crew.kill_all()
         self.host.server.close()
         with shmq.connect(self.namespace) as broker:
-            for summary in broker.list_queues():
+            for summary in reversed(broker.list_queues()):
                 broker.delete_queue(summary.name)
         shutil.rmtree(self.folder)
 

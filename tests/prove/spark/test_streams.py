@@ -170,7 +170,8 @@ def test_a_name_is_that_of_whatever_there_is(
     orders.append(b"of the stream", partition=0)
     assert values(read().collect()) == [b"of the stream"]
 
-    broker.create_queue("orders", dead_letter=None).put(b"of the queue")
+    queue = broker.create_queue("orders", allow_same_name=True, dead_letter=None)
+    queue.put(b"of the queue")
     assert "a queue and a stream of the name 'orders'" in error_of(read)
     assert values(read(kind="queue").collect()) == [b"of the queue"]
     assert values(read(kind="stream").collect()) == [b"of the stream"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 import shmq
@@ -186,14 +188,16 @@ def test_a_body_that_is_not_utf_8_is_escaped(quick: Quick, queue: shmq.Queue) ->
     for codec in ("text", "msgpack", "json"):
         with queue.loan(1, codec=codec) as view:
             view[:] = b"\xc1"
-    queue.put({"a": b"\xff"})
+    queue.put({"a": b"\xff", "at": dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)})
+    queue.put([msgpack.Timestamp(300_000_000_000)])
 
     assert quick("consume", "-q", "jobs").lines == [
         "caf\\xe9",
         "\\xc1",
         "\\xc1",
         "\\xc1",
-        '{"a":{"base64":"/w=="}}',
+        '{"a":{"base64":"/w=="},"at":"2026-03-01T12:00:00+00:00"}',
+        '["Timestamp(seconds=300000000000, nanoseconds=0)"]',
     ]
 
 

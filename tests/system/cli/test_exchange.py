@@ -148,17 +148,19 @@ def test_what_cannot_be_is_one_line(
 
 
 def test_a_flag_that_resembles_none_is_refused_with_those_that_exist(invoke: Invoke) -> None:
-    ran = invoke("exchange", "create", "x", "--type", "topic")
+    ran = invoke("exchange", "create", "x", "--zzz", "topic")
 
     assert ran.exit_code == Code.USAGE
-    assert "No such option '--type'.: its flags are --kind, --" in ran.stderr
+    assert "No such option '--zzz'.: its flags are --kind, --" in ran.stderr
+    ran = invoke("exchange", "create", "x", "--type", "topic")
+    assert "No such option '--type'.: did you mean --kind?" in ran.stderr
 
 
 def test_a_target_is_named_by_its_position_and_its_kind_found(
     invoke: Invoke, broker: shmq.Broker
 ) -> None:
     broker.create_queue("both")
-    broker.create_stream("both", 1).close()
+    broker.create_stream("both", 1, allow_same_name=True).close()
     broker.create_stream("records", 1).close()
     broker.create_exchange("x", "fanout").close()
 

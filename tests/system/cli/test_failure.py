@@ -72,6 +72,7 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
     assert codes == {
         "ShmqError": Code.REFUSED,
         "DurabilityWarning": Code.REFUSED,
+        "OptionsWarning": Code.REFUSED,
         "LockTimeout": Code.REFUSED,
         "LeaseExpired": Code.REFUSED,
         "InvalidName": Code.USAGE,
@@ -89,6 +90,7 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
         "StreamDeleted": Code.NO_QUEUE,
         "AlreadyExists": Code.EXISTS,
         "StreamExists": Code.EXISTS,
+        "TableExists": Code.EXISTS,
         "OffsetOutOfRange": Code.NOTHING,
         "OutOfSequence": Code.REFUSED,
         "PartitionSealed": Code.REFUSED,

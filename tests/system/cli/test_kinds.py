@@ -109,7 +109,7 @@ def test_delete_finds_what_has_the_name(invoke: Invoke, kinds: shmq.Broker) -> N
 def test_delete_asks_which_kind_is_meant_by_a_name_of_two(
     invoke: Invoke, kinds: shmq.Broker
 ) -> None:
-    kinds.create_stream("jobs", partitions=1, ring_bytes=65536).close()
+    kinds.create_stream("jobs", 1, allow_same_name=True, ring_bytes=65536).close()
 
     asked = invoke("delete", "jobs", "-y")
     assert asked.exit_code == Code.USAGE

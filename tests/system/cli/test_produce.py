@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -119,6 +120,15 @@ def test_a_duplicate_is_told_with_the_first_ones_sequence(
     assert second == {"queue": "jobs", "put": 0, "sequence": 1, "duplicate": True}
     assert "duplicate of message 1" in quick(*command).text
     assert queue.qsize() == 1
+
+
+def test_an_id_without_a_window_is_refused_with_the_flag_that_makes_one(
+    quick: Quick, queue: shmq.Queue
+) -> None:
+    ran = quick("produce", "-q", "jobs", "-m", "x", "--dedupe-id", "a", code=Code.USAGE)
+
+    assert re.search(r"--dedupe-id: queue 'jobs' .* --dedupe-window 1h", ran.error)
+    assert queue.qsize() == 0
 
 
 def test_a_message_carries_what_its_reply_is_recognised_by(quick: Quick, queue: shmq.Queue) -> None:

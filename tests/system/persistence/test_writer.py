@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from shmq.disk.persistence.writer import Writer
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.paths import catalog, snapshot_name
 from shmq.host.namespace.data_directory import DataDirectory
+from shmq.model.codec.codecs import unpack_properties
 from tests.support.failing_disk import FailingDisk
 from tests.support.manual_writer import ManualWriter
 from tests.support.processes import Child, Start
@@ -90,6 +92,29 @@ def test_a_put_confirmed_on_disk_is_there_when_it_returns(
         for _ in range(20):
             sequence = queue.put(b"x", confirm="disk").sequence
             assert sequence in chain(disk, "q")
+
+
+@pytest.mark.parametrize("durability", ["journal", "snapshot"])
+@pytest.mark.parametrize("written_first", [True, False])
+def test_the_error_of_a_failed_delivery_is_on_disk(
+    broker: shmq.Broker, namespace: str, tmp_path: Path, durability: Any, written_first: bool
+) -> None:
+    disk = Disk(tmp_path)
+    queue = broker.create_queue("q", durability=durability)
+    queue.put(b"body", headers={"a": 1})
+    with writing(namespace, disk) as writer:
+        eventually(lambda: "q" in writer.followed(), "the queue is followed")
+        if written_first and durability == "journal":
+            synced(queue)
+        for error in ("first", "second"):
+            queue.get(timeout=PATIENCE).nack(0, error=error)
+            if durability == "journal":
+                synced(queue)
+    (message,) = chain(disk, "q").values()
+    properties = unpack_properties(message["meta"])
+    assert properties["headers"] == {"a": 1}
+    assert properties["error"]["line"] == "second"
+    assert (message["body"], message["deliveries"]) == (b"body", 2)
 
 
 def test_a_clean_stop_leaves_nothing_unwritten(

@@ -108,7 +108,6 @@ for spare in range(40):
             queue.check()
             made += 1
         broker.delete_queue("q")
-        broker.delete_queue("q.dlq")
     except shmq.NoSpace as error:
         assert "--shm-size" in str(error)
         assert broker.list_queues() == []
@@ -220,7 +219,6 @@ queue.check()
 assert queue.stats().depth == queue.stats().in_flight == 0
 queue.purge()
 broker.delete_queue("q")
-broker.delete_queue("q.dlq")
 assert os.listdir(SHM) == ["ballast"]
 """
     run_small(code, "1m")

@@ -238,5 +238,4 @@ def test_nothing_is_left_of_it_with_the_last_queue() -> None:
             broker.create_queue("q")
             assert f"names.shmq@{name}" in files_of(name)
             broker.delete_queue("q")
-            broker.delete_queue("q.dlq")
         assert files_of(name) == []

@@ -39,7 +39,7 @@ def server(shared: Server, broker: shmq.Broker) -> Iterator[Server]:
     with broker.create_queue("held", arena_bytes=1 << 20), broker.create_queue("free"):
         pass
     yield shared
-    for name in broker.queue_names():
+    for name in reversed(broker.queue_names()):
         broker.delete_queue(name)
 
 

@@ -33,7 +33,7 @@ def _serve(**settings: Any) -> Iterator[Server]:
         with serve_namespace(namespace, **settings) as server:
             yield server
         with shmq.connect(namespace) as broker:
-            for summary in broker.list_queues():
+            for summary in reversed(broker.list_queues()):
                 broker.delete_queue(summary.name)
             for stream in broker.list_streams():
                 broker.delete_stream(stream.name)

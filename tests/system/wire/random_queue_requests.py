@@ -94,12 +94,9 @@ maps = st.one_of(
     ).map(frames.pack),
     short,
 )
-#: What stands behind the name, by type.
+#: What stands behind the name, by type; of the other types that of `frames.OPERATIONS` does.
 TAILS: dict[int, st.SearchStrategy[bytes]] = {
     T.CREATE: options,
-    T.DELETE: st.just(b""),
-    T.PURGE: st.just(b""),
-    T.STATS: st.just(b""),
     T.PRODUCE: bodies.flatmap(messages),
     T.PRODUCE_BATCH: batches(),
     T.CONSUME: st.builds(lambda n, f: frames.u32(n, 0) + bytes([f]), numbers, bytes_),

@@ -340,7 +340,6 @@ PAYLOADS: dict[int, st.SearchStrategy[bytes]] = {
         mostly(st.just(b""), properties).map(piece),
         st.lists(bodies.map(piece), max_size=2).map(b"".join),
     ),
-    T.EXCHANGES: packed(st.just({})),
     T.TABLE: joined(table_names, packed(tables())),
     T.HOLD: joined(
         mostly(held, stream_names),
@@ -352,7 +351,6 @@ PAYLOADS: dict[int, st.SearchStrategy[bytes]] = {
     T.SCHEMA: joined(mostly(st.sampled_from(QUEUES).map(frames.name), new_names), packed(schemas)),
     T.STREAM_CREATE: joined(new_names, mostly(packed(some_of(stream_keys)), st.just(b""))),
     T.STREAM_DELETE: stream_names,
-    T.STREAM_LIST: st.just(b""),
     T.STREAM_INFO: stream_names,
     T.APPEND: joined(stream_names, appends()),
     T.FETCH: joined(stream_names, identities.map(frames.u64), fetches),

@@ -20,7 +20,7 @@ from tests.support.waiting import eventually
 from tests.system.wire import frames, random_stream_requests
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.conftest import Serve
-from tests.system.wire.frames import SILENT, Frame, S, T, frame
+from tests.system.wire.frames import NAMED, OPERATIONS, SILENT, Frame, S, T, frame
 from tests.system.wire.random_queue_requests import QUEUES, TAILS, mostly, names, short
 from tests.system.wire.random_stream_requests import PAYLOADS
 
@@ -35,6 +35,8 @@ def payloads(draw: st.DrawFn, kind: int) -> bytes:
         payload = draw(names) + draw(TAILS[kind])
     elif kind in PAYLOADS:
         payload = draw(PAYLOADS[kind])
+    elif kind in OPERATIONS:
+        payload = (draw(names) if kind in NAMED else b"") + OPERATIONS[T(kind)].rest
     else:
         return draw(short)
     spoiled = draw(st.integers(0, 9))

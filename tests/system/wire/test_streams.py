@@ -297,6 +297,7 @@ def test_a_record_that_is_too_large_is_refused(wire: Wire, stream: str) -> None:
         (T.OFFSET_AT, b""),
         (T.OFFSET_AT, struct.pack(">QIQ", 0, 0, 0) + b"x"),
         (T.OFFSET_AT, struct.pack(">QIQ", 0, 2, 0)),
+        (T.OFFSET_AT, struct.pack(">QIQ", 0, 0, 1 << 63)),
     ],
 )
 def test_what_is_not_of_the_form_is_bad_request(

@@ -203,3 +203,23 @@ def test_what_no_name_can_be_made_of_is_refused(text: str) -> None:
 def test_what_is_no_text_is_a_wrong_type() -> None:
     with pytest.raises(TypeError, match="must be a str, not bytes"):
         shmq.escape_name(b"x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("a/b", "'/' at position 2 is not allowed; use 1 to 100 of A-Z"),
+        ("a/b", "such as 'a:2Fb', its form by escape_name"),
+        ("a\x07", r"'\\x07' \(U\+0007\) at position 2"),
+        ("\udcff", r"'\\udcff' \(U\+DCFF\) at position 1"),
+        ("\u0430bc", r"\(U\+0430 CYRILLIC SMALL LETTER A\) at position 1"),
+        ("a\u200b", r"'\\u200b' \(U\+200B ZERO WIDTH SPACE\) at position 2"),
+        ("a" * 300 + "/", "'/' at position 301"),
+        ("a" * 300, "it has 300 characters; use 1 to 100 of"),
+    ],
+)
+def test_an_invalid_name_is_refused_with_its_first_wrong_character(name: str, why: str) -> None:
+    with pytest.raises(shmq.InvalidName, match=why) as raised:
+        check_name(name)
+    assert str(raised.value).isprintable() or not name.isascii()
+    str(raised.value).encode()

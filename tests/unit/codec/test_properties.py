@@ -16,15 +16,9 @@ from shmq.native import _core
 #: Lengths of texts and milliseconds about where msgpack's heads grow.
 EDGES = (0, 1, 31, 32, 127, 128, 255, 256, 65_535, 65_536)
 
-ARGUMENTS = (
-    *("codec", "priority", "group", "headers", "delay", "deliver_at", "ttl", "dedupe_id"),
-    *("reply_to", "correlation"),
-)
-
 
 def encoded(**given: Any) -> tuple[Any, int, bytes, int, float, float]:
-    arguments: dict[str, Any] = dict.fromkeys(ARGUMENTS) | given
-    return _core.encode_message(b"body", **arguments, priorities=3)
+    return _core.encode_message(b"body", given, 3)
 
 
 def packed(**properties: Any) -> bytes:

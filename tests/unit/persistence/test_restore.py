@@ -54,7 +54,7 @@ def own(namespace: str, tmp_path: Path) -> Iterator[DataDirectory]:
     yield directory
     directory.close()
     with shmq.connect(namespace) as broker:
-        for name in [queue.name for queue in broker.list_queues()]:
+        for name in reversed([queue.name for queue in broker.list_queues()]):
             broker.delete_queue(name)
     Namespace.of(namespace).retire()
 

@@ -9,6 +9,7 @@ import pytest
 
 import shmq
 from shmq import errors
+from shmq.protocol.messages import numbers
 from shmq.protocol.messages.exchange import (
     EXCHANGES,
     Bindings,
@@ -22,22 +23,19 @@ from shmq.protocol.messages.exchange import (
 from shmq.protocol.messages.group import (
     GroupsRequest,
     GroupView,
-    Heartbeat,
     Join,
     Joined,
     MemberRequest,
     Seats,
     Settlement,
     ShareSettle,
-    ShareTake,
 )
 from shmq.protocol.messages.named_lease import NamedLease, NamedLeaseState
-from shmq.protocol.messages.payload import pack_map
+from shmq.protocol.messages.payload import Numbers, pack_map
 from shmq.protocol.messages.queue import (
     QUEUES,
     Create,
     Hello,
-    Leases,
     LeasesState,
     List,
     QueueState,
@@ -46,15 +44,7 @@ from shmq.protocol.messages.queue import (
     Select,
 )
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
-from shmq.protocol.messages.stream import (
-    Append,
-    Fetch,
-    Hold,
-    OffsetAt,
-    Repartition,
-    StreamCreate,
-    StreamInfo,
-)
+from shmq.protocol.messages.stream import Append, Fetch, Hold, StreamCreate, StreamInfo
 from shmq.protocol.messages.table import TableInfo
 from shmq.protocol.opcodes import ERRORS, TEXTS, Status
 from shmq.protocol.status import Refusal, error_of_status, status_of
@@ -68,7 +58,6 @@ REQUESTS: list[Any] = [
     List(only_names=True),
     Select(5),
     Select(5, "priority = 1"),
-    Leases(after=7, limit=5),
     SchemaRequest("get"),
     SchemaRequest("set", {"type": "string"}, "full"),
     ExchangeRequest("create", {"kind": "topic", "alternate": None}),
@@ -101,13 +90,14 @@ REQUESTS: list[Any] = [
     Fetch(7, [(0, 5)], 10, 65_536, None),
     Hold(7, 1, [(0, 5)], _FETCH),
     Hold(7, 1, []),
-    OffsetAt(7, 1, 10**18),
-    Repartition(7, 9),
     MemberRequest("g", 7, 3, b"rest"),
     Seats(True, bytes(12)),
-    Heartbeat(1 << 60),
-    ShareTake(10, True),
     ShareSettle(Settlement.NACK, 10**9, [1, 2, (1 << 64) - 1]),
+    *(
+        each(*(hint == "bool" or 7 for hint in each.__annotations__.values()))
+        for each in vars(numbers).values()
+        if isinstance(each, type) and issubclass(each, Numbers) and each is not Numbers
+    ),
 ]
 
 

@@ -176,10 +176,8 @@ def settle_one(
         raise Problem.invalid(f"{shown[:80]!r} is not a receipt: give one of a lease")
     call.need(Right.CONSUME, "queue", name)
     with call.console.leases.session(call.caller.name, session_id) as session:
-        held = session.held.get(name, set())
         receipt = int(number)
-        if receipt not in held:
-            raise shmq.LeaseExpired(f"receipt {shown[:80]!r} was settled before")
+        session.check_held(name, receipt)
         queue = call.console.leases.queue(session, name)
         acts: dict[str, Any] = {
             "ack": lambda: queue.ack(receipt),
@@ -190,10 +188,10 @@ def settle_one(
         try:
             acts[how]()
         except shmq.LeaseExpired:
-            held.discard(receipt)
+            session.held.get(name, set()).discard(receipt)
             raise
         if how != "extend":
-            held.discard(receipt)
+            session.note_settled(name, receipt, how)
 
 
 @operation("POST", "/sessions/end", body=SessionEnd, answer=SessionEnded, tag="leases")

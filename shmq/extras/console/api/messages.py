@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import datetime as dt
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args
 
 import msgspec
 
 import shmq
-from shmq.api.options import Confirm
-from shmq.api.properties import PROPERTIES
+from shmq.api.options import Confirm, Level
+from shmq.api.properties import PROPERTIES, TEXTS, Property
 from shmq.extras.cloudevents.message import BATCH, STRUCTURED, dedupe_id_of
 from shmq.extras.console.api.cloud_events import SPECVERSION, events_of
 from shmq.extras.console.api.operation import (
@@ -28,6 +29,7 @@ from shmq.extras.console.api.operation import (
 from shmq.extras.console.api.routes import decode
 from shmq.extras.console.problem import Problem, problem_of
 from shmq.protocol.opcodes import Right
+from shmq.units import seconds_of
 
 #: Where a body is cut in a list, in bytes.
 CUT: Final = 4096
@@ -66,9 +68,11 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     codec: str
     headers: dict[str, Any]
     priority: int
+    # fields of a view: made by tools/options.py
     group: str | None
     reply_to: str | None
     correlation: str | None
+    # end
     deliveries: int
     dead: Dead | None = None
     #: What settles it, if it is leased.
@@ -88,12 +92,12 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: How ``body`` is to be understood: a JSON value, a text, or bytes as Base64.
     encoding: Encoding = "json"
     # fields of a message: made by tools/options.py
-    priority: int | None = None
+    priority: int | str | None = None
     group: str | None = None
     headers: dict[str, Any] | None = None
-    delay: float | None = None
-    deliver_at: float | None = None
-    ttl: float | None = None
+    delay: float | str | None = None
+    deliver_at: float | str | None = None
+    ttl: float | str | None = None
     dedupe_id: str | None = None
     codec: str | None = None
     reply_to: str | None = None
@@ -158,9 +162,7 @@ def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
         codec=message.codec,
         headers=shown_headers(message.headers),
         priority=message.priority,
-        group=message.group,
-        reply_to=message.reply_to,
-        correlation=message.correlation,
+        **{name: getattr(message, name) for name in TEXTS},
         deliveries=message.delivery_count,
         dead=None if dead is None else view_as(Dead, dead),
         receipt=receipt,
@@ -219,10 +221,34 @@ def message_body(call: Call) -> Answer:
         return download(bytes(found[0].view), call["sequence"])
 
 
+def _parse_property(row: Property, value: Any) -> Any:
+    """The value as `Queue.put` takes it: times and priorities may be strings."""
+    found = value
+    if row.unit and isinstance(value, str):
+        found = seconds_of(value) if row.unit == "seconds" else _moment_of(value)
+        if found is None:
+            example = "a time such as 30, 500ms, 10min or 2h"
+            if row.unit != "seconds":
+                example = "an ISO 8601 time with its zone, such as 2026-01-31T12:00:00Z"
+            raise Problem.invalid(f"{row.name}: {value!r:.80} is not {example}")
+    elif row.name == "priority" and isinstance(value, str) and value not in get_args(Level):
+        raise Problem.invalid(f"{row.name}: {value!r:.80} is not an integer, low, normal or high")
+    return found
+
+
+def _moment_of(text: str) -> dt.datetime | None:
+    with contextlib.suppress(ValueError):
+        found = dt.datetime.fromisoformat(text.strip())
+        return found if found.tzinfo else None
+    return None
+
+
 def properties_of(given: NewMessage) -> tuple[Any, dict[str, Any]]:
     """The body and the properties of a put. Raises Problem for a body that is not as encoded."""
     properties = {
-        name: getattr(given, name) for name in PROPERTIES if getattr(given, name) is not None
+        name: _parse_property(row, value)
+        for name, row in PROPERTIES.items()
+        if (value := getattr(given, name)) is not None
     }
     body = given.body
     if given.encoding != "json" and not isinstance(body, str):
@@ -261,8 +287,9 @@ def put_messages(call: Call) -> PutAnswer:
     """
     name = call["name"]
     call.need(Right.PRODUCE, "queue", name)
-    ready = events_of(call, "dedupe_id", dedupe_id_of)
-    if ready is None:
+    events = events_of(call, "dedupe_id", dedupe_id_of)
+    ready = events or []
+    if events is None:
         ready = [properties_of(one) for one in values_of(call.body, NewMessage)]
     if not 1 <= len(ready) <= _MOST_PUT:
         raise Problem.invalid(f"{len(ready)} messages: put 1 to {_MOST_PUT} at a time")
@@ -271,6 +298,9 @@ def put_messages(call: Call) -> PutAnswer:
             raise Problem.invalid("Idempotency-Key is of one message: use dedupe_id")
         ready[0][1]["dedupe_id"] = call["Idempotency-Key"]
     with call.console.broker.put_target(name) as queue:
+        if events and call["Idempotency-Key"] is None and not queue.options.dedupe_window:
+            for _, properties in ready:
+                del properties["dedupe_id"]  # the event's, which only a window remembers
         wait = Wait(call, call["timeout"])
         done = put_each(wait, queue.put, ready, queue.options.confirm, _sequences)
     return PutAnswer(**_sequences(done), duplicates=sum(one.duplicate for one in done))

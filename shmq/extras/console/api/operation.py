@@ -19,7 +19,7 @@ import shmq
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, NotFound
 from shmq.extras.console.access import Caller
 from shmq.extras.console.context import Console
-from shmq.extras.console.problem import Problem
+from shmq.extras.console.problem import Problem, text_of
 from shmq.protocol.opcodes import Right
 from shmq.suggestions import suggest_known
 
@@ -136,7 +136,7 @@ class Call:
 
     def not_found(self, error: NotFound) -> Problem:
         """The Problem 404 of the error; it suggests no name but one that the caller may see."""
-        shown = type(error)(error.plain)
+        shown = type(error)(text_of(error))
         suggest_known(shown, error.name, lambda: self._list_visible(error.kind))
         return Problem(404, "not-found", str(shown))
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 import shmq
+from shmq.api.options import without_sharing
 from shmq.client.shared.differences import check_same
 from shmq.extras.console.api.operation import Answer, Call, Parameter, ensure, operation, view_as
 from shmq.extras.console.api.rows import PAGE, Page, Table
@@ -167,13 +168,13 @@ def put_queue(call: Call) -> Answer:
         )
     queue, status = ensure(name, call.body, broker.queue, broker.create_queue, shmq.NoSuchQueue)
     with queue:
-        check_same(queue, call.body)
+        check_same(queue, without_sharing(call.body))
         return Answer(value=_make_view(queue), status=status)
 
 
 @operation("DELETE", "/queues/{name}", _NAME, tag="queues", status=204, audit="queue.delete")
 def delete_queue(call: Call) -> Answer:
-    """Delete the queue and all its messages; its dead-letter queue stays."""
+    """Delete the queue and all its messages, and its own dead-letter queue if that is empty."""
     call.need(Right.ADMIN, "queue", call["name"])
     call.console.broker.delete_queue(call["name"])
     return Answer(status=204)

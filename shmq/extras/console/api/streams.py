@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 import shmq
+from shmq.api.options import without_sharing
 from shmq.client.shared.differences import check_same
 from shmq.extras.console.access import visible_stream
 from shmq.extras.console.api.operation import Answer, Call, Parameter, ensure, operation, view_as
@@ -183,7 +184,7 @@ def put_stream(call: Call) -> Answer:
     broker = call.console.broker
     stream, status = ensure(name, options, broker.stream, broker.create_stream, shmq.NoSuchStream)
     with stream:
-        check_same(stream, options)
+        check_same(stream, without_sharing(options))
         return Answer(value=_make_view(call, stream), status=status)
 
 

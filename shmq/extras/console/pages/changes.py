@@ -20,8 +20,8 @@ from shmq.extras.console.problem import Problem
 from shmq.extras.console.request_checks import check_change_allowed
 from shmq.protocol.opcodes import Right
 
-#: The fields of the form that puts a message, but for its body.
-_FIELDS: Final = ("encoding", "headers", "priority", "group", "delay", "ttl", "dedupe_id")
+#: The fields of the form that puts a message, besides its body, with their labels.
+_FIELDS: Final = {name: row.label for name, row in PROPERTIES.items() if row.label}
 _ENCODINGS: Final = ("json", "text", "base64")
 
 
@@ -168,7 +168,7 @@ def redrive(visit: Visit) -> Redirect:
 def ask_put(visit: Visit) -> Shown:
     """The form for a message."""
     name = _check_allowed(visit, Right.PRODUCE)
-    return Shown("put.html", {"name": name, "encodings": _ENCODINGS, "given": {}, "problem": None})
+    return _make_form(name, {}, None)
 
 
 @page("/queues/{name}/put", "POST")
@@ -179,10 +179,7 @@ def put(visit: Visit) -> Shown | Redirect:
         message = _parse_message(visit.form)
         body, properties = properties_of(message)
     except Problem as problem:
-        return Shown(
-            "put.html",
-            {"name": name, "encodings": _ENCODINGS, "given": visit.form, "problem": str(problem)},
-        )
+        return _make_form(name, visit.form, str(problem))
     if visit.form.get("step") != "put":
         return _make_preview(visit, name, body, properties)
     content = msgspec.json.encode(message)
@@ -191,6 +188,11 @@ def put(visit: Visit) -> Shown | Redirect:
     if visit.reads(name):
         return Redirect(_make_path(name, f"messages?put={sequence}"))
     return Redirect(_make_path(name))
+
+
+def _make_form(name: str, given: Mapping[str, str], problem: str | None) -> Shown:
+    facts = {"name": name, "encodings": _ENCODINGS, "given": given, "problem": problem}
+    return Shown("put.html", {**facts, "fields": _FIELDS})
 
 
 def _make_preview(visit: Visit, name: str, body: Any, properties: Mapping[str, Any]) -> Shown:
@@ -226,7 +228,7 @@ def _parse_message(form: Mapping[str, str]) -> NewMessage:
     fields: dict[str, Any] = {"encoding": encoding, "body": text}
     if encoding == "json":
         fields["body"] = _parse_json("body", text)
-    for name in _FIELDS[1:]:
+    for name in _FIELDS:
         given = form.get(name, "").strip()
         if given:
             fields[name] = _parse_field(name, given)
@@ -239,13 +241,7 @@ def _parse_message(form: Mapping[str, str]) -> NewMessage:
 def _parse_field(name: str, given: str) -> Any:
     if name == "headers":
         return _parse_json(name, given)
-    kind = {"int": int, "float": float}.get(PROPERTIES[name].type)
-    if kind is not None:
-        try:
-            return kind(given)
-        except ValueError:
-            raise Problem.invalid(f"{name}={given[:40]!r} is not a number") from None
-    return given
+    return int(given) if name == "priority" and given.isdecimal() else given
 
 
 def _parse_json(name: str, given: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import msgspec
 
 import shmq
+from shmq.api.properties import TEXTS
 from shmq.extras.console.pages.visit import Shown, Visit, page
 from shmq.extras.console.problem import Problem
 from shmq.model.codec.strict_json import decode_json
@@ -133,6 +134,7 @@ def _make_row(message: shmq.Message, form: Form | None) -> dict[str, Any]:
         "headers": [
             (as_text(str(key)), _show_value(value)) for key, value in message.headers.items()
         ],
+        "texts": [(name.replace("_", " "), getattr(message, name)) for name in TEXTS],
         "dead": message.dead,
     }
 

@@ -116,7 +116,14 @@ def _open_target(here: api.Broker, name: str, source: Any) -> api.Queue:
     try:
         queue = here.queue(name)
     except NoSuchQueue:
-        queue = here.ensure_queue(name, priorities=source.options.priorities, dedupe_window=WINDOW)
+        priorities = source.options.priorities
+        queue = here.ensure_queue(
+            name,
+            if_different="accept",
+            allow_same_name=True,
+            priorities=priorities,
+            dedupe_window=WINDOW,
+        )
     if not queue.options.dedupe_window:
         queue.close()
         raise InvalidOption(

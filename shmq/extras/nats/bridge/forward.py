@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from shmq import api
 from shmq.api.columns import Columns, Run
+from shmq.api.options import QueueOptions, options_of
 from shmq.client.wait import wait
 from shmq.errors import ConnectionLost, InvalidOption, LeaseExpired, MessageTooLarge, NoSuchQueue
 from shmq.extras.nats.bridge.config import WINDOW, Forward
@@ -35,19 +36,6 @@ _PATIENCE: Final = 30.0
 #: The same for one message that is to show whether the cluster is back.
 _TRIAL: Final = 5.0
 _BYTES: Final = 8 << 20
-#: The options that a queue made by the bridge has from the one of this host.
-_KEPT: Final = (
-    "capacity",
-    "arena_bytes",
-    "max_message_bytes",
-    "visibility_timeout",
-    "max_deliveries",
-    "ttl",
-    "on_expired",
-    "priorities",
-    "retry_delay",
-    "retry_delay_max",
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -253,10 +241,12 @@ def target_queue(there: Any, name: str, like: api.Queue) -> Any:
     try:
         queue = there.queue(name)
     except NoSuchQueue:
-        given = like.options.as_dict()
-        options: Any = {key: given[key] for key in _KEPT}
+        rows = options_of(QueueOptions).items()
+        options: Any = {key: getattr(like.options, key) for key, row in rows if row.copied}
         window = max(like.options.dedupe_window, WINDOW)
-        queue = there.ensure_queue(name, **options, dedupe_window=window)
+        queue = there.ensure_queue(
+            name, if_different="accept", allow_same_name=True, **options, dedupe_window=window
+        )
     if queue.options.dedupe_window < _PATIENCE:
         raise InvalidOption(
             f"queue {name!r} of the cluster has dedupe_window={queue.options.dedupe_window:g}: "

@@ -165,7 +165,9 @@ def _target(there: Any, name: str, partitions: int) -> Any:
     try:
         stream = there.stream(name)
     except NoSuchStream:
-        stream = there.ensure_stream(name, partitions=partitions)
+        stream = there.ensure_stream(
+            name, if_different="accept", allow_same_name=True, partitions=partitions
+        )
     if stream.partitions != partitions:
         found = stream.partitions
         stream.close()

@@ -9,6 +9,7 @@ from shmq.api.names import reply_name
 from shmq.client.handles.broker import BrokerHandle
 from shmq.client.ports.broker import CollectionPort, Kind
 from shmq.client.remote.address import Tls
+from shmq.client.shared.pickling import reduce
 from shmq.extras.nats.client.address import ClusterTarget
 from shmq.extras.nats.client.connection import ApiError, ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
@@ -109,7 +110,7 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
         self.connection.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NatsBroker, (self.connection.target,)
+        return reduce(self, NatsBroker, self.connection.target)
 
     def __repr__(self) -> str:
         return f"<NatsBroker of {self.url}>"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
+from shmq.client.ports.broker import make_taken_error
 from shmq.errors import ServerError
 from shmq.extras.nats.client import names
 from shmq.extras.nats.client.connection import ApiError, ClusterConnection
@@ -87,6 +88,17 @@ class Definitions:
                 return None
             raise
         return int(answer["seq"])
+
+    async def check_alone(self, kind: str, name: str, revision: int | None = None) -> None:
+        """Raise AlreadyExists if the other of a queue and a stream has that name.
+
+        ``revision``: that of a definition just made, to which a later one of the other kind has
+        lost the name. So of two clients that create both at once, one succeeds.
+        """
+        other: Literal["queue", "stream"] = "stream" if kind == "queue" else "queue"
+        found = await self.get(names.kv_key(other, name))
+        if found is not None and (revision is None or found.revision < revision):
+            raise make_taken_error(other, name)
 
     async def remove(self, key: str) -> None:
         """Remove the key, and all below it if it ends with ``.>``."""

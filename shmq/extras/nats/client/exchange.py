@@ -193,12 +193,14 @@ class NatsExchange(ExchangeHandle):
             puts = await self._find_puts(name)
             if puts is not None:
                 puts.check_confirm(confirm)
-                items = [puts.item(body, properties) for body in bodies]
+                items = [puts.item(body, properties, self.default) for body in bodies]
                 deliveries.append(_QueueCopies(puts, items))
         for name in route.streams:
             stream = await self._find_stream(name)
             if stream is not None:
-                deliveries.append(copies_for(stream, bodies, key, properties, confirm))
+                deliveries.append(
+                    copies_for(stream, bodies, key, properties, confirm, self.default)
+                )
         done = await asyncio.gather(*(one.run(block, until) for one in deliveries))
         refused = {one.name: one.error for one in deliveries if one.error is not None}
         duplicates = sum(one.duplicates for one in deliveries)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
-from shmq.errors import ConnectionLost, LeaseExpired
-from shmq.extras.nats.client.connection import CheckThere, ClusterConnection
+import nats.errors
+
+from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
+from shmq.extras.nats.client.claim import Claim, Claims
+from shmq.extras.nats.client.connection import ApiError, CheckThere, ClusterConnection
 from shmq.native import _clock as time
 
 #: The part of a lease in which it is no longer relied upon, and the most, in seconds. An
@@ -21,9 +25,10 @@ _MOST_MARGIN: Final = 1.5
 _FRESH: Final = 0.25
 #: The part of a lease after which it is renewed before its message is delivered.
 _OLD: Final = 0.25
-#: How long one attempt to renew a lease may take, in seconds; then it is sent again. A new leader
-#: redelivers what has expired half a second after its election, at the earliest.
-_RENEWAL: Final = 0.5
+#: How long a message may take to be returned, in seconds; then it comes back with its lease's end.
+_RETURN: Final = 2.0
+#: The pause before a claim is set again that has not changed, in seconds.
+_PAUSE: Final = 0.1
 _ACK: Final = "$JS.ACK"
 _PREFIX: Final = f"{_ACK}."
 _PLAIN_TOKENS: Final = 9
@@ -64,12 +69,16 @@ class Lease:
     def __init__(
         self,
         connection: ClusterConnection,
+        claims: Claims,
         delivery: Delivery,
         wait: float,
         until: float,
         reply: str = "",
     ) -> None:
         self.connection = connection
+        self._claims = claims
+        #: As far as this process knows.
+        self._claim = Claim()
         self.delivery = delivery
         d = delivery
         #: The subject on which it is settled.
@@ -82,8 +91,6 @@ class Lease:
         self.until = until
         self.held_until = until
         self.settled = False
-        #: Deliveries that were returned uncounted.
-        self.uncounted = 0
         self._keeper: asyncio.Task[None] | None = None
         self._receipt = 0
 
@@ -91,6 +98,7 @@ class Lease:
     def new(
         cls,
         connection: ClusterConnection,
+        claims: Claims,
         delivery: Delivery,
         wait: float,
         reply: str,
@@ -98,7 +106,7 @@ class Lease:
     ) -> Lease:
         """The lease of a delivery, counted from its pull: the server counts from a later time."""
         until = asked_at + wait - margin_of(wait)
-        return cls(connection, delivery, wait, until, reply)
+        return cls(connection, claims, delivery, wait, until, reply)
 
     def receipt_of(self, queue: int) -> int:
         """The number by which any process settles it; ``queue`` is a number of its queue."""
@@ -132,14 +140,26 @@ class Lease:
         return self.held_until - time.monotonic() < self.wait * (1 - _OLD)
 
     @property
-    def is_exposed(self) -> bool:
-        """Whether a server that is elected or restarted could end a new lease early.
+    def is_new(self) -> bool:
+        """Whether no server delivers the message again before the lease ends, without a claim.
 
         Servers replicate a delivery with the time at which its message was stored, and only keep
         the time of the delivery in the leader's memory (nats-server, consumer.go, deliverMsg). The
         next leader counts the lease from the former; a renewal replicates its own time.
         """
-        return abs(time.time() - self.delivery.stored_at) > margin_of(self.wait) * _FRESH
+        age = abs(time.time() - self.delivery.stored_at)
+        return self.delivery.deliveries == 1 and age <= margin_of(self.wait) * _FRESH
+
+    @property
+    def uncounted(self) -> int:
+        """How many deliveries were returned uncounted."""
+        count = self._claim.uncounted
+        return count if 0 <= count < self.delivery.deliveries else 0
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        """The error of the message's last failed delivery, as its map."""
+        return self._claim.error
 
     def claim(self, name: str) -> None:
         """Mark it as settled. Raises LeaseExpired if it is over."""
@@ -164,32 +184,67 @@ class Lease:
         client = await self.connection.client()
         await client.publish(self.reply, b"+ACK")
 
-    async def nack(self, delay: float, check_there: CheckThere | None = None) -> None:
+    async def nack(
+        self,
+        delay: float,
+        check_there: CheckThere | None = None,
+        *,
+        counted: bool = True,
+        error: dict[str, Any] | None = None,
+    ) -> None:
         """Return it after ``delay`` seconds; raises what ``check_there`` raises, as in `ack`."""
+        if counted:
+            with contextlib.suppress(ConnectionLost, ApiError, TimeoutError):
+                async with asyncio.timeout(_RETURN):
+                    await self._change(lambda claim: self._failed(claim, error))
+        else:
+            await self._change(lambda claim: self._returned(claim, 1))
+        has_returned = self._claim[:2] == (self.delivery.number, 0)
+        if not has_returned or time.monotonic() >= self.held_until:
+            return  # another holder may have it
         more = f" {json.dumps({'delay': int(delay * 1e9)})}" if delay > 0 else ""
         # Once: a repeated one could return what another consumer has by then.
         with contextlib.suppress(ConnectionLost):
             await self.connection.request(
                 self.reply,
                 b"-NAK" + more.encode(),
-                within=2.0,
-                attempt=2.0,
+                within=_RETURN,
+                attempt=_RETURN,
                 check_there=check_there,
             )
 
     async def renew(self) -> None:
-        """Restart the server's time.
+        """Restart its time, once a quorum has it that the message is this delivery's until then.
 
-        Raises LeaseExpired unless that is confirmed before the lease ends: later, the server may
-        have renewed the lease of another holder.
+        Raises LeaseExpired unless that is confirmed before the lease ends.
         """
+        await self._renew(self._claimed)
+
+    async def acquire(self) -> None:
+        """`restart` before the message is delivered. Raises LeaseExpired if another has it."""
+
+        def claim(found: Claim) -> Claim:
+            if found.until > time.time() * 1000:
+                raise self._lose()
+            return self._claimed(found)
+
+        await self._renew(claim, self.delivery.deliveries > 1)
+        self.until = self.held_until
+
+    async def restart(self) -> None:
+        """Restart the lease, as for a message that is delivered. Raises LeaseExpired."""
+        await self.renew()
+        self.until = self.held_until
+
+    async def _renew(self, change: Callable[[Claim], Claim], loads: bool = False) -> None:
         asked = time.monotonic()
-        problem: ConnectionLost | None = None
+        problem: BaseException | None = None
         try:
-            await self.connection.request(
-                self.reply, b"+WPI", attempt=_RENEWAL, within=self.held_until - asked
-            )
-        except ConnectionLost as error:
+            async with asyncio.timeout(max(0.0, self.held_until - asked)):
+                if loads:
+                    await self.load()
+                await self._change(change)
+        except (ConnectionLost, TimeoutError) as error:
             problem = error
         if problem is not None or time.monotonic() >= self.held_until:
             raise LeaseExpired(
@@ -197,11 +252,57 @@ class Lease:
                 f"{self.connection.url} confirmed its renewal; it will be delivered again"
             ) from problem
         self.held_until = asked + self.wait - margin_of(self.wait)
+        with contextlib.suppress(ConnectionLost, nats.errors.Error, OSError):
+            client = await self.connection.client()
+            await client.publish(self.reply, b"+WPI")  # or it is delivered again, to no holder
 
-    async def restart(self) -> None:
-        """Restart the lease, as for a message that is delivered. Raises LeaseExpired."""
-        await self.renew()
-        self.until = self.held_until
+    # ---- the claim ----
+
+    async def load(self) -> None:
+        """Learn the claim of the message."""
+        self._claim = await self._claims.get(self.delivery.sequence)
+
+    async def _change(self, change: Callable[[Claim], Claim]) -> None:
+        """Replace the claim of the message by what ``change`` makes of it, which may raise."""
+        while True:
+            made = change(self._claim)
+            revision = await self._claims.put(self.delivery.sequence, made, self.wait)
+            if revision is not None:
+                self._claim = made._replace(revision=revision)
+                return
+            await self.load()
+            if self._claim[:4] == made[:4]:
+                return  # an attempt without an answer has set it
+            if self._claim.revision == made.revision:
+                await asyncio.sleep(_PAUSE)  # one is under way, which has no quorum yet
+
+    def _claimed(self, found: Claim) -> Claim:
+        if self._is_taken(found):
+            raise self._lose()
+        until = time.time() + self.wait - margin_of(self.wait)
+        return found._replace(delivery=self.delivery.number, until=int(until * 1000))
+
+    def _returned(self, found: Claim, uncounted: int = 0) -> Claim:
+        if uncounted:
+            found = found._replace(uncounted=found.uncounted + uncounted)
+        if self._is_taken(found) or time.monotonic() >= self.held_until:
+            return found
+        return found._replace(delivery=self.delivery.number, until=0)
+
+    def _failed(self, found: Claim, error: dict[str, Any] | None) -> Claim:
+        made = self._returned(found)
+        return made if error is None or made is found else made._replace(error=error)
+
+    def _is_taken(self, found: Claim) -> bool:
+        """Whether another delivery has the message, or may have it as a new one, unclaimed."""
+        d = self.delivery
+        if not found.delivery and d.deliveries > 1:
+            return time.time() < d.stored_at + self.wait - margin_of(self.wait) / 2
+        return found.until > time.time() * 1000 and found.delivery != d.number
+
+    def _lose(self) -> LeaseExpired:
+        self.settled, self.held_until = True, 0.0
+        return LeaseExpired(f"another holder has message {self.delivery.sequence}")
 
     async def extend(self, seconds: float) -> None:
         """Set its end to ``seconds`` from now; the loop renews it until then, and ends it."""
@@ -213,19 +314,16 @@ class Lease:
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def _keep(self) -> None:
-        while not self.settled:
-            left = self.until - time.monotonic()
-            if left <= 0:
-                self.settled = True
-                if time.monotonic() < self.held_until:  # later, another holder may have it
+        with contextlib.suppress(ShmqError):  # the lease ends
+            while not self.settled:
+                left = self.until - time.monotonic()
+                if left <= 0:
+                    self.settled = True
                     await self.nack(0)
-                return
-            await asyncio.sleep(min(left, max(0.001, self.wait / 3)))
-            if not self.settled and self.until > self.held_until:
-                try:
-                    await self.renew()
-                except LeaseExpired:
                     return
+                await asyncio.sleep(min(left, max(0.001, self.wait / 3)))
+                if not self.settled and self.until > self.held_until:
+                    await self.renew()
 
     def drop(self) -> None:
         """Renew it no more."""
@@ -239,7 +337,12 @@ def margin_of(wait: float) -> float:
 
 
 def lease_of(
-    connection: ClusterConnection, stream: str, queue: int, receipt: int, wait: float
+    connection: ClusterConnection,
+    claims: Claims,
+    stream: str,
+    queue: int,
+    receipt: int,
+    wait: float,
 ) -> Lease | None:
     """The lease of a receipt that another process may hold; None if the queue gave none such."""
     parts: list[int] = []
@@ -253,4 +356,4 @@ def lease_of(
     name = f"g{consumer - _GROUPED}" if consumer >= _GROUPED else f"p{consumer}"
     until = time.monotonic() + ends / 1000 - time.time()
     delivery = Delivery(stream, name, count, sequence, number, 0.0)
-    return Lease(connection, delivery, wait, until)
+    return Lease(connection, claims, delivery, wait, until)

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq import api
+from shmq.api import properties as table
 from shmq.client.handles.batch import returning
-from shmq.client.shared.policy import dead_letter
-from shmq.errors import InvalidOption, LeaseExpired
+from shmq.client.shared.policy import POLICY, dead_letter
+from shmq.errors import AlreadySettled, InvalidOption, LeaseExpired
 from shmq.model.codec import codecs
+from shmq.native import _clock as time
 from shmq.native import _core
 
 if TYPE_CHECKING:
@@ -28,10 +30,12 @@ PROPERTIES: Final = "Shmq-Properties"
 _PLAIN: Final = re.compile(r"traceparent|tracestate|ce-[\w.!#$%&'*+^`|~-]+", re.ASCII)
 _MOST_PLAIN: Final = 512
 #: What the properties are that this client relies on.
+_KINDS: Final = {"int": int, "str": str, "map": dict}
 _TYPES: Final[Mapping[str, type]] = {
-    "pri": int, "delay": int, "ttl": int, "codec": str, "group": str, "reply_to": str,
-    "corr": str, "key": bytes, "headers": dict, "dead": dict,
-}  # fmt: skip
+    **{row.key: _KINDS[row.kind] for row in table.PROPERTIES.values() if row.key},
+    "key": bytes,
+    "dead": dict,
+}
 _OF_DEAD: Final[Mapping[str, type]] = {
     "reason": str, "queue": str, "deliveries": int, "at": int, "ttl": int,
 }  # fmt: skip
@@ -90,6 +94,15 @@ def priority_of(properties: Mapping[str, Any], options: QueueOptions) -> int:
     return int(properties.get("pri", options.priorities // 2))
 
 
+def ttl_of(properties: Mapping[str, Any], options: QueueOptions) -> float | None:
+    """After how many seconds from its put a message expires, or a dead letter; None: never."""
+    dead = properties.get("dead")
+    ttl = (properties if dead is None else dead).get("ttl")
+    if ttl is None:
+        return options.ttl if dead is None else None
+    return float(ttl) / 1000
+
+
 class NatsMessage(api.Message):
     """Implements :class:`shmq.api.Message`. It owns its bytes; the server owns its lease."""
 
@@ -110,7 +123,9 @@ class NatsMessage(api.Message):
         #: None: a copy, which cannot be settled.
         self.lease = lease
         self._count = 0 if lease is None else lease.delivery.deliveries - lease.uncounted
-        self._settled = False
+        #: How it was settled, and when; empty: it was not.
+        self._settled = ""
+        self._settled_at = 0.0
         #: Whether the application has it, and not its receipt.
         self.in_hand = False
         #: The iterator that handed it out, which collects acknowledgements.
@@ -161,6 +176,12 @@ class NatsMessage(api.Message):
         return None if found is None else dead_letter(found)
 
     @property
+    def last_error(self) -> api.Failure | None:
+        kept = None if self.lease is None else self.lease.error
+        found: api.Failure | None = POLICY.failure(kept or self._all.get("error"))
+        return found
+
+    @property
     def all_properties(self) -> dict[str, Any]:
         """The properties with the codec, as they were put."""
         return self._all
@@ -177,18 +198,6 @@ class NatsMessage(api.Message):
     @property
     def priority(self) -> int:
         return self._priority
-
-    @property
-    def group(self) -> str | None:
-        return self._all.get("group")
-
-    @property
-    def reply_to(self) -> str | None:
-        return self._all.get("reply_to")
-
-    @property
-    def correlation(self) -> str | None:
-        return self._all.get("corr")
 
     @property
     def sequence(self) -> int:
@@ -217,20 +226,33 @@ class NatsMessage(api.Message):
                 f"message {self._sequence} of queue {self._queue.name!r} is a copy, which cannot "
                 f"be settled"
             )
+        if self._settled:
+            what = f"message {self._sequence} of queue {self._queue.name!r}"
+            raise AlreadySettled.of(what, self._settled, time.monotonic() - self._settled_at)
         return self.lease
+
+    def was_settled(self, how: str) -> None:
+        """Note that its holder has settled it."""
+        self._settled, self._settled_at = how, time.monotonic()
 
     def ack(self) -> None:
         self._queue.ack_lease(self._claim(), self.consumer)
-        self._settled = True
+        self.was_settled("ack")
 
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
+    def nack(
+        self,
+        delay: float | None = None,
+        *,
+        counted: bool = True,
+        error: BaseException | str | None = None,
+    ) -> None:
         kind, ms = returning(delay, counted)
-        self._queue.settle_lease(kind, self._claim(), ms, self)
-        self._settled = True
+        self._queue.settle_lease(kind, self._claim(), ms, self, _core.pack_error(error, counted))
+        self.was_settled("nack")
 
-    def reject(self) -> None:
-        self._queue.settle_lease("reject", self._claim(), None, self)
-        self._settled = True
+    def reject(self, reason: BaseException | str | None = None) -> None:
+        self._queue.settle_lease("reject", self._claim(), None, self, _core.pack_error(reason))
+        self.was_settled("reject")
 
     def extend(self, seconds: float) -> None:
         ms = _core.milliseconds("seconds", seconds)
@@ -238,7 +260,7 @@ class NatsMessage(api.Message):
 
     @property
     def settled(self) -> bool:
-        return self._settled
+        return bool(self._settled)
 
     def __reduce__(self) -> Any:
         raise TypeError("a message cannot be pickled: pass its receipt to the other process")

@@ -23,9 +23,9 @@ from shmq.extras.nats.client.connection import ApiError, ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.jetstream import FULL, MOST_TOGETHER, publish_together
 from shmq.extras.nats.client.loop_thread import Begun
-from shmq.extras.nats.client.message import packed
+from shmq.extras.nats.client.message import packed, ttl_of
 from shmq.extras.nats.client.queue_layout import QueueLayout, check_synced
-from shmq.model.codec.codecs import pack_properties, unpack_properties
+from shmq.model.codec.codecs import Default, pack_properties, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
 
@@ -73,9 +73,11 @@ class Puts:
         if confirm == "disk":
             check_synced(self.connection, f"queue {self.name!r}")
 
-    def item(self, body: Any, properties: Mapping[str, Any]) -> Item:
+    def item(
+        self, body: Any, properties: Mapping[str, Any], default: Default | None = None
+    ) -> Item:
         """The message of a body and the properties of a put. Raises what ``put`` raises."""
-        return self.pack(*encode(body, self.options.priorities, properties))
+        return self.pack(*encode(body, self.options.priorities, properties, default=default))
 
     def pack(self, meta: bytes | None, buffer: Any) -> Item:
         """The message of packed properties and a buffer. Raises MessageTooLarge."""
@@ -114,7 +116,7 @@ class Puts:
         A dead letter is made by the client that meets the expired message, so the server waits
         twice as long.
         """
-        seconds = wanted["ttl"] / 1000 if "ttl" in wanted else self.options.ttl
+        seconds = ttl_of(wanted, self.options)
         if "dead" in wanted or seconds is None:
             return ""
         if self.options.on_expired == "dead-letter" and self.options.dead_letter is not None:

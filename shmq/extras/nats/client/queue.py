@@ -6,6 +6,7 @@ from typing import Any
 
 from shmq import api, errors
 from shmq.client.handles.queue import QueueHandle
+from shmq.client.shared.pickling import reduce
 from shmq.extras.nats.client.address import ClusterTarget
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
@@ -39,7 +40,7 @@ class NatsQueue(QueueHandle):
         self.port.refuse("fileno()", "its servers tell of a message by handing it out: use aget")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return attach, (self.connection.target, self.name)
+        return reduce(self, attach, self.connection.target, self.name)
 
 
 def attach(target: ClusterTarget, name: str) -> NatsQueue:

@@ -28,16 +28,11 @@ def check_possible(connection: ClusterConnection, name: str, options: QueueOptio
     """Raise Unsupported for options that JetStream cannot keep."""
     if options.confirm == "disk":
         check_synced(connection, f"queue {name!r}")
-    refused = {
-        "exclusive": "no server removes it with its owner",
-        "auto_delete": "no server counts its consumers across the cluster",
-        "expires": "no server watches whether it has consumers",
-    }
-    for key, why in refused.items():
-        if getattr(options, key):
+    for key, row in rows_of(QueueOptions).items():
+        if row.not_of_cluster and getattr(options, key):
             raise Unsupported(
                 f"queue {name!r}: {key}={getattr(options, key)!r} is not possible on a cluster "
-                f"({why}): delete the queue when it is done with"
+                f"({row.not_of_cluster})"
             )
     if 0 < options.dedupe_window < 0.1:
         raise Unsupported(

@@ -12,6 +12,7 @@ from shmq import api, errors
 from shmq.client.ports.queue import Item, QueuePort, Settlement
 from shmq.client.ports.steps import Step, Steps
 from shmq.extras.nats.client.batch_window import NatsFlight
+from shmq.extras.nats.client.claim import Claims
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.consumer import NatsConsumer
 from shmq.extras.nats.client.definitions import Definitions
@@ -26,6 +27,7 @@ from shmq.extras.nats.client.queue_layout import QueueLayout, check_synced, opti
 from shmq.extras.nats.client.queue_state import QueueState
 from shmq.extras.nats.client.redrive import redrive
 from shmq.extras.nats.client.settlement import Leases, Settlements
+from shmq.model.codec.codecs import unpack_properties
 from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
 
@@ -52,8 +54,9 @@ class NatsQueuePort(QueuePort):
         self.name, self.options = self.layout.name, self.layout.options
         self.puts = Puts(self.layout, definitions)
         self._identity = int(definition["identity"])
-        self.held = Leases(connection, self.layout, self._identity)
-        self.settlements = Settlements(self, self.puts, definitions)
+        claims = Claims(definitions, name)
+        self.held = Leases(connection, claims, self.layout, self._identity)
+        self.settlements = Settlements(self, self.puts, definitions, claims)
         self.pulls = Pulls(self.layout, self.settlements.give_back)
         self.state = QueueState(self, self.layout, self.pulls)
         self.definitions = definitions
@@ -224,12 +227,14 @@ class NatsQueuePort(QueuePort):
 
     # ---- settlements ----
 
-    def settle(self, kind: Settlement, receipts: list[int], ms: int | None) -> list[int]:
+    def settle(
+        self, kind: Settlement, receipts: list[int], ms: int | None, error: bytes | None = None
+    ) -> list[int]:
         def begin(lease: Lease, call: Begun[None]) -> None:
             if kind == "ack":
                 self.settlements.begin_ack(lease, call)
             else:
-                call.go_on(self._settle(kind, lease, ms, None))
+                call.go_on(self._settle(kind, lease, ms, None, error))
 
         self.check_open()
         flight = Flight()
@@ -244,15 +249,26 @@ class NatsQueuePort(QueuePort):
         return [receipt for receipt, number in pairs if number is None or number in problems]
 
     async def _settle(
-        self, kind: Settlement, lease: Lease, ms: int | None, message: NatsMessage | None
+        self,
+        kind: Settlement,
+        lease: Lease,
+        ms: int | None,
+        message: NatsMessage | None,
+        error: bytes | None,
     ) -> None:
         seconds = None if ms is None else ms / 1000
+        failed = None if error is None else unpack_properties(error)
         if kind == "reject":
-            await self.settlements.reject(lease, message)
+            await self.settlements.reject(lease, message, failed)
         elif kind == "extend":
             await self.settlements.extend(lease, seconds or 0.0)
         else:
-            await self.settlements.nack(lease, seconds, kind == "nack", message)
+            await self.settlements.nack(lease, seconds, kind == "nack", message, failed)
+
+    def have_acked(self, messages: list[Any], refused: set[int]) -> None:
+        for message in messages:
+            if isinstance(message, NatsMessage) and message.receipt not in refused:
+                message.was_settled("ack")
 
     def ack_lease(self, lease: Lease, consumer: NatsConsumer | None) -> None:
         """Acknowledge a delivery; a consumer's is not waited for."""
@@ -265,10 +281,15 @@ class NatsQueuePort(QueuePort):
             self.run(lease.send_ack())
 
     def settle_lease(
-        self, kind: Settlement, lease: Lease, ms: int | None, message: NatsMessage
+        self,
+        kind: Settlement,
+        lease: Lease,
+        ms: int | None,
+        message: NatsMessage,
+        error: bytes | None = None,
     ) -> None:
         """Settle a delivery. Raises LeaseExpired."""
-        self.run(self._settle(kind, lease, ms, message))
+        self.run(self._settle(kind, lease, ms, message, error))
 
     # ---- what the queue has ----
 
@@ -276,8 +297,11 @@ class NatsQueuePort(QueuePort):
         # What was delivered and came back may be missing.
         return self.run(self.state.peek(limit, where))
 
-    def purge(self) -> int:
-        return self.run(self.state.purge())
+    def call(self, method: str, *numbers: int) -> int:
+        begin: Callable[..., Coroutine[Any, Any, int]] | None = getattr(self.state, method, None)
+        if begin is None:
+            self.refuse(f"{method}()", "its servers have nothing like it")
+        return self.run(begin(*numbers))
 
     def redrive(self, limit: int | None, where: Where | None) -> int:
         return self.run(redrive(self, limit, where))

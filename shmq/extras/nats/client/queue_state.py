@@ -150,7 +150,8 @@ class QueueState:
         while came := await self._pulls.take(_AT_ONCE, None, waits=False):
             settlements = self._queue.settlements
             leases = [lease for one in came if (lease := settlements.lease_of(one)) is not None]
-            current = [lease for lease in leases if lease.is_current]
+            await asyncio.gather(*map(settlements.acquire, leases))
+            current = [lease for lease in leases if lease.is_good]
             await asyncio.gather(*map(settlements.acked, current))
             removed += len(current)
         return removed

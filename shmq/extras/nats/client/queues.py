@@ -35,9 +35,9 @@ class QueueCollection(CollectionPort):
     def make(
         self, name: str, wanted: QueueOptions, given: Mapping[str, Any], exact: bool
     ) -> NatsQueue:
-        del given
         check_possible(self._connection, name, wanted)
-        making = ensure_queue(self._connection, self._definitions, name, wanted)
+        alone = "allow_same_name" not in given
+        making = ensure_queue(self._connection, self._definitions, name, wanted, alone)
         queue = self._queue_of(name, self._connection.run(making))
         if exact and (differences := wanted.differences(queue.options)):
             queue.close()
@@ -75,7 +75,7 @@ class QueueCollection(CollectionPort):
             return False
         await self._definitions.remove(key)
         await self._exchanges.forget("queue", name)
-        await self._definitions.remove(f"{kv_key('uncounted', name)}.>")
+        await self._definitions.remove(f"{kv_key('claim', name)}.>")
         if await self._definitions.get(kv_key("stream", name)) is None:
             await self._definitions.remove(kv_key("schema", name))
         layout = QueueLayout(self._connection, name, options_of(found.value))

@@ -15,7 +15,7 @@ from shmq.client.handles.put import encode
 from shmq.extras.nats.client import names
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.message import NatsMessage, packed, unpacked
-from shmq.model.codec.codecs import unpack_properties
+from shmq.model.codec.codecs import Default, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
 
@@ -107,11 +107,14 @@ class _Reply(NatsMessage):
     """A reply, which is settled when it has come."""
 
     def ack(self) -> None:
-        self._settled = True
+        self.was_settled("ack")
 
 
 class NatsReplyTarget:
     """What a server puts its replies into: the client's subject."""
+
+    #: Of `connect`, which sets it.
+    default: Default | None = None
 
     def __init__(self, connection: ClusterConnection, name: str) -> None:
         self.name = name
@@ -126,7 +129,7 @@ class NatsReplyTarget:
     ) -> api.Put:
         """Publish a reply: there is always room; it is lost if its client is gone."""
         del block, timeout
-        meta, buffer = encode(body, 3, properties)
+        meta, buffer = encode(body, 3, properties, default=self.default)
         if len(buffer) + 2 * len(meta or b"") + 512 > self._connection.max_payload:
             raise errors.MessageTooLarge(
                 f"a reply of {len(buffer)} bytes does not fit into a message of the cluster, "

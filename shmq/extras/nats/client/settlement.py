@@ -14,24 +14,23 @@ from typing import Any, ClassVar, Final
 from nats.aio.msg import Msg
 
 from shmq.api.options import QueueOptions
-from shmq.errors import Full, LeaseExpired, QueueDeleted, ServerError, ShmqError
+from shmq.errors import AlreadyExists, Full, LeaseExpired, QueueDeleted, ServerError, ShmqError
 from shmq.extras.nats.client import names
+from shmq.extras.nats.client.claim import Claims
 from shmq.extras.nats.client.client import is_unheard
 from shmq.extras.nats.client.connection import ApiError, ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
 from shmq.extras.nats.client.inbox import Arrival
-from shmq.extras.nats.client.jetstream import NO_MESSAGE
+from shmq.extras.nats.client.jetstream import NO_MESSAGE, delete_stream
 from shmq.extras.nats.client.lease import Lease, lease_of, parse_reply
 from shmq.extras.nats.client.loop_thread import Begun
-from shmq.extras.nats.client.message import NatsMessage, packed, priority_of, unpacked
+from shmq.extras.nats.client.message import NatsMessage, packed, priority_of, ttl_of, unpacked
 from shmq.extras.nats.client.put import Item, Puts
 from shmq.extras.nats.client.queue_layout import QueueLayout, new_definition, options_of
 from shmq.native import _clock as time
 
 log = logging.getLogger("shmq")
 
-#: How long a note of uncounted deliveries is kept, in seconds.
-_NOTED: Final = 86_400
 #: How long a message rests whose dead-letter queue is full, in seconds.
 _REST: Final = 1.0
 _FEW: Final = 1024
@@ -43,8 +42,11 @@ class Leases:
     _of_process: ClassVar[dict[tuple[str, str, str, int, int], Lease]] = {}
     _most = _FEW
 
-    def __init__(self, connection: ClusterConnection, layout: QueueLayout, identity: int) -> None:
+    def __init__(
+        self, connection: ClusterConnection, claims: Claims, layout: QueueLayout, identity: int
+    ) -> None:
         self._connection = connection
+        self._claims = claims
         self._identity = identity
         self._where = f"{connection.url} {identity}"
         self._stream = layout.stream
@@ -77,7 +79,9 @@ class Leases:
         """The lease of a receipt, of this process or another; None if no such receipt exists."""
         if receipt <= 0:
             return None
-        found = lease_of(self._connection, self._stream, self._identity, receipt, self._wait)
+        found = lease_of(
+            self._connection, self._claims, self._stream, self._identity, receipt, self._wait
+        )
         return None if found is None else Leases._of_process.get(self._make_key(found), found)
 
     def is_own(self, lease: Lease) -> bool:
@@ -93,9 +97,10 @@ class Leases:
 class Settlements:
     """The settlements of one queue. Its methods run in the process's loop."""
 
-    def __init__(self, queue: Any, puts: Puts, definitions: Definitions) -> None:
+    def __init__(self, queue: Any, puts: Puts, definitions: Definitions, claims: Claims) -> None:
         self._queue = queue
         self._puts = puts
+        self._claims = claims
         self._definitions = definitions
         self._layout = puts.layout
         self._connection = puts.connection
@@ -112,7 +117,7 @@ class Settlements:
         if delivery is None:
             return None
         wait = self._options.visibility_timeout
-        return Lease.new(self._connection, delivery, wait, reply, arrival.asked_at)
+        return Lease.new(self._connection, self._claims, delivery, wait, reply, arrival.asked_at)
 
     def message_of(self, arrival: Arrival) -> NatsMessage | None:
         """The message of a delivery, with its lease."""
@@ -133,22 +138,20 @@ class Settlements:
 
     def _is_fresh(self, message: NatsMessage) -> bool:
         lease = message.lease
-        is_new = _count(message) == 1 and lease is not None and not _is_renewal_needed(lease)
+        is_new = lease is not None and lease.is_new and not lease.is_old
         return is_new and self._end_of(message) is None
 
     async def sift(self, came: Iterable[Arrival]) -> list[NatsMessage]:
         """The messages to deliver: those that have ended become dead letters.
 
-        The leases are renewed first where a new leader would end them early.
+        They are acquired first where another holder may have them, or get them too early.
         """
         messages = [one for one in map(self.message_of, came) if one is not None]
-        leases = [one.lease for one in messages if one.lease is not None]
-        again = [one for one in messages if _count(one) > 1]
-        renewals = [self._renew(lease) for lease in leases if _is_renewal_needed(lease)]
-        await asyncio.gather(*renewals, *map(self._look_up, again))
+        await asyncio.gather(*(self.acquire(one.lease) for one in messages if one.lease))
         kept = []
         for message in messages:
             assert message.lease is not None
+            message.recount(message.lease.uncounted)
             reason = self._end_of(message) if message.lease.is_good else None
             if reason is None:
                 kept.append(message)
@@ -161,6 +164,12 @@ class Settlements:
             )
         return await self.current(kept)
 
+    async def acquire(self, lease: Lease) -> None:
+        """Have a quorum confirm the lease of a message that is not new; else it has ended."""
+        if not lease.is_new or lease.is_old:
+            with contextlib.suppress(LeaseExpired):
+                await lease.acquire()
+
     async def _renew(self, lease: Lease) -> None:
         """Renew a lease before its message is delivered, unless it has ended."""
         with contextlib.suppress(LeaseExpired):
@@ -171,7 +180,7 @@ class Settlements:
         ended = [one.lease for one in messages if one.lease is not None and not one.lease.is_good]
         if not ended:
             return list(messages)
-        notes = asyncio.gather(*map(self.note_uncounted, ended))
+        notes = asyncio.gather(*map(self.return_uncounted, ended))
         kept = [one for one in messages if one.lease not in ended]
         if not kept:  # otherwise their leases run
             await notes
@@ -189,34 +198,12 @@ class Settlements:
         limit = self._options.max_deliveries
         if limit is not None and message.delivery_count > limit:
             return "max_deliveries"
-        if "dead" in message.properties:
-            ttl = message.properties["dead"].get("ttl")
-        else:
-            ttl = message.properties.get("ttl")
-            if ttl is None and self._options.ttl is not None:
-                ttl = self._options.ttl * 1000
+        ttl = ttl_of(message.properties, self._options)
         # A delayed message is stored again when it is due; its ttl counts from the put.
         put_at = message.lease.delivery.stored_at - message.all_properties.get("delay", 0) / 1000
-        if ttl is not None and time.time() >= put_at + ttl / 1000:
+        if ttl is not None and time.time() >= put_at + ttl:
             return "expired"
         return None
-
-    async def _look_up(self, message: NatsMessage) -> None:
-        """Learn how many of its deliveries were returned uncounted."""
-        assert message.lease is not None
-        message.recount(await self._read_note(message.lease))
-
-    def _note_key(self, lease: Lease) -> str:
-        key = names.kv_key("uncounted", self._layout.name)
-        return f"{key}.{lease.delivery.sequence}"
-
-    async def _read_note(self, lease: Lease) -> int:
-        found = await self._definitions.get(self._note_key(lease))
-        count = 0 if found is None else found.value.get("uncounted")
-        if not isinstance(count, int) or not 0 <= count < lease.delivery.deliveries:
-            count = 0
-        lease.uncounted = count
-        return count
 
     # ---- settling ----
 
@@ -239,9 +226,11 @@ class Settlements:
         else:
             client.ask(lease.reply, b"+ACK", None, partial(ack.then, on_answer), ack.is_alone)
 
-    async def _return_message(self, lease: Lease, delay: float) -> None:
+    async def _return_message(
+        self, lease: Lease, delay: float, error: dict[str, Any] | None = None
+    ) -> None:
         """Return it; without a leader it comes back when its lease ends. Raises QueueDeleted."""
-        await lease.nack(delay, self._puts.check_there)
+        await lease.nack(delay, self._puts.check_there, error=error)
 
     async def ack(self, lease: Lease) -> None:
         """Acknowledge it. Raises LeaseExpired."""
@@ -261,7 +250,7 @@ class Settlements:
         """Raise LeaseExpired if another process's message is gone."""
         if lease.is_good and not self._queue.held.is_own(lease):
             await self._fetch_raw(lease)
-            await self._read_note(lease)
+            await lease.load()
 
     async def _fetch_raw(self, lease: Lease) -> dict[str, Any]:
         asked = {"seq": lease.delivery.sequence}
@@ -276,7 +265,12 @@ class Settlements:
         return message
 
     async def nack(
-        self, lease: Lease, delay: float | None, counted: bool, message: NatsMessage | None
+        self,
+        lease: Lease,
+        delay: float | None,
+        counted: bool,
+        message: NatsMessage | None,
+        error: dict[str, Any] | None,
     ) -> None:
         """Return it, or make it a dead letter if its deliveries are used up."""
         await self._check_foreign(lease)
@@ -287,9 +281,10 @@ class Settlements:
             return
         limit = self._options.max_deliveries
         if limit is not None and count >= limit:
-            await self._dead_letter(lease, "max_deliveries", message, count)
+            await self._dead_letter(lease, "max_deliveries", message, count, error)
             return
-        await self._return_message(lease, self._compute_backoff(count) if delay is None else delay)
+        wait = self._compute_backoff(count) if delay is None else delay
+        await self._return_message(lease, wait, error)
 
     def _compute_backoff(self, count: int) -> float:
         o = self._options
@@ -297,16 +292,9 @@ class Settlements:
         return whole * random.uniform(0.5, 1.0)
 
     async def return_uncounted(self, lease: Lease, delay: float = 0.0) -> None:
-        """Return it as if it had not been delivered."""
+        """Return it as if it had not been delivered, unless another holder may have it."""
         lease.settled = True
-        await self.note_uncounted(lease)
-        if lease.is_current:  # later, another holder may have it
-            await self._return_message(lease, delay)
-
-    async def note_uncounted(self, lease: Lease) -> None:
-        """Note beside the queue that the delivery is not counted: the server counts each."""
-        note = {"uncounted": lease.uncounted + 1}
-        await self._definitions.put(self._note_key(lease), note, ttl=_NOTED)
+        await lease.nack(delay, self._puts.check_there, counted=False)
 
     async def give_back(self, arrival: Arrival) -> None:
         """Return a delivery that no caller waits for any more."""
@@ -314,18 +302,18 @@ class Settlements:
         if lease is None:
             return
         try:
-            if lease.delivery.deliveries > 1:
-                await self._read_note(lease)
             await self.return_uncounted(lease)
         except ShmqError as error:
             log.debug("queue %s: a message comes back late: %s", self._layout.name, error)
 
-    async def reject(self, lease: Lease, message: NatsMessage | None) -> None:
+    async def reject(
+        self, lease: Lease, message: NatsMessage | None, error: dict[str, Any] | None
+    ) -> None:
         """Make it a dead letter."""
         await self._check_foreign(lease)
         lease.claim(self._layout.name)
         count = lease.delivery.deliveries - lease.uncounted
-        await self._dead_letter(lease, "rejected", message, count)
+        await self._dead_letter(lease, "rejected", message, count, error)
 
     async def extend(self, lease: Lease, seconds: float) -> None:
         """Set the end of its lease."""
@@ -341,7 +329,12 @@ class Settlements:
     # ---- dead letters ----
 
     async def _dead_letter(
-        self, lease: Lease, reason: str, message: NatsMessage | None, count: int
+        self,
+        lease: Lease,
+        reason: str,
+        message: NatsMessage | None,
+        count: int,
+        error: dict[str, Any] | None = None,
     ) -> None:
         """Copy it to the dead-letter queue, once, and acknowledge it."""
         drops = reason == "expired" and self._options.on_expired == "drop"
@@ -351,9 +344,9 @@ class Settlements:
                 if message is None:
                     message = await self._fetch_message(lease)
                 if target is not None and not drops and "dead" not in message.properties:
-                    await self._copy(message, target, reason, count)
-        except Full as error:
-            log.warning("queue %s: dead letters wait, %s", self._layout.name, error)
+                    await self._copy(message, target, reason, count, error or lease.error)
+        except Full as full:
+            log.warning("queue %s: dead letters wait, %s", self._layout.name, full)
             await self._return_message(lease, _REST)
             return
         await self.acked(lease)
@@ -371,7 +364,14 @@ class Settlements:
         priority = priority_of(properties, self._options)
         return NatsMessage(self._queue, data, properties, int(raw["seq"]), priority, lease)
 
-    async def _copy(self, message: NatsMessage, target: str, reason: str, count: int) -> None:
+    async def _copy(
+        self,
+        message: NatsMessage,
+        target: str,
+        reason: str,
+        count: int,
+        error: dict[str, Any] | None,
+    ) -> None:
         layout = await self._dead_letter_layout(target)
         properties = dict(message.all_properties)
         ttl = self._options.dead_letter_ttl
@@ -381,6 +381,7 @@ class Settlements:
             "deliveries": count,
             "at": int(time.time() * 1000),
             **({} if ttl is None else {"ttl": int(ttl * 1000)}),
+            **({} if error is None else {"error": error}),
         }
         headers = packed(properties)
         headers["Nats-Msg-Id"] = f"dead:{self._layout.stream}:{message.sequence}"
@@ -398,31 +399,51 @@ class Settlements:
 
 
 async def _ensure_dead_letters(
-    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+    connection: ClusterConnection,
+    definitions: Definitions,
+    name: str,
+    options: QueueOptions,
+    alone: bool,
 ) -> None:
     """Make the dead-letter queue of the queue ``name``. Raises InvalidOption."""
     target = options.dead_letter
     if target is None:
         return
     made = options.for_dead_letters()
-    found = (await _ensure_queue_layout(connection, definitions, target, made)).options
+    found = (await _ensure_queue_layout(connection, definitions, target, made, alone)).options
     options.check_dead_letters(name, found)
 
 
 async def ensure_queue(
-    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+    connection: ClusterConnection,
+    definitions: Definitions,
+    name: str,
+    options: QueueOptions,
+    alone: bool = False,
 ) -> Mapping[str, Any]:
     """The definition of the queue, which is made with its dead-letter queue if there is none.
 
-    The definition that counts is the first one. Raises InvalidOption, QueueDeleted.
+    The definition that counts is the first one. Raises InvalidOption, QueueDeleted, and
+    AlreadyExists if it is to be made ``alone`` and a stream has the name.
     """
     key = names.kv_key("queue", name)
     found = await definitions.get(key)
     if found is None:
-        await _ensure_dead_letters(connection, definitions, name, options)
-        await QueueLayout(connection, name, options).make()
+        if alone:
+            await definitions.check_alone("queue", name)
+        await _ensure_dead_letters(connection, definitions, name, options, alone)
+        layout = QueueLayout(connection, name, options)
+        await layout.make()
         made = new_definition(options)
-        if await definitions.put(key, made, 0) is not None:
+        revision = await definitions.put(key, made, 0)
+        if revision is not None:
+            try:
+                if alone:
+                    await definitions.check_alone("queue", name, revision)
+            except AlreadyExists:
+                await definitions.remove(key)
+                await delete_stream(connection, layout.stream)
+                raise
             return made
         found = await definitions.get(key)
     if found is None:
@@ -431,21 +452,17 @@ async def ensure_queue(
 
 
 async def _ensure_queue_layout(
-    connection: ClusterConnection, definitions: Definitions, name: str, options: QueueOptions
+    connection: ClusterConnection,
+    definitions: Definitions,
+    name: str,
+    options: QueueOptions,
+    alone: bool = False,
 ) -> QueueLayout:
     """The queue of that name; it is made with these options if there is none."""
-    definition = await ensure_queue(connection, definitions, name, options)
+    definition = await ensure_queue(connection, definitions, name, options, alone)
     try:
         return QueueLayout(connection, name, options_of(definition))
     except (KeyError, TypeError) as error:
         raise ServerError(
             f"the definition of queue {name!r} of {connection.url} cannot be read: {error}"
         ) from error
-
-
-def _is_renewal_needed(lease: Lease) -> bool:
-    return lease.is_exposed or lease.is_old
-
-
-def _count(message: NatsMessage) -> int:
-    return 0 if message.lease is None else message.lease.delivery.deliveries

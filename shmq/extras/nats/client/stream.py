@@ -18,6 +18,7 @@ from shmq.client.ports.group import GroupStore
 from shmq.client.ports.share import Lender
 from shmq.client.ports.steps import Steps
 from shmq.client.ports.stream import AppendedEntries, Entries, Floors, Found
+from shmq.client.shared.pickling import reduce
 from shmq.errors import InvalidOption, NoSuchStream, StreamDeleted, Unsupported
 from shmq.extras.nats.client.address import ClusterTarget
 from shmq.extras.nats.client.connection import ClusterConnection
@@ -320,7 +321,7 @@ class NatsStream(StreamHandle):
                 self.connection.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return attach_stream, (self.connection.target, self._name)
+        return reduce(self, attach_stream, self.connection.target, self._name)
 
     def __repr__(self) -> str:
         return f"<NatsStream {self._name!r} of {self.connection.url}>"

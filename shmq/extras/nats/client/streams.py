@@ -41,19 +41,21 @@ class StreamCollection(CollectionPort):
     def make(
         self, name: str, wanted: StreamOptions, given: Mapping[str, Any], exact: bool
     ) -> NatsStream:
-        del given
         check_possible(self._connection, name, wanted)
-        stream = self._make_stream(name, self._connection.run(self._make(name, wanted)))
+        making = self._make(name, wanted, "allow_same_name" not in given)
+        stream = self._make_stream(name, self._connection.run(making))
         if exact and (differences := wanted.differences(stream.options)):
             stream.close()
             raise errors.StreamExists.of(name, differences)
         return stream
 
-    async def _make(self, name: str, wanted: StreamOptions) -> Mapping[str, Any]:
+    async def _make(self, name: str, wanted: StreamOptions, alone: bool) -> Mapping[str, Any]:
         key = kv_key("stream", name)
         found = await self._definitions.get(key)
         if found is not None:
             return found.value
+        if alone:
+            await self._definitions.check_alone("stream", name)
         if wanted.mirror is not None:
             await site.check_joined(self._connection, wanted.mirror)
         await asyncio.gather(
@@ -70,9 +72,16 @@ class StreamCollection(CollectionPort):
             "identity": secrets.randbits(63) | 1,
             "created_at": time.time(),
         }
-        if await self._definitions.put(key, made, 0) is not None:
-            return made
-        return await self._make(name, wanted)
+        revision = await self._definitions.put(key, made, 0)
+        if revision is None:
+            return await self._make(name, wanted, alone)
+        try:
+            if alone:
+                await self._definitions.check_alone("stream", name, revision)
+        except errors.AlreadyExists:
+            await self._delete(name)
+            raise
+        return made
 
     def open(self, name: str, to_put: bool = False) -> NatsStream:
         del to_put
@@ -161,14 +170,19 @@ class StreamCopies:
 
 
 def copies_for(
-    stream: NatsStream, bodies: list[Any], key: str, properties: Mapping[str, Any], confirm: Any
+    stream: NatsStream,
+    bodies: list[Any],
+    key: str,
+    properties: Mapping[str, Any],
+    confirm: Any,
+    default: codecs.Default | None,
 ) -> StreamCopies:
     """The records of what an exchange publishes for a stream."""
     if is_durable(stream, confirm, "stream"):
         check_synced(stream.connection, f"stream {stream.name!r}")
     rows = []
     for body in bodies:
-        buffer, number = codecs.encode_body(body, properties.get("codec"))
+        buffer, number = codecs.encode_body(body, properties.get("codec"), default)
         codec = properties.get("codec") or codecs.CODECS[number]
         headers = dict(properties.get("headers") or {})
         rows.append(Row(bytes(buffer), key.encode(), headers, codec, time.time_ns()))

@@ -53,7 +53,6 @@ def test_what_is_advised_can_be_created(one: Golden, broker: shmq.Broker) -> Non
             made = queue.options.as_dict()
             assert made["max_message_bytes"] >= advice.workload.body_p99
         broker.delete_queue("advised")
-        broker.delete_queue("advised.dlq")
     assert {name: made[name] for name in advice.options} == advice.options
 
 

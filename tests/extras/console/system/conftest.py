@@ -30,7 +30,7 @@ def shop(place: str) -> Iterator[shmq.Broker]:
     """A local broker of the console's namespace, empty again at the end."""
     with shmq.connect(place) as broker:
         yield broker
-        for name in broker.queue_names():
+        for name in reversed(broker.queue_names()):
             broker.delete_queue(name)
         for stream in broker.list_streams():
             broker.delete_stream(stream.name)

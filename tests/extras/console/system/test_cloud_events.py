@@ -88,6 +88,9 @@ def test_a_batch_of_events_is_put_in_order(site: Console, shop: shmq.Broker) -> 
     events = [{**EVENT, "id": str(number), "data": number} for number in range(3)]
     assert post(site, json.dumps(events).encode(), BATCH).json["sequences"] == [1, 2, 3]
     assert [event_of(one).data for one in queue.get_many(9, 0)] == [0, 1, 2]
+    key = {"Idempotency-Key": "a"}
+    (reply,) = [post(site, json.dumps(events[:1]).encode(), {**BATCH, **key})]
+    assert (reply.status, "dedupe_window" in reply.json["detail"]) == (400, True)
 
 
 def test_the_data_of_an_event_may_be_of_any_type(site: Console, shop: shmq.Broker) -> None:

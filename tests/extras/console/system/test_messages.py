@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import threading
 
@@ -15,15 +16,17 @@ from tests.support.waiting import PATIENCE, eventually
 
 def test_bodies_are_shown_as_json_text_or_base64(site: Console, shop: shmq.Broker) -> None:
     queue = shop.create_queue("mixed")
-    for body in ({"a": [1, None]}, "Käse", b"\xff\x00"):
+    at = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+    for body in ({"a": [1, None]}, "Käse", b"\xff\x00", {"at": at}):
         queue.put(body)
     found = site.api("GET", "/queues/mixed/messages").json["items"]
     assert [(one["encoding"], one["body"]) for one in found] == [
         ("json", {"a": [1, None]}),
         ("text", "Käse"),
         ("base64", base64.b64encode(b"\xff\x00").decode()),
+        ("json", {"at": "2026-03-01T12:00:00Z"}),
     ]
-    assert queue.qsize() == 3
+    assert queue.qsize() == 4
 
 
 def test_a_long_body_is_cut_in_the_list_and_given_whole_by_itself(
@@ -135,7 +138,8 @@ def test_a_leased_message_is_settled_by_its_receipt_once(site: Console, shop: sh
     stats = queue.stats()
     assert (stats.acked, stats.nacked, stats.in_flight, stats.dead_lettered) == (1, 1, 1, 1)
     again = site.api("POST", "/settle", {"receipts": receipts[:1]}).json
-    assert (again["settled"], again["refused"][0]["code"]) == (0, "lease-expired")
+    assert (again["settled"], again["refused"][0]["code"]) == (0, "already-settled")
+    assert "was settled by ack() 0." in again["refused"][0]["detail"]
 
 
 def test_what_a_session_holds_returns_when_it_ends(site: Console, shop: shmq.Broker) -> None:

@@ -125,7 +125,7 @@ def test_a_refusal_is_a_page_with_a_way_back(
 def test_what_cannot_be_used_has_a_page_that_says_why() -> None:
     with own_namespace(debris=True) as name, shmq.connect(name) as broker:
         broker.create_queue("torn").close()
-        broker.create_stream("torn", 1).close()
+        broker.create_stream("torn", 1, allow_same_name=True).close()
         broker.create_queue("locked").close()
         for file in (f"shmq@{name}@torn", f"log.shmq@{name}@torn@0"):
             with (SHM / file).open("r+b") as opened:

@@ -107,6 +107,9 @@ def test_a_deleted_queue_is_gone(site: Console, shop: shmq.Broker) -> None:
     assert shop.queue_names() == []
     reply = site.api("DELETE", "/queues/old")
     assert (reply.status, reply.code) == (404, "not-found")
+    detail = reply.json["detail"]
+    assert "create it first (PUT /api/v1/queues/NAME), or see GET /api/v1/queues" in detail
+    assert "shmq list" not in detail
 
 
 def test_attachments_name_the_processes_and_mark_the_console_itself(

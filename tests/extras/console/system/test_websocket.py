@@ -128,6 +128,9 @@ def test_a_put_answers_with_its_sequence(socket: ClientConnection, shop: shmq.Br
     say(socket, put={"queue": "inbox", "body": "x", "encoding": "text"})
     assert heard(socket)["put"]["sequence"] == 2
     assert refused(socket, put={"queue": "inbox", "body": "x"}) == "full"
+    shop.create_queue("plain")
+    plain = {"queue": "plain", "body": "x", "dedupe_id": "k"}
+    assert refused(socket, put=plain) == "invalid"
     assert [one.body for one in queue.peek()] == [{"x": 1}, "x"]
 
 

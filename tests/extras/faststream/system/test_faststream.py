@@ -50,7 +50,7 @@ def broker(place: str) -> Iterator[shmq.Broker]:
     """The queues as a client of shmq sees them."""
     with shmq.connect(place) as made:
         yield made
-        for name in made.queue_names():
+        for name in reversed(made.queue_names()):
             made.delete_queue(name)
 
 

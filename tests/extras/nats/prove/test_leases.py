@@ -288,6 +288,61 @@ def test_no_message_of_a_group_has_two_holders_while_a_server_is_stopped(
 
 
 @pytest.mark.watchdog(600)
+def test_a_renewal_that_only_a_server_has_that_is_stopped_then_makes_no_second_holder(
+    broker: shmq.Broker, cluster: LocalCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = broker.create_queue("q", visibility_timeout=LEASE, max_deliveries=None, priorities=1)
+    queue.put("a")
+    stored = time.monotonic()
+    leader = consumer_leader(queue, cluster)
+    others = [node for node in cluster.nodes if node is not leader]
+    held: list[Any] = []
+    arrived, isolated = threading.Event(), threading.Event()
+    sift = Settlements.sift
+
+    async def sift_isolated(settlements: Settlements, came: list[Arrival]) -> list[NatsMessage]:
+        if not arrived.is_set():
+            arrived.set()
+            await asyncio.to_thread(isolated.wait)
+        return await sift(settlements, came)
+
+    def hold() -> None:
+        url = f"nats://127.0.0.1:{leader.ports.client}/{namespace}"
+        with contextlib.suppress(shmq.LeaseExpired, shmq.Empty):
+            held.append(shmq.connect(url).queue("q").get(timeout=LEASE))
+
+    wait_until(lambda: time.monotonic() > stored + LEASE / 2)
+    monkeypatch.setattr(Settlements, "sift", sift_isolated)
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    assert arrived.wait(PATIENCE)
+    for node in others:
+        node.kill()
+    isolated.set()
+    holder.join(2.0)  # the leader confirms a renewal alone
+    leader.pause()
+    for node in others:
+        cluster.restart(node, wait=False)
+    try:
+        again: Any = queue.get(timeout=PATIENCE)
+    finally:
+        leader.resume()
+    assert again.is_leased
+    assert not any(one.is_leased for one in held)
+    for one in held:
+        with pytest.raises(shmq.LeaseExpired):
+            one.ack()
+    again.ack()
+
+
+def consumer_leader(queue: Any, cluster: LocalCluster) -> Any:
+    """The server that leads the consumer of the messages without a group."""
+    consumers = queue.port.run(queue.port.pulls.consumers())
+    (name,) = [one["cluster"]["leader"] for one in consumers if one["name"] == "p0"]
+    return next(node for node in cluster.nodes if node.name == name)
+
+
+@pytest.mark.watchdog(600)
 def test_a_get_that_takes_longer_than_the_lease_does_not_return_what_another_consumer_has(
     broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ import shmq
 from shmq.extras.nats.client.address import ClusterTarget
 from shmq.extras.nats.client.broker import NatsBroker
 from shmq.extras.nats.client.connection import ApiError, ClusterConnection
+from shmq.extras.nats.client.lease import Lease
 from shmq.extras.nats.client.loop_thread import Begun, LoopThread
 from shmq.extras.nats.client.message import NatsMessage
 from shmq.extras.nats.client.names import kv_stream, queue_stream
@@ -109,7 +110,7 @@ def test_a_batch_that_does_not_fit_is_put_as_far_as_it_fits(broker: shmq.Broker)
 @pytest.mark.cluster(
     "a lease of `visibility_timeout`",
     "exact",
-    "AckWait; renewed on delivery if the message has waited, as servers replicate its age",
+    "AckWait, and a key in the bucket unless the message is new: see below",
 )
 def test_an_expired_lease_redelivers(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q", visibility_timeout=2.0)
@@ -126,16 +127,16 @@ def test_a_message_whose_lease_ended_before_it_was_handed_out_is_not_handed_out(
     queue = broker.create_queue("q", visibility_timeout=1.5)
     queue.put("a")
     got(queue).nack(delay=0)
-    look_up = Settlements._look_up
+    acquire = Settlements.acquire
     counts: list[int] = []
 
-    async def late(settlements: Settlements, message: NatsMessage) -> None:
-        await look_up(settlements, message)
-        counts.append(message.delivery_count)
+    async def late(settlements: Settlements, lease: Lease) -> None:
+        await acquire(settlements, lease)
+        counts.append(lease.delivery.deliveries - lease.uncounted)
         if len(counts) == 1:  # as while the definitions have no leader
             await asyncio.sleep(1.6)
 
-    monkeypatch.setattr(Settlements, "_look_up", late)
+    monkeypatch.setattr(Settlements, "acquire", late)
     message = got(queue)
     message.ack()
     assert message.delivery_count == 2
@@ -171,7 +172,7 @@ def test_a_nack_delays(broker: shmq.Broker) -> None:
 
 
 @pytest.mark.cluster(
-    "`nack(counted=False)`", "emulated", "noted beside the queue: the server counts each delivery"
+    "`nack(counted=False)`", "emulated", "noted in the bucket: the server counts each delivery"
 )
 def test_an_uncounted_nack_is_not_counted(broker: shmq.Broker) -> None:
     queue = broker.create_queue("q", max_deliveries=1)

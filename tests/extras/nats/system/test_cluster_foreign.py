@@ -48,7 +48,7 @@ def test_a_message_whose_properties_cannot_be_read_has_none_and_holds_nothing_up
     """An error would come again with each delivery, and to each reader of the stream."""
     name = request.node.callspec.id
     queue = broker.create_queue(name, priorities=1)
-    stream = broker.create_stream(name, partitions=1)
+    stream = broker.create_stream(name, partitions=1, allow_same_name=True)
     subjects = [
         names.priority_subject(broker.namespace, name, 0),
         names.partition_subject(broker.namespace, name, 0),

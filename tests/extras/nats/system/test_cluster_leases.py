@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import shmq
 from shmq.extras.nats.client.inbox import Arrival
 from shmq.extras.nats.client.pull import Pulls
-from shmq.extras.nats.client.settlement import Settlements
+from shmq.extras.nats.client.settlement import Leases, Settlements
 from shmq.extras.nats.cluster.local import LocalCluster
 from tests.support.nats_cluster import PREFIX
 from tests.support.nats_server import NATS_SERVER
@@ -125,6 +126,65 @@ def test_a_message_that_arrives_after_its_lease_for_a_caller_who_is_gone_is_not_
     port.run(port.settlements.give_back(arrived[0]))
     assert queue.get_many(1, block=False) == [], "what the other holder has was returned"
     holder.ack()
+
+
+def _return_early(queue: Any, message: Any) -> None:
+    """Have the server deliver a message again that is held: as one does that was stopped.
+
+    It goes on with what it had received, and its successor may have lost what it confirmed.
+    """
+    queue.port.run(queue.port.connection.request(message.lease.reply, b"-NAK"))
+
+
+@pytest.mark.parametrize("how", ["new", "waited", "again", "extended"])
+def test_a_message_that_is_delivered_again_too_early_has_one_holder(
+    broker: shmq.Broker, how: str
+) -> None:
+    lease = 6.0
+    queue: Any = broker.create_queue("q", visibility_timeout=lease, max_deliveries=2, priorities=1)
+    queue.put("a")
+    if how == "waited":
+        eventually(lambda: queue.stats().oldest_age > lease / 4, "the message has waited")
+    message = queue.get(timeout=PATIENCE)
+    if how == "again":
+        message.nack(delay=0)
+        message = queue.get(timeout=PATIENCE)
+    if how == "extended":
+        message.extend(2 * lease)
+    other: Any = broker.queue("q")
+    with other:
+        for _ in range(2):
+            _return_early(queue, message)
+            assert other.get_many(1, timeout=0.5) == [], "two holders have it"
+            _return_early(queue, message)
+            port = other.port
+            for arrival in port.run(port.pulls.take(1, time.monotonic() + 5, waits=True)):
+                port.run(port.settlements.give_back(arrival))  # for a caller who is gone
+        assert message.is_leased
+        message.ack()
+        eventually(other.empty, "it is settled")
+    assert broker.queue("q.dlq").empty(), "the deliveries to no holder are not counted"
+
+
+def test_a_message_that_its_holder_returned_is_delivered_at_once(
+    broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = broker.create_queue("q", visibility_timeout=60.0, max_deliveries=None, priorities=1)
+    queue.put("a")
+    for count in range(1, 4):
+        message = queue.get(timeout=PATIENCE)
+        assert message.delivery_count == count
+        message.extend(60.0)
+        message.nack(delay=0)
+    receipt = queue.get(timeout=PATIENCE).receipt
+    monkeypatch.setattr(Leases, "_of_process", {})  # as in another process
+    with broker.queue("q") as other:
+        other.extend(receipt, 60.0)
+        other.nack(receipt, delay=0)
+    message = queue.get(timeout=PATIENCE)
+    assert message.delivery_count == 5
+    message.nack(counted=False)
+    assert queue.get(timeout=PATIENCE).delivery_count == 5
 
 
 @pytest.fixture

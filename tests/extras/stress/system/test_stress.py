@@ -269,6 +269,7 @@ def test_a_queue_with_messages_is_refused(shell: Shell, queue: shmq.Queue) -> No
     [
         (["--duration", "1s", "--messages", "1"], Code.USAGE, "exclude each other"),
         (["--size", "19"], Code.USAGE, "20 to"),
+        (["--duration", "0"], Code.USAGE, "'--duration': 0: a run of no time checks nothing"),
         (["-p", "0"], Code.USAGE, "--producers"),
         (["-q", "nowhere", "--messages", "1"], Code.NO_QUEUE, "'nowhere'"),
         (["-q", "jobs", "--messages", "1", "--size", "8MiB"], Code.TOO_LARGE, "can never fit"),

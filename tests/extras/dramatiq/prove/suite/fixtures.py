@@ -101,7 +101,7 @@ def _ids(queue: shmq.Queue) -> list[bytes]:
 
 def _clean() -> None:
     with shmq.connect(TARGET) as broker:
-        for name in broker.queue_names():
+        for name in reversed(broker.queue_names()):
             broker.delete_queue(name)
 
 

@@ -117,7 +117,7 @@ def clean() -> Iterator[None]:
         BROKERS.pop().close()
     AsyncBroker.global_task_registry.clear()
     with shmq.connect(TARGET) as broker:
-        for name in broker.queue_names():
+        for name in reversed(broker.queue_names()):
             broker.delete_queue(name)
         for name in broker.list_tables():
             broker.delete_table(name)

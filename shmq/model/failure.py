@@ -1,0 +1,102 @@
+"""The error of a failed delivery: what a message keeps of it, as bytes and as an object.
+
+Stored as the property ``error``, a msgpack map of ``line``, ``type``, ``trace`` and ``at`` (ms
+since 1970), of which absent parts are left out. The line is that of a log, with the type: filters
+of the core compare it as a whole.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgpack
+
+from shmq.api.message import Failure
+from shmq.native import _clock as time
+
+#: The most bytes of an error with its frame, as a message keeps it.
+MOST_BYTES: Final = 4096
+#: The most bytes of a class's name.
+_MOST_TYPE: Final = 200
+#: What its frame takes: the keys, the lengths, the time.
+_FRAME: Final = 48
+#: A part of the rest that a traceback leaves to the line.
+_LINE_PART: Final = 4
+#: Frames of a traceback that are formatted: the last ones.
+_MOST_FRAMES: Final = 20
+_CUT: Final = " … "
+
+
+def pack_error(error: BaseException | str) -> bytes:
+    """Return the error as a message keeps it, at most `MOST_BYTES`. Raises TypeError."""
+    if isinstance(error, BaseException):
+        name, text, trace = _name_of(type(error)), _text_of(error), _format_trace(error)
+    elif isinstance(error, str):
+        name, text, trace = "", error, ""
+    else:
+        raise TypeError(
+            f"an error is an exception or a str, not {type(error).__name__}: {error!r:.60}"
+        )
+    name = shorten(name, _MOST_TYPE)
+    room = MOST_BYTES - _FRAME - 2 * len(name.encode())
+    traced = min(len(trace.encode(errors="backslashreplace")), room - room // _LINE_PART)
+    text = shorten(text, room - traced)
+    kept: dict[str, Any] = {
+        "at": int(time.time() * 1000),
+        "line": str(Failure(name, text)),
+        **({"type": name} if name else {}),
+        **({"trace": shorten(trace, room - len(text.encode()))} if trace else {}),
+    }
+    packed: bytes = msgpack.packb(kept)
+    return packed
+
+
+def unpack_error(kept: Any) -> Failure | None:
+    """Return the property ``error`` as an object; None if it is not one."""
+    if not isinstance(kept, Mapping):
+        return None
+    at, name, line = kept.get("at", 0), _plain(kept.get("type")), _plain(kept.get("line"))
+    return Failure(
+        type=name,
+        text=line.removeprefix(name).removeprefix(": ") if name else line,
+        trace=_plain(kept.get("trace")),
+        at=at / 1000 if isinstance(at, int | float) and not isinstance(at, bool) else 0.0,
+    )
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most ``most`` bytes of UTF-8, without its middle if it is longer.
+
+    Characters stay whole. What UTF-8 cannot express, a lone surrogate, is escaped.
+    """
+    raw = text.encode(errors="backslashreplace")
+    if len(raw) <= most:
+        return raw.decode()
+    room = max(most - len(_CUT.encode()), 0)
+    begin = raw[: room - room // 2].decode(errors="ignore")
+    end = raw[len(raw) - room // 2 :].decode(errors="ignore")
+    return f"{begin}{_CUT}{end}"
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _name_of(kind: type[BaseException]) -> str:
+    name = kind.__qualname__
+    return name if kind.__module__ in {"builtins", "__main__"} else f"{kind.__module__}.{name}"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as other:  # noqa: BLE001 - of the application's class
+        return f"its text raised {type(other).__name__}"
+
+
+def _format_trace(error: BaseException) -> str:
+    """The last frames, as Python prints them."""
+    frames = traceback.extract_tb(error.__traceback__)[-_MOST_FRAMES:]
+    return "".join(traceback.format_list(frames)).rstrip("\n")

@@ -1,0 +1,226 @@
+"""The error of a failed delivery, which the message and its dead letter keep.
+
+Level: conformance, on every transport.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq import Broker, Queue
+from tests.support.waiting import PATIENCE
+
+
+@pytest.fixture
+def failing(broker: Broker) -> Queue:
+    return broker.create_queue("f", max_deliveries=3, retry_delay=0)
+
+
+def raised(error: BaseException) -> BaseException:
+    """The error with a traceback."""
+    try:
+        raise error
+    except type(error) as seen:
+        return seen
+
+
+def take(queue: Queue) -> shmq.Message:
+    return queue.get(timeout=PATIENCE)
+
+
+def test_a_message_has_the_exception_of_its_last_failed_delivery(failing: Queue) -> None:
+    failing.put("body", headers={"a": 1})
+    first = take(failing)
+    assert first.last_error is None
+    first.nack(0, error=raised(ValueError("SMTP refused")))
+
+    second = take(failing)
+    error = second.last_error
+    assert error is not None
+    assert (error.type, error.text) == ("ValueError", "SMTP refused")
+    assert str(error) == "ValueError: SMTP refused"
+    assert "raise error" in error.trace
+    assert error.at > 1e9
+    assert (second.body, second.headers, second.delivery_count) == ("body", {"a": 1}, 2)
+    second.nack(0, error="another text")
+
+    third = take(failing)
+    assert third.last_error is not None
+    assert (third.last_error.type, third.last_error.text) == ("", "another text")
+    assert third.last_error.trace == ""
+
+
+def test_a_delivery_that_returns_without_an_error_keeps_the_last_one(failing: Queue) -> None:
+    failing.put("body")
+    take(failing).nack(0, error="why")
+    take(failing).nack(0)
+
+    third = take(failing)
+    assert third.last_error is not None
+    assert third.last_error.text == "why"
+
+
+def test_a_dead_letter_has_it(broker: Broker, failing: Queue) -> None:
+    failing.put("body")
+    for delivery in range(3):
+        take(failing).nack(0, error=KeyError(f"key {delivery}"))
+
+    dead = take(broker.queue("f.dlq"))
+    assert dead.dead is not None
+    assert dead.dead.reason == "max_deliveries"
+    assert dead.dead.error is not None
+    assert str(dead.dead.error) == "KeyError: 'key 2'"
+    assert "error" not in dead.properties
+
+
+def test_a_rejected_one_has_the_reason(broker: Broker, failing: Queue) -> None:
+    failing.put("text")
+    failing.put("exception")
+    take(failing).reject("no such user")
+    take(failing).reject(RuntimeError("no"))
+
+    letters = [take(broker.queue("f.dlq")) for _ in range(2)]
+    assert [str(letter.dead.error) for letter in letters if letter.dead] == [
+        "no such user",
+        "RuntimeError: no",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["message", "batch"])
+def test_the_exception_of_a_block_is_kept(failing: Queue, kind: str) -> None:
+    failing.put("body")
+    block: Any = take(failing) if kind == "message" else failing.get_batch(1, timeout=PATIENCE)
+    with pytest.raises(OSError, match="disk"), block:
+        raise OSError("the disk is full")
+
+    again = take(failing)
+    assert again.last_error is not None
+    assert str(again.last_error) == "OSError: the disk is full"
+
+
+def test_by_receipt_it_is_kept_as_well(broker: Broker, failing: Queue) -> None:
+    failing.put("one")
+    failing.put("two")
+    one, two = take(failing), take(failing)
+    failing.nack(one.receipt, 0, error="of one")
+    failing.reject(two.receipt, "of two")
+
+    again, dead = take(failing), take(broker.queue("f.dlq"))
+    assert again.last_error is not None
+    assert again.last_error.text == "of one"
+    assert dead.dead is not None
+    assert dead.dead.error is not None
+    assert dead.dead.error.text == "of two"
+
+
+def test_one_that_is_settled_already_keeps_nothing(failing: Queue) -> None:
+    failing.put("body")
+    message = take(failing)
+    receipt = message.receipt
+    message.nack(0, error="first")
+    with pytest.raises(shmq.LeaseExpired):
+        failing.nack(receipt, 0, error="second")
+
+    again = take(failing)
+    assert again.last_error is not None
+    assert again.last_error.text == "first"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "ü" * 10_000, "\U0001f600" * 5000, "\udcff lone", "<b>&\x1b[31m\0", "x" * 1_000_000],
+    ids=["empty", "one", "two-byte", "four-byte", "surrogate", "markup", "large"],
+)
+def test_any_text_is_kept_in_part(failing: Queue, text: str) -> None:
+    failing.put("body")
+    take(failing).nack(0, error=raised(ValueError(text)))
+
+    error = take(failing).last_error
+    assert error is not None
+    assert error.type == "ValueError"
+    size = len((error.text + error.trace).encode())
+    assert size <= 4096
+    whole = text.encode(errors="backslashreplace").decode()
+    if len(whole.encode()) < 2000:
+        assert error.text == whole
+    else:
+        begin, _, end = error.text.partition(" … ")
+        assert size > 3900
+        assert whole.startswith(begin)
+        assert whole.endswith(end)
+        assert begin
+        assert end
+
+
+def test_an_exception_whose_text_cannot_be_made_is_kept_without_it(failing: Queue) -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    failing.put("body")
+    take(failing).nack(0, error=Odd())
+
+    error = take(failing).last_error
+    assert error is not None
+    assert error.type.endswith("Odd")
+    assert error.text == "its text raised RuntimeError"
+
+
+@pytest.mark.parametrize("error", [1, b"bytes", ["list"], ValueError], ids=repr)
+def test_what_is_neither_an_exception_nor_a_text_is_rejected(failing: Queue, error: Any) -> None:
+    failing.put("body")
+    message = take(failing)
+    with pytest.raises(TypeError, match="an error is an exception or a str"):
+        message.nack(0, error=error)
+    with pytest.raises(TypeError, match="an error is an exception or a str"):
+        message.reject(error)
+    assert not message.settled
+    message.ack()
+
+
+def test_a_return_that_does_not_count_has_no_error(failing: Queue) -> None:
+    failing.put("body")
+    message = take(failing)
+    with pytest.raises(shmq.InvalidOption, match=re.escape("counted=False")):
+        message.nack(0, counted=False, error="why")
+    message.ack()
+
+
+def test_peek_shows_it(failing: Queue) -> None:
+    failing.put("body")
+    take(failing).nack(0, error="why")
+
+    (shown,) = failing.peek(1)
+    assert shown.last_error is not None
+    assert shown.last_error.text == "why"
+
+
+def test_messages_are_chosen_by_it(broker: Broker, failing: Queue) -> None:
+    for body in ("a", "b", "c"):
+        failing.put(body)
+    for error in (ValueError("SMTP refused"), ValueError("other"), None):
+        take(failing).nack(60, error=error)
+    for body in ("d", "e"):
+        failing.put(body)
+        take(failing).reject(f"SMTP said {body}")
+    letters = broker.queue("f.dlq")
+
+    assert [one.body for one in letters.peek(9, where="error like 'SMTP%'")] == ["d", "e"]
+    assert [one.body for one in letters.peek(9, where="error = 'SMTP said e'")] == ["e"]
+    assert letters.redrive(where="error like '%said d'") == 1
+    assert take(failing).body == "d"
+
+
+def test_a_get_chooses_by_it(failing: Queue) -> None:
+    for body in ("a", "b", "c"):
+        failing.put(body)
+    messages = [take(failing) for _ in range(3)]
+    for message, error in zip(messages, (ValueError("SMTP refused"), "other", None), strict=True):
+        message.nack(0, error=error)
+
+    assert failing.get(timeout=PATIENCE, where="error like 'ValueError:%'").body == "a"
+    assert failing.get(timeout=PATIENCE, where="error = null").body == "c"
