@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmq.api.contract import Settling
+from shmq.api.message import Failure
 from shmq.display import Displayed
 
 
@@ -41,7 +42,7 @@ class LeasedRun(Settling):
         delay: float | None = None,
         *,
         counted: bool = True,
-        error: BaseException | str | None = None,
+        error: BaseException | Failure | str | None = None,
     ) -> list[int]:
         """Return them all after ``delay`` seconds (None: the queue's back-off for each).
 

@@ -216,7 +216,7 @@ class Message(Settling):
         delay: float | None = None,
         *,
         counted: bool = True,
-        error: BaseException | str | None = None,
+        error: BaseException | Failure | str | None = None,
     ) -> None:
         """Return it to the queue after ``delay`` seconds; None: the queue's back-off.
 
@@ -233,7 +233,7 @@ class Message(Settling):
         """
 
     @abc.abstractmethod
-    def reject(self, reason: BaseException | str | None = None) -> None:
+    def reject(self, reason: BaseException | Failure | str | None = None) -> None:
         """Move it to the dead-letter queue at once, where ``reason`` is its ``dead.error``.
 
         Raises :class:`~shmq.LeaseExpired`.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shmq.api.batch import Batch, Packed
     from shmq.api.bulk import BulkQueue, StagedPublisher
     from shmq.api.keywords import PutKeywords
-    from shmq.api.message import Body, Message, Put
+    from shmq.api.message import Body, Failure, Message, Put
     from shmq.api.stats import Attachment, Lease, QueueStats
 
 
@@ -403,7 +403,7 @@ class Queue(Closing, Displayed):
         delay: float | None = None,
         *,
         counted: bool = True,
-        error: BaseException | str | None = None,
+        error: BaseException | Failure | str | None = None,
     ) -> None:
         """``Message.nack`` by receipt, from any process.
 
@@ -411,7 +411,7 @@ class Queue(Closing, Displayed):
         """
 
     @abc.abstractmethod
-    def reject(self, receipt: int, reason: BaseException | str | None = None) -> None:
+    def reject(self, receipt: int, reason: BaseException | Failure | str | None = None) -> None:
         """``Message.reject`` by receipt, from any process.
 
         Raises :class:`~shmq.LeaseExpired`.

@@ -252,8 +252,9 @@ def _show_leases(found: list[shmq.Lease]) -> None:
 def _show(messages: list[shmq.Message]) -> None:
     columns = ["sequence", "priority", "deliveries", "group", "codec", "size"]
     dead = any(message.dead for message in messages)
+    failed = any(map(_explain_error, messages))
     made = table(
-        [*columns, *(["dead letter"] if dead else []), "body"],
+        [*columns, *(["dead letter"] if dead else []), *(["error"] if failed else []), "body"],
         right=("sequence", "priority", "deliveries", "size"),
     )
     for message in messages:
@@ -265,6 +266,7 @@ def _show(messages: list[shmq.Message]) -> None:
             message.codec,
             amount(len(render.raw(message))),
             *([_explain(message)] if dead else []),
+            *([_shorten(_explain_error(message))] if failed else []),
             _shorten(render.as_text(message)),
         ]
         made.add_row(*(cell(value) for value in row))
@@ -275,6 +277,10 @@ def _explain(message: shmq.Message) -> str:
     if message.dead is None:
         return ""
     return f"{message.dead.reason} in {message.dead.queue} after {message.dead.deliveries}"
+
+
+def _explain_error(message: shmq.Message) -> str:
+    return str(message.last_error or (message.dead and message.dead.error) or "")
 
 
 def _shorten(body: str) -> str:

@@ -29,10 +29,12 @@ _MOST_FRAMES: Final = 20
 _CUT: Final = " … "
 
 
-def pack_error(error: BaseException | str) -> bytes:
+def pack_error(error: BaseException | Failure | str) -> bytes:
     """Return the error as a message keeps it, at most `MOST_BYTES`. Raises TypeError."""
     if isinstance(error, BaseException):
         name, text, trace = _name_of(type(error)), _text_of(error), _format_trace(error)
+    elif isinstance(error, Failure):
+        name, text, trace = error.type, error.text, error.trace
     elif isinstance(error, str):
         name, text, trace = "", error, ""
     else:

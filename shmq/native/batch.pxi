@@ -69,7 +69,7 @@ cdef class _LeasedBatch:
         return refused
 
     def nack(self, delay: float | None = None, *, counted: bool = True,
-             error: BaseException | str | None = None) -> list[int]:
+             error: BaseException | api.Failure | str | None = None) -> list[int]:
         """See shmq.api.Batch.nack."""
         cdef list refused = []
         cdef int64_t ns = _delay_ns(delay)

@@ -71,7 +71,7 @@ cdef class Policy:
     #| columns: Callable[[bytes], api.Columns]
     cdef readonly object columns, run, dead_letter, compile_filter
     #| failure: Callable[[Any], Any]
-    #| pack_error: Callable[[BaseException | str], bytes]
+    #| pack_error: Callable[[BaseException | api.Failure | str], bytes]
     cdef readonly object failure, pack_error
 
     def __init__(self, *, encode_body: Callable[[Any, str | None, Callable[[Any], Any] | None],
@@ -85,7 +85,7 @@ cdef class Policy:
                  dead_letter: Callable[[dict[str, Any]], Any],
                  compile_filter: Callable[[str], Filter],
                  failure: Callable[[Any], Any],
-                 pack_error: Callable[[BaseException | str], bytes]):
+                 pack_error: Callable[[BaseException | api.Failure | str], bytes]):
         self.encode_body = encode_body
         self.decode_body = decode_body
         self.pack_properties = pack_properties

@@ -647,12 +647,12 @@ cdef class Handle(_Putting):
         _settle(self, ACK, _opened(self, receipt), 0)
 
     def nack(self, receipt: int, delay: float | None = None, *, counted: bool = True,
-             error: BaseException | str | None = None):
+             error: BaseException | api.Failure | str | None = None):
         """See shmq.api.Queue.nack."""
         _fail(self, NACK if counted else RETURN, _opened(self, receipt), _delay_ns(delay),
               pack_error(error, counted))
 
-    def reject(self, receipt: int, reason: BaseException | str | None = None):
+    def reject(self, receipt: int, reason: BaseException | api.Failure | str | None = None):
         """See shmq.api.Queue.reject."""
         _fail(self, REJECT, _opened(self, receipt), 0, pack_error(reason))
 

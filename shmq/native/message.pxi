@@ -285,14 +285,14 @@ cdef class Message:
         self._settled = BY_ACK
 
     def nack(self, delay: float | None = None, *, counted: bool = True,
-             error: BaseException | str | None = None):
+             error: BaseException | api.Failure | str | None = None):
         """See shmq.api.Message.nack."""
         ns, why = _delay_ns(delay), pack_error(error, counted)
         self._before_settling()
         self.settled_at = _fail(self.handle, NACK if counted else RETURN, self.lease, ns, why)
         self._settled = BY_NACK
 
-    def reject(self, reason: BaseException | str | None = None):
+    def reject(self, reason: BaseException | api.Failure | str | None = None):
         """See shmq.api.Message.reject."""
         why = pack_error(reason)
         self._before_settling()
@@ -353,7 +353,7 @@ cdef object _failure(properties):
     return None if properties is None else _policy.failure(properties)
 
 
-cpdef bytes pack_error(error: BaseException | str | None, bint counted=True):
+cpdef bytes pack_error(error: BaseException | api.Failure | str | None, bint counted=True):
     """The error of a settlement as a message keeps it; None without one. Raises InvalidOption."""
     if error is None:
         return None

@@ -155,14 +155,14 @@ cdef class RemoteMessage:
         self._after_settling(BY_ACK)
 
     def nack(self, delay: float | None = None, *, counted: bool = True,
-             error: BaseException | str | None = None):
+             error: BaseException | api.Failure | str | None = None):
         """See shmq.api.Message.nack."""
         _delay_ns(delay)
         self._before_settling()
         self.queue.nack(self.lease, delay, counted=counted, error=error)
         self._after_settling(BY_NACK)
 
-    def reject(self, reason: BaseException | str | None = None):
+    def reject(self, reason: BaseException | api.Failure | str | None = None):
         """See shmq.api.Message.reject."""
         self._before_settling()
         self.queue.reject(self.lease, reason)

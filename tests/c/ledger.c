@@ -32,7 +32,8 @@ bool has_pattern(const unsigned char *from, uint64_t bytes, uint8_t salt)
 /* Whether the properties end with the error that do_settle adds: they need not be those of the put. */
 static bool has_error(const struct shmq_view *view)
 {
-    static const char key[] = "\xA5" "error";
+    static const char key[] = "\xA5"
+                              "error";
     uint32_t bytes = sizeof key - 1 + ERROR_BYTES;
 
     return view->meta_bytes > bytes &&
@@ -45,7 +46,8 @@ void check_view(struct actor *a, const struct shmq_view *view, uint64_t seq)
     bool failed = has_error(view);
 
     MUST(view->body && has_pattern(view->body, view->body_bytes, salt));
-    MUST(failed || !view->meta_bytes || has_pattern(view->meta, view->meta_bytes, (uint8_t)(salt ^ 0xFF)));
+    MUST(failed || !view->meta_bytes ||
+         has_pattern(view->meta, view->meta_bytes, (uint8_t)(salt ^ 0xFF)));
     MUST_BE(view->body_bytes, a->puts[seq % MOST_PUTS].body_bytes);
     MUST(failed || view->meta_bytes == a->puts[seq % MOST_PUTS].meta_bytes);
     if (!a->strict) {

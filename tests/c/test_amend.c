@@ -32,12 +32,18 @@ TEST("a message keeps the error of its last failure")
     CHECK_EQ(fail(q, view.receipt, "\xa4oops"), SHMQ_OK);
     CHECK_WELL(q);
     view = take_next(q);
-    CHECK(meta_is(&view, "\x81\xa5" "error\xa4oops"));
+    CHECK(meta_is(&view, "\x81\xa5"
+                         "error\xa4oops"));
     CHECK(body_is(&view, "a"));
-    CHECK_EQ(fail(q, view.receipt, "\xa5" "again"), SHMQ_OK);
+    CHECK_EQ(fail(q, view.receipt,
+                  "\xa5"
+                  "again"),
+             SHMQ_OK);
     CHECK_WELL(q);
     view = take_next(q);
-    CHECK(meta_is(&view, "\x81\xa5" "error\xa5" "again"));
+    CHECK(meta_is(&view, "\x81\xa5"
+                         "error\xa5"
+                         "again"));
     CHECK_EQ(shmq_ack(q, view.receipt, now), SHMQ_OK);
     CHECK_EQ(q->h->amended, 0);
     CHECK_EQ(q->h->amended_units, 0);
@@ -53,14 +59,17 @@ TEST("the properties that were put are kept with it")
     view = take_next(q);
     CHECK_EQ(fail(q, view.receipt, "\xa4oops"), SHMQ_OK);
     view = take_next(q);
-    CHECK(meta_is(&view, "\x83\xa5group\xa1g\xa1x\x01\xa5" "error\xa4oops"));
+    CHECK(meta_is(&view, "\x83\xa5group\xa1g\xa1x\x01\xa5"
+                         "error\xa4oops"));
     CHECK_EQ(shmq_reject(q, view.receipt, now), SHMQ_OK);
     CHECK_WELL(q);
 }
 
 TEST("an error that was put is replaced, wherever it stands")
 {
-    static const char put[] = "\x83\xa1" "a\x01\xa5" "error\x92\x01\x02\xa1z\x02";
+    static const char put[] = "\x83\xa1"
+                              "a\x01\xa5"
+                              "error\x92\x01\x02\xa1z\x02";
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
     struct shmq_view view;
 
@@ -68,7 +77,9 @@ TEST("an error that was put is replaced, wherever it stands")
     view = take_next(q);
     CHECK_EQ(fail(q, view.receipt, "\xc3"), SHMQ_OK);
     view = take_next(q);
-    CHECK(meta_is(&view, "\x83\xa1" "a\x01\xa1z\x02\xa5" "error\xc3"));
+    CHECK(meta_is(&view, "\x83\xa1"
+                         "a\x01\xa1z\x02\xa5"
+                         "error\xc3"));
 }
 
 TEST("a slot's next message has no error of the one before")
@@ -186,7 +197,8 @@ TEST("a dead letter is taken with its error")
     view = take_next(q);
     CHECK_EQ(fail(q, view.receipt, "\xa4oops"), SHMQ_OK);
     CHECK_EQ(shmq_take_dead(q, &view), SHMQ_OK);
-    CHECK(meta_is(&view, "\x81\xa5" "error\xa4oops"));
+    CHECK(meta_is(&view, "\x81\xa5"
+                         "error\xa4oops"));
     CHECK_EQ(shmq_moved(q, view.receipt), SHMQ_OK);
     CHECK_EQ(q->h->amended, 0);
     CHECK_WELL(q);

@@ -199,6 +199,7 @@ LEFT_OUT: Final[dict[str, str]] = {
     "test_purge_removes_what_a_delayed_nack_holds_and_frees_its_group": _RETURNED,
     "test_receipts_may_come_out_of_an_array": _RECEIPT,
     "test_redrive_forgets_ttl_delay_and_dedupe": _EXPIRED,
+    "test_peek_shows_it": _RETURNED,
     "test_redrive_into_a_full_queue_leaves_the_rest_where_it_is": _RETURNED,
     "test_rejecting_a_dead_letter_drops_it_and_counts_it": _TOTALS,
     "test_returned_messages_keep_their_place_in_whatever_order_they_return": _PLACE,

@@ -16,11 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 import httpx
+import msgpack
 
 import shmq
-from shmq.api.message import DeadLetter
+from shmq.api.message import DeadLetter, Failure
 from shmq.api.options import QueueOptions
 from shmq.api.properties import TEXTS
+from shmq.model.failure import pack_error, unpack_error
 
 #: The longest wait that one request asks for, in seconds.
 _SLICE = 5.0
@@ -134,6 +136,23 @@ def _message(body: Any, **properties: Any) -> dict[str, Any]:
     return _encoded(body) | given
 
 
+def _text_of(error: Any) -> Any:
+    """The error as HTTP takes it: an object, or a text."""
+    if not isinstance(error, BaseException):
+        return error
+    kept = unpack_error(msgpack.unpackb(pack_error(error)))
+    assert kept is not None
+    return {"type": kept.type, "text": str(error), "trace": kept.trace}
+
+
+def failure(row: dict[str, Any] | None) -> Failure | None:
+    return None if row is None else Failure(**row)
+
+
+def dead_letter(row: dict[str, Any] | None) -> DeadLetter | None:
+    return None if row is None else DeadLetter(**{**row, "error": failure(row["error"])})
+
+
 class HttpMessage:
     """One message, as an answer had it."""
 
@@ -149,7 +168,8 @@ class HttpMessage:
             setattr(self, name, row[name])
         self.delivery_count = row["deliveries"]
         self.receipt = row["receipt"]
-        self.dead = DeadLetter(**row["dead"]) if row["dead"] is not None else None
+        self.dead = dead_letter(row["dead"])
+        self.last_error = failure(row["last_error"])
 
     @property
     def body(self) -> Any:
@@ -167,11 +187,11 @@ class HttpMessage:
     def ack(self) -> None:
         self._settle("ack")
 
-    def nack(self, delay: float | None = None, *, counted: bool = True) -> None:
-        self._settle("nack", delay=delay, counted=counted)
+    def nack(self, delay: float | None = None, *, counted: bool = True, error: Any = None) -> None:
+        self._settle("nack", delay=delay, counted=counted, error=_text_of(error))
 
-    def reject(self) -> None:
-        self._settle("reject")
+    def reject(self, reason: Any = None) -> None:
+        self._settle("reject", error=_text_of(reason))
 
     def extend(self, seconds: float) -> None:
         self._settle("extend", seconds=seconds)
@@ -184,7 +204,7 @@ class HttpMessage:
             if kind is None:
                 self.ack()
             else:
-                self.nack()
+                self.nack(error=error)
 
 
 class HttpQueue:
@@ -326,11 +346,13 @@ class HttpQueue:
     def ack(self, receipt: Any) -> None:
         self.settle(receipt, "ack")
 
-    def nack(self, receipt: Any, delay: float | None = None, *, counted: bool = True) -> None:
-        self.settle(receipt, "nack", delay=delay, counted=counted)
+    def nack(
+        self, receipt: Any, delay: float | None = None, *, counted: bool = True, error: Any = None
+    ) -> None:
+        self.settle(receipt, "nack", delay=delay, counted=counted, error=_text_of(error))
 
-    def reject(self, receipt: Any) -> None:
-        self.settle(receipt, "reject")
+    def reject(self, receipt: Any, reason: Any = None) -> None:
+        self.settle(receipt, "reject", error=_text_of(reason))
 
     def extend(self, receipt: Any, seconds: float) -> None:
         self.settle(receipt, "extend", seconds=seconds)

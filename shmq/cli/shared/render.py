@@ -68,6 +68,10 @@ class Readable(WithBody, Protocol):
     def dead(self) -> shmq.DeadLetter | None:
         """Why it is a dead letter."""
 
+    @property
+    def last_error(self) -> shmq.Failure | None:
+        """The error of its last failed delivery."""
+
 
 def raw(message: WithBody) -> bytes:
     """The body's bytes as they were put."""
@@ -109,13 +113,14 @@ def as_dict(message: Readable) -> dict[str, Any]:
         "headers": plain(message.headers),
         "properties": plain(_collect_other_properties(message)),
         "dead": dataclasses.asdict(message.dead) if message.dead is not None else None,
+        "last_error": dataclasses.asdict(message.last_error) if message.last_error else None,
         "body": body,
         "encoding": encoding,
     }
 
 
 def _collect_other_properties(message: Readable) -> dict[str, Any]:
-    shown = ("pri", "group", "headers", "codec", "dead")
+    shown = ("pri", "group", "headers", "codec", "dead", "error")
     return {key: value for key, value in message.properties.items() if key not in shown}
 
 

@@ -55,7 +55,7 @@ class _Run:
         delay: float | None = None,
         *,
         counted: bool = True,
-        error: BaseException | str | None = None,
+        error: BaseException | api.Failure | str | None = None,
     ) -> list[int]:
         return self._settle(*returning(delay, counted), _core.pack_error(error, counted))
 

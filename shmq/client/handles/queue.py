@@ -395,12 +395,12 @@ class QueueHandle(api.Queue):
         delay: float | None = None,
         *,
         counted: bool = True,
-        error: BaseException | str | None = None,
+        error: BaseException | api.Failure | str | None = None,
     ) -> None:
         kind, ms = returning(delay, counted)
         self._settle(kind, receipt, ms, _core.pack_error(error, counted))
 
-    def reject(self, receipt: int, reason: BaseException | str | None = None) -> None:
+    def reject(self, receipt: int, reason: BaseException | api.Failure | str | None = None) -> None:
         self._settle("reject", receipt, None, _core.pack_error(reason))
 
     def extend(self, receipt: int, seconds: float) -> None:

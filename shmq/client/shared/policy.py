@@ -57,7 +57,7 @@ def _failure(kept: Any) -> api.Failure | None:
     return failure.unpack_error(kept)
 
 
-def _pack_error(error: BaseException | str) -> bytes:
+def _pack_error(error: BaseException | api.Failure | str) -> bytes:
     with late_imports:
         from shmq.model import failure  # noqa: PLC0415
 

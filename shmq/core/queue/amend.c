@@ -19,18 +19,17 @@ bool shmq_is_amended_within(struct shmq_queue *q, const struct shmq_amended *ame
     return false;
 }
 
-int shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text error)
+int shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text put,
+               struct shmq_text error)
 {
     uint32_t at = shmq_index_of(q, s), most = q->geo.units / SHMQ_AMENDED_PART;
     uint32_t bytes, units, block;
-    const unsigned char *meta;
     struct shmq_amended *entry;
     int status;
 
-    if (at == SHMQ_NIL || !shmq_is_within(q, s))
+    if (at == SHMQ_NIL || (put.bytes && !put.at))
         return SHMQ_DAMAGED;
-    meta = shmq_put_meta_of(q, s);
-    bytes = shmq_properties_with_error(meta, s->meta_bytes, error, NULL);
+    bytes = shmq_properties_with_error(put.at, put.bytes, error, NULL);
     units = shmq_units_for(q, bytes);
     shmq_drop_amended(q, s);
     if (!bytes || units > most || q->h->amended_units > most - units)
@@ -38,7 +37,7 @@ int shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text error
     if ((status = shmq_back_amended(q, at + 1)) ||
         (status = shmq_arena_take(q, units, &block, true)))
         return status;
-    (void)shmq_properties_with_error(meta, s->meta_bytes, error,
+    (void)shmq_properties_with_error(put.at, put.bytes, error,
                                      q->arena + (uint64_t)block * SHMQ_UNIT);
     shmq_mark();
     entry = &q->amended[at];

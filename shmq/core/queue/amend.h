@@ -34,10 +34,12 @@ static inline struct shmq_amended *shmq_amended_of(const struct shmq_queue *q,
 /* Whether its block lies in the arena; else the handle is damaged. */
 bool shmq_is_amended_within(struct shmq_queue *q, const struct shmq_amended *amended);
 
-/* Adds the error, one msgpack value, to the properties of a message whose lease is closed, instead of
- * an earlier one: SHMQ_OK; SHMQ_FULL, SHMQ_NO_SPACE: the arena has no room; SHMQ_TOO_LARGE: the part
- * that errors may take has none, or the properties are not one map. Holds both locks. */
-int shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text error);
+/* Adds the error, one msgpack value, to the properties `put` of a message whose lease is closed,
+ * instead of an earlier one: SHMQ_OK; SHMQ_FULL, SHMQ_NO_SPACE: the arena has no room;
+ * SHMQ_TOO_LARGE: the part that errors may take has none, or the properties are not one map. Holds
+ * both locks. */
+int shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text put,
+               struct shmq_text error);
 
 /* The message ends: it gives its block back. Holds the lock. */
 void shmq_drop_amended(struct shmq_queue *q, struct shmq_slot *s);

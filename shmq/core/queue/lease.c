@@ -216,14 +216,17 @@ static int64_t back_off(struct shmq_queue *q, uint32_t deliveries)
 int shmq_keep_error(struct shmq_queue *q, uint64_t receipt, struct shmq_text error, int64_t now)
 {
     struct shmq_slot *s = shmq_leased(q, receipt, now);
+    struct shmq_text put;
     int status;
 
     if (!s || !shmq_close_lease(q, s))
         return shmq_outcome(q, SHMQ_STALE);
-    status = shmq_amend(q, s, error);
+    put.at = s->meta_bytes ? shmq_put_meta_of(q, s) : NULL;
+    put.bytes = s->meta_bytes;
+    status = shmq_amend(q, s, put, error);
     if (status == SHMQ_FULL || status == SHMQ_NO_SPACE) {
         shmq_slot_drop_cached(q);
-        (void)shmq_amend(q, s, error);
+        (void)shmq_amend(q, s, put, error);
     }
     return shmq_outcome(q, SHMQ_OK);
 }

@@ -203,8 +203,8 @@ unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded
 
 /* ---- with an error ---- */
 
-uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes, struct shmq_text error,
-                                    unsigned char *to)
+uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes,
+                                    struct shmq_text error, unsigned char *to)
 {
     struct shmq_reader r = {meta, meta + bytes, false};
     struct shmq_msgpack map = {.kind = SHMQ_MSGPACK_MAP}, key, value;

@@ -91,5 +91,5 @@ unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded
 
 /* The size of the properties `meta` with `error`, one msgpack value, as their property "error", and
  * nothing else of that name; 0 if they are not one map. Written to `to` unless that is NULL. */
-uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes, struct shmq_text error,
-                                    unsigned char *to);
+uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes,
+                                    struct shmq_text error, unsigned char *to);

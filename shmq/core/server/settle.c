@@ -58,8 +58,7 @@ static const char *read_order(const struct shmq_frame *frame, const unsigned cha
 
         if (why)
             return why;
-    } else
-    if (has_time(order->type, shmq_left(&r)))
+    } else if (has_time(order->type, shmq_left(&r)))
         order->ms = shmq_read32(&r);
     if (r.bad)
         return "behind the name is u32 ms";

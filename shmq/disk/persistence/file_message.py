@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.api import DeadLetter
+from shmq.api import DeadLetter, Failure
 from shmq.client.shared.policy import dead_letter
 from shmq.errors import FileError
 from shmq.model.codec import codecs
+from shmq.model.failure import unpack_error
 
 _REASONS: Final = ("", "rejected", "max_deliveries", "expired")
 
@@ -89,9 +90,15 @@ class StoredMessage:
                 queue=self._queue,
                 deliveries=self.delivery_count,
                 at=self._dead_at / 1e9,
+                error=self.last_error,
             )
         properties = self.properties.get("dead")
         return dead_letter(properties) if properties else None
+
+    @property
+    def last_error(self) -> Failure | None:
+        """The error of its last failed delivery."""
+        return unpack_error(self.properties.get("error"))
 
 
 def _convert_to_seconds(ns: int | None) -> float | None:

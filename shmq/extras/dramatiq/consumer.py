@@ -92,7 +92,7 @@ class ShmqConsumer(Consumer):
         except Exception as error:  # of any encoder, or it is not a map of a message
             self.logger.exception("Message %d is not of dramatiq: rejected.", leased.sequence)
             self._find_error(leased, error)
-            leased.reject()
+            leased.reject(error)
             return None
         self._find_error(leased, None)
         with self._room:
@@ -107,7 +107,8 @@ class ShmqConsumer(Consumer):
     def nack(self, message: MessageProxy) -> None:
         """Make the message a dead letter."""
         if isinstance(message, LeasedMessage):
-            self._settle(message, message.leased.reject)
+            error = message._exception
+            self._settle(message, lambda: message.leased.reject(error))
 
     def _settle(self, message: LeasedMessage, settle: Callable[[], None]) -> None:
         """Settle the message; one whose lease is over is delivered again, and only logged.

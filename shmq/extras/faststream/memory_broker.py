@@ -167,12 +167,12 @@ class FakeMessage(shmq.Message):
         delay: float | None = None,
         *,
         counted: bool = True,
-        error: BaseException | str | None = None,
+        error: BaseException | shmq.Failure | str | None = None,
     ) -> None:
         del delay, counted, error
         self.settled = True
 
-    def reject(self, reason: BaseException | str | None = None) -> None:
+    def reject(self, reason: BaseException | shmq.Failure | str | None = None) -> None:
         del reason
         self.settled = True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,13 +24,18 @@ class ShmqMessage(StreamMessage[shmq.Message]):
         await super().ack()
 
     async def nack(self, delay: float | None = None) -> None:
-        """Return it to the queue after ``delay`` seconds; None: the queue's back-off."""
-        await self._settle(lambda: self.raw_message.nack(delay))
+        """Return it to the queue after ``delay`` seconds; None: the queue's back-off.
+
+        It keeps the exception that is being handled, as it does when it is rejected.
+        """
+        error = sys.exception()
+        await self._settle(lambda: self.raw_message.nack(delay, error=error))
         await super().nack()
 
     async def reject(self) -> None:
         """Make it a dead letter."""
-        await self._settle(self.raw_message.reject)
+        error = sys.exception()
+        await self._settle(lambda: self.raw_message.reject(error))
         await super().reject()
 
     async def extend(self, seconds: float) -> None:
@@ -53,12 +59,14 @@ class ShmqBatchMessage(StreamMessage[list[shmq.Message]]):
 
     async def nack(self, delay: float | None = None) -> None:
         """Return all of them after ``delay`` seconds."""
-        await self._settle(lambda message: message.nack(delay))
+        error = sys.exception()
+        await self._settle(lambda message: message.nack(delay, error=error))
         await super().nack()
 
     async def reject(self) -> None:
         """Make all of them dead letters."""
-        await self._settle(lambda message: message.reject())
+        error = sys.exception()
+        await self._settle(lambda message: message.reject(error))
         await super().reject()
 
     async def _settle(self, deed: Callable[[Any], None]) -> None:

@@ -37,6 +37,14 @@ class Leased(msgspec.Struct, frozen=True, kw_only=True):
     session: str
 
 
+class Reported(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why messages could not be handled: `Failure` without its time."""
+
+    text: str
+    type: str = ""
+    trace: str = ""
+
+
 class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to settle, or to keep, leased messages."""
 
@@ -46,6 +54,8 @@ class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     delay: float | None = None
     #: With nack: whether the delivery counts; false: null for `delay` is at once.
     counted: bool = True
+    #: With nack and reject: why. The messages keep it.
+    error: str | Reported | None = None
     #: With extend: the seconds from now until the lease ends.
     seconds: float | None = None
 
@@ -149,10 +159,14 @@ def settle_messages(call: Call) -> Settled:
         raise Problem.invalid("seconds belongs to extend, and extend needs it")
     if asked.how != "nack" and (asked.delay is not None or not asked.counted):
         raise Problem.invalid("delay and counted belong to nack")
+    if asked.error is not None and asked.how not in {"nack", "reject"}:
+        raise Problem.invalid("error belongs to nack and reject")
     settled, refused = 0, []
     for receipt in asked.receipts:
         try:
-            settle_one(call, receipt, asked.how, asked.delay, asked.seconds, asked.counted)
+            settle_one(
+                call, receipt, asked.how, asked.delay, asked.seconds, asked.counted, asked.error
+            )
             settled += 1
         except (shmq.ShmqError, Problem) as error:
             problem = problem_of(error)
@@ -168,6 +182,7 @@ def settle_one(
     delay: float | None = None,
     seconds: float | None = None,
     counted: bool = True,
+    error: str | Reported | None = None,
 ) -> None:
     """Settle one message. Raises LeaseExpired and Problem."""
     session_id, _, rest = shown.partition(".")
@@ -179,10 +194,13 @@ def settle_one(
         receipt = int(number)
         session.check_held(name, receipt)
         queue = call.console.leases.queue(session, name)
+        why = (
+            shmq.Failure(**msgspec.structs.asdict(error)) if isinstance(error, Reported) else error
+        )
         acts: dict[str, Any] = {
             "ack": lambda: queue.ack(receipt),
-            "nack": lambda: queue.nack(receipt, delay, counted=counted),
-            "reject": lambda: queue.reject(receipt),
+            "nack": lambda: queue.nack(receipt, delay, counted=counted, error=why),
+            "reject": lambda: queue.reject(receipt, why),
             "extend": lambda: queue.extend(receipt, seconds or 0.0),
         }
         try:

@@ -45,6 +45,17 @@ Encoding = Literal["json", "text", "base64"]
 _Value = TypeVar("_Value")
 
 
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """The error of a failed delivery."""
+
+    #: The exception's class; empty for a text.
+    type: str
+    text: str
+    #: The last frames of the traceback.
+    trace: str
+    at: float
+
+
 class Dead(msgspec.Struct, frozen=True, kw_only=True):
     """Why a message is a dead letter."""
 
@@ -52,6 +63,7 @@ class Dead(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     deliveries: int
     at: float
+    error: Failure | None = None
 
 
 class MessageView(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +87,8 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     # end
     deliveries: int
     dead: Dead | None = None
+    #: The error that its last failed delivery was returned with.
+    last_error: Failure | None = None
     #: What settles it, if it is leased.
     receipt: str | None = None
 
@@ -152,7 +166,7 @@ def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
     except shmq.ShmqError:
         value = UNREADABLE
     body, encoding, cut = body_of(value, message.codec, raw, most)
-    dead = message.dead
+    dead, failed = message.dead, message.last_error
     return MessageView(
         sequence=message.sequence,
         body=body,
@@ -165,6 +179,7 @@ def view_of(message: shmq.Message, receipt: str | None = None) -> MessageView:
         **{name: getattr(message, name) for name in TEXTS},
         deliveries=message.delivery_count,
         dead=None if dead is None else view_as(Dead, dead),
+        last_error=None if failed is None else view_as(Failure, failed),
         receipt=receipt,
     )
 

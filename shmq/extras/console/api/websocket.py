@@ -34,7 +34,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 import shmq
 from shmq.extras.console.access import Caller
-from shmq.extras.console.api.leases import settle_one
+from shmq.extras.console.api.leases import Reported, settle_one
 from shmq.extras.console.api.messages import NewMessage, properties_of, view_of
 from shmq.extras.console.api.operation import LONGEST, Call
 from shmq.extras.console.api.routes import API, admit, decode, encode, problem_answer
@@ -105,12 +105,14 @@ class Nack(_Frame, frozen=True, kw_only=True):
     nack: str
     delay: float | None = None
     counted: bool = True
+    error: str | Reported | None = None
 
 
 class Reject(_Frame, frozen=True, kw_only=True):
     """Make a message a dead letter."""
 
     reject: str
+    error: str | Reported | None = None
 
 
 class Extend(_Frame, frozen=True, kw_only=True):
@@ -364,9 +366,11 @@ class _Socket:
             case Ack():
                 await self._settle(frame.ack, "ack")
             case Nack():
-                await self._settle(frame.nack, "nack", frame.delay, None, frame.counted)
+                await self._settle(
+                    frame.nack, "nack", frame.delay, None, frame.counted, frame.error
+                )
             case Reject():
-                await self._settle(frame.reject, "reject")
+                await self._settle(frame.reject, "reject", None, None, True, frame.error)
             case Extend():
                 await self._settle(frame.extend, "extend", None, frame.seconds)
             case Put():

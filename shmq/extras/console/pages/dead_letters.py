@@ -1,4 +1,4 @@
-"""Dead letters, by reason and by the queue that they came from."""
+"""Dead letters, by reason, by the queue that they came from, and by error."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def show_dead_letters(visit: Visit) -> Shown:
 
 
 def _group_dead_letters(visit: Visit, name: str) -> list[dict[str, Any]] | None:
-    """Count the dead letters by reason and source; None without the right to read them."""
+    """Count the dead letters by reason, source and error; None without the right to read them."""
     if not visit.reads(name):
         return None
     try:
@@ -62,22 +62,33 @@ def _group_dead_letters(visit: Visit, name: str) -> list[dict[str, Any]] | None:
             found = queue.peek(_MOST_LETTERS)
     except shmq.NoSuchQueue:
         return []
-    groups = collections.Counter(
-        (one.dead.reason, one.dead.queue) if one.dead is not None else ("", "") for one in found
-    )
-    oldest: dict[tuple[str, str], float] = {}
+    groups = collections.Counter(map(_key_of, found))
+    oldest: dict[tuple[str, str, str], float] = {}
     for one in found:
         if one.dead is not None:
-            key = (one.dead.reason, one.dead.queue)
+            key = _key_of(one)
             oldest[key] = min(one.dead.at, oldest.get(key, one.dead.at))
     return [
         {
             "reason": reason,
             "source": source,
+            "error": error,
             "count": count,
-            "oldest": oldest.get((reason, source)),
-            "where": f"reason = {quoted(reason)} and queue = {quoted(source)}" if reason else None,
+            "oldest": oldest.get((reason, source, error)),
+            "where": _where(reason, source, error) if reason else None,
             "redrives": visit.changes(Right.ADMIN, "queue", name),
         }
-        for (reason, source), count in groups.most_common()
+        for (reason, source, error), count in groups.most_common()
     ]
+
+
+def _key_of(message: shmq.Message) -> tuple[str, str, str]:
+    """The reason, the source and the error by which dead letters are grouped."""
+    dead = message.dead
+    return ("", "", "") if dead is None else (dead.reason, dead.queue, str(dead.error or ""))
+
+
+def _where(reason: str, source: str, error: str) -> str:
+    """The expression that selects a group."""
+    same = f"error = {quoted(error)}" if error else "error = null"
+    return f"reason = {quoted(reason)} and queue = {quoted(source)} and {same}"

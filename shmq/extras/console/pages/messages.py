@@ -136,6 +136,7 @@ def _make_row(message: shmq.Message, form: Form | None) -> dict[str, Any]:
         ],
         "texts": [(name.replace("_", " "), getattr(message, name)) for name in TEXTS],
         "dead": message.dead,
+        "error": message.last_error or (message.dead and message.dead.error),
     }
 
 

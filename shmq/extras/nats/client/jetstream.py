@@ -35,7 +35,8 @@ MOST_TOGETHER: Final = 1000
 #: Errors of a batch that another attempt may not meet: too many of them, or given up.
 _PASSES: Final = frozenset({10175, 10176, 10202, 10210, 10211})
 _KNOWN: Final = 10201
-_NO_ROOM: Final = frozenset({10002, 10023, 10026, 10027, 10028, 10047})
+#: Of servers or accounts without room.
+NO_ROOM: Final = frozenset({10002, 10023, 10026, 10027, 10028, 10047})
 
 
 async def create_stream(connection: ClusterConnection, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +48,7 @@ async def create_stream(connection: ClusterConnection, config: Mapping[str, Any]
     try:
         made = await connection.api(f"STREAM.CREATE.{name}", config, f"stream {name!r}")
     except ApiError as error:
-        if error.number in _NO_ROOM:
+        if error.number in NO_ROOM:
             raise NoSpace(f"cluster {connection.url}: {error}") from error
         if error.number != IN_USE:
             raise

@@ -13,6 +13,7 @@ import nats.errors
 from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
 from shmq.extras.nats.client.claim import Claim, Claims
 from shmq.extras.nats.client.connection import ApiError, CheckThere, ClusterConnection
+from shmq.extras.nats.client.jetstream import FULL, NO_ROOM
 from shmq.native import _clock as time
 
 #: The part of a lease in which it is no longer relied upon, and the most, in seconds. An
@@ -243,7 +244,7 @@ class Lease:
             async with asyncio.timeout(max(0.0, self.held_until - asked)):
                 if loads:
                     await self.load()
-                await self._change(change)
+                await self._change_if_room(change)
         except (ConnectionLost, TimeoutError) as error:
             problem = error
         if problem is not None or time.monotonic() >= self.held_until:
@@ -261,6 +262,15 @@ class Lease:
     async def load(self) -> None:
         """Learn the claim of the message."""
         self._claim = await self._claims.get(self.delivery.sequence)
+
+    async def _change_if_room(self, change: Callable[[Claim], Claim]) -> None:
+        """`_change`; on servers without room their leader's word counts: so they can be emptied."""
+        try:
+            await self._change(change)
+        except ApiError as error:
+            if error.number not in NO_ROOM | {FULL}:
+                raise
+            await self.connection.request(self.reply, b"+WPI", attempt=_RETURN)
 
     async def _change(self, change: Callable[[Claim], Claim]) -> None:
         """Replace the claim of the message by what ``change`` makes of it, which may raise."""

@@ -244,13 +244,13 @@ class NatsMessage(api.Message):
         delay: float | None = None,
         *,
         counted: bool = True,
-        error: BaseException | str | None = None,
+        error: BaseException | api.Failure | str | None = None,
     ) -> None:
         kind, ms = returning(delay, counted)
         self._queue.settle_lease(kind, self._claim(), ms, self, _core.pack_error(error, counted))
         self.was_settled("nack")
 
-    def reject(self, reason: BaseException | str | None = None) -> None:
+    def reject(self, reason: BaseException | api.Failure | str | None = None) -> None:
         self._queue.settle_lease("reject", self._claim(), None, self, _core.pack_error(reason))
         self.was_settled("reject")
 

@@ -220,3 +220,20 @@ def test_a_message_that_has_waited_has_one_holder_over_a_restart_of_the_server(
         for message in held:
             with pytest.raises(shmq.LeaseExpired):
                 message.ack()  # another holder has it: its own lease has ended by then
+
+
+def test_servers_without_room_for_claims_can_be_emptied(broker: shmq.Broker) -> None:
+    queue: Any = broker.create_queue("q", visibility_timeout=LEASE, dead_letter=None, priorities=1)
+    queue.put_many(range(20))
+    time.sleep(LEASE / 4)  # they are not new any more
+    connection, bucket = queue.connection, queue.port.definitions._stream
+    described = connection.run(connection.api(f"STREAM.INFO.{bucket}"))
+    full = {**described["config"], "max_bytes": 1, "discard": "new"}
+    connection.run(connection.api(f"STREAM.UPDATE.{bucket}", full))
+
+    bodies = []
+    for message in queue.get_many(20, timeout=PATIENCE):
+        bodies.append(message.body)
+        message.ack()
+    assert bodies == list(range(20))
+    eventually(queue.empty, "the queue is empty")
