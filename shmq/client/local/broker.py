@@ -96,6 +96,13 @@ class LocalBroker(_Handle):
         super()._delete(kind, name)
         self._retire()
 
+    def remove_queue(self, name: str, with_dead_letters: bool) -> None:
+        """`delete_queue`, with or without the empty dead-letter queue that was created for it."""
+        self._check_open()
+        queues: Any = self.collection("queue")
+        queues.remove(name, with_dead_letters)
+        self._retire()
+
     # ---- schemas ----
 
     def _require_named(self, name: str) -> None:

@@ -208,6 +208,10 @@ class QueueCollection(CollectionPort):
         )
 
     def delete(self, name: str) -> None:
+        self.remove(name, True)
+
+    def remove(self, name: str, with_dead_letters: bool) -> None:
+        """`delete`; the empty dead-letter queue that was created for it goes too, or stays."""
         target = staging_target(name)
         if target is not None:
             if not self._namespace.has("queue", name) and not self._namespace.has("queue", target):
@@ -219,7 +223,9 @@ class QueueCollection(CollectionPort):
             options = self._options_of(name)
             remove_staged(self._namespace, name)
             remove_queue(self._namespace, name)
-            if options is not None:  # last: a death before it leaves an empty queue
+            if (
+                with_dead_letters and options is not None
+            ):  # last: a death before it leaves an empty queue
                 remove_empty_dead_letters(self._namespace, name, options, LocalQueue)
 
     def _options_of(self, name: str) -> QueueOptions | None:

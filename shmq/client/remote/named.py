@@ -66,8 +66,8 @@ class Collection(CollectionPort):
         if answer.status == Status.QUEUE_EXISTS:
             raise taken(str(error_of(answer, self._connection.url)))
 
-    def _remove(self, kind: int, name: str) -> None:
-        answer = self._ask(kind, name)
+    def _remove(self, kind: int, name: str, rest: bytes = b"") -> None:
+        answer = self._ask(kind, name, rest)
         if answer.status == Status.NO_QUEUE:
             raise self.MISSING.of(name, self._connection.where)
         self._check(answer, name)
@@ -153,7 +153,7 @@ class QueueCollection(Collection):
         return queue
 
     def delete(self, name: str) -> None:
-        self._remove(Type.DELETE, name)
+        self._remove(Type.DELETE, name, b"\1" if self._greeting.extended else b"")
 
     def names(self) -> list[str]:
         if not self._greeting.extended:

@@ -165,7 +165,7 @@ class Control:
         return {
             Type.HELLO: (Hello.unpack, self._greet),
             Type.CREATE: (Create.unpack, self._create),
-            Type.DELETE: (check_empty, self._delete),
+            Type.DELETE: (_read_delete, self._delete),
             Type.LIST: (List.unpack, self._list),
             Type.STATS: (check_empty, self._read_stats),
             Type.PEEK: (Select.unpack, self._peek),
@@ -453,9 +453,12 @@ class Control:
         self.streams.left(session)
         self._temporary.left(session)
 
-    def _delete(self, _: Session, name: str, __: None) -> bytes:
+    def _delete(self, session: Session, name: str, with_dead_letters: bool) -> bytes:
         self._check_exists(name)
-        self._broker.delete_queue(name)
+        dead_letters = own_dead_letters(name)
+        self._broker.remove_queue(
+            name, with_dead_letters and bool(self.rights(session, dead_letters) & Right.ADMIN)
+        )
         return b""
 
     def _call(self, method: str, session: Session, name: str, numbers: tuple[int, ...]) -> bytes:
@@ -578,6 +581,13 @@ class Control:
         if dead_letter is None or dead_letter == own_dead_letters(name):
             return True
         return bool(self.rights(session, dead_letter))
+
+
+def _read_delete(rest: bytes) -> bool:
+    """Whether the empty dead-letter queue is to go, too. Raises Refusal."""
+    if rest not in {b"", b"\1"}:
+        raise Refusal.bad("behind the name is nothing, or u8 1")
+    return bool(rest)
 
 
 def _select_some(copies: Iterator[Message]) -> list[Message]:

@@ -105,7 +105,7 @@ class Exchanges(RuleBasedStateMachine):
     def create_exchange(self, name: str, kind: Any, alternate: str | None) -> None:
         if alternate == name:
             return
-        self.broker.ensure_exchange(name, kind, alternate)
+        self.broker.ensure_exchange(name, kind, alternate, if_different="accept")
         self.exchanges.setdefault(name, (kind, alternate))
 
     @precondition(lambda self: self.exchanges)

@@ -27,6 +27,7 @@ def test_delete_takes_the_queue_and_leaves_its_dead_letters(
     quick: Quick, broker: shmq.Broker, queue: shmq.Queue
 ) -> None:
     queue.put("x")
+    queue.get_nowait().reject()
 
     assert quick("delete", "-q", "jobs", "--yes").text == "queue 'jobs' is deleted\n"
     assert names(broker) == ["jobs.dlq"]

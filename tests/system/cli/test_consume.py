@@ -147,6 +147,7 @@ def test_json_is_one_object_a_line(quick: Quick, queue: shmq.Queue) -> None:
         "headers": {"k": {"base64": "/w=="}},
         "properties": {},
         "dead": None,
+        "last_error": None,
         "body": "text\nof two lines",
         "encoding": "text",
     }

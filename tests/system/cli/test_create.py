@@ -104,7 +104,7 @@ def test_making_it_again_with_other_options_is_refused_and_says_which(quick: Qui
     [
         (["-q", ""], "invalid queue name"),
         (["-q", "x" * 1025], "1025"),
-        (["-q", b"\xff"], "invalid queue name"),
+        (["-q", b"\xff"], "is not UTF-8"),
         (["-q", "x" * 98], "--dead-letter"),
         (["-q", "jobs", "--capacity", "0"], "--capacity 0 is out of range"),
         (["-q", "jobs", "--capacity", "many"], "whole number"),

@@ -49,11 +49,14 @@ def test_a_dump_is_what_consume_writes(quick: Quick, files: tuple[Path, Path]) -
     first, delayed, dead = map(json.loads, quick("dmsq", "dump", *map(str, files)).lines)
     assert first == {
         "sequence": 1, "priority": 0, "group": "g", "delivery_count": 0, "codec": "text",
-        "headers": {"k": 1}, "properties": {}, "dead": None, "body": "hello", "encoding": "text",
+        "headers": {"k": 1}, "properties": {}, "dead": None, "last_error": None,
+        "body": "hello", "encoding": "text",
     }  # fmt: skip
     assert (delayed["body"], delayed["encoding"]) == ("/wA=", "base64")
     assert (dead["body"], dead["encoding"]) == ({}, "json")
-    assert dead["dead"] == {"reason": "rejected", "queue": "q", "deliveries": 2, "at": WALL / 1e9}
+    assert dead["dead"] == {
+        "reason": "rejected", "queue": "q", "deliveries": 2, "at": WALL / 1e9, "error": None,
+    }  # fmt: skip
 
 
 def test_a_dumped_message_has_the_shape_of_a_consumed_one(

@@ -62,7 +62,11 @@ CHARACTERS = strategies.characters(exclude_characters="\0")  # it ends an argume
 WORDS = ["jobs", "-1", "0", "1", "1.5", "/", "--", "a=b"]
 
 #: What the errors are made of that take more than a message.
-MADE_OF = {"DamagedFile": ("path", 0, "what"), "WrongDirectory": ("ns", "/own", "/named")}
+MADE_OF = {
+    "AlreadySettled": ("x", "ack", 1.0),
+    "DamagedFile": ("path", 0, "what"),
+    "WrongDirectory": ("ns", "/own", "/named"),
+}
 
 
 def test_every_error_of_shmq_has_its_exit_code() -> None:

@@ -164,7 +164,6 @@ def test_a_new_queue_of_the_old_name_knows_nothing_of_the_old_one(
     broker: Broker, queue: Queue
 ) -> None:
     queue.put_many([b"old"] * 10)
-    queue.put(b"old", dedupe_id="1")
     old = queue.get_many(5)
     broker.delete_queue("q")
 

@@ -43,6 +43,7 @@ class T(enum.IntEnum):
     NACK = 0x41
     REJECT = 0x42
     EXTEND = 0x43
+    FAIL = 0x74
     COLUMNS = 0x50
     LEASE_RUN = 0x51
     LEASE_AGAIN = 0x52
@@ -296,6 +297,12 @@ OPERATIONS: dict[T, Operation] = {
     T.NACK: Operation(u32(1), "queue", "consume", silent=True),
     T.REJECT: Operation(b"", "queue", "consume", silent=True),
     T.EXTEND: Operation(u32(1000), "queue", "consume", silent=True),
+    T.FAIL: Operation(
+        b"\0" + u32(1) + len(pack({})).to_bytes(2, "big") + pack({}),
+        "queue",
+        "consume",
+        silent=True,
+    ),
     T.COLUMNS: Operation(u32(0, FOREVER, 1 << 20), "queue", "consume"),
     T.LEASE_RUN: Operation(u32(1) + u64(1) + u32(1000), "queue", "consume"),
     T.LEASE_AGAIN: Operation(u32(1000), "queue", "consume"),

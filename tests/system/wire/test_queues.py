@@ -223,6 +223,20 @@ def test_delete_removes_the_queue_and_leaves_its_dead_letter_queue(wire: Wire, n
     assert wire.status(T.PRODUCE, frames.produce(name)) == S.NO_QUEUE
 
 
+@pytest.mark.parametrize("letters", [0, 1])
+def test_delete_takes_the_empty_dead_letter_queue_with_it_if_asked(
+    wire: Wire, name: str, letters: int
+) -> None:
+    wire.create(name)
+    for _ in range(letters):
+        wire.put(f"{name}.dlq", b"letter")
+
+    assert wire.status(T.DELETE, frames.name(name) + b"\2") == S.BAD_REQUEST
+    assert wire.ok(T.DELETE, frames.name(name) + b"\1") == b""
+
+    assert (f"{name}.dlq" in wire.names()) is bool(letters)
+
+
 @pytest.mark.parametrize("how", ["by a client", "by a local process"])
 def test_delete_ends_waiting_consumes_and_subscriptions_with_no_queue(
     address: Address, wire: Wire, broker: shmq.Broker, queue: str, how: str

@@ -13,6 +13,7 @@ import shmq
 from shmq.api.query_pages import TABLE, key_of
 from shmq.extras.console.api.queues import MOST_COUNTED
 from shmq.extras.console.pages import endpoints
+from shmq.extras.console.pages.dead_letters import _where
 from shmq.server.config.tokens import make_token
 from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page, send
 from tests.support.console import Console, console
@@ -142,8 +143,26 @@ def test_what_cannot_be_used_has_a_page_that_says_why() -> None:
 
 def test_dead_letters_are_grouped_by_reason_and_source(airport: Console) -> None:
     text = seen(airport, "/dead-letters")
-    assert "rejected arrivals 2" in text
-    assert "max_deliveries arrivals 1" in text
+    assert "rejected arrivals none reported 2" in text
+    assert "max_deliveries arrivals none reported 1" in text
+
+
+def test_dead_letters_are_grouped_by_error_and_sent_back_by_it() -> None:
+    odd = "it's <b>refused</b> \x1b[31m"
+    with own_namespace() as name, shmq.connect(name) as broker:
+        queue = broker.create_queue("mail")
+        for reason in (ValueError(odd), ValueError(odd), "no such user"):
+            queue.put("x")
+            queue.get_nowait().reject(reason)
+        with console(name) as site:
+            text = seen(site, "/dead-letters")
+            assert f"rejected mail ValueError: {odd} 2" in text
+            assert "rejected mail no such user 1" in text
+            letters = broker.queue("mail.dlq").peek(3)
+            where = _where("rejected", "mail", str(letters[0].dead and letters[0].dead.error))
+            shown = seen(site, f"/queues/mail.dlq/messages?where={quote(where)}")
+            assert "2 of 3 messages waiting" in shown
+            assert f"error ValueError: {odd}" in shown
 
 
 def test_a_stream_shows_the_lag_of_its_groups(airport: Console) -> None:
