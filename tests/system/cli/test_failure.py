@@ -78,6 +78,7 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
         "DurabilityWarning": Code.REFUSED,
         "OptionsWarning": Code.REFUSED,
         "LockTimeout": Code.REFUSED,
+        "AlreadySettled": Code.REFUSED,
         "LeaseExpired": Code.REFUSED,
         "InvalidName": Code.USAGE,
         "InvalidOption": Code.USAGE,
