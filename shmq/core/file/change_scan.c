@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "file/record.h"
 #include "queue/amend.h"
 #include "queue/slot.h"
@@ -98,11 +99,19 @@ static uint64_t *digest_of(struct shmq_change_scan *f, uint32_t at)
     return &bigger[at];
 }
 
-static uint64_t digest(const struct shmq_record *r)
+/* What a slot was seen with. */
+struct seen {
+    uint64_t word;
+    bool amended; /* the record has the message's amended properties */
+};
+
+static uint64_t digest(const struct shmq_record *r, const struct seen *seen)
 {
     uint64_t d = r->seq ^ (uint64_t)r->deliveries << 48 ^ (uint64_t)r->reason << 40 ^
                  (uint64_t)(r->flags & SHMQ_R_UPDATABLE) << 32;
 
+    if (seen->amended)
+        d ^= (uint64_t)shmq_crc32c(1, r->meta, r->meta_bytes) << 8;
     return d ? d : 1;
 }
 
@@ -146,7 +155,8 @@ static bool may_differ(uint64_t word)
            state == SHMQ_MOVING;
 }
 
-static void describe_amended(const struct shmq_queue *q, const struct shmq_slot *s,
+/* False if it has none, or an entry is changing under us. */
+static bool describe_amended(const struct shmq_queue *q, const struct shmq_slot *s,
                              struct shmq_record *r)
 {
     const struct shmq_amended *amended = shmq_amended_of(q, s);
@@ -154,16 +164,18 @@ static void describe_amended(const struct shmq_queue *q, const struct shmq_slot 
     uint32_t bytes = amended ? GET_ATOMIC(amended->bytes) : 0;
 
     if (!bytes || block >= q->geo.units || bytes > (uint64_t)(q->geo.units - block) * SHMQ_UNIT)
-        return;
+        return false;
     r->meta = q->arena + (uint64_t)block * SHMQ_UNIT;
     r->meta_bytes = bytes;
+    return true;
 }
 
 /* The record of a message as its word says it is. What the word covers was written before it
  * was committed, so the fields are good if the word has not changed meanwhile. */
-static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot *s, uint64_t word,
-                     struct shmq_record *r)
+static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot *s,
+                     struct seen *seen, struct shmq_record *r)
 {
+    uint64_t word = seen->word;
     enum shmq_state state = shmq_state_of(word);
     uint32_t block = GET_ATOMIC(s->block), units = GET_ATOMIC(s->units);
 
@@ -203,33 +215,33 @@ static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot 
     if (block > q->geo.units || units > q->geo.units - block ||
         (uint64_t)r->body_bytes + r->meta_bytes > (uint64_t)units * SHMQ_UNIT)
         r->body_bytes = r->meta_bytes = 0; /* it is changing under us, or damaged */
-    if (!(state == SHMQ_LEASED && word & SHMQ_F_CLOSED)) /* then they may be changing */
-        describe_amended(q, s, r);
+    /* While a lease is closed, amended properties may be changing. */
+    seen->amended = !(state == SHMQ_LEASED && word & SHMQ_F_CLOSED) && describe_amended(q, s, r);
 }
 
-/* Describes a slot that holds message `seq`, with this word; false if it does not, or no longer. */
+/* Describes a slot that holds message `seq`; false if it does not, or no longer. */
 static bool read_slot(int64_t wall, struct shmq_queue *q, const struct shmq_slot *s, uint64_t seq,
-                      bool (*accepts)(uint64_t), struct shmq_record *r, uint64_t *word)
+                      bool (*accepts)(uint64_t), struct shmq_record *r, struct seen *seen)
 {
     uint64_t again;
 
-    for (*word = shmq_word(s);; *word = again) {
-        if (!accepts(*word) || seq_of(s) != seq)
+    for (seen->word = shmq_word(s);; seen->word = again) {
+        if (!accepts(seen->word) || seq_of(s) != seq)
             return false;
-        describe(wall, q, s, *word, r);
+        describe(wall, q, s, seen, r);
         shmq_read_fence();
         again = shmq_word(s);
-        if (again == *word)
+        if (again == seen->word)
             return r->seq == seq;
     }
 }
 
 /* Whether a record that was written is what the slot had: a claim protects a message's own block, and
  * only the word says that its amended properties stayed. */
-static bool is_as_written(const struct shmq_queue *q, const struct shmq_slot *s, uint64_t word)
+static bool is_as_written(const struct shmq_slot *s, const struct seen *seen)
 {
     shmq_read_fence();
-    return !GET_RELAXED(q->h->amended_backed) || shmq_word(s) == word;
+    return !seen->amended || shmq_word(s) == seen->word;
 }
 
 /* ---- the slots to look at ---- */
@@ -368,24 +380,26 @@ static bool write_update(struct shmq_change_scan *f, struct shmq_out *out, uint3
 {
     const struct shmq_slot *s = &f->q->slots[at];
     struct shmq_record r;
-    uint64_t seq = shmq_logged_seq(&f->q->logged[at]), *last = digest_of(f, at), word;
+    uint64_t seq = shmq_logged_seq(&f->q->logged[at]), *last = digest_of(f, at);
     unsigned char *end;
+    struct seen seen;
 
     if (!last)
         return true;
     do {
-        if (!read_slot(f->wall, f->q, s, seq, is_live_word, &r, &word) || *last == digest(&r))
+        if (!read_slot(f->wall, f->q, s, seq, is_live_word, &r, &seen) ||
+            *last == digest(&r, &seen))
             return true;
-        if (!shmq_amended_of(f->q, s)) { /* otherwise the put is repeated, with the error */
+        if (!seen.amended) { /* otherwise the put is repeated, with the error */
             r.type = SHMQ_R_UPDATE;
             r.flags &= SHMQ_R_UPDATABLE;
         }
         if (!fits(f, out, shmq_record_size(&r)))
             return false;
         end = shmq_record_write(out->at, salt, &r);
-    } while (!is_as_written(f->q, s, word));
+    } while (!is_as_written(s, &seen));
     out->at = end;
-    *last = digest(&r);
+    *last = digest(&r, &seen);
     return true;
 }
 
@@ -457,16 +471,16 @@ static bool follow_put(struct shmq_change_scan *f, struct shmq_out *out,
     struct shmq_record r;
     bool claimed, room;
     unsigned char *end;
-    uint64_t word;
+    struct seen seen;
 
     if (!s || shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
         return true;
     do {
         claimed = claim(f, c->at, c->seq) &&
-                  read_slot(f->wall, f->q, s, c->seq, is_kept, &r, &word);
+                  read_slot(f->wall, f->q, s, c->seq, is_kept, &r, &seen);
         room = claimed && fits(f, out, shmq_record_size(&r));
         end = room ? shmq_record_write(out->at, salt, &r) : NULL;
-    } while (room && !is_as_written(f->q, s, word));
+    } while (room && !is_as_written(s, &seen));
     if (!room) {
         /* Settled meanwhile, and then nothing of it is written, whether its end saw the claim or
          * not; or without room, and then it is claimed again. The claim of whatever message stands
@@ -478,7 +492,7 @@ static bool follow_put(struct shmq_change_scan *f, struct shmq_out *out,
     out->at = end;
     f->puts_logged++;
     if (digest_of(f, c->at))
-        *digest_of(f, c->at) = digest(&r);
+        *digest_of(f, c->at) = digest(&r, &seen);
     return true;
 }
 
@@ -832,9 +846,9 @@ int shmq_scan(struct shmq_queue *q, uint32_t *cursor, uint64_t limit, struct shm
         uint64_t seq = seq_of(s);
         struct shmq_record r;
         unsigned char *end;
-        uint64_t word;
+        struct seen seen;
 
-        if (seq > limit || !read_slot(wall, q, s, seq, is_kept, &r, &word))
+        if (seq > limit || !read_slot(wall, q, s, seq, is_kept, &r, &seen))
             continue;
         if (shmq_record_size(&r) > (uint64_t)(out->end - out->at)) {
             *needed = shmq_record_size(&r);
@@ -843,7 +857,7 @@ int shmq_scan(struct shmq_queue *q, uint32_t *cursor, uint64_t limit, struct shm
         end = shmq_record_write(out->at, salt, &r);
         if (!is_still(s, seq))
             continue;
-        if (!is_as_written(q, s, word)) {
+        if (!is_as_written(s, &seen)) {
             --*cursor; /* once more */
             continue;
         }

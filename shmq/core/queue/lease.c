@@ -220,7 +220,7 @@ int shmq_keep_error(struct shmq_queue *q, uint64_t receipt, struct shmq_text err
     int status;
 
     if (!s || !shmq_close_lease(q, s))
-        return shmq_outcome(q, SHMQ_STALE);
+        return SHMQ_STALE;
     put.at = s->meta_bytes ? shmq_put_meta_of(q, s) : NULL;
     put.bytes = s->meta_bytes;
     status = shmq_amend(q, s, put, error);
@@ -228,7 +228,7 @@ int shmq_keep_error(struct shmq_queue *q, uint64_t receipt, struct shmq_text err
         shmq_slot_drop_cached(q);
         (void)shmq_amend(q, s, put, error);
     }
-    return shmq_outcome(q, SHMQ_OK);
+    return SHMQ_OK;
 }
 
 /* Ends the lease of a valid receipt, and returns its slot; else NULL. */

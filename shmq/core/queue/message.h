@@ -163,7 +163,7 @@ int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t delay, in
 
 /* The message keeps `error`, one msgpack value, as its property "error", if there is room for it
  * (amend.h). Before shmq_nack or shmq_reject, without releasing the locks: the lease is closed then.
- * SHMQ_STALE. Holds both locks. */
+ * SHMQ_STALE; damage is the settlement's to report. Holds both locks. */
 int shmq_keep_error(struct shmq_queue *q, uint64_t receipt, struct shmq_text error, int64_t now);
 
 /* A time of the message has come: the end of its lease, delay or ttl. For the timer. */

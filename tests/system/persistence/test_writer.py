@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import random
 import signal
@@ -115,6 +116,25 @@ def test_the_error_of_a_failed_delivery_is_on_disk(
     assert properties["headers"] == {"a": 1}
     assert properties["error"]["line"] == "second"
     assert (message["body"], message["deliveries"]) == (b"body", 2)
+
+
+def test_the_error_of_a_message_that_was_written_while_it_was_leased_is_on_disk(
+    broker: shmq.Broker, namespace: str, tmp_path: Path
+) -> None:
+    disk = Disk(tmp_path)
+    queue = broker.create_queue("q", durability="journal")
+    queue.put(b"body")
+
+    def has_on_disk(error: str) -> bool:
+        properties = unpack_properties(chain(disk, "q")[1]["meta"])
+        return bool(properties.get("error", {}).get("line") == error)
+
+    with writing(namespace, disk):
+        for error in ("first", "other"):  # of the same size
+            message = queue.get(timeout=PATIENCE)
+            queue.put(b"next", confirm="disk")  # the lease is written with it
+            message.nack(0, error=error)
+            eventually(functools.partial(has_on_disk, error), f"{error!r} is on disk")
 
 
 def test_a_clean_stop_leaves_nothing_unwritten(
