@@ -229,7 +229,7 @@ struct shmq_logged {
 /* The properties of message `seq` with its last error, in a block of their own: see amend.h. An entry
  * for another message than the slot's means nothing. */
 struct shmq_amended {
-    uint64_t seq;
+    _Atomic uint64_t seq;
     uint32_t block; /* its first unit in the arena                                      */
     uint32_t bytes;
 };
@@ -293,7 +293,7 @@ struct shmq_header {
     uint64_t serial;        /* of the newest lease                                     */
     _Atomic uint32_t ready; /* messages in the order: available to a get at once        */
     uint32_t visible;       /* READY slots                                             */
-    uint32_t amended;       /* messages with amended properties                         */
+    _Atomic uint32_t amended; /* messages with amended properties                         */
     _Alignas(64) struct shmq_list leases; /* leases in the order of their ends          */
     uint32_t leased;
     uint32_t live;          /* slots that are not FREE                                 */
@@ -331,7 +331,7 @@ struct shmq_header {
     uint32_t units_backed;   /* of the arena                                           */
     uint32_t units_hint;     /* every unit below is in use                             */
     uint32_t hints;          /* entries of the rings of hints, 2^n; 0: no journal      */
-    uint32_t amended_backed; /* entries for amended properties that have memory        */
+    _Atomic uint32_t amended_backed; /* entries for amended properties that have memory        */
     uint32_t amended_units;  /* of the arena, in their blocks                          */
     _Alignas(64) uint64_t dedupe_head; /* counters: the ring's entry is counter % size */
     uint64_t dedupe_tail;

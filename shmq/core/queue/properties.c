@@ -203,6 +203,15 @@ unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded
 
 /* ---- with an error ---- */
 
+/* Without properties there is nothing to copy from. */
+static unsigned char *append_bytes(unsigned char *to, const unsigned char *from,
+                                   const unsigned char *end)
+{
+    if (from < end)
+        memcpy(to, from, (size_t)(end - from));
+    return to + (end - from);
+}
+
 uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes,
                                     struct shmq_text error, unsigned char *to)
 {
@@ -239,10 +248,8 @@ uint32_t shmq_properties_with_error(const unsigned char *meta, uint32_t bytes,
             (uint32_t)(1 + strlen("error")) + error.bytes;
     if (to) {
         to = write_head(to, entries);
-        memcpy(to, rest, (size_t)(had - rest));
-        to += had - rest;
-        memcpy(to, behind, (size_t)(r.end - behind));
-        to = write_text(to + (r.end - behind), "error");
+        to = append_bytes(to, rest, had);
+        to = write_text(append_bytes(to, behind, r.end), "error");
         memcpy(to, error.at, error.bytes);
     }
     return bytes;

@@ -74,13 +74,16 @@ class Application:
         return self.queues[name]
 
     def delete(self, name: str) -> None:
-        """The queue, and what is in it; its dead letters stay."""
+        """The queue, and what is in it; its dead letters stay, but not their queue without any."""
         doomed = {each.name for each in self.sent.values() if each.queue == name}
         self._settling |= doomed
         self._changed()
         self.queues.pop(name).close()
         del self._unconfirmed[name]
         self.broker.delete_queue(name)
+        for gone in [each for each, queue in self.queues.items() if queue.segment.deleted]:
+            self.queues.pop(gone).close()
+            self._unconfirmed.pop(gone, None)
         self._settled |= doomed
         self._changes += 1
 

@@ -89,7 +89,13 @@ class Landmarks:
             )
         )
         queue = insist(
-            functools.partial(broker.create_queue, NAME, durability="journal", dead_letter=None)
+            functools.partial(
+                broker.create_queue,
+                NAME,
+                durability="journal",
+                dead_letter=None,
+                allow_same_name=True,
+            )
         )
         for number in range(RECORDS):
             insist(functools.partial(self.stream.append, value_of(number), block=True))
