@@ -355,7 +355,7 @@ cdef object _failure(properties):
 
 cpdef bytes pack_error(error: BaseException | api.Failure | str | None, bint counted=True):
     """The error of a settlement as a message keeps it; None without one. Raises InvalidOption."""
-    if error is None:
+    if error is None or shmq_interpreter_ends():  # at the end it has no modules to make one
         return None
     if not counted:
         raise _errors.InvalidOption(

@@ -104,7 +104,7 @@ def remove_empty_dead_letters(
     dead_letter = options.dead_letter
     if dead_letter is None or dead_letter != own_dead_letters(name):
         return
-    with contextlib.suppress(NoSuchQueue, QueueDeleted, SegmentError):
+    with contextlib.suppress(ShmqError):  # the queue is gone: without memory, say, this one stays
         segment = namespace.open_segment(dead_letter)
         created = options.for_dead_letters().differences(QueueOptions(**segment.options))
         if created or _is_used(namespace, dead_letter):

@@ -348,7 +348,6 @@ for turn in itertools.count():
     with shmq.connect(namespace + "-brief") as brief:
         brief.ensure_queue(f"x{os.getpid()}").put("x")
         brief.delete_queue(f"x{os.getpid()}")
-        brief.delete_queue(f"x{os.getpid()}.dlq")
 broker.close()
 print(turn)
 """
