@@ -87,7 +87,7 @@ def airport() -> Iterator[shmq.Broker]:
         try:
             yield broker
         finally:
-            for name in broker.queue_names():
+            for name in reversed(broker.queue_names()):
                 broker.delete_queue(name)
             for exchange in broker.list_exchanges():
                 broker.delete_exchange(exchange.name)

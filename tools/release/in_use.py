@@ -106,7 +106,7 @@ def on_disk(broker: shmq.Broker) -> None:
     kept.put("on disk", confirm="disk")
     kept.close()
     say("a message confirmed by the disk")
-    for name in [queue.name for queue in broker.list_queues()]:
+    for name in [queue.name for queue in reversed(broker.list_queues())]:
         broker.delete_queue(name)
 
 
