@@ -278,3 +278,8 @@ def reason_of(outcome: Reject | Retry) -> BaseException | str | None:
     """Return why a handler raised it: the exception that it came from, else a Reject's text."""
     cause = outcome.__cause__ or outcome.__context__
     return cause or (isinstance(outcome, Reject) and str(outcome)) or None
+
+
+def error_of(message: Message) -> Failure | None:
+    """Return the error of its last failed delivery, before or when it became a dead letter."""
+    return message.last_error or (message.dead.error if message.dead is not None else None)

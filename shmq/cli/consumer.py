@@ -10,6 +10,7 @@ from collections.abc import Callable
 import click
 
 import shmq
+from shmq.api.message import error_of
 from shmq.cli.shared import params, render
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import connected, count_flag, json_flag, quiet_flag, where_flag
@@ -280,7 +281,7 @@ def _explain(message: shmq.Message) -> str:
 
 
 def _explain_error(message: shmq.Message) -> str:
-    return str(message.last_error or (message.dead and message.dead.error) or "")
+    return str(error_of(message) or "")
 
 
 def _shorten(body: str) -> str:

@@ -223,9 +223,8 @@ class QueueCollection(CollectionPort):
             options = self._options_of(name)
             remove_staged(self._namespace, name)
             remove_queue(self._namespace, name)
-            if (
-                with_dead_letters and options is not None
-            ):  # last: a death before it leaves an empty queue
+            # Last: a death before it leaves an empty queue.
+            if with_dead_letters and options is not None:
                 remove_empty_dead_letters(self._namespace, name, options, LocalQueue)
 
     def _options_of(self, name: str) -> QueueOptions | None:

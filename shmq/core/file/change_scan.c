@@ -160,13 +160,14 @@ static bool describe_amended(const struct shmq_queue *q, const struct shmq_slot 
                              struct shmq_record *r)
 {
     const struct shmq_amended *amended = shmq_amended_of(q, s);
-    uint32_t block = amended ? GET_ATOMIC(amended->block) : 0;
-    uint32_t bytes = amended ? GET_ATOMIC(amended->bytes) : 0;
+    struct shmq_text text = {NULL, 0};
 
-    if (!bytes || block >= q->geo.units || bytes > (uint64_t)(q->geo.units - block) * SHMQ_UNIT)
+    if (amended)
+        text = shmq_amended_text(q, amended);
+    if (!text.bytes)
         return false;
-    r->meta = q->arena + (uint64_t)block * SHMQ_UNIT;
-    r->meta_bytes = bytes;
+    r->meta = text.at;
+    r->meta_bytes = text.bytes;
     return true;
 }
 

@@ -3,20 +3,14 @@
 #include "queue/segment.h"
 #include "queue/slot.h"
 
-static uint32_t units_of(const struct shmq_queue *q, const struct shmq_amended *amended)
+/* Its units; 0 and damage if they are not in the arena. */
+static uint32_t units_of(struct shmq_queue *q, const struct shmq_amended *amended)
 {
-    return shmq_units_for(q, GET_ATOMIC(amended->bytes));
-}
+    uint32_t units = shmq_units_for(q, shmq_amended_text(q, amended).bytes);
 
-bool shmq_is_amended_within(struct shmq_queue *q, const struct shmq_amended *amended)
-{
-    uint32_t block = GET_ATOMIC(amended->block);
-    uint64_t bytes = GET_ATOMIC(amended->bytes);
-
-    if (bytes && block < q->geo.units && bytes <= (uint64_t)(q->geo.units - block) * SHMQ_UNIT)
-        return true;
-    q->damaged = true;
-    return false;
+    if (!units)
+        q->damaged = true;
+    return units;
 }
 
 int shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text put,
@@ -57,9 +51,8 @@ void shmq_drop_amended(struct shmq_queue *q, struct shmq_slot *s)
     if (!entry)
         return;
     SET_RELEASE(entry->seq, 0);
-    if (!shmq_is_amended_within(q, entry))
+    if (!(units = units_of(q, entry)))
         return;
-    units = units_of(q, entry);
     SET(q->h->amended_units, q->h->amended_units - units);
     SET_RELAXED(q->h->amended, q->h->amended - 1);
     shmq_arena_give(q, entry->block, units);
@@ -76,8 +69,8 @@ void shmq_rebuild_amended(struct shmq_queue *q, uint32_t at, bool live)
         SET_RELEASE(entry->seq, 0);
         return;
     }
-    if (!shmq_is_amended_within(q, entry) ||
-        !shmq_arena_claim(q, entry->block, units = units_of(q, entry))) {
+    units = units_of(q, entry);
+    if (!units || !shmq_arena_claim(q, entry->block, units)) {
         q->damaged = true;
         return;
     }

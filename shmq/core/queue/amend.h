@@ -31,8 +31,16 @@ static inline struct shmq_amended *shmq_amended_of(const struct shmq_queue *q,
     return seq && seq == GET_ATOMIC(s->seq) ? &q->amended[at] : NULL;
 }
 
-/* Whether its block lies in the arena; else the handle is damaged. */
-bool shmq_is_amended_within(struct shmq_queue *q, const struct shmq_amended *amended);
+/* The properties of an entry; none if it is changing under us, or its block is not in the arena. */
+static inline struct shmq_text shmq_amended_text(const struct shmq_queue *q,
+                                                 const struct shmq_amended *amended)
+{
+    uint32_t block = GET_ATOMIC(amended->block), bytes = GET_ATOMIC(amended->bytes);
+
+    if (block >= q->geo.units || bytes > (uint64_t)(q->geo.units - block) * SHMQ_UNIT)
+        bytes = 0;
+    return (struct shmq_text){bytes ? q->arena + (uint64_t)block * SHMQ_UNIT : NULL, bytes};
+}
 
 /* Adds the error, one msgpack value, to the properties `put` of a message whose lease is closed,
  * instead of an earlier one: SHMQ_OK; SHMQ_FULL, SHMQ_NO_SPACE: the arena has no room;

@@ -308,13 +308,18 @@ static inline void look_at_meta(struct shmq_queue *q, struct shmq_slot *s, struc
 {
     const struct shmq_amended *amended = shmq_amended_of(q, s);
 
-    if (__builtin_expect(amended && shmq_is_amended_within(q, amended), 0)) {
-        view->meta = q->arena + (uint64_t)amended->block * SHMQ_UNIT;
-        view->meta_bytes = amended->bytes;
-        return;
-    }
     view->meta = s->meta_bytes ? shmq_put_meta_of(q, s) : NULL;
     view->meta_bytes = s->meta_bytes;
+    if (__builtin_expect(amended != NULL, 0)) {
+        struct shmq_text text = shmq_amended_text(q, amended);
+
+        if (!text.bytes) {
+            q->damaged = true;
+            return;
+        }
+        view->meta = text.at;
+        view->meta_bytes = text.bytes;
+    }
 }
 
 /* Reads no more of the slot than necessary: its second half is another cache line. */

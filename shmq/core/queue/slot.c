@@ -212,7 +212,8 @@ void shmq_slot_release(struct shmq_queue *q, struct shmq_slot *s)
 
     if (q->journaled)
         shmq_slot_lose_origin(s);
-    shmq_drop_amended(q, s);
+    if (shmq_amended_of(q, s))
+        shmq_drop_amended(q, s);
     if (s->pins) {
         shmq_commit(s, shmq_make_word(SHMQ_ZOMBIE, 0, 0, serial));
         return;

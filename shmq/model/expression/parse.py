@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
 from shmq.api import Message
+from shmq.api.message import error_of
 from shmq.errors import InvalidOption, ShmqError
 from shmq.model.expression.fingerprint import shape_of
 from shmq.native import _clock as time
@@ -108,7 +109,7 @@ class _Letter(Asked):
 
     @_Part
     def error(self) -> Any:
-        return self.what.last_error or (self.dead and self.dead.error)
+        return error_of(self.what)
 
 
 class Field(NamedTuple):

@@ -367,18 +367,18 @@ class _Socket:
                 await self._settle(frame.ack, "ack")
             case Nack():
                 await self._settle(
-                    frame.nack, "nack", frame.delay, None, frame.counted, frame.error
+                    frame.nack, "nack", delay=frame.delay, counted=frame.counted, error=frame.error
                 )
             case Reject():
-                await self._settle(frame.reject, "reject", None, None, True, frame.error)
+                await self._settle(frame.reject, "reject", error=frame.error)
             case Extend():
-                await self._settle(frame.extend, "extend", None, frame.seconds)
+                await self._settle(frame.extend, "extend", seconds=frame.seconds)
             case Put():
                 return {"put": await self._run_in_thread(self._put, frame.put)}
         return None
 
-    async def _settle(self, receipt: str, *how: Any) -> None:
-        await self._run_in_thread(settle_one, self._call, receipt, *how)
+    async def _settle(self, receipt: str, how: str, **more: Any) -> None:
+        await self._run_in_thread(functools.partial(settle_one, self._call, receipt, how, **more))
         for consumer in self._consumers.values():
             consumer.room.set()
 

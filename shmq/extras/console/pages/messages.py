@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import msgspec
 
 import shmq
+from shmq.api.message import error_of
 from shmq.api.properties import TEXTS
 from shmq.extras.console.pages.visit import Shown, Visit, page
 from shmq.extras.console.problem import Problem
@@ -136,7 +137,7 @@ def _make_row(message: shmq.Message, form: Form | None) -> dict[str, Any]:
         ],
         "texts": [(name.replace("_", " "), getattr(message, name)) for name in TEXTS],
         "dead": message.dead,
-        "error": message.last_error or (message.dead and message.dead.error),
+        "error": error_of(message),
     }
 
 
