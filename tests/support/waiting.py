@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 #: How long a test waits for an expected event, in seconds; only a failure takes this long.
 PATIENCE = 30.0
@@ -17,3 +18,12 @@ def eventually(
     while not condition():
         assert time.monotonic() < deadline, f"never happened: {what}"
         time.sleep(pause)
+
+
+def until_interrupted() -> NoReturn:
+    """Wait until a signal's handler raises.
+
+    signal.pause() would miss a signal that comes right before it, whose handler Python runs later.
+    """
+    while True:
+        time.sleep(0.01)

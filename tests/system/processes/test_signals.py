@@ -16,7 +16,7 @@ import pytest
 import shmq
 from shmq import Broker, Message, Queue
 from tests.support.processes import HOUR, LARGE, Start, asleep, drain, is_empty, is_sound
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until_interrupted
 
 #: Waits for a message, and for space, without limit.
 GETS: dict[str, Callable[[Queue], Any]] = {
@@ -240,7 +240,7 @@ def test_ctrl_c_in_a_loop_over_a_consumer_returns_what_was_not_handed_out(
             for message in itertools.islice(consumer, handed):
                 message.ack()
             pipe.send("in the loop")
-            signal.pause()
+            until_interrupted()
         pipe.send("closed")
         pipe.recv()
         return "done"
@@ -262,7 +262,7 @@ def test_ctrl_c_in_a_with_block_returns_the_message(queue: Queue, start: Start) 
     def work(pipe: Connection) -> str:
         with pytest.raises(KeyboardInterrupt), queue.get():
             pipe.send("in the block")
-            signal.pause()
+            until_interrupted()
         return "returned"
 
     queue.put(b"1")
@@ -281,7 +281,7 @@ def test_ctrl_c_in_a_loan_drops_it(broker: Broker, start: Start) -> None:
     def work(pipe: Connection) -> str:
         with pytest.raises(KeyboardInterrupt), queue.loan(LARGE):
             pipe.send("in the block")
-            signal.pause()
+            until_interrupted()
         pipe.send("dropped")
         pipe.recv()
         return "done"
