@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from shmq.host.supervision.stderr import SHOW_STACK
+from shmq.host.supervision.signals import SHOW_STACK
 from shmq.server.config.tokens import hash_of
 from tests.support.ended_processes import runs
 from tests.support.logged import Logged

@@ -18,7 +18,14 @@ from shmq.disk.storage.disk import Disk, remove_file, replace_file
 from shmq.disk.storage.erase import erasure_note, is_carded, is_left
 from shmq.disk.storage.file_lock import is_locked
 from shmq.disk.storage.history import HISTORY
-from shmq.disk.storage.paths import STREAMS, TABLES, catalog, streams_among
+from shmq.disk.storage.paths import (
+    SOCKET,
+    STREAMS,
+    TABLES,
+    UNFINISHED_SOCKET,
+    catalog,
+    streams_among,
+)
 from shmq.errors import DamagedFile, FileError, ShmqError
 
 Kind = Literal["queue", "stream"]
@@ -28,7 +35,9 @@ LOCK: Final = "writer.lock"
 _REFUSALS: Final = "writer.refused"
 _UNFINISHED_REFUSALS: Final = ".writer.refused.tmp"
 #: The writer's own files.
-OWN: Final = frozenset((LOCK, "writer.sock", "writer.log", "writer.log.old", _REFUSALS, HISTORY))
+OWN: Final = frozenset(
+    (LOCK, SOCKET, UNFINISHED_SOCKET, "writer.log", "writer.log.old", _REFUSALS, HISTORY)
+)
 #: The endings of files that were set aside.
 _ASIDE: Final = re.compile(r"\.(dmsq\.[0-9a-f]{16}|damaged|aside)(\.\d+)?\Z", re.ASCII)
 

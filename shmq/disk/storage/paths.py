@@ -26,6 +26,10 @@ SUFFIX: Final = ".dmsq"
 #: The exchanges of the namespace, and the schemas of its queues and streams.
 EXCHANGES: Final = "writer.exchanges"
 SCHEMAS: Final = "writer.schemas"
+#: The writer's control socket, and its name until it listens: whoever finds the first can connect
+#: if the writer lives.
+SOCKET: Final = "writer.sock"
+UNFINISHED_SOCKET: Final = ".writer.sock.tmp"
 #: The directory of the tables, which their users write: see shmq.model.table.files.
 TABLES: Final = "tables"
 

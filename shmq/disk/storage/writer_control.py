@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from shmq.api.names import check_name
+from shmq.disk.storage.paths import SOCKET, UNFINISHED_SOCKET
 from shmq.errors import InvalidName, ShmqError
 from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
@@ -40,7 +41,6 @@ from shmq.native.descriptors import open_file
 
 log = logging.getLogger("shmq")
 
-_NAME: Final = "writer.sock"
 _MOST: Final = 1 << 20
 #: How soon requests are accepted again after a failure, in seconds.
 _BREATH: Final = 0.5
@@ -83,11 +83,11 @@ class Source(Protocol):
 
 
 @contextlib.contextmanager
-def _open_address(directory: Path) -> Iterator[str]:
+def _open_address(directory: Path, name: str = SOCKET) -> Iterator[str]:
     """A short address of the socket, for a directory path of any length: unix(7), sun_path."""
     opened = open_file(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{opened}/{_NAME}"
+        yield f"/proc/self/fd/{opened}/{name}"
     finally:
         os.close(opened)
 
@@ -98,20 +98,23 @@ class Control:
     def __init__(self, directory: Path, source: Source) -> None:
         self._source = source
         self._closed = False
-        self._path = directory / _NAME
-        self._path.unlink(missing_ok=True)  # left by a writer that died: there is only one
+        self._path = directory / SOCKET
+        new = directory / UNFINISHED_SOCKET
+        new.unlink(missing_ok=True)  # left by a writer that died: there is only one
         reserve_standard()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
-            with _open_address(directory) as address:
+            with _open_address(directory, UNFINISHED_SOCKET) as address:
                 self._listening.bind(address)
+            self._listening.listen(64)
+            new.replace(self._path)
         except BaseException:
             self._listening.close()
+            new.unlink(missing_ok=True)
             raise
         finally:
             os.umask(before)
-        self._listening.listen(64)
         threading.Thread(target=self._serve, name="control", daemon=True).start()
 
     def close(self) -> None:

@@ -15,8 +15,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
 from shmq.host.supervision.heartbeat import Heartbeat, is_stopped
-from shmq.host.supervision.signals import blocked_signals
-from shmq.host.supervision.stderr import SHOW_STACK
+from shmq.host.supervision.signals import SHOW_STACK, blocked_signals
 from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import fill_standard

@@ -13,6 +13,8 @@ from typing import Any, Final, Self
 
 #: What ends a supervisor: Ctrl-C, a service manager, a terminal that is closed.
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: The signal at which a process writes the stacks of its threads to stderr.
+SHOW_STACK: Final = signal.SIGUSR2
 
 
 @contextlib.contextmanager
@@ -36,8 +38,8 @@ def caught(tell: Callable[[int], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def blocked_signals() -> Iterator[None]:
-    """Block the signals, for this thread and for a process that it starts in the meantime."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    """Block `ENDING` and `SHOW_STACK`, for this thread and a process that it starts meanwhile."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (*ENDING, SHOW_STACK))
     try:
         yield
     finally:

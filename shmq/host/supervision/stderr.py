@@ -10,9 +10,7 @@ import signal
 from typing import Final
 
 from shmq.host.supervision.audit import escaped, rfc3339
-
-#: The signal at which a process writes the stacks of its threads to stderr.
-SHOW_STACK: Final = signal.SIGUSR2
+from shmq.host.supervision.signals import SHOW_STACK
 
 #: The forms that a line of the log may have.
 LOG_FORMATS: Final = ("text", "json")
@@ -99,6 +97,10 @@ def show_on_stderr(name: str, level: int = logging.INFO) -> None:
 
 
 def show_stack_on_demand() -> None:
-    """Write the stacks to stderr at `SHOW_STACK` from now on, whatever the threads do."""
+    """Write the stacks to stderr at `SHOW_STACK` from now on, whatever the threads do.
+
+    One that was blocked since the process was started is delivered now.
+    """
     with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr is closed
         faulthandler.register(SHOW_STACK, file=_STDERR, all_threads=True)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (SHOW_STACK,))

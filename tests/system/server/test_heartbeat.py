@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import re
 import signal
 import threading
+from multiprocessing.connection import Connection
 
 import pytest
 
@@ -14,6 +16,7 @@ import shmq
 from shmq.host.supervision import child_process
 from shmq.host.supervision.child_process import ChildProcess
 from shmq.host.supervision.heartbeat import BEAT, Heartbeat
+from shmq.host.supervision.signals import SHOW_STACK
 from shmq.host.supervision.stderr import show_stack_on_demand
 from shmq.protocol.opcodes import Type
 from tests.support.peer import Peer
@@ -77,6 +80,36 @@ def test_one_that_hangs_shows_its_stack_and_is_no_longer_well(
     finally:
         child.kill()
     assert f"in {hang.__name__}" in capfd.readouterr().err
+
+
+def wait_for_the_word(heartbeat: Heartbeat, go: Connection) -> None:
+    """What a process does that loads its modules until it is told to go on."""
+    heartbeat.beat()
+    go.recv()
+    show_stack_on_demand()
+    heartbeat.beat()
+    go.recv()
+
+
+def test_one_that_is_asked_for_its_stack_while_it_loads_shows_it_as_soon_as_it_can(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    ours, its = multiprocessing.Pipe()
+    child = ChildProcess(
+        "it", wait_for_the_word, lambda: (child.heartbeat, its), logging.getLogger("test")
+    )
+    assert child.start()
+    try:
+        eventually(lambda: child.heartbeat.count == 1, "it has begun")
+        child.send(SHOW_STACK)
+        ours.send(None)
+        eventually(lambda: child.heartbeat.count == 2, "it goes on")
+        assert child.reap() is None
+    finally:
+        child.kill()
+        ours.close()
+        its.close()
+    assert f"in {wait_for_the_word.__name__}" in capfd.readouterr().err
 
 
 def stop_early() -> None:

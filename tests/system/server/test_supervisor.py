@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import shmq
-from shmq.host.supervision.stderr import SHOW_STACK
+from shmq.host.supervision.signals import SHOW_STACK
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from shmq.server.config.settings import Source
 from shmq.server.supervisor import Supervisor

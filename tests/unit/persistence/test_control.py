@@ -12,6 +12,7 @@ import pytest
 import shmq
 from shmq.disk.persistence.process import Persistence
 from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.paths import UNFINISHED_SOCKET
 from shmq.disk.storage.writer_control import (
     Control,
     CutFile,
@@ -131,6 +132,30 @@ def test_a_definition_waits_for_the_writer_that_follows_one_that_is_ending(
         registry.roles.release_writer()
 
 
+def test_the_socket_has_its_name_once_it_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that finds the socket of a live writer is not told that there is none."""
+    address = tmp_path / "writer.sock"
+    address.touch()  # left by a writer that died
+    listen = socket.socket.listen
+
+    def refuses(way: socket.socket, backlog: int) -> None:
+        with socket.socket(socket.AF_UNIX) as early, pytest.raises(ConnectionRefusedError):
+            early.connect(str(tmp_path / UNFINISHED_SOCKET))
+        assert not address.is_socket()
+        listen(way, backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", refuses)
+    control = Control(tmp_path, Nothing())
+    try:
+        assert [path.name for path in tmp_path.iterdir()] == ["writer.sock"]
+        assert ask(address, b"{}\n")
+    finally:
+        control.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_socket_that_cannot_be_made_is_a_clear_error(namespace: str, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     (folder / "writer.sock").mkdir(parents=True)
@@ -139,6 +164,7 @@ def test_a_socket_that_cannot_be_made_is_a_clear_error(namespace: str, tmp_path:
 
     with pytest.raises(ShmqError, match="cannot have a socket"):
         persistence.recover()
+    assert not (folder / UNFINISHED_SOCKET).exists()
 
     persistence.directory.close()
     free = DataDirectory(namespace, Disk(folder))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from shmq.host.supervision.stderr import SHOW_STACK
+from shmq.host.supervision.signals import SHOW_STACK
 from shmq.native.descriptors import open_file
 
 #: How long the processes may take to write their stacks, in seconds.
