@@ -8,7 +8,6 @@ until no other thread is inside such a block.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import threading
@@ -184,7 +183,9 @@ def on_demand(
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with late_imports:
-            found = own[name] = getattr(importlib.import_module(places[name]), name)
+            from importlib import import_module  # noqa: PLC0415 - it loads warnings
+
+            found = own[name] = getattr(import_module(places[name]), name)
         return found
 
     def names() -> list[str]:
