@@ -222,7 +222,7 @@ class QueueCollection(CollectionPort):
         return wanted
 
     def _check_dead_letters(self, name: str, options: QueueOptions, wanted: QueueOptions) -> None:
-        """Raise InvalidOption if dead letters could not be moved any more. Needs the registry lock."""
+        """Raise InvalidOption if dead letters could not be moved. Needs the registry lock."""
         dead_letter = wanted.dead_letter
         if dead_letter is not None and wanted.max_message_bytes > options.max_message_bytes:
             segment = find_segment(self._namespace, dead_letter)
