@@ -462,3 +462,17 @@ def test_a_message_that_is_longer_than_the_altered_limit_comes_back(
     with shmq.connect(persist.namespace) as broker, broker.queue("jobs") as jobs:
         assert jobs.options.max_message_bytes == 10
         assert [message.body for message in jobs.peek(2)] == [b"x" * 100]
+
+
+def test_puts_wait_for_the_disk_once_that_is_the_option(persist: Persist) -> None:
+    with shmq.connect(persist.namespace) as broker:
+        jobs = broker.create_queue("jobs", durability="journal")
+        broker.alter_queue("jobs", confirm="disk")
+        number = jobs.put(b"x").sequence
+        assert jobs.stats().journal_synced >= number
+
+    persist.reboot()
+
+    with shmq.connect(persist.namespace) as broker, broker.queue("jobs") as jobs:
+        assert jobs.options.confirm == "disk"
+        assert drain(jobs) == [b"x"]
