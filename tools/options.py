@@ -171,6 +171,7 @@ def _meaning(row: Option) -> str:
         row.text + (f"; None: {row.none}" if row.none else ""),
         row.more,
         f"`{row.changed_by}` changes it" if row.changed_by else "",
+        f"Fixed: {row.fixed}" if row.fixed else "",
     ]
     return ". ".join(filter(None, said))
 
@@ -252,15 +253,21 @@ def _names_of(header: str, struct: str) -> list[str]:
     return re.findall(r"^ +\w+ (\w+)(?:\[\w+\])?;", body, re.MULTILINE)
 
 
-def _transfer(table: type[Options], struct: str) -> str:
-    """The functions that carry options into the struct and out of it."""
+def _transfer(table: type[Options], struct: str, policies: str = "") -> str:
+    """The functions that carry options into the struct and out of it.
+
+    Those that can be altered are in a struct ``policies``, of which a new one's is the first.
+    """
     rows = [(name, row) for name, row in options_of(table).items() if not row.of_cluster]
     words = [(name, row.choices) for name, row in rows if row.kind == "choice"]
     return (
         "".join(f"_{name.upper()} = {choices}\n" for name, choices in words).replace("'", '"')
         + f"\n\ncdef int _pack_given({struct} *o, dict given) except -1:\n"
+        + (f"    cdef {policies} *p = &o.policies[0]\n" if policies else "")
         + "".join(f"    {_packed(name, row)}\n" for name, row in rows)
-        + f"    return 0\n\n\ncdef dict _unpack_options(const {struct} *o):\n    return {{\n"
+        + f"    return 0\n\n\ncdef dict _unpack_options(const {struct} *o"
+        + (f", const {policies} *p" if policies else "")
+        + "):\n    return {\n"
         + "".join(f'        "{name}": {_unpacked(name, row)},\n' for name, row in rows)
         + "    }\n"
     )
@@ -303,8 +310,12 @@ def _group_unpacked(name: str, row: Option) -> str:
     return f"o.{name}" if row.kind == "seconds" else _unpacked(name, row)
 
 
+def _member(row: Option) -> str:
+    return f"{'p' if row.changed_by == 'alter_queue' else 'o'}.{row.member}"
+
+
 def _packed(name: str, row: Option) -> str:
-    to, value = f"o.{row.member}", f'given["{name}"]'
+    to, value = _member(row), f'given["{name}"]'
     if row.kind == "name":
         return f'_copy_name({to}, {value} or "")'
     if row.kind == "choice":
@@ -318,7 +329,7 @@ def _packed(name: str, row: Option) -> str:
 
 
 def _unpacked(name: str, row: Option) -> str:
-    value = f"o.{row.member}"
+    value = _member(row)
     if row.kind == "choice":
         return f"_{name.upper()}[{value} % {len(row.choices)}]"
     if row.kind == "flag":
@@ -364,7 +375,7 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "keywords of a packed put": lambda: _properties("put_packed"),
     "keywords of a queue": lambda: _keywords(QueueOptions),
     "keywords of a stream": lambda: _keywords(StreamOptions, "partitions"),
-    "transfer of a queue": lambda: _transfer(QueueOptions, "shmq_options"),
+    "transfer of a queue": lambda: _transfer(QueueOptions, "shmq_options", "shmq_policies"),
     "transfer of a stream": lambda: _transfer(StreamOptions, "shmq_log_options"),
     "transfer of a group": lambda: _group_transfer(GroupOptions, ShareOptions),
 }

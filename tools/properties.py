@@ -46,7 +46,8 @@ cdef class _Putting:
         """See shmq.api.Queue.put."""
         cdef PyObject *given[SHMQ_PROPERTIES]
         if {none}:
-            if (timeout is None and confirm is None and not (<Handle>self).confirms
+            if (timeout is None and confirm is None
+                    and not shmq_policies_now((<Handle>self).q.h).confirm
                     and type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL):
                 return _put_plain(<Handle>self, <bytes>body, block, None)
             return _put_body(<Handle>self, body, block, timeout, NULL, confirm)

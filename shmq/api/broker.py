@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         SubscribeKeywords,
     )
     from shmq.api.message import Body, Message
-    from shmq.api.options import IfDifferent
+    from shmq.api.options import IfDifferent, QueueOptions
     from shmq.api.queue import Queue
     from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.api.stats import QueueSummary
@@ -93,8 +93,30 @@ class Broker(Closing, Displayed):
         ``if_different`` is what happens if one differs: ``"warn"`` attaches, and issues one
         :class:`~shmq.OptionsWarning` per queue and process, which lists each difference with both
         values; ``"accept"`` attaches silently; ``"refuse"`` raises :class:`~shmq.QueueExists`,
-        whose text and ``differences`` have them. Raises what ``create_queue`` raises for the
-        options themselves.
+        whose text and ``differences`` have them; ``"alter"`` does and raises what ``alter_queue``
+        does. Raises what ``create_queue`` raises for the options themselves.
+        """
+
+    @abc.abstractmethod
+    def alter_queue(self, name: str, **options: Unpack[QueueKeywords]) -> QueueOptions:
+        """Change options of the queue ``name`` while it is in use; returns all its options then.
+
+        They apply at once in every process, and to its messages as follows: ``ttl`` to later puts,
+        ``visibility_timeout`` to later leases, ``max_deliveries`` and the retry delays from the
+        next failed delivery on. A call that waits already ends as it began. Handles of a server's
+        queue know the new options once they are opened, or altered by the same broker. The options
+        of its dead-letter queue stay: alter that by its own name.
+
+        If a writer keeps a durable queue, the options are in its files when the call returns; a
+        machine that fails before comes back with the old ones or with the new. Without a writer
+        they are in the next one's.
+
+        Raises :class:`~shmq.NoSuchQueue`, :class:`~shmq.Forbidden`, and
+        :class:`~shmq.InvalidOption`, after which nothing is altered: for an unknown option, a value
+        out of range or one that contradicts the queue's other options, and for each option that a
+        queue keeps for life, such as ``capacity``, with the reason. Also raises TypeError for a
+        value of the wrong type, and :class:`~shmq.NotConfirmed` if the queue is altered, and the
+        options are not known to be on disk.
         """
 
     @abc.abstractmethod

@@ -5,8 +5,8 @@ A class of options is a table: each field is an option with its type and default
 the table; from the table tools/options.py also generates the keywords of the calls, the transfer to
 the struct of the core and the tables of the documents. See also :mod:`shmq.api.stream_options`.
 
-Options are fixed when a queue is created and stored in its segment, so every process that attaches
-sees the same ones.
+Options are stored in the queue's segment, so every process that attaches sees the same ones. Some
+can be altered while the queue is in use; the table says why not for the others.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ TargetKind = Literal["queue", "stream", "exchange"]
 Match = Literal["all", "any"]
 
 #: What an ``ensure`` does if the name exists with other options than those given: issue an
-#: OptionsWarning, attach silently, or raise AlreadyExists.
-IfDifferent = Literal["warn", "accept", "refuse"]
+#: OptionsWarning, attach silently, raise AlreadyExists, or alter the options.
+IfDifferent = Literal["warn", "accept", "refuse", "alter"]
 
 DEFAULT_ARENA: Final = 16 << 20
 MIN_ARENA: Final = 4096
@@ -59,6 +59,8 @@ DEAD_LETTER_ROOM: Final = 4096
 
 
 _DELETE: Final = "delete the queue when it is done with"
+
+_LAID_OUT: Final = "the queue's memory is laid out for it"
 
 _PARTS: Final = {2: "half", 4: "a quarter"}
 
@@ -116,6 +118,8 @@ class Option:
     copied: bool = False
     #: The method that changes it later. Empty: it is fixed.
     changed_by: str = ""
+    #: Why a queue's cannot be altered. Empty: `changed_by` says how.
+    fixed: str = ""
 
     def check(self, name: str, value: Any, given: Mapping[str, Any]) -> Any:
         """Return the value of the option ``name``: ``value``, but a timedelta as seconds.
@@ -220,6 +224,7 @@ class QueueOptions(Options):
         "capacity",
         most=MAX_CAPACITY,
         copied=True,
+        fixed=_LAID_OUT,
     )
     arena_bytes: int = option(
         DEFAULT_ARENA,
@@ -229,6 +234,7 @@ class QueueOptions(Options):
         least=MIN_ARENA,
         most=MAX_ARENA,
         copied=True,
+        fixed=_LAID_OUT,
     )
     max_message_bytes: int = option(
         DEFAULT_ARENA // 4,
@@ -238,9 +244,16 @@ class QueueOptions(Options):
         most=Part("arena_bytes"),
         follows=Part("arena_bytes", 4),
         copied=True,
+        changed_by="alter_queue",
     )
     visibility_timeout: float = option(
-        30.0, "seconds", "How long a lease lasts", "visibility", least=MIN_LEASE, copied=True
+        30.0,
+        "seconds",
+        "How long a lease lasts",
+        "visibility",
+        least=MIN_LEASE,
+        copied=True,
+        changed_by="alter_queue",
     )
     max_deliveries: int | None = option(
         5,
@@ -251,6 +264,7 @@ class QueueOptions(Options):
         none="no limit",
         of_dead_letters=None,
         copied=True,
+        changed_by="alter_queue",
     )
     dead_letter: str | None = option(
         None,
@@ -260,6 +274,7 @@ class QueueOptions(Options):
         none="dead letters are dropped and counted",
         follows="`NAME.dlq`; None with `auto_delete` or `exclusive`",
         of_dead_letters=None,
+        fixed="dead letters may be on their way there",
     )
     ttl: float | None = option(
         None,
@@ -270,6 +285,7 @@ class QueueOptions(Options):
         none="without limit",
         of_dead_letters=None,
         copied=True,
+        changed_by="alter_queue",
     )
     dead_letter_ttl: float | None = option(
         None,
@@ -280,6 +296,7 @@ class QueueOptions(Options):
         none="without limit",
         more="After that it is dropped, and `dropped_expired` of the dead-letter queue counts it",
         of_dead_letters=None,
+        changed_by="alter_queue",
     )
     on_expired: Expired = option(
         "dead-letter",
@@ -288,6 +305,7 @@ class QueueOptions(Options):
         "drop_expired",
         choices=get_args(Expired),
         copied=True,
+        changed_by="alter_queue",
     )
     priorities: int = option(
         3,
@@ -298,6 +316,7 @@ class QueueOptions(Options):
         more="They are 0 to `priorities` - 1, higher first; with 3 they are `LOW`, `NORMAL`, "
         "`HIGH`",
         copied=True,
+        fixed=_LAID_OUT,
     )
     retry_delay: float = option(
         1.0,
@@ -308,9 +327,16 @@ class QueueOptions(Options):
         more="It doubles with each delivery, up to `retry_delay_max`; the actual delay is a random "
         "50 to 100 % of it",
         copied=True,
+        changed_by="alter_queue",
     )
     retry_delay_max: float = option(
-        300.0, "seconds", "The longest such delay", "retry_max", least=0, copied=True
+        300.0,
+        "seconds",
+        "The longest such delay",
+        "retry_max",
+        least=0,
+        copied=True,
+        changed_by="alter_queue",
     )
     dedupe_window: float = option(
         0.0,
@@ -319,6 +345,7 @@ class QueueOptions(Options):
         "dedupe_window",
         least=0,
         of_dead_letters=0.0,
+        fixed=_LAID_OUT,
     )
     overflow: Overflow = option(
         "reject",
@@ -327,6 +354,7 @@ class QueueOptions(Options):
         "overflow",
         choices=get_args(Overflow),
         of_dead_letters="reject",
+        changed_by="alter_queue",
     )
     durability: Durability = option(
         "memory",
@@ -336,6 +364,7 @@ class QueueOptions(Options):
         "durability",
         choices=get_args(Durability),
         more="See [durable queues](../use/durable-queues.md)",
+        fixed="its files follow from it",
     )
     snapshot_interval: float = option(
         30.0,
@@ -343,6 +372,7 @@ class QueueOptions(Options):
         "How often a queue with snapshots is written to disk",
         "snapshot_interval",
         least=0.1,
+        changed_by="alter_queue",
     )
     confirm: Confirm = option(
         "memory",
@@ -352,6 +382,7 @@ class QueueOptions(Options):
         choices=get_args(Confirm),
         more='`"disk"` takes `durability="journal"`',
         of_dead_letters="memory",
+        changed_by="alter_queue",
     )
     expires: float | None = option(
         None,
@@ -364,6 +395,7 @@ class QueueOptions(Options):
         "[temporary queues](../use/temporary-queues.md)",
         of_dead_letters=None,
         not_of_cluster=f"no server watches whether it has consumers: {_DELETE}",
+        changed_by="alter_queue",
     )
     auto_delete: bool = option(
         False,
@@ -372,6 +404,7 @@ class QueueOptions(Options):
         "auto_delete",
         of_dead_letters=False,
         not_of_cluster=f"no server counts its consumers across the cluster: {_DELETE}",
+        fixed="its consumers are counted from its creation on",
     )
     exclusive: bool = option(
         False,
@@ -382,6 +415,7 @@ class QueueOptions(Options):
         more='It takes `durability="memory"`',
         of_dead_letters=False,
         not_of_cluster=f"no server removes it with its owner: {_DELETE}",
+        fixed="its owner is the one who creates it",
     )
 
     @classmethod
@@ -407,6 +441,27 @@ class QueueOptions(Options):
                 f"queue ends with its owner"
             )
         return options
+
+    def altered(self, name: str, given: Mapping[str, Any]) -> QueueOptions:
+        """These options of the queue ``name`` with the ``given`` ones over them.
+
+        Raises what `for_queue` raises for all of them together, and :class:`InvalidOption` with
+        every option that a queue in use cannot change.
+        """
+        rows, kept = options_of(QueueOptions), {}
+        for key in (key for key in rows if key in given):
+            why, has = rows[key].fixed, getattr(self, key)
+            if key == "expires" and not self.is_temporary:
+                why = "only a queue created with it counts its consumers"
+            if why and not rows[key].is_same(_check_alone(key, given[key]), has):
+                kept[key] = f"{key}={given[key]!r} (it has {has!r}), because {why}"
+        if kept:
+            raise InvalidOption(
+                f"queue {name!r} is unchanged, as these cannot be altered: "
+                f"{'; '.join(kept.values())}; create another queue with them, and delete this one "
+                f"once it is drained"
+            )
+        return QueueOptions.for_queue(name, {**self.as_dict(), **given})
 
     @property
     def is_temporary(self) -> bool:
@@ -435,6 +490,11 @@ class QueueOptions(Options):
                 f"dead_letter={self.dead_letter!r}: its arena_bytes={found.arena_bytes} cannot "
                 f"hold a message of {self.max_message_bytes} bytes from {name!r}: name a larger one"
             )
+
+
+def _check_alone(key: str, value: Any) -> Any:
+    """Check the value of an option of a queue whose range depends on no other."""
+    return options_of(QueueOptions)[key].check(key, plain_number(value), {})
 
 
 def check_confirm(confirm: str, durability: str) -> None:

@@ -46,6 +46,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Queues": {
         "create": ("queue", "Make a queue"),
+        "alter": ("queue", "Change a queue's options"),
         "list": ("stats:list_all", "List queues and streams"),
         "stats": ("stats", "Show depths, rates, memory"),
         "top": ("top", "Watch all queues, live"),

@@ -74,6 +74,31 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
         show(f"queue {quoted(name)} is ready in namespace {broker.namespace!r}")
 
 
+@click.command(epilog="Example: shmq alter orders --max-deliveries 9")
+@queue_name(complete=complete_names)
+@option_flags(QueueOptions, alters=True)
+@json_flag
+@connected
+def alter(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:
+    """Change options of a queue while it is in use, at once for all of its processes.
+
+    Options that are not given stay. If one of those given cannot be changed, none is.
+    """
+    with broker.put_target(name) as queue:
+        before = queue.options
+    with audited(broker, Event.QUEUE_ALTER, name):
+        options = broker.alter_queue(name, **given_options(flags))
+    changes = before.differences(options)
+    if as_json:
+        changed = {key: {"from": old, "to": new} for key, (old, new) in changes.items()}
+        show_json({"queue": name, "changed": changed, "options": options.as_dict()})
+    elif changes:
+        texts = (f"{key} from {old} to {new}" for key, (old, new) in changes.items())
+        show(f"queue {quoted(name)} is altered: {', '.join(texts)}")
+    else:
+        show(f"queue {quoted(name)} has these options already")
+
+
 @click.command(epilog="Example: shmq delete orders --yes")
 @queue_name(help="Only a queue of that name.", complete=complete_names)
 @click.option(

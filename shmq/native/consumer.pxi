@@ -82,7 +82,6 @@ cdef class Consumer:
     cdef bint block
     cdef bint ended
     cdef uint64_t generation
-    cdef int64_t lease_time
     cdef object __weakref__
 
     def __cinit__(self, Handle handle, int prefetch, timeout, block, Filter filter):
@@ -93,7 +92,6 @@ cdef class Consumer:
         self.timeout = timeout
         self.block = block
         self.generation = fork_generation
-        self.lease_time = handle.q.h.options.visibility
         self.views = <shmq_view *>malloc(prefetch * sizeof(shmq_view))
         if self.views == NULL:
             raise MemoryError
@@ -215,20 +213,20 @@ cdef class Consumer:
     # A lease counts from the hand-out, not from the prefetch: if more than an eighth of it is over,
     # it is renewed, with the leases of all messages after it.
     cdef int _renew(self, bint wait) except -1:
-        cdef int64_t now, until = UNKNOWN
+        cdef int64_t now, lease, until = UNKNOWN
         cdef int i
         _lock_until(self.handle, False, SHMQ_NOT_EMPTY, wait and self.block, self.timeout, &until)
-        now = shmq_now()
+        now, lease = shmq_now(), shmq_policies_now(self.handle.q.h).visibility
         for i in range(self.next, self.held):
-            if shmq_extend(&self.handle.q, self.views[i].receipt, self.lease_time,
-                           now) == SHMQ_OK:
-                self.views[i].deadline = now + self.lease_time
+            if shmq_extend(&self.handle.q, self.views[i].receipt, lease, now) == SHMQ_OK:
+                self.views[i].deadline = now + lease
         _unlock(self.handle)
         return 0
 
     # Makes views[next] the next message, and its lease fresh; false if there is none. `what` is the
     # name of the method that was called.
     cdef bint _advance(self, bint wait, str what, int64_t *now) except -1:
+        cdef int64_t lease
         if self.generation != fork_generation:
             raise _errors.ShmqError(f"a consumer does not survive a fork: call {what}() again")
         if self.ended:
@@ -243,7 +241,8 @@ cdef class Consumer:
                 _found_nothing(self.handle)
                 return False
             now[0] = shmq_time(&self.handle.q)
-        if self.views[self.next].deadline - now[0] < self.lease_time - self.lease_time // 8:
+        lease = shmq_policies_now(self.handle.q.h).visibility
+        if self.views[self.next].deadline - now[0] < lease - lease // 8:
             self._renew(wait)
         return True
 

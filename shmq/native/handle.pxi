@@ -27,10 +27,7 @@ cdef class Handle(_Putting):
     cdef public object default     # of `connect`: makes values that a body can hold of others
     cdef bint open_
     cdef bint tending
-    cdef bint blocks               # overflow="block"
-    cdef bint drops                # overflow="drop-oldest" with a journal, notified of drops first
-    cdef bint confirms             # confirm="disk"
-    cdef readonly bint is_temporary  # the queue ends by itself, so its consumers are counted
+    cdef readonly bint is_temporary  # at its creation: consumers are counted in case it ends by itself
     cdef readonly bint is_consumer   # this handle is one of them
 
     def __cinit__(self, *args, **kwargs):
@@ -52,10 +49,7 @@ cdef class Handle(_Putting):
         segment._bind(&self.q)
         self.wakeup_prefix = wakeup_prefix.encode()
         self.q.wakeup_prefix = PyBytes_AS_STRING(self.wakeup_prefix)
-        self.confirms = self.q.h.options.confirm == 1
         self.is_temporary = segment.is_temporary
-        self.blocks = self.q.h.options.overflow == SHMQ_BLOCK
-        self.drops = self.q.h.options.overflow == SHMQ_DROP_OLDEST and self.q.journaled
         for event in range(2):
             shmq_spin_init(&self.spins[event], 0)
         for event, path in enumerate((not_empty, not_full)):
@@ -488,7 +482,7 @@ cdef class Handle(_Putting):
     @property
     def waits_when_full(self) -> bool:
         """Whether the queue's ``overflow`` is ``"block"``."""
-        return self.blocks
+        return shmq_policies_now(self.q.h).overflow == SHMQ_BLOCK
 
     def confirms_on_disk(self, confirm: str | None) -> bool:
         """Whether a put with this ``confirm`` must be on disk. Raises what ``put`` raises."""
@@ -684,6 +678,22 @@ cdef class Handle(_Putting):
             free(raw)
         self._after()
         return refused
+
+    # ---- options ----
+
+    def alter(self, dict options: Mapping[str, Any], uint32_t alterations) -> bool:
+        """Make these the policies among the queue's options, all of which must be given.
+
+        Returns whether: not if others were made since there were so many ``alterations``.
+        """
+        cdef shmq_options o
+        cdef int status
+        memset(&o, 0, sizeof(o))
+        _pack_given(&o, options)
+        _lock(self)
+        status = shmq_alter(&self.q, &o.policies[0], alterations)
+        _unlock(self)
+        return status == SHMQ_OK
 
     # ---- counting ----
 

@@ -47,7 +47,7 @@ cdef inline int _found_nothing(Handle handle) except -1:
 cdef object _too_large(Handle handle, size, uint32_t meta):
     return _errors.MessageTooLarge(
         f"a body of {size} bytes with {meta} bytes of properties can never fit into queue "
-        f"{handle.name!r}: max_message_bytes={handle.q.h.options.max_message_bytes}, "
+        f"{handle.name!r}: max_message_bytes={shmq_policies_now(handle.q.h).max_message_bytes}, "
         f"arena_bytes={handle.q.h.options.arena_bytes}"
     )
 

@@ -3,7 +3,7 @@
 
 cdef bint _blocks(Handle handle, block, timeout) except -1:
     if block is None:
-        return handle.blocks or timeout is not None
+        return timeout is not None or shmq_policies_now(handle.q.h).overflow == SHMQ_BLOCK
     return bool(block)
 
 
@@ -24,7 +24,8 @@ cdef bint _may_wait(Handle handle, int event, block, timeout, int64_t *until, in
     cdef int64_t end = _end_of(handle, event, block, timeout, until)
     if end == AT_ONCE and round_[0] == 0:
         # A dropped message frees its slot once the journal, if it has a writer, has the drop.
-        if event == SHMQ_NOT_FULL and block is None and handle.drops and handle.q.h.spent:
+        if (event == SHMQ_NOT_FULL and block is None and handle.q.journaled and handle.q.h.spent
+                and shmq_policies_now(handle.q.h).overflow == SHMQ_DROP_OLDEST):
             end = until[0] = _real_now() + ROOM_SOON
         else:
             handle.q.look_for_dead = True

@@ -39,7 +39,7 @@ cdef class Inspection:
             "dropped_expired": h.dropped_by[<int>SHMQ_EXPIRED_TTL],
             "recoveries": h.recoveries, "arena_bytes": h.options.arena_bytes,
             "arena_used": (h.units_used - h.units_cached) * SHMQ_UNIT,
-            "arena_largest_free": min(largest * SHMQ_UNIT, h.options.max_message_bytes),
+            "arena_largest_free": min(largest * SHMQ_UNIT, shmq_policies_now(&h).max_message_bytes),
             "waiting_get": h.asleep[0] + int(shmq_armed(&h, SHMQ_NOT_EMPTY)).bit_count(),
             "waiting_put": h.asleep[1] + int(shmq_armed(&h, SHMQ_NOT_FULL)).bit_count(),
             "rate_in": (h.last_seq - h.samples[0].inflow) / span if span > 0 else 0.0,

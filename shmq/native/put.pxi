@@ -108,7 +108,7 @@ cdef Put _put_body(Handle handle, body, block, timeout, PyObject **given, confir
     cdef int64_t until
     if timeout is not None:
         _check_timeout(timeout)
-    if (confirm is not None or handle.confirms) and _confirms(handle, confirm):
+    if (confirm is not None or shmq_policies_now(handle.q.h).confirm) and _confirms(handle, confirm):
         until = _deadline(timeout)
         put = _put_in_memory(handle, body, block, timeout, given)
         _confirm(handle, put.sequence, 1, until)
@@ -441,7 +441,7 @@ cdef inline const shmq_put *_small(prepared, shmq_put *plain) noexcept:
 # Whether a put must be on disk when it returns.
 cdef bint _confirms(Handle handle, confirm) except -1:
     if confirm is None:
-        return handle.confirms
+        return shmq_policies_now(handle.q.h).confirm
     if not isinstance(confirm, str):
         raise TypeError(f"confirm={confirm!r} must be one of 'memory', 'disk', not "
                         f"{type(confirm).__name__}")

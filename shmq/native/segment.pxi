@@ -50,49 +50,50 @@ _CONFIRM = ("memory", "disk")
 
 
 cdef int _pack_given(shmq_options *o, dict given) except -1:
+    cdef shmq_policies *p = &o.policies[0]
     o.capacity = given["capacity"]
     o.arena_bytes = given["arena_bytes"]
-    o.max_message_bytes = given["max_message_bytes"]
-    o.visibility = <int64_t>((given["visibility_timeout"]) * 1e9 + 0.5)
-    o.max_deliveries = given["max_deliveries"] or 0
+    p.max_message_bytes = given["max_message_bytes"]
+    p.visibility = <int64_t>((given["visibility_timeout"]) * 1e9 + 0.5)
+    p.max_deliveries = given["max_deliveries"] or 0
     _copy_name(o.dead_letter, given["dead_letter"] or "")
-    o.ttl = <int64_t>((given["ttl"] or 0) * 1e9 + 0.5)
-    o.dead_letter_ttl = <int64_t>((given["dead_letter_ttl"] or 0) * 1e9 + 0.5)
-    o.drop_expired = _ON_EXPIRED.index(given["on_expired"])
+    p.ttl = <int64_t>((given["ttl"] or 0) * 1e9 + 0.5)
+    p.dead_letter_ttl = <int64_t>((given["dead_letter_ttl"] or 0) * 1e9 + 0.5)
+    p.drop_expired = _ON_EXPIRED.index(given["on_expired"])
     o.priorities = given["priorities"]
-    o.retry = <int64_t>((given["retry_delay"]) * 1e9 + 0.5)
-    o.retry_max = <int64_t>((given["retry_delay_max"]) * 1e9 + 0.5)
+    p.retry = <int64_t>((given["retry_delay"]) * 1e9 + 0.5)
+    p.retry_max = <int64_t>((given["retry_delay_max"]) * 1e9 + 0.5)
     o.dedupe_window = <int64_t>((given["dedupe_window"]) * 1e9 + 0.5)
-    o.overflow = _OVERFLOW.index(given["overflow"])
+    p.overflow = _OVERFLOW.index(given["overflow"])
     o.durability = _DURABILITY.index(given["durability"])
-    o.snapshot_interval = <int64_t>((given["snapshot_interval"]) * 1e9 + 0.5)
-    o.confirm = _CONFIRM.index(given["confirm"])
-    o.expires = <int64_t>((given["expires"] or 0) * 1e9 + 0.5)
+    p.snapshot_interval = <int64_t>((given["snapshot_interval"]) * 1e9 + 0.5)
+    p.confirm = _CONFIRM.index(given["confirm"])
+    p.expires = <int64_t>((given["expires"] or 0) * 1e9 + 0.5)
     o.auto_delete = bool(given["auto_delete"])
     o.exclusive = bool(given["exclusive"])
     return 0
 
 
-cdef dict _unpack_options(const shmq_options *o):
+cdef dict _unpack_options(const shmq_options *o, const shmq_policies *p):
     return {
         "capacity": o.capacity,
         "arena_bytes": o.arena_bytes,
-        "max_message_bytes": o.max_message_bytes,
-        "visibility_timeout": o.visibility / 1e9,
-        "max_deliveries": o.max_deliveries or None,
+        "max_message_bytes": p.max_message_bytes,
+        "visibility_timeout": p.visibility / 1e9,
+        "max_deliveries": p.max_deliveries or None,
         "dead_letter": o.dead_letter.decode("ascii") or None,
-        "ttl": o.ttl / 1e9 if o.ttl else None,
-        "dead_letter_ttl": o.dead_letter_ttl / 1e9 if o.dead_letter_ttl else None,
-        "on_expired": _ON_EXPIRED[o.drop_expired % 2],
+        "ttl": p.ttl / 1e9 if p.ttl else None,
+        "dead_letter_ttl": p.dead_letter_ttl / 1e9 if p.dead_letter_ttl else None,
+        "on_expired": _ON_EXPIRED[p.drop_expired % 2],
         "priorities": o.priorities,
-        "retry_delay": o.retry / 1e9,
-        "retry_delay_max": o.retry_max / 1e9,
+        "retry_delay": p.retry / 1e9,
+        "retry_delay_max": p.retry_max / 1e9,
         "dedupe_window": o.dedupe_window / 1e9,
-        "overflow": _OVERFLOW[o.overflow % 3],
+        "overflow": _OVERFLOW[p.overflow % 3],
         "durability": _DURABILITY[o.durability % 3],
-        "snapshot_interval": o.snapshot_interval / 1e9,
-        "confirm": _CONFIRM[o.confirm % 2],
-        "expires": o.expires / 1e9 if o.expires else None,
+        "snapshot_interval": p.snapshot_interval / 1e9,
+        "confirm": _CONFIRM[p.confirm % 2],
+        "expires": p.expires / 1e9 if p.expires else None,
         "auto_delete": bool(o.auto_delete),
         "exclusive": bool(o.exclusive),
     }
@@ -206,8 +207,19 @@ cdef class Segment(MappedFile):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The queue's options by name."""
-        return _unpack_options(&(<shmq_header *>self.base).options)
+        """The queue's options by name. Raises DamagedSegment."""
+        return self.read_options()[0]
+
+    def read_options(self) -> tuple[dict[str, Any], int]:
+        """The queue's options by name, and how often they were altered. Raises DamagedSegment."""
+        cdef shmq_header *h = <shmq_header *>self.base
+        cdef shmq_policies policies
+        cdef uint32_t alterations
+        if not shmq_read_policies(h, &policies, &alterations):
+            raise _errors.DamagedSegment(
+                f"the segment of queue {(<bytes>h.options.name).decode()!r} is damaged: its options "
+                f"contradict their checksum; delete the queue")
+        return _unpack_options(&h.options, &policies), alterations
 
     def processes(self) -> set[int]:
         """The numbers of the attached processes. Reads without the lock, so only a hint."""
@@ -224,7 +236,7 @@ cdef class Segment(MappedFile):
     def is_temporary(self) -> bool:
         """Whether the queue ends by itself: by ``expires``, ``auto_delete`` or ``exclusive``."""
         cdef shmq_options *o = &(<shmq_header *>self.base).options
-        return o.expires != 0 or o.auto_delete or o.exclusive
+        return shmq_policies_now(<shmq_header *>self.base).expires != 0 or o.auto_delete or o.exclusive
 
     @property
     def is_exclusive(self) -> bool:

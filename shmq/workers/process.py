@@ -16,6 +16,7 @@ from typing import Any, Final
 from shmq.api import Consumer, Message, Queue
 from shmq.api.contract import unwrapped
 from shmq.api.message import Reject, Retry, reason_of
+from shmq.api.options import QueueOptions
 from shmq.client.local.queue import LocalQueue
 from shmq.client.shared.rpc_server import LeaseKeeper
 from shmq.errors import (
@@ -72,11 +73,14 @@ class WorkerLoop:
         self._handler = handler
         self._timings = timings
         self._call = handler if plan.timeout is None else self._call_in_time
-        self._options = queue.options
-        self._keeper = LeaseKeeper(who, self._options.visibility_timeout)
+        self._keeper = LeaseKeeper(who, lambda: queue.options.visibility_timeout)
         self._draining = False
         self._handled = 0
         self._idle_since = 0.0
+
+    @property
+    def _options(self) -> QueueOptions:
+        return self._queue.options
 
     def drain(self) -> None:
         """Let `run` end after the current message. A signal handler may call it."""

@@ -57,9 +57,10 @@ static struct shmq_options with_defaults(const struct shmq_options *given)
     options.capacity = options.capacity ? options.capacity : 64;
     options.arena_bytes = options.arena_bytes ? options.arena_bytes : 64 << 10;
     options.priorities = options.priorities ? options.priorities : 3;
-    options.visibility = options.visibility ? options.visibility : 30 * SECOND;
-    if (!options.max_message_bytes)
-        options.max_message_bytes = options.arena_bytes;
+    options.policies[0].visibility = options.policies[0].visibility ? options.policies[0].visibility
+                                                                    : 30 * SECOND;
+    if (!options.policies[0].max_message_bytes)
+        options.policies[0].max_message_bytes = options.arena_bytes;
     return options;
 }
 

@@ -127,7 +127,7 @@ TEST("a settlement that is too late keeps no error")
 
 TEST("errors take an eighth of the arena; beyond it, and without memory, a settlement has none")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 200, .max_deliveries = 0);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 200, .policies[0].max_deliveries = 0);
     char error[3 + 1000] = "\xda\x03\xe8";
     struct shmq_view view;
 
@@ -190,7 +190,8 @@ TEST("recovery keeps the errors of living messages alone")
 
 TEST("a dead letter is taken with its error")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .max_deliveries = 1, .dead_letters = 1);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .policies[0].max_deliveries = 1,
+                                     .dead_letters = 1);
     struct shmq_view view;
 
     put_text(q, "a");

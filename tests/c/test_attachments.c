@@ -71,7 +71,7 @@ TEST("an auto-delete queue ends with its last consumer, and not before it has ha
 
 TEST("a queue that expires ends once it has been without a consumer for its time")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .expires = 5 * SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .policies[0].expires = 5 * SECOND);
     struct shmq_queue *other = another_handle(q);
 
     shmq_renew(q, now);
@@ -151,7 +151,7 @@ TEST("what a dead holder had acknowledged does not come back")
 
 TEST("the last delivery allowed, held by a process that died, goes to the dead letters")
 {
-    struct shmq_queue *q = NEW_QUEUE(.max_deliveries = 1, .dead_letters = 1);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].max_deliveries = 1, .dead_letters = 1);
     struct shmq_queue *dead = another_handle(q);
 
     put_text(q, "poison");

@@ -169,8 +169,8 @@ TEST("a damaged queue with groups is survived")
     survive(&(struct shmq_options){.capacity = 30,
                                    .arena_bytes = 64 * 100,
                                    .dead_letters = 1,
-                                   .max_deliveries = 3,
-                                   .visibility = 10 * SECOND},
+                                   .policies[0].max_deliveries = 3,
+                                   .policies[0].visibility = 10 * SECOND},
             1);
 }
 
@@ -178,9 +178,9 @@ TEST("a damaged queue that knows duplicates is survived")
 {
     survive(&(struct shmq_options){.capacity = 30,
                                    .arena_bytes = 64 * 100,
-                                   .ttl = 9 * SECOND,
+                                   .policies[0].ttl = 9 * SECOND,
                                    .dedupe_window = 5 * SECOND,
-                                   .visibility = 10 * SECOND},
+                                   .policies[0].visibility = 10 * SECOND},
             2);
 }
 
@@ -188,7 +188,7 @@ TEST("a damaged queue that drops its oldest is survived")
 {
     survive(&(struct shmq_options){.capacity = 30,
                                    .arena_bytes = 64 * 40,
-                                   .overflow = SHMQ_DROP_OLDEST,
-                                   .visibility = 10 * SECOND},
+                                   .policies[0].overflow = SHMQ_DROP_OLDEST,
+                                   .policies[0].visibility = 10 * SECOND},
             3);
 }

@@ -3,7 +3,7 @@
 
 TEST("a queue that drops its oldest takes a new message for it")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 3, .overflow = SHMQ_DROP_OLDEST);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 3, .policies[0].overflow = SHMQ_DROP_OLDEST);
 
     PUT(q, .priority = 2);
     for (int i = 0; i < 4; i++)
@@ -17,7 +17,7 @@ TEST("a queue that drops its oldest takes a new message for it")
 TEST("as many of the oldest are dropped as a large message needs, and no more")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 20, .arena_bytes = 64 * 10,
-                                     .overflow = SHMQ_DROP_OLDEST);
+                                     .policies[0].overflow = SHMQ_DROP_OLDEST);
 
     for (int i = 0; i < 10; i++)
         put_bytes(q, 64);
@@ -30,7 +30,7 @@ TEST("as many of the oldest are dropped as a large message needs, and no more")
 
 TEST("what is leased is not dropped, and without anything to drop a put is refused")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 2, .overflow = SHMQ_DROP_OLDEST);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 2, .policies[0].overflow = SHMQ_DROP_OLDEST);
     struct shmq_put put = {.body_bytes = 1};
     uint64_t seq;
 
@@ -46,7 +46,7 @@ TEST("what is leased is not dropped, and without anything to drop a put is refus
 
 TEST("a message behind a blocked group's front can be dropped, too")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 3, .overflow = SHMQ_DROP_OLDEST);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 3, .policies[0].overflow = SHMQ_DROP_OLDEST);
 
     for (int i = 0; i < 3; i++)
         PUT(q, .group = 4);
@@ -58,7 +58,7 @@ TEST("a message behind a blocked group's front can be dropped, too")
 
 TEST("what is dropped for nothing, because a view holds it, is not dropped")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 2, .overflow = SHMQ_DROP_OLDEST);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 2, .policies[0].overflow = SHMQ_DROP_OLDEST);
     struct shmq_view view;
     uint64_t seq;
 
@@ -77,7 +77,7 @@ TEST("what is dropped for nothing, because a view holds it, is not dropped")
 TEST("a put that is refused all the same has dropped nothing")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 20, .arena_bytes = 64 * 20,
-                                     .overflow = SHMQ_DROP_OLDEST);
+                                     .policies[0].overflow = SHMQ_DROP_OLDEST);
     struct shmq_put put = {.body_bytes = 64 * 12};
     uint64_t seq;
 
@@ -92,7 +92,7 @@ TEST("a put that is refused all the same has dropped nothing")
 
 TEST("nothing is dropped for a message whose group can have no record")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 2, .overflow = SHMQ_DROP_OLDEST);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 2, .policies[0].overflow = SHMQ_DROP_OLDEST);
     struct shmq_put put = {.body_bytes = 1, .group = 4};
     uint64_t seq;
 

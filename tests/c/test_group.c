@@ -182,7 +182,8 @@ TEST("a message can leave its group from any place behind the front")
 
 TEST("messages behind the front come out in order, whichever expire on the way")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 60, .priorities = 4, .visibility = 900 * SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 60, .priorities = 4,
+                                     .policies[0].visibility = 900 * SECOND);
     struct chance chance = chance_of(4);
 
     for (int round = 0; round < 100; round++) {

@@ -61,7 +61,7 @@ TEST("a receipt that was never given settles nothing")
 
 TEST("a lease that has ended settles nothing though nobody has noticed yet")
 {
-    struct shmq_queue *q = NEW_QUEUE(.visibility = SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].visibility = SECOND);
     struct shmq_view view;
 
     put_text(q, "a");
@@ -95,7 +95,8 @@ TEST("a nacked message comes back, at once or after its delay")
 
 TEST("the back-off doubles with each delivery up to its limit, and varies by half")
 {
-    struct shmq_queue *q = NEW_QUEUE(.retry = 100, .retry_max = 1000, .visibility = 1 << 20);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].retry = 100, .policies[0].retry_max = 1000,
+                                     .policies[0].visibility = 1 << 20);
     int64_t least = INT64_MAX, most = 0;
 
     put_text(q, "a");
@@ -117,7 +118,7 @@ TEST("the back-off doubles with each delivery up to its limit, and varies by hal
 
 TEST("without a retry delay a nack returns the message at once")
 {
-    struct shmq_queue *q = NEW_QUEUE(.retry = 0, .retry_max = 300 * SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].retry = 0, .policies[0].retry_max = 300 * SECOND);
     struct shmq_view view;
 
     put_text(q, "a");
@@ -130,7 +131,7 @@ TEST("without a retry delay a nack returns the message at once")
 
 TEST("an extended lease lasts as long as was asked from now on")
 {
-    struct shmq_queue *q = NEW_QUEUE(.visibility = 10 * SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].visibility = 10 * SECOND);
     struct shmq_view view;
 
     put_text(q, "a");
@@ -158,7 +159,7 @@ TEST("to extend a lease by nothing ends it")
 
 TEST("the last delivery allowed ends in the dead letters, not the one after")
 {
-    struct shmq_queue *q = NEW_QUEUE(.max_deliveries = 2, .dead_letters = 1);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].max_deliveries = 2, .dead_letters = 1);
     struct shmq_view view;
 
     put_text(q, "a");
@@ -175,7 +176,7 @@ TEST("the last delivery allowed ends in the dead letters, not the one after")
 
 TEST("without dead letters a message at its end is dropped and counted")
 {
-    struct shmq_queue *q = NEW_QUEUE(.max_deliveries = 1);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].max_deliveries = 1);
     struct shmq_view view;
 
     put_text(q, "a");
@@ -191,7 +192,8 @@ TEST("without dead letters a message at its end is dropped and counted")
 
 TEST("a delivery that the application never saw does not count")
 {
-    struct shmq_queue *q = NEW_QUEUE(.max_deliveries = 1, .visibility = SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].max_deliveries = 1,
+                                     .policies[0].visibility = SECOND);
     struct shmq_view view;
 
     put_text(q, "a");
@@ -212,7 +214,7 @@ TEST("a delivery that the application never saw does not count")
 
 TEST("a message that is returned unseen counts no delivery, and waits as long as is asked")
 {
-    struct shmq_queue *q = NEW_QUEUE(.max_deliveries = 1);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].max_deliveries = 1);
     struct shmq_view view;
 
     put_text(q, "a");
@@ -265,7 +267,7 @@ TEST("serials come round without a lease being mistaken for another")
 
 TEST("what was acknowledged without the lock comes back no more, whatever becomes of it")
 {
-    struct shmq_queue *q = NEW_QUEUE(.visibility = SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].visibility = SECOND);
     struct shmq_view view;
 
     put_text(q, "a");
@@ -291,7 +293,7 @@ TEST("what was acknowledged without the lock comes back no more, whatever become
 
 TEST("a message is not acknowledged without the lock once its lease is over")
 {
-    struct shmq_queue *q = NEW_QUEUE(.visibility = SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].visibility = SECOND);
     struct shmq_view view;
 
     put_text(q, "a");

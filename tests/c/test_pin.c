@@ -26,7 +26,7 @@ TEST("the bytes of a settled message stay while a view of it is alive")
 
 TEST("a lease may run out under a view, and the message is served with the same bytes")
 {
-    struct shmq_queue *q = NEW_QUEUE(.visibility = SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].visibility = SECOND);
     struct shmq_view view, again;
 
     put_text(q, "held");

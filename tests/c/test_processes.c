@@ -106,10 +106,10 @@ static void run_together(struct shmq_queue *q, uint64_t seed, uint32_t deaths)
 
 TEST("processes get every message once, one of a group at a time and in order")
 {
-    run_together(NEW_QUEUE(.capacity = 64, .visibility = 3600 * SECOND), 41, 0);
+    run_together(NEW_QUEUE(.capacity = 64, .policies[0].visibility = 3600 * SECOND), 41, 0);
 }
 
 TEST("whichever process dies, inside the lock or with leases in hand, no message is lost")
 {
-    run_together(NEW_QUEUE(.capacity = 64, .visibility = 3600 * SECOND), 42, 100);
+    run_together(NEW_QUEUE(.capacity = 64, .policies[0].visibility = 3600 * SECOND), 42, 100);
 }

@@ -26,7 +26,8 @@ TEST("what is put is what is leased")
 
 TEST("only what can never fit is too large")
 {
-    struct shmq_queue *q = NEW_QUEUE(.arena_bytes = 64 * 1000, .max_message_bytes = 64000);
+    struct shmq_queue *q = NEW_QUEUE(.arena_bytes = 64 * 1000,
+                                     .policies[0].max_message_bytes = 64000);
 
     CHECK_EQ(shmq_fits(q, 64001, 0), SHMQ_TOO_LARGE);
     CHECK_EQ(shmq_fits(q, 64000, 1), SHMQ_TOO_LARGE);
@@ -45,7 +46,8 @@ TEST("only what can never fit is too large")
 
 TEST("a message of the whole arena can be put where the options allow it")
 {
-    struct shmq_queue *q = NEW_QUEUE(.arena_bytes = 64 * 1000, .max_message_bytes = 64000);
+    struct shmq_queue *q = NEW_QUEUE(.arena_bytes = 64 * 1000,
+                                     .policies[0].max_message_bytes = 64000);
 
     CHECK_EQ(shmq_fits(q, 64000, 0), SHMQ_OK);
     put_bytes(q, 64000);

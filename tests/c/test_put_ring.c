@@ -227,7 +227,7 @@ TEST("bodies, tails and properties of a quick put stand where a get looks for th
 
 TEST("a quick put expires by its own ttl, or the queue's, whether or not it was in the order")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .ttl = 5 * SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .policies[0].ttl = 5 * SECOND);
 
     put_middle(q, 10);
     CHECK_EQ(drain(q), 1);
@@ -475,7 +475,7 @@ TEST("blocks that wait for puts are given up to a message that fills the arena")
 
 TEST("a queue that drops its oldest drops of the inbox, too, and only to make room")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .overflow = SHMQ_DROP_OLDEST);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .policies[0].overflow = SHMQ_DROP_OLDEST);
 
     put_middle(q, 10);
     while (QUICK(q, .body_bytes = 10) == SHMQ_OK)

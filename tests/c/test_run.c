@@ -309,7 +309,8 @@ TEST("tagged messages are acknowledged, or returned without their tag, leased or
 
 TEST("a message that was delivered too often dies when its run is leased again")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 16, .max_deliveries = 2, .dead_letters = 1);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 16, .policies[0].max_deliveries = 2,
+                                     .dead_letters = 1);
     struct shmq_claim claim = claim_name(q, "query");
 
     PUT(q, .group = 5);

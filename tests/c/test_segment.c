@@ -28,7 +28,7 @@ static struct shmq_header *copy_of(const struct shmq_queue *q)
 
 static void sign(struct shmq_header *h)
 {
-    h->crc = shmq_crc32c(0, &h->options, sizeof h->options);
+    h->crc = shmq_crc32c(0, &h->options, offsetof(struct shmq_options, policies));
     h->crc = shmq_crc32c(h->crc, &h->segment_bytes, sizeof h->segment_bytes);
 }
 
@@ -45,29 +45,38 @@ TEST("a segment that was made can be attached to, and lies as it was laid out")
 
 TEST("the options by which a queue ends are kept, and 0 means that it stays")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .expires = SECOND, .auto_delete = 1,
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .policies[0].expires = SECOND, .auto_delete = 1,
                                      .exclusive = 1);
     const struct shmq_options *plain = &NEW_QUEUE(.capacity = 4)->h->options;
 
-    CHECK_EQ(q->h->options.expires, SECOND);
+    CHECK_EQ(shmq_policies_now(q->h)->expires, SECOND);
     CHECK_EQ(q->h->options.auto_delete, 1);
     CHECK_EQ(q->h->options.exclusive, 1);
-    CHECK(!plain->expires && !plain->auto_delete && !plain->exclusive);
+    CHECK(!plain->policies[0].expires && !plain->auto_delete && !plain->exclusive);
     CHECK_EQ(q->h->consumed, 0);
 }
 
-TEST("whatever bit of what is fixed is flipped, the segment is refused")
+/* Whether the byte is of the copy of the policies that is not current, and may be anything. */
+static bool is_spare(size_t at)
+{
+    size_t spare = offsetof(struct shmq_header, options.policies[1]);
+
+    return at >= spare && at < spare + sizeof(struct shmq_policies);
+}
+
+TEST(
+    "whatever bit of what is fixed, or of the current policies, is flipped, the segment is refused")
 {
     struct shmq_header *h = copy_of(NEW_QUEUE(.name = "queue", .dead_letter = "queue.dlq"));
     unsigned char *bytes = (unsigned char *)h;
     uint64_t size = h->segment_bytes;
 
-    for (size_t at = 0; at < offsetof(struct shmq_header, reserved0); at++)
+    for (size_t at = 0; at < offsetof(struct shmq_header, alterations); at++)
         for (int bit = 0; bit < 8; bit++) {
-            bool version = at < VERSION_BYTES;
+            int is = at < VERSION_BYTES ? SHMQ_INCOMPATIBLE : SHMQ_DAMAGED;
 
             bytes[at] ^= (unsigned char)(1 << bit);
-            CHECK_EQ(inspect(h, size), version ? SHMQ_INCOMPATIBLE : SHMQ_DAMAGED);
+            CHECK_EQ(inspect(h, size), is_spare(at) ? SHMQ_OK : is);
             bytes[at] ^= (unsigned char)(1 << bit);
         }
     CHECK_EQ(inspect(h, size), SHMQ_OK);
@@ -82,10 +91,11 @@ TEST("whatever of what is fixed is zeroed or filled with ones, the segment is re
 
     /* Any member is among them, and all options together. */
     for (size_t size = 1; size <= sizeof h->options; size = size < 8 ? 2 * size : size + 8)
-        for (size_t at = 0; at + size <= offsetof(struct shmq_header, reserved0);
+        for (size_t at = 0; at + size <= offsetof(struct shmq_header, alterations);
              at += size < 8 ? size : 8)
             for (int fill = 0; fill <= 0xFF; fill += 0xFF) {
                 memset(bytes + at, fill, size);
+                h->options.policies[1] = q->h->options.policies[1]; /* not current */
                 if (memcmp(h, q->h, SHMQ_PAGE) != 0)
                     CHECK(inspect(h, q->geo.segment_bytes) != SHMQ_OK);
                 memcpy(h, q->h, SHMQ_PAGE);
@@ -126,6 +136,54 @@ TEST("options out of bounds are refused though their checksum is right")
     sign(h);
     CHECK_EQ(inspect(h, h->segment_bytes), SHMQ_DAMAGED);
     free(h);
+}
+
+TEST("an alteration is of the policies alone, and applies in every handle at once")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .policies[0].visibility = 9 * SECOND,
+                                     .policies[0].max_message_bytes = 100);
+    struct shmq_queue *other = another_handle(q);
+    struct shmq_options before = q->h->options;
+    struct shmq_policies policies = before.policies[0];
+    struct shmq_view view;
+
+    policies.visibility = 2 * SECOND;
+    policies.max_message_bytes = 3;
+    for (uint32_t n = 0; n < 5; n++) {
+        policies.max_deliveries = n;
+        CHECK_EQ(shmq_alter(q, &policies, n + 1), SHMQ_STALE);
+        CHECK_EQ(shmq_alter(q, &policies, n), SHMQ_OK);
+        CHECK_EQ(shmq_policies_now(other->h)->max_deliveries, n);
+        CHECK_EQ(inspect(q->h, UINT64_MAX), SHMQ_OK);
+    }
+    CHECK(!memcmp(&q->h->options, &before, offsetof(struct shmq_options, policies)));
+    CHECK_EQ(shmq_fits(other, 4, 0), SHMQ_TOO_LARGE);
+    PUT(q, .body_bytes = 3);
+    CHECK_EQ(shmq_lease(other, now, true, &view), SHMQ_OK);
+    CHECK_EQ(shmq_slot_named(q, view.receipt)->deadline, now + 2 * SECOND + shmq_lag(q));
+    CHECK_WELL(q);
+}
+
+TEST("of the policies only the current copy counts, and it is checked")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_policies policies = *shmq_policies_now(q->h), found;
+    uint32_t alterations;
+
+    policies.ttl = SECOND;
+    for (uint32_t n = 0; n < 2; n++) {
+        memset(&q->h->options.policies[(n + 1) & 1], 0xEE, sizeof policies);
+        CHECK_EQ(inspect(q->h, UINT64_MAX), SHMQ_OK);
+        CHECK_EQ(shmq_alter(q, &policies, n), SHMQ_OK);
+        CHECK(shmq_read_policies(q->h, &found, &alterations));
+        CHECK_EQ(alterations, n + 1);
+        CHECK_EQ(found.ttl, SECOND);
+    }
+    q->h->options.policies[0].ttl++;
+    CHECK(!shmq_read_policies(q->h, &found, &alterations));
+    CHECK_EQ(inspect(q->h, UINT64_MAX), SHMQ_DAMAGED);
+    q->h->options.policies[0].ttl--;
+    CHECK_WELL(q);
 }
 
 TEST("a segment that is too short is truncated, at whatever length")

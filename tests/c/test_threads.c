@@ -110,34 +110,34 @@ static void run_together(struct shmq_queue *q, uint64_t seed, bool peeking, bool
 
 TEST("threads get every message once, one of a group at a time and in order")
 {
-    run_together(NEW_QUEUE(.capacity = 64, .visibility = HOUR), 31, false, false);
+    run_together(NEW_QUEUE(.capacity = 64, .policies[0].visibility = HOUR), 31, false, false);
 }
 
 TEST("threads do so though others look at the messages as they pass")
 {
-    run_together(NEW_QUEUE(.capacity = 200, .visibility = HOUR), 32, true, false);
+    run_together(NEW_QUEUE(.capacity = 200, .policies[0].visibility = HOUR), 32, true, false);
 }
 
 TEST("threads do so where the queue is nearly always full, and everyone sleeps")
 {
-    run_together(NEW_QUEUE(.capacity = 3, .visibility = HOUR), 33, false, false);
+    run_together(NEW_QUEUE(.capacity = 3, .policies[0].visibility = HOUR), 33, false, false);
 }
 
 TEST("threads do so while the queue grows")
 {
-    run_together(NEW_QUEUE(.capacity = WORKERS_MESSAGES, .visibility = HOUR,
+    run_together(NEW_QUEUE(.capacity = WORKERS_MESSAGES, .policies[0].visibility = HOUR,
                            .arena_bytes = WORKERS_MESSAGES * 64),
                  34, false, false);
 }
 
 TEST("threads do so on one handle, too")
 {
-    run_together(NEW_QUEUE(.capacity = 64, .visibility = HOUR), 35, false, true);
+    run_together(NEW_QUEUE(.capacity = 64, .policies[0].visibility = HOUR), 35, false, true);
 }
 
 TEST("threads do so while handles come and go with leases, and the queue is recovered")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 64, .visibility = HOUR);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 64, .policies[0].visibility = HOUR);
     struct worker passing = {.q = bare_handle(q)};
 
     run_beside(q, 36, false, false, &passing);
@@ -145,26 +145,28 @@ TEST("threads do so while handles come and go with leases, and the queue is reco
 
 TEST("threads do so while a writer follows what they do, and is killed now and then")
 {
-    run_together(NEW_QUEUE(.capacity = 64, .visibility = HOUR, .durability = SHMQ_JOURNAL), 37,
-                 true, false);
+    run_together(
+        NEW_QUEUE(.capacity = 64, .policies[0].visibility = HOUR, .durability = SHMQ_JOURNAL), 37,
+        true, false);
 }
 
 TEST("threads do so in a queue that is nearly always full, and waits for its writer")
 {
-    run_together(NEW_QUEUE(.capacity = 5, .visibility = HOUR, .durability = SHMQ_JOURNAL), 38,
-                 false, false);
+    run_together(
+        NEW_QUEUE(.capacity = 5, .policies[0].visibility = HOUR, .durability = SHMQ_JOURNAL), 38,
+        false, false);
 }
 
 TEST("threads do so while the rings of hints grow")
 {
-    run_together(NEW_QUEUE(.capacity = WORKERS_MESSAGES, .visibility = HOUR,
+    run_together(NEW_QUEUE(.capacity = WORKERS_MESSAGES, .policies[0].visibility = HOUR,
                            .arena_bytes = WORKERS_MESSAGES * 64, .durability = SHMQ_JOURNAL),
                  39, false, true);
 }
 
 TEST("threads do so while a writer follows, and the queue is recovered")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 64, .visibility = HOUR,
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 64, .policies[0].visibility = HOUR,
                                      .durability = SHMQ_JOURNAL);
     struct worker passing = {.q = bare_handle(q)};
 
@@ -195,7 +197,7 @@ static void *extend(void *argument)
 
 TEST("a lease that one thread extends holds all the time for the other")
 {
-    struct shmq_queue *q = NEW_QUEUE(.visibility = HOUR);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].visibility = HOUR);
     struct lease l = {.q = another_handle(q), .c = workers_new(0)};
 
     shmq_clock_set = 0;

@@ -14,7 +14,7 @@ TEST("nothing is due on a new queue")
 
 TEST("a lease that runs out brings the message back")
 {
-    struct shmq_queue *q = NEW_QUEUE(.visibility = 10 * SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].visibility = 10 * SECOND);
     struct shmq_view view;
 
     put_text(q, "a");
@@ -33,7 +33,7 @@ TEST("a lease that runs out brings the message back")
 
 TEST("leases end in the order of their ends, also where some were extended")
 {
-    struct shmq_queue *q = NEW_QUEUE(.visibility = 10 * SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.policies[0].visibility = 10 * SECOND);
     struct shmq_view views[4];
 
     for (int i = 0; i < 4; i++) {
@@ -84,7 +84,8 @@ TEST("an expired message is never served")
 
 TEST("a message expires while it is delayed, and at the end of a lease, not during it")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .dead_letters = 1, .visibility = 10 * SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .dead_letters = 1,
+                                     .policies[0].visibility = 10 * SECOND);
     struct shmq_view view;
 
     PUT(q, .ttl = 1 * SECOND, .delay = 5 * SECOND);
@@ -102,7 +103,7 @@ TEST("a message expires while it is delayed, and at the end of a lease, not duri
 
 TEST("the queue's ttl holds where a put says nothing, and a put can do without")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .ttl = 1 * SECOND);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .policies[0].ttl = 1 * SECOND);
 
     put_bytes(q, 1);
     PUT(q, .ttl = -1);
@@ -115,7 +116,7 @@ TEST("the queue's ttl holds where a put says nothing, and a put can do without")
 
 TEST("an expired message is dropped where the queue says so, though it has dead letters")
 {
-    struct shmq_queue *q = NEW_QUEUE(.dead_letters = 1, .drop_expired = 1);
+    struct shmq_queue *q = NEW_QUEUE(.dead_letters = 1, .policies[0].drop_expired = 1);
 
     PUT(q, .ttl = 1 * SECOND);
     now += 2 * SECOND;

@@ -487,7 +487,8 @@ TEST("a row's delay and its dedupe id count from its commit")
 
 TEST("dead letters and dropped messages are counted by reason, too")
 {
-    struct shmq_queue *q = NEW_QUEUE(.dead_letters = 1, .max_deliveries = 1, .drop_expired = 1);
+    struct shmq_queue *q = NEW_QUEUE(.dead_letters = 1, .policies[0].max_deliveries = 1,
+                                     .policies[0].drop_expired = 1);
     struct shmq_header *h = q->h;
     struct shmq_view view;
 

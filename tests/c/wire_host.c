@@ -82,13 +82,15 @@ static void make(uint32_t at, struct shmq_queue *q)
 
 static void make_all(void)
 {
-    make(0, NEW_QUEUE(.queue_id = 11, .capacity = 16, .max_deliveries = 3, .retry = SECOND,
-                      .retry_max = 4 * SECOND, .dedupe_window = 10 * SECOND));
-    make(1, NEW_QUEUE(.queue_id = 13, .capacity = 4, .arena_bytes = 4 * KIB, .ttl = 5 * SECOND,
-                      .visibility = SECOND / 2, .overflow = SHMQ_DROP_OLDEST, .priorities = 1));
-    make(2,
-         NEW_QUEUE(.queue_id = 17, .capacity = 32, .arena_bytes = 256 * KIB,
-                   .max_message_bytes = 128 * KIB, .priorities = 16, .durability = SHMQ_JOURNAL));
+    make(0, NEW_QUEUE(.queue_id = 11, .capacity = 16, .policies[0].max_deliveries = 3,
+                      .policies[0].retry = SECOND, .policies[0].retry_max = 4 * SECOND,
+                      .dedupe_window = 10 * SECOND));
+    make(1, NEW_QUEUE(.queue_id = 13, .capacity = 4, .arena_bytes = 4 * KIB,
+                      .policies[0].ttl = 5 * SECOND, .policies[0].visibility = SECOND / 2,
+                      .policies[0].overflow = SHMQ_DROP_OLDEST, .priorities = 1));
+    make(2, NEW_QUEUE(.queue_id = 17, .capacity = 32, .arena_bytes = 256 * KIB,
+                      .policies[0].max_message_bytes = 128 * KIB, .priorities = 16,
+                      .durability = SHMQ_JOURNAL));
 }
 
 static void restore(void)

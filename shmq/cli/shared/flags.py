@@ -158,12 +158,16 @@ def same_name_flag(other: str) -> Callable[[F], F]:
     )
 
 
-def option_flags(table: type[Options]) -> Callable[[F], F]:
-    """A flag for each option of ``table``, as the parameter of the option's name."""
+def option_flags(table: type[Options], *, alters: bool = False) -> Callable[[F], F]:
+    """A flag for each option of ``table``, as the parameter of the option's name.
+
+    ``alters``: those that are not given stay, and the help has only those that can be altered.
+    """
 
     def decorate(command: F) -> F:
         for field in reversed(dataclasses.fields(table)):
-            command = _make_flag(field.name, field.metadata["option"], field.default)(command)
+            row = field.metadata["option"]
+            command = _make_flag(field.name, row, field.default, alters)(command)
         return command
 
     return decorate
@@ -178,12 +182,12 @@ def given_options(flags: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _make_flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
+def _make_flag(name: str, row: Option, default: Any, alters: bool) -> Callable[[F], F]:
     text = row.text.replace("`", "") + (f"; none: {row.none}" if row.none else "")
     if row.kind == "flag":
         flag = "--" + (row.flag or name.replace("_", "-"))
-        return click.option(flag, name, is_flag=True, default=None, help=f"{text}.")
-    shown = _describe_default(row, default).replace("`", "")
+        return click.option(flag, name, is_flag=True, default=None, hidden=alters, help=f"{text}.")
+    shown = "" if alters else f"  [default: {_describe_default(row, default).replace('`', '')}]"
     kind: Any = click.Choice(row.choices)
     metavar = None
     if row.kind in _READ:
@@ -195,7 +199,8 @@ def _make_flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
         name,
         type=kind,
         metavar=metavar,
-        help=f"{text}.  [default: {shown}]",
+        hidden=alters and bool(row.fixed),
+        help=f"{text}.{shown}",
     )
 
 

@@ -122,7 +122,25 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     ) -> Queue:
         check_if_different(if_different)
         queue: Queue = self._make_queue(name, options, allow_same_name, False)
-        return self._reconcile(queue, options, if_different)
+        if if_different != "alter" or not options:
+            return self._reconcile(queue, options, if_different)
+        try:
+            if queue.options.altered(name, options).differences(queue.options):
+                self.alter_queue(name, **options)
+        except BaseException:
+            queue.close()
+            raise
+        return queue
+
+    def alter_queue(self, name: str, **options: Unpack[QueueKeywords]) -> QueueOptions:
+        self._check_open()
+        check_name(name)
+        named = self.collection("queue")
+        return self._find_known(lambda: named.alter(name, options), name, named)
+
+    def handles_of(self, name: str) -> list[Any]:
+        """The handles of that name that this broker has opened."""
+        return [handle for handle in self._handles if handle.name == name]
 
     def _make_queue(
         self, name: str, options: Mapping[str, Any], allow_same_name: bool, exact: bool

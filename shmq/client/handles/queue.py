@@ -52,7 +52,6 @@ class QueueHandle(api.Queue):
         self.port = port
         #: Of `fileno`; None: it was not called.
         self.ready_event: ReadyEvent | None = None
-        self._confirms = port.options.confirm == "disk"
         self._consumers: weakref.WeakSet[api.Consumer | api.Bodies] = weakref.WeakSet()
 
     @property
@@ -74,6 +73,10 @@ class QueueHandle(api.Queue):
         return self.port.closed
 
     # ---- put ----
+
+    @property
+    def _confirms(self) -> bool:
+        return self.port.options.confirm == "disk"
 
     def _is_durable(self, confirm: str | None) -> bool:
         """Whether a put must be on disk. Raises what it raises for the ``confirm``."""

@@ -207,6 +207,33 @@ class QueueCollection(CollectionPort):
             f"queue {name!r} of namespace {self._namespace.name!r} has ended: create it again"
         )
 
+    def alter(self, name: str, given: Mapping[str, Any]) -> QueueOptions:
+        with self.open(name) as queue, self._namespace.locked():
+            while True:
+                before, alterations = queue.segment.read_options()
+                options = QueueOptions(**before)
+                wanted = options.altered(name, given)
+                self._check_dead_letters(name, options, wanted)
+                changed = bool(wanted.differences(options))
+                if not changed or queue.alter(wanted.as_dict(), alterations):
+                    break
+        if changed and wanted.durability != "memory":
+            durability.save_options(self._namespace, name)
+        return wanted
+
+    def _check_dead_letters(self, name: str, options: QueueOptions, wanted: QueueOptions) -> None:
+        """Raise InvalidOption if dead letters could not be moved. Needs the registry lock."""
+        dead_letter = wanted.dead_letter
+        if dead_letter is not None and wanted.max_message_bytes > options.max_message_bytes:
+            segment = find_segment(self._namespace, dead_letter)
+            if segment is not None:
+                wanted.check_dead_letters(name, QueueOptions(**segment.options))
+        if wanted.max_deliveries is not None and options.max_deliveries is None:
+            for other in self._namespace.noted_queues(""):
+                source = None if other == name else self._options_of(other)
+                if source is not None and source.dead_letter == name:
+                    source.check_dead_letters(other, wanted)
+
     def delete(self, name: str) -> None:
         self.remove(name, True)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shmq.api.names import own_dead_letters
-from shmq.api.options import QueueOptions
+from shmq.api.options import QueueOptions, options_of
 from shmq.client.local.queue_segments import remove_ended, remove_queue, remove_staged
 from shmq.errors import Forbidden, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.host.namespace.namespace import Namespace
@@ -98,16 +98,17 @@ def remove_empty_dead_letters(
 ) -> None:
     """Delete the dead-letter queue that was created for a queue that is gone, if it is empty.
 
-    It was if its name and options are those that it would be created with. One that another queue
-    uses stays. Needs the registry lock.
+    It was if its name and options are those that it would be created with; the options of both may
+    have been altered. One that another queue uses stays. Needs the registry lock.
     """
     dead_letter = options.dead_letter
     if dead_letter is None or dead_letter != own_dead_letters(name):
         return
     with contextlib.suppress(ShmqError):  # the queue is gone: without memory, say, this one stays
         segment = namespace.open_segment(dead_letter)
-        created = options.for_dead_letters().differences(QueueOptions(**segment.options))
-        if created or _is_used(namespace, dead_letter):
+        others = options.for_dead_letters().differences(QueueOptions(**segment.options))
+        fixed = options_of(QueueOptions)
+        if any(fixed[key].fixed for key in others) or _is_used(namespace, dead_letter):
             return
         with open_queue(namespace, dead_letter, segment) as queue:
             ended = queue.end(unused=False)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from shmq import api
+from shmq.api.options import QueueOptions
 from shmq.errors import AlreadyExists, NoSuchQueue, QueueExists, StreamExists
 
 #: What has a name in a namespace.
@@ -56,6 +57,10 @@ class CollectionPort(abc.ABC):
     @abc.abstractmethod
     def summaries(self) -> list[Any]:
         """Return the summary of each, sorted by name; of a table the name."""
+
+    def alter(self, name: str, given: Mapping[str, Any]) -> QueueOptions:
+        """Change options of a queue, of which ``given`` was not checked; see `alter_queue`."""
+        raise NotImplementedError
 
     def names(self) -> list[str]:
         """Return the names of all, sorted."""

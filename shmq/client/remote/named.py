@@ -19,8 +19,8 @@ from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.table import RemoteTable
 from shmq.native import _core
 from shmq.protocol.messages.exchange import EXCHANGES, Exchanges, Shown
-from shmq.protocol.messages.payload import pack_name
-from shmq.protocol.messages.queue import QUEUES, Create, Greeting, List
+from shmq.protocol.messages.payload import pack_map, pack_name
+from shmq.protocol.messages.queue import QUEUES, Create, Greeting, List, unpack_queue_options
 from shmq.protocol.messages.stream import STREAMS, StreamCreate
 from shmq.protocol.messages.table import TableInfo, TableRequest
 from shmq.protocol.opcodes import Status, Type
@@ -151,6 +151,21 @@ class QueueCollection(Collection):
             queue.close()
             raise errors.Forbidden(queue.exclusive_to)
         return queue
+
+    def alter(self, name: str, given: Mapping[str, Any]) -> QueueOptions:
+        mine = self._mine(name)
+        queue = mine or self.open(name)
+        try:
+            wanted = queue.options.altered(name, given)
+            packed = pack_map(_plain_options(wanted, given))
+            options = unpack_queue_options(queue.port.ask(Type.ALTER, packed, again=True))
+        finally:
+            if mine is None:
+                queue.close()
+        for handle in self._broker.handles_of(name):
+            if isinstance(handle, RemoteQueue):
+                handle.port.options = options
+        return options
 
     def delete(self, name: str) -> None:
         self._remove(Type.DELETE, name, b"\1" if self._greeting.extended else b"")

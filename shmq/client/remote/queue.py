@@ -59,7 +59,6 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         self.exclusive_to = state.exclusive_to
         # The port has no reference to the queue: it is detached as soon as it is dropped.
         QueueHandle.__init__(self, RemoteQueuePort(connection, namespace, state.options))
-        self._lease = self.options.visibility_timeout
         self._patience = connection.target.request_timeout
 
     def _make(self, create: Create) -> None:
@@ -125,7 +124,9 @@ class RemoteQueue(RemoteHandle, QueueHandle):
             _core.check_timeout(timeout)
         began = time.monotonic()
         wait = first_wait(timeout if block else 0)
-        found = wire.get(wait, self._lease, self.port.acks, self._patience + wait / 1000)
+        port = self.port
+        lease = port.options.visibility_timeout
+        found = wire.get(wait, lease, port.acks, self._patience + wait / 1000)
         if type(found) is _core.RemoteMessage:
             return cast("api.Message", found)
         first = Attempt(wire, found, began)

@@ -23,6 +23,8 @@ from shmq.errors import (
 _Handle: TypeAlias = "api.Queue | api.Stream | api.Exchange | api.Table"
 
 _ADVICE: Final = "it is used as is; delete it first, or pass if_different='accept' or 'refuse'"
+#: Of a queue.
+_ALTER: Final = "it is used as is; pass if_different='accept', 'refuse' or 'alter'"
 
 #: What this process has warned of: the class of the error, the namespace and the name.
 _warned: Final[set[tuple[type[AlreadyExists], str, str]]] = set()
@@ -38,17 +40,20 @@ def check_same(handle: _Handle, given: Mapping[str, Any]) -> None:
 def reconcile(
     handle: _Handle, given: Mapping[str, Any], if_different: IfDifferent, namespace: str
 ) -> None:
-    """Do what ``if_different`` says if a given option is not as the handle has it."""
+    """Do what ``if_different`` says if a given option is not as the handle has it.
+
+    Only a queue can be altered, by its broker: here ``"alter"`` is ``"refuse"``.
+    """
     try:
         check_same(handle, given)
     except AlreadyExists as error:
-        # A further reaction, such as changing the options, is a further branch here.
-        if if_different == "refuse":
+        if if_different in {"refuse", "alter"}:
             raise
         where = (type(error), namespace, handle.name)
         if if_different == "warn" and where not in _warned:
             _warned.add(where)
-            text = str(error.of(handle.name, error.differences, _ADVICE))
+            advice = _ALTER if isinstance(handle, api.Queue) else _ADVICE
+            text = str(error.of(handle.name, error.differences, advice))
             warnings.warn(text, OptionsWarning, stacklevel=depth())
 
 

@@ -354,6 +354,36 @@ def _start(namespace: Namespace) -> None:
         _again_at[namespace.name] = time.monotonic() + pause
 
 
+def save_options(namespace: Namespace, name: str) -> None:
+    """Return once a writer, if there is one, has the options of a queue in its files.
+
+    The caller must not hold the registry lock. Raises :class:`~shmq.NotConfirmed`.
+    """
+    with late_imports:
+        from shmq.disk.storage.writer_control import ask_for_snapshots  # noqa: PLC0415 - rarely needed
+
+    end = time.monotonic() + (_WRITTEN if waits() else _WRITTEN_FOR_CLIENTS)
+    while namespace.roles.writer_pid is not None:
+        directory, now = namespace.roles.data_dir, time.monotonic()
+        try:
+            if directory is None:
+                raise ShmqError("no data directory exists yet")
+            ((_, reason),) = ask_for_snapshots(directory, [name], max(_LOOK, end - now))
+        except (ShmqError, OSError) as error:  # the writer begins, or ends
+            reason, again = str(error), now < end
+        else:
+            again = False
+            if reason is None:
+                return
+        if not again:
+            raise NotConfirmed(
+                f"queue {name!r} of namespace {namespace.name!r} is altered, and its options are "
+                f"not known to be on disk: {reason}; they are written with its next snapshot",
+                taken=0,
+            )
+        time.sleep(_LOOK)
+
+
 # ---- exchanges, bindings and schemas ----
 
 

@@ -25,6 +25,7 @@ from shmq.errors import (
     RequestFailed,
     ShmqError,
 )
+from shmq.native import _clock as time
 
 log = logging.getLogger("shmq")
 
@@ -35,6 +36,8 @@ TRACE: Final = "shmq-traceback"
 
 #: How long one wait lasts before the next check whether to stop, in seconds.
 _SLICE: Final = 0.1
+#: How long a lease keeper waits at a time, in seconds.
+_LOOK: Final = 1.0
 #: How long to wait for room for a reply, in seconds, if its client does not read.
 _PATIENCE: Final = 1.0
 #: How many reply queues are kept open.
@@ -63,7 +66,9 @@ class Service:
         self._handler = handler
         self._tracebacks = tracebacks
         self._handles: OrderedDict[str, api.Queue] = OrderedDict()
-        self._keeper = LeaseKeeper(f"queue {queue.name!r}", queue.options.visibility_timeout)
+        self._keeper = LeaseKeeper(
+            f"queue {queue.name!r}", lambda: queue.options.visibility_timeout
+        )
         #: How many messages were handled.
         self.handled = 0
 
@@ -225,9 +230,9 @@ BEATS = 3
 
 
 class LeaseKeeper:
-    """A thread that extends the lease of one message at a time, by ``seconds`` each time."""
+    """A thread that extends the lease of one message at a time, by ``seconds()`` each time."""
 
-    def __init__(self, who: str, seconds: float) -> None:
+    def __init__(self, who: str, seconds: Callable[[], float]) -> None:
         self._who = who
         self._seconds = seconds
         self._message: Message | None = None
@@ -251,14 +256,20 @@ class LeaseKeeper:
         self._message = None
 
     def _run(self) -> None:
-        while not self._ended.wait(self._seconds / BEATS):
-            message = self._message
+        extended = time.monotonic()
+        while True:
+            left = extended + self._seconds() / BEATS - time.monotonic()
+            if self._ended.wait(max(0.0, min(left, _LOOK))):
+                return
+            if left > _LOOK:  # in the meantime the time may have become shorter
+                continue
+            extended, message = time.monotonic(), self._message
             if message is not None:
                 self._prolong(message)
 
     def _prolong(self, message: Message) -> None:
         try:
-            message.extend(self._seconds)
+            message.extend(self._seconds())
         except LeaseExpired as error:
             if self._message is message and not message.settled:
                 self._message = None

@@ -104,10 +104,10 @@ int shmq_restore(struct shmq_restorer *r, const struct shmq_record *record)
     uint64_t bytes = (uint64_t)record->body_bytes + record->meta_bytes;
     struct shmq_slot *s;
     uint32_t at;
-    int status = shmq_fits(q, record->body_bytes, record->meta_bytes);
+    int status;
 
-    if (status)
-        return status;
+    if (shmq_units_for(q, bytes) > q->geo.units) /* it may be from before a lower limit */
+        return SHMQ_TOO_LARGE;
     if (record->seq <= q->h->last_seq || (record->priority & 0xF) >= q->h->options.priorities)
         return SHMQ_STALE;
     if ((status = shmq_slot_take(q, bytes, &at)))

@@ -6,7 +6,7 @@
  * do not set off the alarm. */
 int64_t shmq_set_alarm(struct shmq_queue *q)
 {
-    int64_t lease = q->h->options.visibility, due = shmq_next_due(q), latest;
+    int64_t lease = shmq_policies_now(q->h)->visibility, due = shmq_next_due(q), latest;
 
     latest = shmq_now() + (lease < SHMQ_SHORT_SLEEP ? SHMQ_SHORT_SLEEP : lease);
     due = due < latest ? due : latest;

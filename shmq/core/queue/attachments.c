@@ -87,12 +87,12 @@ static void stop_consuming(struct shmq_queue *q, struct shmq_attachment *a, int6
 bool shmq_is_unused(const struct shmq_queue *q, int64_t now)
 {
     const struct shmq_header *h = q->h;
+    int64_t expires = shmq_policies_now(h)->expires;
 
     for (uint32_t at = 0; at < h->attachments_made && at < SHMQ_MAX_ATTACHMENTS; at++)
         if (q->attachments[at].process && q->attachments[at].consumes)
             return false;
-    return (h->options.auto_delete && h->consumed) ||
-           (h->options.expires && now - h->unused_since >= h->options.expires);
+    return (h->options.auto_delete && h->consumed) || (expires && now - h->unused_since >= expires);
 }
 
 void shmq_reclaim(struct shmq_queue *q, uint32_t at, uint64_t process, int64_t now)

@@ -7,6 +7,7 @@
 #include "queue/holder.h"
 #include "queue/slot.h"
 #include "queue/index.h"
+#include "queue/segment.h"
 #include "queue/wakeup.h"
 
 #define EXPECT(condition, what) \
@@ -356,6 +357,11 @@ static void note(struct findings *f, const char *wrong)
 static void check_each(struct shmq_queue *q, struct counts *c, struct tally *tallies,
                        struct findings *f)
 {
+    struct shmq_policies policies;
+    uint32_t alterations;
+
+    if (!shmq_read_policies(q->h, &policies, &alterations))
+        note(f, "the options contradict their checksum");
     for (uint32_t at = 0; at < q->h->slots_made; at++)
         note(f, check_slot(q, at, c));
     note(f, check_counts(q, c));

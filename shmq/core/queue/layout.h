@@ -189,35 +189,44 @@ enum shmq_event { SHMQ_NOT_EMPTY = 0, SHMQ_NOT_FULL = 1 };
 enum shmq_overflow { SHMQ_REJECT = 0, SHMQ_BLOCK = 1, SHMQ_DROP_OLDEST = 2 };
 enum shmq_durability { SHMQ_MEMORY = 0, SHMQ_SNAPSHOT = 1, SHMQ_JOURNAL = 2 };
 
-/* The options that a queue was made with: fixed before the segment is published, and protected by
- * `crc`. Times are in ns, 0 for none. */
-struct shmq_options {
-    uint64_t queue_id;
-    uint64_t arena_bytes;
+/* The options that can be altered while the queue is in use: two copies, see shmq_policies_now. Times
+ * are in ns, 0 for none. */
+struct shmq_policies {
     uint64_t max_message_bytes;
-    int64_t created_at; /* ns since 1970 */
     int64_t visibility;
     int64_t ttl;
     int64_t dead_letter_ttl;
     int64_t retry;
     int64_t retry_max;
-    int64_t dedupe_window;
     int64_t snapshot_interval;
-    uint64_t hash_key; /* for groups and dedupe ids; a restored queue keeps it         */
-    uint32_t capacity;
-    uint32_t priorities;
+    int64_t expires; /* how long it may be without a consumer                         */
     uint32_t max_deliveries; /* 0: no limit */
     uint8_t overflow;
     uint8_t drop_expired;
+    uint8_t confirm; /* 1: a put waits for the disk by default               */
+    uint8_t reserved;
+    uint32_t reserved1;
+    uint32_t crc; /* CRC32C of the members before it                                */
+};
+
+/* The options that a queue was made with. All but the policies are fixed before the segment is
+ * published, and protected by the header's `crc`. */
+struct shmq_options {
+    uint64_t queue_id;
+    uint64_t arena_bytes;
+    int64_t created_at; /* ns since 1970 */
+    int64_t dedupe_window;
+    uint64_t hash_key; /* for groups and dedupe ids; a restored queue keeps it         */
+    uint32_t capacity;
+    uint32_t priorities;
     uint8_t dead_letters; /* whether there is a dead-letter queue */
     uint8_t durability;
-    uint8_t confirm; /* 1: a put waits for the disk by default               */
     uint8_t auto_delete; /* 1: it ends with its last consumer                        */
     uint8_t exclusive; /* 1: it ends with the process that made it                 */
-    uint8_t reserved[5];
+    uint8_t reserved[4];
     char name[SHMQ_NAME_BYTES];
     char dead_letter[SHMQ_NAME_BYTES];
-    int64_t expires; /* how long it may be without a consumer                    */
+    struct shmq_policies policies[2]; /* that of `alterations` is current; a new queue's: 0   */
 };
 
 /* What the journal has of a slot: message `seq`, in commit `batch`. See change_hints.h. */
@@ -260,12 +269,12 @@ struct shmq_sample {
 };
 
 struct shmq_header {
-    /* -- read only once published ------------------------------------------------- */
+    /* -- read only once published, but for the policies ------------------------------ */
     _Atomic uint64_t published; /* SHMQ_MAGIC << 32 | version: stored last              */
     struct shmq_options options;
     uint64_t segment_bytes;
-    uint32_t crc; /* CRC32C of `options` and `segment_bytes`                           */
-    uint32_t reserved0;
+    uint32_t crc; /* CRC32C of `segment_bytes`, and `options` up to the policies        */
+    _Atomic uint32_t alterations; /* of the policies; bit 0: the current copy           */
 
     /* -- read by every operation, written seldom ----------------------------------- */
     _Alignas(64) int64_t next_tick; /* nothing is due before this; may be early         */
@@ -406,7 +415,8 @@ _Static_assert(SHMQ_HOLDERS * sizeof(struct shmq_holder) == SHMQ_PAGE, "the hold
 _Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line");
 _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
-_Static_assert(sizeof(struct shmq_options) == 336, "another size is another layout version");
+_Static_assert(sizeof(struct shmq_policies) == 80, "another size is another layout version");
+_Static_assert(sizeof(struct shmq_options) == 424, "another size is another layout version");
 _Static_assert(sizeof(struct shmq_amended) == 16, "four entries are one line");
 _Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots is one line");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");

@@ -62,7 +62,7 @@ static inline void grant_to(struct shmq_queue *q, struct shmq_slot *s, bool by_n
     shmq_commit(s, shmq_make_word(SHMQ_LEASED, keep | (handed ? SHMQ_F_HANDED : 0),
                                   shmq_deliveries_of(word), shmq_next_serial(h)));
     shmq_count_lease(q, s, 1);
-    if (ns == h->options.visibility && !flies)
+    if (ns == shmq_policies_now(h)->visibility && !flies)
         shmq_timer_lease(q, s);
     else
         shmq_timer_set(q, s);
@@ -117,7 +117,7 @@ int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view 
 void shmq_lease_this(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool handed,
                      struct shmq_view *view)
 {
-    grant_to(q, s, false, false, now, q->h->options.visibility, handed, view);
+    grant_to(q, s, false, false, now, shmq_policies_now(q->h)->visibility, handed, view);
 }
 
 bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
@@ -204,7 +204,8 @@ static uint64_t random_below(struct shmq_queue *q, uint64_t limit)
 /* retry * 2^(n - 1) up to retry_max, times a random factor from 1/2 to 1; n: deliveries. */
 static int64_t back_off(struct shmq_queue *q, uint32_t deliveries)
 {
-    int64_t delay = q->h->options.retry, most = q->h->options.retry_max;
+    const struct shmq_policies *policies = shmq_policies_now(q->h);
+    int64_t delay = policies->retry, most = policies->retry_max;
 
     while (--deliveries && delay < most)
         delay = delay > INT64_MAX / 2 ? most : delay * 2;

@@ -74,7 +74,7 @@ int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_byt
 /* When the message of a put expires, in ns from its put; 0 or less: never. */
 static inline int64_t shmq_ttl_of(const struct shmq_queue *q, const struct shmq_put *put)
 {
-    return put->ttl ? put->ttl : q->h->options.ttl;
+    return put->ttl ? put->ttl : shmq_policies_now(q->h)->ttl;
 }
 
 /* The time for a put: exact if a timer begins at it. Needs no lock. */

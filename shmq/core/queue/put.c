@@ -7,7 +7,7 @@
 
 int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes)
 {
-    if (body_bytes > q->h->options.max_message_bytes || body_bytes > UINT32_MAX)
+    if (body_bytes > shmq_policies_now(q->h)->max_message_bytes || body_bytes > UINT32_MAX)
         return SHMQ_TOO_LARGE;
     return shmq_units_for(q, body_bytes + meta_bytes) > q->geo.units ? SHMQ_TOO_LARGE : SHMQ_OK;
 }
@@ -100,7 +100,7 @@ static int take_or_drop(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
 {
     int status = shmq_slot_take(q, bytes, at);
 
-    if (status == SHMQ_FULL && q->h->options.overflow == SHMQ_DROP_OLDEST)
+    if (status == SHMQ_FULL && shmq_policies_now(q->h)->overflow == SHMQ_DROP_OLDEST)
         return drop_and_take(q, bytes, at);
     return status;
 }
@@ -174,7 +174,7 @@ static int dedupe(struct shmq_queue *q, const uint64_t *hash, int64_t now, uint6
 /* Before a message is dropped for this one, everything else that the put needs is reserved. */
 static int reserve_group(struct shmq_queue *q, const struct shmq_put *put)
 {
-    if (!put->group || q->h->options.overflow != SHMQ_DROP_OLDEST)
+    if (!put->group || shmq_policies_now(q->h)->overflow != SHMQ_DROP_OLDEST)
         return SHMQ_OK;
     return shmq_group_reserve(q, put->group);
 }

@@ -49,7 +49,6 @@ struct shmq_queue {
     _Atomic uint64_t to_wake; /* parties to wake once the lock is released             */
     uint8_t middle;       /* the priority whose puts go through the inbox              */
     uint32_t leases;      /* granted through this handle, for periodic work              */
-    bool exact;           /* leases are so short that they need the exact time         */
     bool journaled;       /* the queue has a journal                                   */
     int64_t patience;     /* ns to spin for the disk, as that has paid                 */
     bool hinted;          /* hints were added since the lock was taken                    */
@@ -171,6 +170,19 @@ static inline bool shmq_looks_roomy(const struct shmq_queue *q, uint32_t count)
     return GET_ATOMIC(q->h->live) + shmq_inbox_count(q->h) + count <= q->capacity;
 }
 
+/* The policies that apply now. A pointer to them is for one operation, and not for keeping. Under a
+ * lock they are one alteration's; without one each member is, but two members may be of two. */
+static inline const struct shmq_policies *shmq_policies_now(const struct shmq_header *h)
+{
+    return &h->options.policies[GET_ACQUIRE(h->alterations) & 1];
+}
+
+/* Whether leases are so short that they need the exact time. */
+static inline bool shmq_is_exact(const struct shmq_queue *q)
+{
+    return shmq_policies_now(q->h)->visibility < 100 * SHMQ_COARSE;
+}
+
 static inline void shmq_tick_by(struct shmq_header *h, int64_t when)
 {
     if (when < h->next_tick)
@@ -183,7 +195,8 @@ static inline int64_t shmq_time(const struct shmq_queue *q)
 {
     int64_t coarse = shmq_coarse_now();
 
-    if (__builtin_expect(q->exact || coarse + SHMQ_COARSE >= GET_ATOMIC(q->h->next_tick), 0))
+    if (__builtin_expect(coarse + SHMQ_COARSE >= GET_ATOMIC(q->h->next_tick) || shmq_is_exact(q),
+                         0))
         return shmq_now();
     return coarse;
 }
@@ -192,7 +205,7 @@ static inline int64_t shmq_time(const struct shmq_queue *q)
  * early. */
 static inline int64_t shmq_lag(const struct shmq_queue *q)
 {
-    return q->exact ? 0 : shmq_coarse_lag();
+    return shmq_is_exact(q) ? 0 : shmq_coarse_lag();
 }
 
 /* The result of an operation: `status`, unless it met damage. */

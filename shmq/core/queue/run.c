@@ -287,7 +287,8 @@ static int lease_anew(struct shmq_queue *q, struct shmq_slot *s, int64_t now, in
                       struct shmq_view *view)
 {
     uint64_t word = shmq_word(s);
-    uint32_t deliveries = shmq_deliveries_with_this(word), limit = q->h->options.max_deliveries;
+    uint32_t deliveries = shmq_deliveries_with_this(word);
+    uint32_t limit = shmq_policies_now(q->h)->max_deliveries;
 
     if (limit && deliveries >= limit && word & SHMQ_F_HANDED) {
         shmq_unlease(q, s);

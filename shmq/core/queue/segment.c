@@ -50,7 +50,6 @@ static void know_options(struct shmq_queue *q)
 {
     q->capacity = q->h->options.capacity;
     q->middle = (uint8_t)(q->h->options.priorities / 2);
-    q->exact = q->h->options.visibility < 100 * SHMQ_COARSE;
     q->journaled = q->h->options.durability == SHMQ_JOURNAL;
 }
 
@@ -90,9 +89,39 @@ void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geome
 
 static uint32_t checksum(const struct shmq_header *h)
 {
-    uint32_t crc = shmq_crc32c(0, &h->options, sizeof h->options);
+    uint32_t crc = shmq_crc32c(0, &h->options, offsetof(struct shmq_options, policies));
 
     return shmq_crc32c(crc, &h->segment_bytes, sizeof h->segment_bytes);
+}
+
+static uint32_t policies_checksum(const struct shmq_policies *policies)
+{
+    return shmq_crc32c(0, policies, offsetof(struct shmq_policies, crc));
+}
+
+bool shmq_read_policies(const struct shmq_header *h, struct shmq_policies *policies,
+                        uint32_t *alterations)
+{
+    do {
+        *alterations = GET_ACQUIRE(h->alterations);
+        *policies = h->options.policies[*alterations & 1];
+        if (policies->crc == policies_checksum(policies))
+            return true;
+    } while (*alterations != GET_ACQUIRE(h->alterations)); /* two alterations came in between */
+    return false;
+}
+
+int shmq_alter(struct shmq_queue *q, const struct shmq_policies *policies, uint32_t alterations)
+{
+    struct shmq_header *h = q->h;
+    struct shmq_policies *next = &h->options.policies[(alterations + 1) & 1];
+
+    if (alterations != h->alterations)
+        return SHMQ_STALE;
+    SET(*next, *policies);
+    SET(next->crc, policies_checksum(next));
+    SET_RELEASE(h->alterations, alterations + 1);
+    return SHMQ_OK;
 }
 
 void shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
@@ -100,6 +129,7 @@ void shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
     struct shmq_header *h = q->h;
 
     SET(h->options, *options);
+    SET(h->options.policies[0].crc, policies_checksum(&h->options.policies[0]));
     know_options(q);
     SET(h->segment_bytes, q->geo.segment_bytes);
     SET(h->crc, checksum(h));
@@ -139,6 +169,8 @@ static bool sane(const struct shmq_options *o)
 int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, struct shmq_geometry *geo)
 {
     const struct shmq_header *h = base;
+    struct shmq_policies policies;
+    uint32_t alterations;
     uint64_t published;
 
     if (mapped < SHMQ_PAGE || size < SHMQ_PAGE)
@@ -150,7 +182,8 @@ int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, struct shmq_g
         return SHMQ_DAMAGED;
     if ((uint32_t)published != SHMQ_LAYOUT_VERSION)
         return SHMQ_INCOMPATIBLE;
-    if (checksum(h) != h->crc || !sane(&h->options))
+    if (checksum(h) != h->crc || !sane(&h->options) ||
+        !shmq_read_policies(h, &policies, &alterations))
         return SHMQ_DAMAGED;
     shmq_lay_out(&h->options, geo);
     if (geo->segment_bytes != h->segment_bytes)

@@ -15,6 +15,16 @@ void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geome
 void shmq_prepare(struct shmq_queue *q, const struct shmq_options *options);
 void shmq_announce(struct shmq_queue *q);
 
+/* Copies the policies that apply now, and how many alterations led to them; false if they are damaged.
+ * Needs no lock. */
+bool shmq_read_policies(const struct shmq_header *h, struct shmq_policies *policies,
+                        uint32_t *alterations);
+
+/* Makes these the policies of the queue, at once and for every process; a death at any store leaves
+ * the old ones or the new. SHMQ_STALE, if `alterations` led not to the old ones. Holds the lock, of
+ * both sides. */
+int shmq_alter(struct shmq_queue *q, const struct shmq_policies *policies, uint32_t alterations);
+
 /* Whether the `size` bytes at `base` are a segment that may be attached to: SHMQ_OK, NOT_READY,
  * INCOMPATIBLE, TRUNCATED or DAMAGED. `mapped` is how much of it is mapped; at least the header.
  * Sets `geo` if it is OK. */

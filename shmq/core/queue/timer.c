@@ -34,7 +34,7 @@ void shmq_timer_lease(struct shmq_queue *q, struct shmq_slot *s)
     struct shmq_list *leases = &q->h->leases;
     int64_t last = leases->tail == SHMQ_NIL ? INT64_MIN : shmq_slot_at(q, leases->tail)->deadline;
 
-    if (last > s->deadline && last - s->deadline <= SHMQ_COARSE && !q->exact)
+    if (last > s->deadline && last - s->deadline <= SHMQ_COARSE && !shmq_is_exact(q))
         SET_ATOMIC(s->deadline, last); /* only our time was coarser */
     if (last > s->deadline) {
         shmq_set_where(s, SHMQ_NOWHERE);

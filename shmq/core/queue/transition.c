@@ -73,7 +73,8 @@ void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason
     struct shmq_header *h = q->h;
 
     shmq_leave_group(q, s);
-    if (!h->options.dead_letters || (reason == SHMQ_EXPIRED_TTL && h->options.drop_expired)) {
+    if (!h->options.dead_letters ||
+        (reason == SHMQ_EXPIRED_TTL && shmq_policies_now(h)->drop_expired)) {
         shmq_count_drop(h, reason);
         shmq_slot_free(q, s);
         return;
@@ -88,7 +89,8 @@ void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason
 void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, int64_t now)
 {
     uint64_t word = shmq_word(s), keep = word & (SHMQ_F_GROUPED | SHMQ_F_TTL);
-    uint32_t deliveries = shmq_deliveries_with_this(word), limit = q->h->options.max_deliveries;
+    uint32_t deliveries = shmq_deliveries_with_this(word);
+    uint32_t limit = shmq_policies_now(q->h)->max_deliveries;
     bool handed = word & SHMQ_F_HANDED;
 
     if (shmq_has_expired(s, word, now))

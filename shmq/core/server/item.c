@@ -56,7 +56,7 @@ bool shmq_admit_item(const struct shmq_queue_session *queue_session, struct shmq
     if (item->put.meta &&
         (why = shmq_properties_apply(q, &item->properties, &item->put, item->hash)))
         return refuse_item(item, SHMQ_S_BAD_REQUEST, why);
-    if (q->h->options.confirm)
+    if (shmq_policies_now(q->h)->confirm)
         item->flags |= SHMQ_FLAG_DURABLE;
     if (item->flags & SHMQ_FLAG_DURABLE && !admit_durable(q, item))
         return false;

@@ -386,7 +386,7 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
     else if ((why = check_batch(queue_session->queue->q, r, count)))
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST, why);
     else {
-        if (queue_session->queue->q->h->options.confirm)
+        if (shmq_policies_now(queue_session->queue->q->h)->confirm)
             batch.flags |= SHMQ_FLAG_DURABLE;
         put_batch(queue_session, &r, count, &batch);
         if (batch.status != SHMQ_S_BUSY || batch.accepted ||

@@ -253,7 +253,8 @@ static bool is_consumer(struct shmq_queue_session *queue_session, uint16_t *stat
     struct shmq_session *session = queue_session->session;
     const struct shmq_options *o = &queue->q->h->options;
 
-    if (queue_session->consumes || !(o->expires || o->auto_delete || o->exclusive))
+    if (queue_session->consumes ||
+        !(shmq_policies_now(queue->q->h)->expires || o->auto_delete || o->exclusive))
         return true;
     *status = session->engine->hooks->consume(session, queue, session->engine->why);
     queue_session->consumes = !*status;

@@ -9,6 +9,7 @@ one before it ends.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from shmq.disk.persistence.segment_writer import SegmentWriter, WriteSizes
 from shmq.disk.storage.disk import Disk, opened, remove_file, size_of, sync_file
@@ -20,10 +21,18 @@ from shmq.native._core import read_record
 
 
 class Journal(SegmentWriter):
-    """The segments of one queue's journal, from a position on. For one thread at a time."""
+    """The segments of one queue's journal, from a position on. For one thread at a time.
+
+    ``identity`` returns the queue's, with its options at that time.
+    """
 
     def __init__(
-        self, disk: Disk, identity: QueueIdentity, segment: int, offset: int, sizes: WriteSizes
+        self,
+        disk: Disk,
+        identity: Callable[[], QueueIdentity],
+        segment: int,
+        offset: int,
+        sizes: WriteSizes,
     ) -> None:
         #: The position: the segment that was synced last, and how many bytes of it.
         self.segment = segment
@@ -31,8 +40,9 @@ class Journal(SegmentWriter):
         #: Whether another process removed a segment: a snapshot has to replace them all.
         self.is_broken = False
         self._identity = identity
+        self._queue = identity().name
         self._started = 0  # where the last commit starts
-        files = catalog(disk.names()).get(identity.name)
+        files = catalog(disk.names()).get(self._queue)
         numbers = files.segments if files else ()
         super().__init__(
             disk, sizes, {each: size_of(disk, self._name_of(each)) for each in numbers}
@@ -87,7 +97,7 @@ class Journal(SegmentWriter):
         """
         if self._file < 0:
             self._open(
-                self._identity.header(
+                self._identity().header(
                     JOURNAL, self.next_segment, previous_end=self.offset, first_batch=first_batch
                 )
             )
@@ -129,7 +139,7 @@ class Journal(SegmentWriter):
         self._remove(sorted(each for each in self._lengths if each < number))
 
     def _name_of(self, number: int) -> str:
-        return segment_name(self._identity.name, number)
+        return segment_name(self._queue, number)
 
     def _has_header(self, number: int) -> bool:
         """Whether the segment was started: its header is intact."""

@@ -121,7 +121,7 @@ class JournalWriter(SnapshotWriter):
     ) -> None:
         super().__init__(disk, handle, sizes)
         self._transactions = transactions
-        self._part: Part = ("queue", self.name, self.identity.key)
+        self._part: Part = ("queue", self.name, self.key)
         #: Transactions that had been applied before the last collection, and the last put by then.
         self._happened: frozenset[Id] = frozenset()
         self._last = 0
@@ -129,7 +129,7 @@ class JournalWriter(SnapshotWriter):
         self._before: frozenset[Id] = frozenset()
         self.follower = _core.Follower(handle)
         self._outage = Outage(f"queue {self.name}", disk.directory, self.follower.fail)
-        self.journal = Journal(disk, self.identity, *self.follower.position, sizes)
+        self.journal = Journal(disk, lambda: self.identity, *self.follower.position, sizes)
         self._transfers = transfers
         self._look = look
         self._look_at = 0.0
@@ -345,7 +345,7 @@ class JournalWriter(SnapshotWriter):
                 by_target.setdefault(target, {})[seq] = slot
         found = []
         for target, slots in by_target.items():
-            arrived = self._transfers.arrived(self.identity.key, target, list(slots))
+            arrived = self._transfers.arrived(self.key, target, list(slots))
             found += [slots[seq] for seq in arrived]
         return found
 

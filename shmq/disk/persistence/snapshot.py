@@ -94,8 +94,7 @@ class SnapshotWriter:
         self.handle = handle
         self.sizes = sizes
         self.name = handle.name
-        self.identity = QueueIdentity.of(handle.segment, handle.name)
-        self.interval = handle.options.snapshot_interval
+        self.key = handle.segment.hash_key
         #: When the last snapshot was started, on the monotonic clock.
         self.snapshot_at = time.monotonic()
         #: The first segment to replay on top of the snapshot; 0: no snapshot exists.
@@ -108,6 +107,11 @@ class SnapshotWriter:
         self._prepare()
 
     @property
+    def identity(self) -> QueueIdentity:
+        """The queue's identity, with its options as they are now."""
+        return QueueIdentity.of(self.handle.segment, self.name)
+
+    @property
     def deleted(self) -> bool:
         """Whether the queue was deleted."""
         return self.handle.segment.deleted
@@ -115,7 +119,7 @@ class SnapshotWriter:
     @property
     def due(self) -> bool:
         """Whether a snapshot has to be written now."""
-        return time.monotonic() >= self.snapshot_at + self.interval
+        return time.monotonic() >= self.snapshot_at + self.handle.options.snapshot_interval
 
     def snapshot(self) -> None:
         """Write a snapshot that replaces the last one. Raises OSError and QueueDeleted."""
@@ -140,7 +144,7 @@ class SnapshotWriter:
             gone, self.closed = self.deleted, True
             self.handle.close()
             if gone:
-                erase_queue(self.disk, self.name, self.identity.key)
+                erase_queue(self.disk, self.name, self.key)
 
     def held(self) -> contextlib.AbstractContextManager[object]:
         """A lock: while it is held, nothing is published and no snapshot is replaced."""
@@ -168,7 +172,7 @@ class SnapshotWriter:
         self.disk.sync_directory()  # the previous writer may have died before its own sync
         files = catalog(self.disk.names()).get(self.name)
         keys = {name: hash_key_of(self.disk, name) for name in (files.names() if files else ())}
-        earlier = set_earlier_aside(self.disk, self.name, self.identity.key, keys)
+        earlier = set_earlier_aside(self.disk, self.name, self.key, keys)
         with contextlib.suppress(FileNotFoundError):
             self.disk.unlink(unfinished(self.name))
         if files is not None and files.snapshot and snapshot_name(self.name) not in earlier:

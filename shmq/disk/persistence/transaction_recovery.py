@@ -131,7 +131,7 @@ def _write_queue(
 ) -> None:
     """Write one commit after the end of the journal."""
     identity = QueueIdentity(chain.name, max(chain.queue_ids), chain.hash_key, chain.options)
-    journal = Journal(disk, identity, chain.segment, chain.end, WriteSizes())
+    journal = Journal(disk, lambda: identity, chain.segment, chain.end, WriteSizes())
     batch = chain.last_batch + 1
     salt = journal.ready(batch)
     records = [pack_record("settle", salt, entries=settled)] if settled else []

@@ -103,7 +103,8 @@ class QueueFiles:
         if not everything:
             raise FileError("none of the files can be read")
         self._fed: list[str] = []
-        newest = everything[-1].header
+        # Not the last one: a segment that is open while a snapshot is taken may hold nothing yet.
+        newest = max((file.header for file in everything), key=lambda header: header.created)
         self.name, self.options = newest.name, dict(newest.options)
         self.hash_key = newest.hash_key
         self.queue_ids = {file.header.queue_id for file in everything}

@@ -189,13 +189,16 @@ def _try(work: Callable[..., object], *arguments: object) -> str | None:
     return None
 
 
-def ask_for_snapshots(directory: Path, queues: list[str]) -> Iterator[tuple[str, str | None]]:
+def ask_for_snapshots(
+    directory: Path, queues: list[str], timeout: float | None = None
+) -> Iterator[tuple[str, str | None]]:
     """Ask the directory's writer for snapshots of these; yields each with its error or None.
 
-    Raises ShmqError if no writer exists, or if it ends before it has answered.
+    Raises ShmqError if no writer exists, or if it ends before it has answered, and OSError if an
+    answer takes longer than ``timeout`` seconds.
     """
     left = list(queues)
-    with _request(directory, "snapshot", queues) as way:
+    with _request(directory, "snapshot", queues, timeout=timeout) as way:
         for line in _read_lines(way):
             said = json.loads(line)
             if "queue" not in said:

@@ -32,6 +32,7 @@ class Event(enum.StrEnum):
 
     QUEUE_CREATE = "queue.create"
     QUEUE_DELETE = "queue.delete"
+    QUEUE_ALTER = "queue.alter"
     QUEUE_PURGE = "queue.purge"
     QUEUE_REDRIVE = "queue.redrive"
     STREAM_CREATE = "stream.create"

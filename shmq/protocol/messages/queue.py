@@ -50,6 +50,7 @@ _FEATURES: Final = (
     "tables",
     "named-leases",
     "errors",
+    "alter",
 )
 
 #: What a FAIL has between the name and the error.
@@ -141,6 +142,11 @@ class Create:
         if not isinstance(own, bool):
             raise Refusal.bad(f"own={own!r:.40} must be true or false")
         return cls(options, own)
+
+
+def unpack_queue_options(answer: _core.Answer) -> QueueOptions:
+    """The options in the answer to an ALTER. Raises ServerError."""
+    return unpack_fields(QueueOptions, unpack_answer(answer))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

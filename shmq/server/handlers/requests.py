@@ -29,7 +29,7 @@ from shmq.native._core import Filter, Session
 from shmq.protocol.messages.exchange import EXCHANGES, ExchangeRequest, Exchanges
 from shmq.protocol.messages.named_lease import NamedLease
 from shmq.protocol.messages.numbers import Leases
-from shmq.protocol.messages.payload import check_empty, unpack_head
+from shmq.protocol.messages.payload import check_empty, pack_map, unpack_head, unpack_map
 from shmq.protocol.messages.queue import (
     QUEUES,
     Create,
@@ -165,6 +165,7 @@ class Control:
         return {
             Type.HELLO: (Hello.unpack, self._greet),
             Type.CREATE: (Create.unpack, self._create),
+            Type.ALTER: (unpack_map, self._alter),
             Type.DELETE: (_read_delete, self._delete),
             Type.LIST: (List.unpack, self._list),
             Type.STATS: (check_empty, self._read_stats),
@@ -425,6 +426,17 @@ class Control:
         if dead_letter_queue is not None and not self._broker.has_queue(dead_letter_queue):
             sizes[dead_letter_queue] = _core.segment_bytes(wanted.for_dead_letters().as_dict())
         return QuotaRequest("queues", sizes, sum(sizes.values()))
+
+    def _alter(self, session: Session, name: str, given: dict[str, Any]) -> bytes:
+        with self._open_for(session, name) as queue:
+            dead_letter = queue.options.dead_letter
+        if "dead_letter" in given and not self._can_see_dead_letters(session, name, dead_letter):
+            raise Refusal(Status.FORBIDDEN, "dead_letter: the token has no right to that queue")
+        with well_formed():
+            options = self._broker.alter_queue(name, **given)
+        if not self._can_see_dead_letters(session, name, options.dead_letter):
+            options = dataclasses.replace(options, dead_letter=None)
+        return pack_map(options)
 
     def _create_queue(self, session: Session, name: str, given: dict[str, Any]) -> None:
         try:

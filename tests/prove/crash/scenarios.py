@@ -772,6 +772,23 @@ def delete(stage: Stage) -> None:
     stage.broker.delete_queue("q")
 
 
+OLD, NEW = (5, 300.0, 3600.0), (9, 7.0, 60.0)
+
+
+def altered_whole(stage: Stage) -> None:
+    """All options are old or all are new, and can be altered again."""
+    found = stage.queue.options
+    if (found.max_deliveries, found.retry_delay_max, found.ttl) not in (OLD, NEW):
+        raise AssertionError(f"the options are half altered: {found}")
+    if stage.broker.alter_queue("q", visibility_timeout=20).visibility_timeout != 20:
+        raise AssertionError("the options cannot be altered any more")
+
+
+@scenario(options={"ttl": 3600}, prepare=three, kept=ABC, afterwards=altered_whole)
+def alter(stage: Stage) -> None:
+    stage.broker.alter_queue("q", max_deliveries=9, retry_delay_max=7, ttl=60)
+
+
 # ---- the survivor's own work, cut short ----
 
 

@@ -431,3 +431,48 @@ def test_a_second_signal_ends_it_at_once(persist: Persist) -> None:
 
     assert persist.process.wait(PATIENCE) in {0, 143}
     persist.process = None
+
+
+def test_altered_options_come_back(persist: Persist, durability: Durability) -> None:
+    with shmq.connect(persist.namespace) as broker:
+        jobs = broker.create_queue("jobs", durability=durability, ttl=600)
+        for limit in (6, 7, 8):
+            jobs.put(b"x")
+            broker.alter_queue("jobs", max_deliveries=limit)
+            assert broker.alter_queue("jobs", retry_delay=limit).max_deliveries == limit
+
+    persist.reboot()
+
+    with shmq.connect(persist.namespace) as broker, broker.queue("jobs") as jobs:
+        options = jobs.options
+        assert (options.max_deliveries, options.retry_delay, options.ttl) == (8, 8.0, 600.0)
+        assert len(drain(jobs)) == 3
+        broker.alter_queue("jobs", max_deliveries=9, max_message_bytes=1)
+
+
+def test_a_message_that_is_longer_than_the_altered_limit_comes_back(
+    persist: Persist, durability: Durability
+) -> None:
+    with shmq.connect(persist.namespace) as broker:
+        broker.create_queue("jobs", durability=durability).put(b"x" * 100)
+        broker.alter_queue("jobs", max_message_bytes=10)
+
+    persist.reboot()
+
+    with shmq.connect(persist.namespace) as broker, broker.queue("jobs") as jobs:
+        assert jobs.options.max_message_bytes == 10
+        assert [message.body for message in jobs.peek(2)] == [b"x" * 100]
+
+
+def test_puts_wait_for_the_disk_once_that_is_the_option(persist: Persist) -> None:
+    with shmq.connect(persist.namespace) as broker:
+        jobs = broker.create_queue("jobs", durability="journal")
+        broker.alter_queue("jobs", confirm="disk")
+        number = jobs.put(b"x").sequence
+        assert jobs.stats().journal_synced >= number
+
+    persist.reboot()
+
+    with shmq.connect(persist.namespace) as broker, broker.queue("jobs") as jobs:
+        assert jobs.options.confirm == "disk"
+        assert drain(jobs) == [b"x"]

@@ -80,6 +80,7 @@ class T(enum.IntEnum):
     READY = 0x71
     TABLE = 0x72
     NAMED_LEASE = 0x73
+    ALTER = 0x75
     REPLY = 0x7F
 
 
@@ -279,6 +280,7 @@ OPERATIONS: dict[T, Operation] = {
     T.HELLO: Operation(pack({"client": "a test"})),
     T.PING: Operation(b"pong"),
     T.CREATE: Operation(pack({"dead_letter": None}), "queue", "admin"),
+    T.ALTER: Operation(pack({"ttl": 60}), "queue", "admin"),
     T.DELETE: Operation(b"", "queue", "admin"),
     T.PURGE: Operation(b"", "queue", "admin"),
     T.LIST: Operation(b""),

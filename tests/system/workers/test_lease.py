@@ -58,7 +58,7 @@ def test_the_keeper_prolongs_one_message_at_a_time(broker: shmq.Broker) -> None:
     queue.put_many([b"kept", b"left"])
     kept, left = queue.get_many(2)
 
-    with LeaseKeeper("it", 2) as keeper:
+    with LeaseKeeper("it", lambda: 2) as keeper:
         keeper.keep(kept)
         eventually(lambda: queue.stats().expired == 1, "the other lease ends")
         kept.ack()
@@ -76,7 +76,7 @@ def test_the_keeper_says_nothing_of_what_was_settled_meanwhile(
     first.ack()
     second.extend(0.01)
 
-    with LeaseKeeper("it", 0.01) as keeper:
+    with LeaseKeeper("it", lambda: 0.01) as keeper:
         keeper.keep(first)
         eventually(lambda: queue.stats().expired == 1, "a lease that nobody keeps ends")
         assert not second.settled
@@ -92,7 +92,7 @@ def test_the_keeper_says_once_that_a_lease_is_lost(
     message = queue.get()
     queue.reject(message.receipt)
 
-    with LeaseKeeper("it", 0.003) as keeper:
+    with LeaseKeeper("it", lambda: 0.003) as keeper:
         keeper.keep(message)
         eventually(lambda: "is lost" in caplog.text, "it says so")
 

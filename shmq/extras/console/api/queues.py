@@ -46,7 +46,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     #: The queue's identity, as a string.
     identity: str
-    #: What it was created with; null if it cannot be used.
+    #: Its options now; null if it cannot be used.
     options: dict[str, Any] | None
     #: Its numbers; null if it cannot be used.
     stats: dict[str, Any] | None
@@ -170,6 +170,17 @@ def put_queue(call: Call) -> Answer:
     with queue:
         check_same(queue, without_sharing(call.body))
         return Answer(value=_make_view(queue), status=status)
+
+
+@operation("PATCH", "/queues/{name}", _NAME, body=dict[str, Any], answer=QueueView, tag="queues",
+           audit="queue.alter")  # fmt: skip
+def alter_queue(call: Call) -> QueueView:
+    """Change options of the queue while it is in use; those that are not named stay."""
+    name = call["name"]
+    call.need(Right.ADMIN, "queue", name)
+    call.console.broker.alter_queue(name, **call.body)
+    with call.console.broker.put_target(name) as queue:
+        return _make_view(queue)
 
 
 @operation("DELETE", "/queues/{name}", _NAME, tag="queues", status=204, audit="queue.delete")

@@ -64,6 +64,13 @@ class QueueCollection(CollectionPort):
     def _no_queue(self, name: str) -> errors.NoSuchQueue:
         return errors.NoSuchQueue.of(name, self._connection.where)
 
+    def alter(self, name: str, given: Mapping[str, Any]) -> NoReturn:
+        del given
+        raise errors.Unsupported(
+            f"altering queue {name!r} is not possible on a cluster: its servers have made streams "
+            f"by its options; create another queue, and delete this one once it is drained"
+        )
+
     def delete(self, name: str) -> None:
         if not self._connection.run(self._delete_queue(name)):
             raise self._no_queue(name)

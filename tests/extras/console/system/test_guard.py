@@ -90,6 +90,7 @@ def test_a_console_only_shows_unless_it_is_told_otherwise(place: str, shop: shmq
             ("POST", "/queues/orders/messages", {"body": 1}),
             ("POST", "/queues/orders/lease", {}),
             ("PUT", "/queues/other", {}),
+            ("PATCH", "/queues/orders", {"ttl": 9}),
             ("DELETE", "/queues/orders", None),
         ):
             reply = site.api(method, path, body)

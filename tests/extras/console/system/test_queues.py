@@ -169,3 +169,37 @@ def test_the_overview_tells_what_waits_in_numbers_and_in_words(
         return bool(found["waiting"] == 4 and found["worst"][0]["name"] == "lonely")
 
     eventually(told, "the overview has the queue")
+
+
+def test_options_of_a_queue_are_altered_and_others_stay(site: Console, shop: shmq.Broker) -> None:
+    orders = shop.create_queue("orders", ttl=60)
+
+    reply = site.api("PATCH", "/queues/orders", {"max_deliveries": 9})
+
+    assert reply.status == 200
+    assert reply.json["options"] == orders.options.as_dict()
+    assert (orders.options.max_deliveries, orders.options.ttl) == (9, 60)
+    assert site.api("PATCH", "/queues/orders", {}).json["options"] == reply.json["options"]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"ttl": 9, "capacity": 7}, "capacity=7 (it has 16384), because"),
+        ({"ttl": 9, "max_deliveries": "9"}, "max_deliveries='9' must be an int"),
+        ({"ttl": 9, "<b>": 1}, "unknown option '<b>'"),
+        ({"ttl": 9, "confirm": "disk"}, "needs a journal"),
+    ],
+)
+def test_what_is_wrong_with_one_option_alters_none(
+    site: Console, shop: shmq.Broker, given: dict[str, object], why: str
+) -> None:
+    orders = shop.create_queue("orders")
+    before = orders.options
+
+    reply = site.api("PATCH", "/queues/orders", given)
+
+    assert (reply.status, reply.code) == (400, "invalid")
+    assert why in reply.json["detail"]
+    assert orders.options == before
+    assert site.api("PATCH", "/queues/none", {"ttl": 9}).code == "not-found"

@@ -1,0 +1,51 @@
+"""``shmq alter``."""
+
+from __future__ import annotations
+
+import shmq
+from shmq.cli.shared.exit_codes import Code
+from tests.system.cli.conftest import Quick
+
+
+def test_options_are_altered_by_their_flags(quick: Quick, broker: shmq.Broker) -> None:
+    broker.create_queue("jobs", ttl=60)
+
+    ran = quick("alter", "jobs", "--max-deliveries", "9", "--ttl", "none")
+
+    assert (
+        ran.text == "queue 'jobs' is altered: max_deliveries from 5 to 9, ttl from 60.0 to None\n"
+    )
+    options = broker.queue("jobs").options
+    assert (options.max_deliveries, options.ttl) == (9, None)
+    assert quick("alter", "jobs", "--max-deliveries", "9").text == (
+        "queue 'jobs' has these options already\n"
+    )
+
+
+def test_the_changes_are_json(quick: Quick, broker: shmq.Broker) -> None:
+    broker.create_queue("jobs")
+
+    told = quick("alter", "jobs", "--overflow", "block", "--json").json
+
+    assert told["queue"] == "jobs"
+    assert told["changed"] == {"overflow": {"from": "reject", "to": "block"}}
+    assert told["options"] == broker.queue("jobs").options.as_dict()
+
+
+def test_an_option_that_is_fixed_is_refused_with_the_reason(
+    quick: Quick, broker: shmq.Broker
+) -> None:
+    before = broker.create_queue("jobs").options
+
+    ran = quick("alter", "jobs", "--ttl", "9", "--capacity", "50", code=Code.USAGE)
+
+    assert "--capacity 50 (it has 16384), because the queue's memory is laid out" in ran.error
+    assert broker.queue("jobs").options == before
+
+
+def test_the_help_has_only_what_can_be_altered(quick: Quick) -> None:
+    text = quick("alter", "--help").text
+
+    assert "--max-deliveries" in text
+    assert "--capacity" not in text
+    assert "[default" not in text
