@@ -247,7 +247,7 @@ def test_failures_are_counted_by_type(failing: Queue) -> None:
 
     errors = [KeyError("a"), ValueError("b"), ValueError("c"), "text", shmq.Failure("app.Odd", "")]
     assert count(failing, *errors) == {"ValueError": 2, "KeyError": 1, "app.Odd": 1, "text": 1}
-    assert list(failing.stats().errors)[0] == "ValueError"
+    assert next(iter(failing.stats().errors)) == "ValueError"
 
 
 def test_one_that_is_settled_already_is_not_counted(failing: Queue) -> None:
@@ -289,9 +289,7 @@ def test_any_type_is_counted_by_its_end(failing: Queue, name: str, counted: str)
     assert len(found[0].encode()) <= 119
 
 
-def test_counts_begin_again_with_a_queue_that_is_made_again(
-    broker: Broker, failing: Queue
-) -> None:
+def test_counts_begin_again_with_a_queue_that_is_made_again(broker: Broker, failing: Queue) -> None:
     assert count(failing, "why") == {"text": 1}
     broker.delete_queue("f")
     assert broker.create_queue("f").stats().errors == {}

@@ -252,5 +252,6 @@ class MessageRows(Rows):
             "dead_queue": lambda m, kind: m.property(b"queue", kind, b"dead"),
             "dead_deliveries": lambda m, kind: m.number(b"deliveries", b"dead").cast(kind),
             "dead_at": dead_moments,
+            "last_error": lambda m, kind: m.property(b"line", kind, b"error"),
         }
     )
