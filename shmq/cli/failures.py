@@ -53,9 +53,9 @@ def _read_kinds(queue: shmq.BulkQueue) -> Iterator[_Kind | None]:
         run, start = queue.read_columns(start, max_bytes=1 << 20)
         for at in range(len(run)):
             found = unpack_properties(meta) if (meta := bytes(run.meta(at))) else {}
-            error = unpack_error(found.get("error"))
-            dead = found.get("dead")
-            reason = dead.get("reason") if isinstance(dead, dict) else REASONS[run.reason[at]]
+            dead = found["dead"] if isinstance(found.get("dead"), dict) else {}
+            error = unpack_error(dead.get("error", found.get("error")))
+            reason = dead.get("reason", REASONS[run.reason[at]])
             if error is None and reason is None:
                 yield None
             else:

@@ -79,7 +79,7 @@ def rank_types(failed: int, counted: Iterable[tuple[str, int]]) -> dict[str, int
     ``failed`` counts all failures, those whose type is not counted among them.
     """
     ranked = sorted(counted, key=lambda row: (-row[1], row[0]))[:MOST_TYPES]
-    types = {name or TEXT: count for name, count in ranked}
+    types = {name or TEXT: count for name, count in ranked if count}
     others = failed - sum(types.values())
     if others > 0:
         types[OTHER] = types.get(OTHER, 0) + others
