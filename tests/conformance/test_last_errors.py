@@ -6,6 +6,9 @@ Level: conformance, on every transport.
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -287,6 +290,25 @@ def test_any_type_is_counted_by_its_end(failing: Queue, name: str, counted: str)
     assert found[1] == 1
     assert found[0].endswith(counted[-59:])
     assert len(found[0].encode()) <= 119
+
+
+_FAIL_AND_DIE = """
+import os, signal, sys, shmq
+queue = shmq.connect(sys.argv[1]).queue("f")
+queue.put("body")
+queue.get().nack(0, error=OSError("why"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.only_local
+def test_counts_survive_the_death_of_every_process(broker: Broker) -> None:
+    broker.create_queue("f").close()
+    for _ in range(2):
+        command = [sys.executable, "-c", _FAIL_AND_DIE, broker.namespace]
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+
+    assert broker.queue("f").stats().errors == {"OSError": 2}
 
 
 def test_counts_begin_again_with_a_queue_that_is_made_again(broker: Broker, failing: Queue) -> None:
