@@ -81,6 +81,11 @@ class QueueStats(Displayed):
     dropped_max_deliveries: int = 0
     #: Of the dropped: those whose ttl was over.
     dropped_expired: int = 0
+    #: Deliveries that failed with an error (``nack(error=)``, ``reject(reason)``), by the error's
+    #: type: the 20 most frequent, the most frequent first, then ``"other"``. Errors that are a mere
+    #: text count as ``"text"``. Files do not keep these counts: they start again when the queue is
+    #: restored.
+    errors: dict[str, int] = dataclasses.field(default_factory=dict, hash=False)
     #: Puts that were duplicates within the dedupe window.
     deduped: int
     #: Room for bodies and properties.

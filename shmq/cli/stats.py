@@ -11,9 +11,10 @@ import click
 import shmq
 from shmq.api.names import shown_name
 from shmq.api.options import QueueOptions, options_of
+from shmq.cli.failures import MOST, report
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code, code_of, describe
-from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.flags import connected, count_flag, json_flag
 from shmq.cli.shared.keyboard import LEAST_INTERVAL
 from shmq.cli.shared.names import (
     EXCHANGE,
@@ -79,6 +80,13 @@ _GONE: Final = (
     metavar="TIME",
     help="The time between two looks; with --watch.  [default: 1s]",
 )
+@click.option(
+    "--errors",
+    "by_error",
+    is_flag=True,
+    help="Show the dead letters and the failed messages of a queue by their error.",
+)
+@count_flag(f"Read at most COUNT messages; with --errors.  [default: {MOST}]")
 @json_flag
 @click.pass_context
 @connected
@@ -89,12 +97,19 @@ def stats(
     kinds: tuple[str, ...],
     watched: bool,
     interval: float | None,
+    by_error: bool,
+    count: int | None,
     as_json: bool,
 ) -> None:
     """Show depths, rates, totals and memory of one queue, stream or exchange, or of all.
 
     With a NAME it shows the options too. --watch shows the last minute of queues and streams.
     """
+    if count is not None and not by_error:
+        raise click.UsageError("--count is for --errors")
+    if by_error:
+        report(broker, _name_queue(name, kinds, watched), count or MOST, as_json=as_json)
+        return
     if interval is not None and (not watched or interval < LEAST_INTERVAL):
         raise click.UsageError(
             f"--interval is for --watch, and {LEAST_INTERVAL:g}s or more, not {interval:g}s"
@@ -118,6 +133,12 @@ def stats(
         for kind, every in by_kind.items():
             _show_all(kind, every)
     context.exit(failed[-1])
+
+
+def _name_queue(name: str | None, kinds: tuple[str, ...], watched: bool) -> str:
+    if name is None or watched or set(kinds) - {QUEUE}:
+        raise click.UsageError("--errors needs the name of a queue, and no --watch")
+    return name
 
 
 def _report_one(broker: shmq.Broker, name: str, kinds: tuple[str, ...], as_json: bool) -> None:
@@ -201,16 +222,23 @@ _COLUMNS: Final = {
 
 
 def _show_one(one: dict[str, Any]) -> None:
-    apart = {"name", "shown", "options"}
-    numbers = {key: value for key, value in one.items() if key not in apart}
-    for heading, values in ((shown_name(one["name"]), numbers), ("options", one.get("options"))):
-        if values is None:
+    apart = {"name", "shown", "options", "errors"}
+    numbers = {
+        key: value
+        for key, value in one.items()
+        if key not in apart and (value or not key.startswith(_BY_REASON))
+    }
+    errors = {name: f"{count:,}" for name, count in one.get("errors", {}).items()}
+    for heading, values in (
+        (shown_name(one["name"]), _format_all(numbers)),
+        ("errors", errors),
+        ("options", _format_all(one.get("options", {}))),
+    ):
+        if not values:
             continue
         made = table([heading, "value"], right=("value",))
         for key, value in values.items():
-            if not value and key.startswith(_BY_REASON):
-                continue
-            made.add_row(cell(key.replace("_", " ")), cell(_format(key, value)))
+            made.add_row(cell(key), cell(value))
         show_table(made)
 
 
@@ -231,6 +259,10 @@ def _warn(name: str, wrong: str | None) -> None:
     """Say what is wrong with a queue's disk, where that can be missed in a table."""
     if wrong is not None:
         note(f"{shown_name(name)}: {wrong}")
+
+
+def _format_all(values: dict[str, Any]) -> dict[str, str]:
+    return {key.replace("_", " "): _format(key, value) for key, value in values.items()}
 
 
 def _format(key: str, value: Any) -> str:

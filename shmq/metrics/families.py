@@ -183,6 +183,12 @@ _OF_STATS: Final = (
         "reason",
     ),
     _make_counter(
+        "shmq_queue_failures",
+        "Deliveries that failed with an error, by its type: the 20 most frequent, and other.",
+        lambda stats: [((name,), count) for name, count in stats.errors.items()],
+        "type",
+    ),
+    _make_counter(
         "shmq_queue_duplicates",
         "Puts that were duplicates within the dedupe window.",
         _number(lambda s: s.deduped),

@@ -8,7 +8,7 @@ of the core compare it as a whole.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgpack
@@ -27,6 +27,11 @@ _LINE_PART: Final = 4
 #: Frames of a traceback that are formatted: the last ones.
 _MOST_FRAMES: Final = 20
 _CUT: Final = " … "
+#: The most types that are shown each.
+MOST_TYPES: Final = 20
+#: All others, and what stands for errors without a type: a text.
+OTHER: Final = "other"
+TEXT: Final = "text"
 
 
 def pack_error(error: BaseException | Failure | str) -> bytes:
@@ -66,6 +71,19 @@ def unpack_error(kept: Any) -> Failure | None:
         trace=_plain(kept.get("trace")),
         at=at / 1000 if isinstance(at, int | float) and not isinstance(at, bool) else 0.0,
     )
+
+
+def rank_types(failed: int, counted: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return the failures by type, the most frequent first: `MOST_TYPES` of them, then the others.
+
+    ``failed`` counts all failures, those whose type is not counted among them.
+    """
+    ranked = sorted(counted, key=lambda row: (-row[1], row[0]))[:MOST_TYPES]
+    types = {name or TEXT: count for name, count in ranked if count}
+    others = failed - sum(types.values())
+    if others > 0:
+        types[OTHER] = types.get(OTHER, 0) + others
+    return types
 
 
 def shorten(text: str, most: int) -> str:

@@ -47,6 +47,22 @@ cdef class Inspection:
             **_journal_numbers(&h, shmq_journal_error(&self.handle.q)),
         }
 
+    def failures(self) -> tuple[int, list[tuple[str, int]]]:
+        """The number of deliveries that failed with an error, and that of each type with an entry."""
+        cdef shmq_text names[SHMQ_FAILURE_TYPES]
+        cdef uint64_t counts[SHMQ_FAILURE_TYPES]
+        cdef uint64_t failed
+        cdef uint32_t at, found = 0
+        if not self.handle.q.h.failed:
+            return 0, []
+        _lock(self.handle)
+        failed = self.handle.q.h.failed
+        for at in range(SHMQ_FAILURE_TYPES):
+            found += shmq_failures_of(&self.handle.q, at, &names[found], &counts[found])
+        _unlock(self.handle)
+        return failed, [(names[at].at[:names[at].bytes].decode("utf-8", "replace"), counts[at])
+                        for at in range(found)]
+
     def journal_numbers(self) -> dict[str, Any]:
         """The counters of the queue's journal alone. Takes no lock and does no maintenance."""
         if self.handle.q.h.state == SHMQ_GONE:

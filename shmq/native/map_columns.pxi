@@ -62,8 +62,8 @@ def texts_of(ends: Buffer, data: Buffer, outer: bytes | None,
              key: bytes) -> tuple[bytes, bytes, bytes] | None:
     """The texts of a key in maps: a bit for each map, the ends, and the texts.
 
-    Map i goes from ``ends[i]`` to ``ends[i + 1]``; with ``outer`` the key is looked up in the map
-    that is its value. None if no map has the key. Raises ValueError for ends that contradict
+    Map i goes from ``ends[i]`` to ``ends[i + 1]``; with ``outer``, a key or several with dots
+    between, the key is looked up in the map that this leads to. None if no map has the key. Raises ValueError for ends that contradict
     their bytes, and for a malformed map.
     """
     cdef _Spans spans = _find(ends, data, outer, key)

@@ -162,8 +162,11 @@ void do_settle(struct actor *a)
     good = is_good(a, r.receipt, SHMQ_LEASED);
     seq = good ? a->q->slots[at].seq : 0;
     if (how >= 5 && how < 9 && below(a, 2)) {
-        static const unsigned char error[ERROR_BYTES] = {0xDA, 0x01, 0x00}; /* a str of 256 bytes */
+        /* {"type": a str of 250 bytes}, of one of 80 types */
+        unsigned char error[ERROR_BYTES] = "\x81\xa4type\xda\x00\xfa";
         struct shmq_text kept = {error, sizeof error};
+
+        error[ERROR_BYTES - 1] = (unsigned char)below(a, 80);
 
         MUST_BE(shmq_keep_error(a->q, r.receipt, kept, now), good ? SHMQ_OK : SHMQ_STALE);
     }

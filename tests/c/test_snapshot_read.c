@@ -76,6 +76,73 @@ static int read_run(struct shmq_queue *q, const uint32_t *slots, const uint64_t 
     return status;
 }
 
+static bool meta_is(uint32_t n, const char *text)
+{
+    const int32_t *offsets = column(SHMQ_COLUMN_META_OFFSETS);
+    const char *at = (const char *)column(SHMQ_COLUMN_METAS) + offsets[n];
+
+    return (size_t)(offsets[n + 1] - offsets[n]) == strlen(text) && !memcmp(at, text, strlen(text));
+}
+
+/* Returns the next message with an error, one msgpack value. */
+static void fail_next(struct shmq_queue *q, const char *error, int64_t delay)
+{
+    uint64_t receipt = take_next(q).receipt;
+    struct shmq_text text = {(const unsigned char *)error, (uint32_t)strlen(error)};
+
+    CHECK_EQ(shmq_keep_error(q, receipt, text, now), SHMQ_OK);
+    CHECK_EQ(shmq_nack(q, receipt, delay, now), SHMQ_OK);
+}
+
+TEST("a message that failed has its last error in its properties")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+
+    put_text(q, "a");
+    fail_next(q, "\xa4oops", 0);
+    fail_next(q,
+              "\xa5"
+              "again",
+              60 * SECOND);
+    put_text(q, "b");
+    fail_next(q, "\xc3", 0);
+    put_text(q, "c");
+    CHECK_EQ(read_all(q), 3);
+    CHECK_EQ(state_of(0), SHMQ_IS_DELAYED);
+    CHECK(meta_is(0, "\x81\xa5"
+                     "error\xa5"
+                     "again"));
+    CHECK(meta_is(1, "\x81\xa5"
+                     "error\xc3"));
+    CHECK(meta_is(2, ""));
+    (void)take_next(q);
+    CHECK_EQ(read_all(q), 3);
+    CHECK_EQ(state_of(1), SHMQ_IS_LEASED);
+    CHECK(meta_is(1, "\x81\xa5"
+                     "error\xc3"));
+}
+
+TEST("an error that came since the message was chosen is left out, and the message is not")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+    struct shmq_snapshot_read e;
+    uint32_t start = 0;
+
+    put_text(q, "a");
+    put_text(q, "b");
+    fail_next(q, "\xa4oops", 0);
+    shmq_snapshot_read_begin(&e, q->capacity, ROOM, INT32_MAX);
+    CHECK_EQ(shmq_snapshot_read_slots(q, &e, &start, ALL), SHMQ_OK);
+    fail_next(q, "\xa6longer", 0);
+    (void)take_next(q);
+    fail_next(q, "\xa4none", 0);
+    copy_into_block(q, &e);
+    free(e.picks);
+    CHECK_EQ(layout.count, 2);
+    CHECK(meta_is(0, ""));
+    CHECK(meta_is(1, ""));
+}
+
 TEST("what a message is doing, and since when, is in its row")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .dead_letters = 1);
@@ -380,6 +447,30 @@ static void unlock(struct shmq_queue *q)
     shmq_unlock(q, post);
 }
 
+/* Returns a message with an error that has the same byte `n` throughout. */
+static void fail(struct shmq_queue *q, uint64_t receipt, uint64_t n)
+{
+    unsigned char error[3 + 200] = {0xC5, 0, (unsigned char)(n % 200)};
+    struct shmq_text text = {error, 3 + n % 200};
+
+    memset(error + 3, (int)n, sizeof error - 3);
+    CHECK_EQ(shmq_keep_error(q, receipt, text, shmq_now()), SHMQ_OK);
+    CHECK_EQ(shmq_nack(q, receipt, 0, shmq_now()), SHMQ_OK);
+}
+
+/* Whether row `n` has no properties, or a whole error. */
+static bool has_whole_error(uint32_t n)
+{
+    const int32_t *offsets = column(SHMQ_COLUMN_META_OFFSETS);
+    const unsigned char *at = (const unsigned char *)column(SHMQ_COLUMN_METAS) + offsets[n];
+    int32_t bytes = offsets[n + 1] - offsets[n], head = 7 + 3;
+    bool whole = !bytes || (bytes >= head && bytes == head + at[9]);
+
+    for (int32_t i = head; whole && i < bytes; i++)
+        whole = at[i] == at[head];
+    return whole;
+}
+
 /* Puts and takes, so that slots and blocks are used again and again. */
 static void *churn(void *argument)
 {
@@ -398,6 +489,8 @@ static void *churn(void *argument)
         if (receipts[n % HELD])
             CHECK_EQ(shmq_ack(b->q, receipts[n % HELD], shmq_now()), SHMQ_OK);
         receipts[n % HELD] = 0;
+        if (n % 3 == 0 && shmq_lease(b->q, shmq_now(), true, &view) == SHMQ_OK)
+            fail(b->q, view.receipt, n);
         if (n % 4 && shmq_lease(b->q, shmq_now(), true, &view) == SHMQ_OK)
             receipts[n % HELD] = view.receipt;
         while (n % 100 == 0 && shmq_lease(b->q, shmq_now(), true, &view) == SHMQ_OK)
@@ -414,7 +507,7 @@ TEST("no row is torn while others put and take")
     struct beside b = {.q = q};
     struct shmq_queue *reader = another_handle(q);
     pthread_t thread;
-    uint64_t rows = 0;
+    uint64_t rows = 0, errors = 0;
 
     shmq_clock_set = 0;
     unlock(q);
@@ -428,6 +521,8 @@ TEST("no row is torn while others put and take")
             const unsigned char *at;
             uint32_t bytes = bytes_of(n, &at);
 
+            CHECK(has_whole_error(n));
+            errors += ((const int32_t *)column(SHMQ_COLUMN_META_OFFSETS))[n + 1] > 0;
             CHECK_EQ(bytes, size_of(seq_at(n)));
             for (uint32_t i = 0; i < bytes; i++)
                 CHECK_EQ(at[i], byte_of(seq_at(n)));
@@ -435,7 +530,7 @@ TEST("no row is torn while others put and take")
         }
     }
     CHECK(!pthread_join(thread, NULL));
-    CHECK(rows > 0);
+    CHECK(rows > 0 && errors > 0);
     lock(q);
     CHECK_WELL(q);
 }

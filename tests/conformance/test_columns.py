@@ -265,6 +265,20 @@ def test_dead_letters_say_why(broker: Broker) -> None:
     assert REASONS[1:] == ("rejected", "max_deliveries", "expired")
 
 
+def test_a_message_that_failed_has_its_last_error(queue: Queue) -> None:
+    queue.put(b"a", headers={"n": 1})
+    queue.get().nack(60, error=ValueError("why"))
+    queue.put(b"b")
+    run = queue.bulk().lease_run(1)
+
+    (columns,) = all_columns(queue)
+    assert [STATES[state] for state in columns.state] == ["delayed", "leased"]
+    kept = msgpack.unpackb(columns.meta(0))
+    assert (kept["headers"], kept["error"]["line"]) == ({"n": 1}, "ValueError: why")
+    assert len(columns.meta(1)) == 0
+    assert read(queue, run) == [b"b"]
+
+
 def test_a_run_of_a_handle_that_closes_is_there_again(
     queue: Queue, connect: Callable[[], Broker]
 ) -> None:

@@ -6,6 +6,9 @@ Level: conformance, on every transport.
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -225,3 +228,90 @@ def test_a_get_chooses_by_it(failing: Queue) -> None:
 
     assert failing.get(timeout=PATIENCE, where="error like 'ValueError:%'").body == "a"
     assert failing.get(timeout=PATIENCE, where="error = null").body == "c"
+
+
+# ---- counts by type ----
+
+
+def count(queue: Queue, *errors: Any) -> dict[str, int]:
+    """Fail a delivery with each, then return the counts."""
+    for error in errors:
+        queue.put("body")
+        take(queue).reject(error)
+    return queue.stats().errors
+
+
+def test_failures_are_counted_by_type(failing: Queue) -> None:
+    assert failing.stats().errors == {}
+    failing.put("body")
+    take(failing).nack(0)
+    take(failing).ack()
+    assert failing.stats().errors == {}
+
+    errors = [KeyError("a"), ValueError("b"), ValueError("c"), "text", shmq.Failure("app.Odd", "")]
+    assert count(failing, *errors) == {"ValueError": 2, "KeyError": 1, "app.Odd": 1, "text": 1}
+    assert next(iter(failing.stats().errors)) == "ValueError"
+
+
+def test_one_that_is_settled_already_is_not_counted(failing: Queue) -> None:
+    failing.put("body")
+    message = take(failing)
+    receipt = message.receipt
+    message.nack(0, error="first")
+    with pytest.raises(shmq.LeaseExpired):
+        failing.nack(receipt, 0, error="second")
+
+    assert failing.stats().errors == {"text": 1}
+
+
+def test_the_most_frequent_types_are_counted_and_the_others_together(failing: Queue) -> None:
+    types = [f"Error{number:03}" for number in range(70)]
+    errors = [shmq.Failure(name, "") for name in types]
+    errors += errors[30:50]
+
+    counted = count(failing, *errors)
+    assert counted == {**dict.fromkeys(types[30:50], 2), "other": 50}
+    assert list(counted)[-1] == "other"
+
+
+@pytest.mark.parametrize(
+    ("name", "counted"),
+    [
+        ("\udcff", "\\udcff"),
+        ('a"b\\c\n', 'a"b\\c\n'),
+        ("<b>&\x1b[31m\0", "<b>&\x1b[31m\0"),
+        ("ü" * 80, "ü" * 59),
+        ("x" * 1_000_000, "x" * 119),
+    ],
+    ids=["surrogate", "quotes", "markup", "long", "large"],
+)
+def test_any_type_is_counted_by_its_end(failing: Queue, name: str, counted: str) -> None:
+    (found,) = count(failing, shmq.Failure(name, "text")).items()
+    assert found[1] == 1
+    assert found[0].endswith(counted[-59:])
+    assert len(found[0].encode()) <= 119
+
+
+_FAIL_AND_DIE = """
+import os, signal, sys, shmq
+queue = shmq.connect(sys.argv[1]).queue("f")
+queue.put("body")
+queue.get().nack(0, error=OSError("why"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.only_local
+def test_counts_survive_the_death_of_every_process(broker: Broker) -> None:
+    broker.create_queue("f").close()
+    for _ in range(2):
+        command = [sys.executable, "-c", _FAIL_AND_DIE, broker.namespace]
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+
+    assert broker.queue("f").stats().errors == {"OSError": 2}
+
+
+def test_counts_begin_again_with_a_queue_that_is_made_again(broker: Broker, failing: Queue) -> None:
+    assert count(failing, "why") == {"text": 1}
+    broker.delete_queue("f")
+    assert broker.create_queue("f").stats().errors == {}

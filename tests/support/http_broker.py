@@ -138,11 +138,12 @@ def _message(body: Any, **properties: Any) -> dict[str, Any]:
 
 def _text_of(error: Any) -> Any:
     """The error as HTTP takes it: an object, or a text."""
-    if not isinstance(error, BaseException):
+    if not isinstance(error, BaseException | Failure):
         return error
     kept = unpack_error(msgpack.unpackb(pack_error(error)))
     assert kept is not None
-    return {"type": kept.type, "text": str(error), "trace": kept.trace}
+    text = kept.text if isinstance(error, Failure) else str(error)
+    return {"type": kept.type, "text": text, "trace": kept.trace}
 
 
 def failure(row: dict[str, Any] | None) -> Failure | None:

@@ -36,6 +36,7 @@ from shmq.errors import Full, LockTimeout, QueueDeleted, SegmentError, ShmqError
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_prefix
 from shmq.lazy_imports import late_imports
+from shmq.model.failure import rank_types
 from shmq.native import _clock as time
 from shmq.native import _core
 
@@ -241,6 +242,7 @@ class LocalQueue(_core.Handle, api.Queue):
             name=self.name,
             oldest_age=age,
             shm_bytes=blocks * 512,
+            errors=rank_types(*inspection.failures()),
             journal_writer=self.has_writer(),
             journal_writer_pid=self._namespace.roles.writer_pid if self.has_writer() else None,
             **numbers,

@@ -65,10 +65,26 @@ static bool is_map(const struct shmq_span *span)
     return value.kind == SHMQ_MSGPACK_MAP;
 }
 
+/* Replaces the map by the one at the end of the path, or by nothing; false if it is malformed. */
+static bool follow(struct shmq_span *map, const char *path)
+{
+    do {
+        struct shmq_span name = {(const unsigned char *)path, (uint32_t)strcspn(path, ".")};
+
+        if (!find(map, &name, map))
+            return false;
+        if (map->at && !is_map(map))
+            map->at = NULL;
+        path += name.bytes;
+        path += *path == '.';
+    } while (*path && map->at);
+    return true;
+}
+
 uint32_t shmq_maps_find(const struct shmq_maps *m, const char *outer, const char *key,
                         struct shmq_span *spans)
 {
-    struct shmq_span outer_name = name_of(outer), name = name_of(key);
+    struct shmq_span name = name_of(key);
 
     for (uint32_t i = 0; i < m->count; i++) {
         struct shmq_span map = {m->bytes + m->ends[i], (uint32_t)(m->ends[i + 1] - m->ends[i])};
@@ -76,7 +92,7 @@ uint32_t shmq_maps_find(const struct shmq_maps *m, const char *outer, const char
         spans[i] = (struct shmq_span){NULL, 0};
         if (!map.bytes)
             continue;
-        if (outer && (!find(&map, &outer_name, &map) || (map.at && !is_map(&map))))
+        if (outer && !follow(&map, outer))
             return i;
         if (!key)
             spans[i] = map;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "queue/amend.h"
+#include "queue/failures.h"
 #include "queue/holder.h"
 #include "queue/slot.h"
 #include "queue/index.h"
@@ -338,6 +339,19 @@ static const char *check_attachments(struct shmq_queue *q, const struct counts *
     return NULL;
 }
 
+static const char *check_failures(const struct shmq_queue *q)
+{
+    uint64_t failed = 0, count;
+    struct shmq_text name;
+
+    EXPECT(q->h->failure_types <= SHMQ_FAILURE_TYPES,
+           "there are more types of errors than entries");
+    for (uint32_t at = 0; at < q->h->failure_types; at++, failed += count)
+        EXPECT(shmq_failures_of(q, at, &name, &count), "a type of errors has a damaged name");
+    EXPECT(failed <= q->h->failed, "more failures have a type than there are");
+    return NULL;
+}
+
 /* The violations found, each kind once: the texts are constants. */
 struct findings {
     const char **wrong;
@@ -370,6 +384,7 @@ static void check_each(struct shmq_queue *q, struct counts *c, struct tally *tal
     note(f, check_order(q));
     note(f, check_groups(q, c, tallies));
     note(f, check_attachments(q, c));
+    note(f, check_failures(q));
     if (q->damaged)
         note(f, "an index is out of bounds");
 }

@@ -1,6 +1,6 @@
 /* The shared segment of a queue: every byte of it.
  *
- *   header | attachments | holders | slots | timers | order | groups | dedupe | journal | amended | bitmap | arena
+ *   header | attachments | holders | slots | timers | order | groups | dedupe | journal | amended | failures | bitmap | arena
  *
  * The slot table is the truth, and every index is derived from it. A message is one slot; one
  * atomic store of the slot's word commits a transition, after everything that it promises was
@@ -30,6 +30,7 @@
 #define SHMQ_MAX_PRIORITIES 16
 #define SHMQ_MAX_ATTACHMENTS 4096u
 #define SHMQ_HOLDERS 64u      /* named holders of leases: one page of them              */
+#define SHMQ_FAILURE_TYPES 64u /* types of errors that are counted each: two pages       */
 #define SHMQ_BY_NAME 0xFFFFu  /* as a slot's owner: a named holder has the lease       */
 #define SHMQ_PARTIES 64u      /* waiting parties of a queue, one bit each                 */
 #define SHMQ_NAME_MAX 100     /* characters of a name */
@@ -243,6 +244,13 @@ struct shmq_amended {
     uint32_t bytes;
 };
 
+/* How many failed deliveries had an error of this type: see failures.h. */
+struct shmq_failure_type {
+    uint64_t count;
+    uint8_t bytes; /* of the name: UTF-8, whole characters                             */
+    char name[119];
+};
+
 /* The journal's progress. Only the persistence writer writes it, except for `awaited`. */
 struct shmq_journal {
     _Atomic uint64_t synced;  /* every put up to this number is on disk, or settled       */
@@ -372,6 +380,11 @@ struct shmq_header {
     _Alignas(64) int64_t unused_since; /* monotonic ns: its last consumer left, or it was made */
     uint32_t consumed;      /* 1: it has had a consumer                                */
     uint32_t holders_backed; /* 1: the holders have memory                             */
+
+    /* -- failed deliveries, under `lock`: see failures.h ------------------------------- */
+    uint64_t failed;        /* with an error of any type                               */
+    uint32_t failure_types; /* types that have an entry                                */
+    uint32_t reserved2;
 };
 
 enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };
@@ -383,7 +396,7 @@ struct shmq_geometry {
     uint64_t groups, group_buckets;
     uint64_t dedupe, dedupe_buckets;
     uint64_t logged, fresh, spent; /* only with a journal                              */
-    uint64_t amended;
+    uint64_t amended, failures;
     uint64_t bitmap, arena;
     uint64_t segment_bytes;
     uint32_t units;            /* of the arena                                         */
@@ -418,6 +431,7 @@ _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
 _Static_assert(sizeof(struct shmq_policies) == 80, "another size is another layout version");
 _Static_assert(sizeof(struct shmq_options) == 424, "another size is another layout version");
 _Static_assert(sizeof(struct shmq_amended) == 16, "four entries are one line");
+_Static_assert(sizeof(struct shmq_failure_type) == 128, "a type of errors is two lines");
 _Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots is one line");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");

@@ -1,4 +1,5 @@
 #include "queue/amend.h"
+#include "queue/failures.h"
 #include "queue/holder.h"
 #include "queue/index.h"
 #include "queue/put_ring.h"
@@ -222,6 +223,7 @@ int shmq_keep_error(struct shmq_queue *q, uint64_t receipt, struct shmq_text err
 
     if (!s || !shmq_close_lease(q, s))
         return SHMQ_STALE;
+    shmq_count_failure(q, error);
     put.at = s->meta_bytes ? shmq_put_meta_of(q, s) : NULL;
     put.bytes = s->meta_bytes;
     status = shmq_amend(q, s, put, error);

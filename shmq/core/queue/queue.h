@@ -25,6 +25,7 @@ struct shmq_queue {
     struct shmq_logged *logged;
     uint32_t *fresh, *spent;
     struct shmq_amended *amended;
+    struct shmq_failure_type *failures;
     uint64_t *bitmap;
     unsigned char *arena;
     struct shmq_geometry geo;

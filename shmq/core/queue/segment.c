@@ -41,6 +41,7 @@ void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
     geo->fresh = shmq_region(&at, geo->hints_max, sizeof(uint32_t));
     geo->spent = shmq_region(&at, geo->hints_max, sizeof(uint32_t));
     geo->amended = shmq_region(&at, n, sizeof(struct shmq_amended));
+    geo->failures = shmq_region(&at, SHMQ_FAILURE_TYPES, sizeof(struct shmq_failure_type));
     geo->bitmap = shmq_region(&at, (geo->units + 63) / 64, sizeof(uint64_t));
     geo->arena = shmq_region(&at, geo->units, SHMQ_UNIT);
     geo->segment_bytes = shmq_page_up(at);
@@ -80,6 +81,7 @@ void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geome
     q->fresh = (uint32_t *)(at + geo->fresh);
     q->spent = (uint32_t *)(at + geo->spent);
     q->amended = (struct shmq_amended *)(at + geo->amended);
+    q->failures = (struct shmq_failure_type *)(at + geo->failures);
     q->bitmap = (uint64_t *)(at + geo->bitmap);
     q->arena = (unsigned char *)(at + geo->arena);
     q->random = (uint64_t)(uintptr_t)q | 1;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "queue/amend.h"
 #include "queue/transition.h"
 
 #define AHEAD 16u /* messages whose slots and bodies are prefetched                          */
@@ -50,6 +51,17 @@ int64_t shmq_wall_offset(void)
     return (offset + 500000) / 1000000 * 1000000;
 }
 
+/* The properties with the last error, valid as long as the word does not change; none while they
+ * change. */
+OPTIMISTIC static struct shmq_text last_error(const struct shmq_queue *q, const struct shmq_slot *s,
+                                              uint64_t word)
+{
+    bool changing = shmq_state_of(word) == SHMQ_LEASED && word & SHMQ_F_CLOSED;
+    const struct shmq_amended *amended = changing ? NULL : shmq_amended_of(q, s);
+
+    return amended ? shmq_amended_text(q, amended) : (struct shmq_text){NULL, 0};
+}
+
 /* ---- choosing ---- */
 
 void shmq_snapshot_read_begin(struct shmq_snapshot_read *e, uint64_t messages, uint64_t max_bytes,
@@ -77,7 +89,7 @@ OPTIMISTIC static int pick(struct shmq_queue *q, struct shmq_snapshot_read *e,
                            const struct shmq_slot *s)
 {
     uint64_t word = shmq_word(s), seq = seq_of(s), body_bytes, meta_bytes;
-    uint32_t block, units;
+    uint32_t block, units, amended;
 
     if (!row_state(word))
         return SHMQ_STALE;
@@ -85,16 +97,19 @@ OPTIMISTIC static int pick(struct shmq_queue *q, struct shmq_snapshot_read *e,
     units = GET_ATOMIC(s->units);
     body_bytes = GET_ATOMIC(s->body_bytes);
     meta_bytes = GET_ATOMIC(s->meta_bytes);
+    amended = last_error(q, s, word).bytes;
     if (!holds(s, seq))
         return SHMQ_STALE;
     if (block > q->geo.units || units > q->geo.units - block ||
         body_bytes + meta_bytes > (uint64_t)units * SHMQ_UNIT)
         return SHMQ_DAMAGED;
+    meta_bytes = amended > meta_bytes ? amended : meta_bytes;
     if (body_bytes + meta_bytes > e->largest)
         return e->count ? SHMQ_FULL : SHMQ_TOO_LARGE;
     if (e->count == e->most || (e->count && size_with(e, body_bytes, meta_bytes) > e->max_bytes))
         return SHMQ_FULL;
-    e->picks[e->count++] = (struct shmq_pick){seq, shmq_index_of(q, s), block};
+    e->picks[e->count++] = (struct shmq_pick){seq, shmq_index_of(q, s), block,
+                                              (uint32_t)meta_bytes};
     e->body_bytes += body_bytes;
     e->meta_bytes += meta_bytes;
     return SHMQ_OK;
@@ -173,22 +188,25 @@ OPTIMISTIC static void copy_bytes(unsigned char *to, const unsigned char *from, 
 #endif
 }
 
-/* Copies one message; false if it is gone, or there is not enough room. */
-static bool copy_one(struct shmq_queue *q, const struct shmq_pick *p, int64_t wall,
-                     struct shmq_columns *c)
+/* Copies one message. SHMQ_STALE: it is gone, or there is not enough room; SHMQ_BUSY: its last error
+ * changed under us. */
+static int copy_one(struct shmq_queue *q, const struct shmq_pick *p, int64_t wall,
+                    struct shmq_columns *c)
 {
     const struct shmq_slot *s = &q->slots[p->at];
     uint64_t word = shmq_word(s), again;
-    const unsigned char *block;
+    const unsigned char *block, *from;
     unsigned char *body, *meta;
+    struct shmq_text amended;
     struct shmq_row row;
     uint32_t units;
 
     for (;; word = again) {
         if (!row_state(word))
-            return false;
+            return SHMQ_STALE;
         describe(s, word, wall, &row);
         units = GET_ATOMIC(s->units);
+        amended = last_error(q, s, word);
         shmq_read_fence();
         again = shmq_word(s);
         if (again == word)
@@ -196,17 +214,26 @@ static bool copy_one(struct shmq_queue *q, const struct shmq_pick *p, int64_t wa
     }
     if (row.sequence != p->seq ||
         (uint64_t)row.body_bytes + row.meta_bytes > (uint64_t)units * SHMQ_UNIT ||
-        units > q->geo.units - p->block ||
-        !shmq_columns_next(c, row.body_bytes, row.meta_bytes, &body, &meta))
-        return false;
+        units > q->geo.units - p->block)
+        return SHMQ_STALE;
     block = q->arena + (uint64_t)p->block * SHMQ_UNIT;
+    from = block + (uint64_t)units * SHMQ_UNIT - row.meta_bytes;
+    if (amended.bytes &&
+        amended.bytes <= p->meta_bytes) { /* an error that came since has no room */
+        from = amended.at;
+        row.meta_bytes = amended.bytes;
+    }
+    if (!shmq_columns_next(c, row.body_bytes, row.meta_bytes, &body, &meta))
+        return SHMQ_STALE;
     copy_bytes(body, block, row.body_bytes);
     if (row.meta_bytes)
-        copy_bytes(meta, block + (uint64_t)units * SHMQ_UNIT - row.meta_bytes, row.meta_bytes);
+        copy_bytes(meta, from, row.meta_bytes);
     if (!holds(s, p->seq))
-        return false;
+        return SHMQ_STALE;
+    if (from == amended.at && shmq_word(s) != word)
+        return SHMQ_BUSY;
     shmq_columns_add(c, &row);
-    return true;
+    return SHMQ_OK;
 }
 
 void shmq_snapshot_read_copy(struct shmq_queue *q, const struct shmq_snapshot_read *e, int64_t wall,
@@ -221,7 +248,8 @@ void shmq_snapshot_read_copy(struct shmq_queue *q, const struct shmq_snapshot_re
             shmq_fetch(block);
             shmq_fetch(block + SHMQ_UNIT);
         }
-        copy_one(q, &e->picks[i], wall, c);
+        while (copy_one(q, &e->picks[i], wall, c) == SHMQ_BUSY)
+            ;
     }
 }
 

@@ -2,7 +2,8 @@
  *
  * There are two steps, because a block's layout depends on its contents: first slots are chosen,
  * then their messages are copied, without those that have gone in between. A message is copied
- * while its slot's word stays unchanged, so no row is torn. */
+ * while its slot's word stays unchanged, so no row is torn. Its properties have its last error
+ * (amend.h), unless that came in between. */
 #pragma once
 
 #include "queue/columns.h"
@@ -13,6 +14,7 @@ struct shmq_pick {
     uint64_t seq;
     uint32_t at;
     uint32_t block;
+    uint32_t meta_bytes; /* of its properties: those of its put, or with its last error   */
 };
 
 struct shmq_snapshot_read {

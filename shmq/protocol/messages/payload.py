@@ -122,7 +122,11 @@ def unpack_fields(kind: type[_T], found: object) -> _T:
     if not isinstance(found, dict):
         raise senseless(f"it has no map of a {kind.__name__}")
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]
-    missing = {field.name: 0 for field in fields if field.default is dataclasses.MISSING}
+    missing = {
+        field.name: 0
+        for field in fields
+        if field.default is field.default_factory is dataclasses.MISSING
+    }
     return kind(
         **missing | {field.name: found[field.name] for field in fields if field.name in found}
     )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 #: The columns that define a kind.
-_KIND: Final = ("reason", "queue", "codec", "shape")
+_KIND: Final = ("reason", "queue", "error", "codec", "shape")
 
 #: The columns that are read of a dead letter; headers are shown if the source has them.
 _NEEDED: Final = (
@@ -46,18 +46,19 @@ _NEEDED: Final = (
     "dead_queue",
     "dead_deliveries",
     "dead_at",
+    "last_error",
 )
 
 _SAMPLE: Final = (
     "struct<sequence: bigint, body: string, headers: array<struct<key: string, value: string>>>"
 )
 _LETTER: Final = (
-    "reason string, queue string, codec string, shape string, bytes bigint, deliveries int, "
-    f"at timestamp, sample {_SAMPLE}"
+    "reason string, queue string, error string, codec string, shape string, bytes bigint, "
+    f"deliveries int, at timestamp, sample {_SAMPLE}"
 )
 _REPORT: Final = (
-    "row int, count bigint, reason string, queue string, codec string, shape string, "
-    "bytes bigint, deliveries int, first timestamp, last timestamp, "
+    "row int, count bigint, reason string, queue string, error string, codec string, "
+    "shape string, bytes bigint, deliveries int, first timestamp, last timestamp, "
     f"samples array<{_SAMPLE}>, where string, triaged_at timestamp"
 )
 
@@ -141,6 +142,7 @@ class _Reader:
         made = {
             "reason": row["dead_reason"],
             "queue": row["dead_queue"],
+            "error": row["last_error"],
             "codec": codec,
             "shape": shape_of(codec, body),
         }
@@ -232,7 +234,7 @@ def _make_report(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
 
 def _format_where(kind: Mapping[str, Any]) -> str:
     """The expression for the letters of a kind, up to the last one in the report."""
-    parts = [f"{name} = {quoted(kind[name])}" for name in _KIND]
+    parts = [f"{name} = {'null' if kind[name] is None else quoted(kind[name])}" for name in _KIND]
     return " and ".join([*parts, f"at <= {quoted(_format_iso(kind['last']))}"])
 
 
@@ -264,7 +266,7 @@ def show(report: Sequence[Mapping[str, Any]], *, more: bool) -> None:
         file=sys.stdout, width=None if terminal else _UNBOUNDED, emoji=False, highlight=False
     )
     made = table.Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False)
-    names = ("row", "count", "reason", "queue", "codec", "shape", "first", "last", "sample")
+    names = ("row", "count", *_KIND, "first", "last", "sample")
     for name in names:
         made.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=not terminal)
     for row in report:
@@ -279,6 +281,8 @@ def _format_cell(row: Mapping[str, Any], name: str) -> str:
         samples = row["samples"]
         return _escape_controls(samples[0]["body"])[:60] if samples else ""
     value = row[name]
+    if name == "error":
+        return _escape_controls(value or "")[:60]
     if name in ("first", "last"):
         return str(value.strftime("%Y-%m-%d %H:%M:%SZ"))
     return _escape_controls(str(value))

@@ -229,6 +229,11 @@ class MessageRows(Rows):
         letters = self.number(b"at", b"dead").cast(pa.timestamp("ms", kind.tz)).cast(kind)
         return letters.fill_null(self.moments(self.run.dead_at, kind))
 
+    def last_errors(self, kind: pa.DataType) -> pa.Array:
+        """The error of each message's last delivery, from its dead letter or its own properties."""
+        letters = self.property(b"line", kind, b"dead.error")
+        return letters.fill_null(self.property(b"line", kind, b"error"))
+
     MAKERS = MappingProxyType(
         {
             "key": lambda m, kind: m.property(b"group", kind),
@@ -252,5 +257,6 @@ class MessageRows(Rows):
             "dead_queue": lambda m, kind: m.property(b"queue", kind, b"dead"),
             "dead_deliveries": lambda m, kind: m.number(b"deliveries", b"dead").cast(kind),
             "dead_at": dead_moments,
+            "last_error": last_errors,
         }
     )

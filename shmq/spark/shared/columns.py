@@ -43,6 +43,7 @@ COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         "dead_queue": "string",
         "dead_deliveries": "int",
         "dead_at": "timestamp",
+        "last_error": "string",
     }
 )
 

@@ -209,6 +209,22 @@ def test_a_dead_letter_says_why_and_from_where(
     assert abs((row.dead_at - row.timestamp).total_seconds()) < 60
 
 
+def test_the_last_error_is_that_of_a_retry_and_of_a_dead_letter(
+    spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
+) -> None:
+    for body in (b"new", b"retry", b"dead"):
+        orders.put(body)
+    new, retry, dead = (orders.get() for _ in range(3))
+    retry.nack(60, error=ValueError("SMTP refused"))
+    dead.reject("no such user")
+    new.nack(60)
+
+    found = {row.value: row.last_error for row in rows(read(spark, broker, "orders"))}
+    assert found == {b"new": None, b"retry": "ValueError: SMTP refused"}
+    (row,) = rows(read(spark, broker, "orders.dlq"))
+    assert row.last_error == "no such user"
+
+
 def test_the_headers_come_only_if_they_are_asked_for(
     spark: SparkSession, broker: shmq.Broker
 ) -> None:

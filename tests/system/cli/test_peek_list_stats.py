@@ -246,6 +246,85 @@ def test_stats_without_a_name_are_those_of_every_queue(
     assert rows[0].split()[1] == "1"
 
 
+def fail(queue: shmq.Queue, *errors: BaseException | shmq.Failure | str) -> None:
+    """Fail a delivery with each, so that it waits for the next."""
+    for error in errors:
+        queue.put("body")
+        queue.get().nack(60, error=error)
+
+
+ODD = shmq.Failure('a"b\n<b>\x1b[31m\udcff', "text")
+
+
+def test_stats_of_a_queue_count_its_failures_by_type(quick: Quick, queue: shmq.Queue) -> None:
+    fail(queue, ValueError("a"), ValueError("b"), ODD)
+
+    told = quick("stats", "-q", "jobs", "--json").json
+    shown = quick("stats", "-q", "jobs")
+
+    assert told["errors"] == {"ValueError": 2, 'a"b\n<b>\x1b[31m\\udcff': 1}
+    lines = [" ".join(line.split()) for line in shown.lines]
+    assert "ValueError 2" in lines
+    assert lines.index("errors value") < lines.index("ValueError 2") < lines.index("options value")
+    assert b"\x1b" not in shown.out
+
+
+def test_stats_group_failed_messages_and_dead_letters_by_error(
+    quick: Quick, queue: shmq.Queue, broker: shmq.Broker
+) -> None:
+    queue.put("not failed")
+    queue.get().ack()
+    fail(queue, ValueError("SMTP refused"), ValueError("SMTP refused"), ODD)
+    for reason in ("it's spam", None):
+        queue.put("body")
+        queue.get().reject(reason)
+
+    waiting = quick("stats", "-q", "jobs", "--errors", "--json").json
+    assert (waiting["name"], waiting["read"], waiting["more"]) == ("jobs", 3, False)
+    assert [(one["messages"], one["reason"]) for one in waiting["errors"]] == [
+        (2, "retry"),
+        (1, "retry"),
+    ]
+    assert waiting["errors"][0]["error"] == "ValueError: SMTP refused"
+    dead = quick("stats", "-q", "jobs.dlq", "--errors", "--json").json
+    assert [(one["messages"], one["reason"], one["error"]) for one in dead["errors"]] == [
+        (1, "rejected", "it's spam"),
+        (1, "rejected", None),
+    ]
+    shown = quick("stats", "jobs", "--errors", "--kind", "queue")
+    heading, *rows = shown.lines
+    assert heading.split() == ["messages", "reason", "error"]
+    assert rows[0].split() == ["2", "retry", "ValueError:", "SMTP", "refused"]
+    assert b"\x1b" not in shown.out
+    for one in dead["errors"]:
+        assert broker.queue("jobs.dlq").redrive(where=one["where"]) == 1
+
+
+def test_stats_read_no_more_messages_than_the_count(quick: Quick, queue: shmq.Queue) -> None:
+    fail(queue, "one", "two", "three")
+
+    told = quick("stats", "-q", "jobs", "--errors", "-n", "2", "--json").json
+    assert (told["read"], told["more"], len(told["errors"])) == (2, True, 2)
+    assert "2 messages found were read" in quick("stats", "-q", "jobs", "--errors", "-n", "2").error
+    assert not quick("stats", "-q", "jobs", "--errors", "-n", "3", "--json").json["more"]
+
+
+def test_stats_of_a_queue_without_failures_say_so(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put("body")
+    ran = quick("stats", "-q", "jobs", "--errors")
+    assert ran.out == b""
+    assert "no message of queue 'jobs' has failed" in ran.error
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--errors"], ["jobs", "--errors", "--watch"], ["jobs", "--count", "3"]]
+)
+def test_errors_are_those_of_one_queue(
+    quick: Quick, queue: shmq.Queue, arguments: list[str]
+) -> None:
+    quick("stats", *arguments, code=Code.USAGE)
+
+
 @pytest.mark.prove
 def test_who_tells_the_processes_attached_but_not_itself(shell: Shell, queue: shmq.Queue) -> None:
     queue.put_many(["a", "b"])

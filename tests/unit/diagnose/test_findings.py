@@ -22,7 +22,7 @@ from shmq.host.diagnose.findings import CODES, SEVERITIES, find
 NONE: dict[str, Any] = {
     field.name: 0
     for field in dataclasses.fields(shmq.QueueStats)
-    if field.default is dataclasses.MISSING
+    if field.default is field.default_factory is dataclasses.MISSING
 }
 PRODUCER = shmq.Attachment(pid=7, name="maker", leases=0, since=0.0, alive=True)
 

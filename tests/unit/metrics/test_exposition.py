@@ -23,7 +23,7 @@ from tests.support.openmetrics import families
 NONE: dict[str, Any] = {
     field.name: 0
     for field in dataclasses.fields(shmq.QueueStats)
-    if field.default is dataclasses.MISSING
+    if field.default is field.default_factory is dataclasses.MISSING
 }
 
 
@@ -80,7 +80,7 @@ def test_the_numbers_are_those_of_the_queue() -> None:
 
 
 def test_every_family_of_the_table_is_there_with_its_labels() -> None:
-    found = {one.name: one for one in families(render(seen(queue())))}
+    found = {one.name: one for one in families(render(seen(queue(errors={"KeyError": 1}))))}
     for family in FAMILIES:
         if family in (*WORKERS, *CONSOLE.values(), *(one for one, _ in BRIDGE)):
             continue
@@ -96,6 +96,13 @@ def test_every_family_of_the_table_is_there_with_its_labels() -> None:
 def test_names_are_escaped(name: str) -> None:
     text = render(seen(queue(name), namespace="n"))
     assert value(text, "shmq_queue_up", queue=name) == 1
+
+
+@pytest.mark.parametrize("name", ['quo"te', "back\\slash", "line\nfeed", "größe", "\x1b[31m<b>"])
+def test_types_of_errors_are_escaped(name: str) -> None:
+    text = render(seen(queue(errors={name: 3, "other": 2})))
+    assert value(text, "shmq_queue_failures_total", queue="orders", type=name) == 3
+    assert value(text, "shmq_queue_failures_total", queue="orders", type="other") == 2
 
 
 def test_of_too_many_queues_the_worst_are_shown_and_all_are_counted() -> None:

@@ -76,6 +76,21 @@ def test_texts_are_those_of_their_key(maps: list[dict[str, Any]]) -> None:
         assert (made is None) == all(each is None for each in meant)
 
 
+def test_a_path_leads_to_an_inner_map_if_there_is_one() -> None:
+    maps: list[dict[str, Any]] = [
+        {"dead": {"error": {"line": "a"}, "at": 1}},
+        {},
+        {"dead": {"at": 1}},
+        {"dead": {"error": "text"}},
+        {"dead": ["list"]},
+        {"error": {"line": "b"}},
+        {"dead": {"error": {"line": "c"}}},
+    ]
+    made = _arrow.texts_of(*run_of(maps), b"dead.error", b"line")
+    assert made is not None
+    assert texts(made, len(maps)) == [b"a", None, None, None, None, None, b"c"]
+
+
 @given(st.lists(PROPERTIES, max_size=12))
 def test_ints_are_those_of_their_key(maps: list[dict[str, Any]]) -> None:
     run = run_of(maps)

@@ -20,7 +20,7 @@ from shmq.protocol.opcodes import Right
 
 _SECONDS: Final = {"oldest_age", "snapshot_age"}
 _BYTES: Final = {"arena_bytes", "arena_used", "arena_largest_free", "shm_bytes", "journal_bytes"}
-_TEXTS: Final = {"name", "durability", "journal_error"}
+_TEXTS: Final = {"name", "durability", "journal_error", "errors"}
 
 
 def _choose_kind(name: str) -> str:

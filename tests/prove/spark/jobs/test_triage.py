@@ -130,6 +130,32 @@ def test_the_largest_kinds_are_told_of_and_the_rest_is_said_to_be_there(
     assert "smaller kinds" in capsys.readouterr().out
 
 
+def test_letters_are_grouped_by_error(
+    spark: SparkSession,
+    broker: shmq.Broker,
+    jobs: shmq.Queue,
+    namespace: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    odd = shmq.Failure("Odd", "it's \x1b[31m\n" + "x" * 100)
+    for error in (odd, KeyError("id"), odd, None):
+        jobs.put("body")
+        jobs.get().reject(error)
+
+    run_job(spark, "triage", written(tmp_path, FILE.format(namespace=namespace, more="")))
+
+    rows = json.loads((tmp_path / "triage.json").read_text())["rows"]
+    assert (rows[0]["count"], rows[0]["error"]) == (2, str(odd))
+    assert sorted((row["count"], str(row["error"])) for row in rows[1:]) == [
+        (1, "KeyError: 'id'"),
+        (1, "None"),
+    ]
+    assert "\x1b" not in capsys.readouterr().out
+    letters = broker.queue("jobs.dlq")
+    assert [letters.redrive(where=row["where"]) for row in rows] == [2, 1, 1]
+
+
 def test_a_source_without_dead_letters_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).write.parquet(str(tmp_path / "numbers"))
     path = written(tmp_path, '[source]\nformat = "parquet"\npath = "numbers"\n')
