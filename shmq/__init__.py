@@ -21,7 +21,7 @@ Streams         Stream, StreamOptions, StreamSummary, Record, Records, RecordLoa
                 AppendedRange, Reader, AsyncReader, Subscription, Producer, PartitionOffsets,
                 PartitionRate
 Groups          Group, Member, MemberInfo, GroupPartition, GroupSummary, Share, SharedRecord
-Exchanges       Exchange, Binding, Published, ExchangeSummary
+Exchanges       Exchange, Binding, Published, ExchangeSummary, ExchangeStats
 Names           escape_name, unescape_name
 Bodies          encode_common
 Tables          Table
@@ -88,6 +88,7 @@ _PLACES = {
             "DeadLetter",
             "Failure",
             "Exchange",
+            "ExchangeStats",
             "ExchangeSummary",
             "Group",
             "GroupPartition",

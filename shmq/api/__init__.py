@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from shmq.api.broker import Broker
     from shmq.api.bulk import BulkQueue, StagedPublisher
     from shmq.api.columns import Claim, Columns, Run, Takeover
-    from shmq.api.exchange import Binding, Exchange, ExchangeKind, ExchangeSummary, Published
+    from shmq.api.exchange import (
+        Binding,
+        Exchange,
+        ExchangeKind,
+        ExchangeStats,
+        ExchangeSummary,
+        Published,
+    )
     from shmq.api.group import (
         Assignment,
         Group,
@@ -70,6 +77,7 @@ __all__ = [
     "DeadLetter",
     "Exchange",
     "ExchangeKind",
+    "ExchangeStats",
     "ExchangeSummary",
     "Failure",
     "Group",
@@ -125,7 +133,14 @@ _MODULES: Final = {
     "broker": ("Broker",),
     "bulk": ("BulkQueue", "StagedPublisher"),
     "columns": ("Claim", "Columns", "Run", "Takeover"),
-    "exchange": ("Binding", "Exchange", "ExchangeKind", "ExchangeSummary", "Published"),
+    "exchange": (
+        "Binding",
+        "Exchange",
+        "ExchangeKind",
+        "ExchangeStats",
+        "ExchangeSummary",
+        "Published",
+    ),
     "group": (
         "Assignment",
         "Group",

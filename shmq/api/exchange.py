@@ -32,7 +32,7 @@ class ExchangeOptions(Options):
         None,
         "name",
         "The exchange that gets the messages that no binding matches; it may be created later",
-        none="a publish of such a message raises `Unroutable`",
+        none="such a message is unrouted: see `mandatory` of `publish`",
         noun="exchange",
     )
 
@@ -64,6 +64,20 @@ class Binding:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeStats:
+    """What was published to an exchange since it was created, by all processes together.
+
+    The numbers are in shared memory: they are 0 again after a restart of the host. None: they are
+    not counted, as in a NATS cluster, or because shared memory was full.
+    """
+
+    #: Messages that were published to it, without those that another exchange passed on to it.
+    published: int | None = None
+    #: How many of them reached no queue or stream, whether or not the publish raised `Unroutable`.
+    unrouted: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeSummary:
     """One entry of the list of exchanges."""
 
@@ -75,6 +89,10 @@ class ExchangeSummary:
     alternate: str | None
     #: How many bindings it has.
     bindings: int
+    #: Messages that were published to it; see :class:`ExchangeStats`.
+    published: int | None = None
+    #: How many of them reached no queue or stream.
+    unrouted: int | None = None
 
 
 class Exchange(Closing):
@@ -146,6 +164,8 @@ class Exchange(Closing):
         key: str = "",
         block: bool | None = None,
         timeout: float | None = None,
+        *,
+        mandatory: bool | None = None,
         **properties: Unpack[PutKeywords],
     ) -> Published:
         """Put one copy into each queue that the key or the headers route to.
@@ -156,7 +176,10 @@ class Exchange(Closing):
         follows holds for streams as for queues; errors call a stream ``stream/NAME``. If no binding
         of an exchange matches, its ``alternate`` gets the message.
 
-        Raises :class:`~shmq.Unroutable`, and puts nothing, if the message reaches no queue. An
+        A message that reaches no queue or stream is unrouted: nothing is put, and it is counted in
+        :meth:`stats`. With ``mandatory=True`` :class:`~shmq.Unroutable` is raised, with
+        ``mandatory=False`` the call returns with ``delivered=0``. None: as True for a direct or
+        headers exchange, as False for a topic or fanout exchange. An
         error that any put of this message would raise (a property out of range, a body too large
         for one of the queues) is raised before anything is put. Full queues do not hold up others:
         queues with room get their copy at once, then the call waits for the full ones, as ``put``
@@ -174,6 +197,8 @@ class Exchange(Closing):
         key: str = "",
         block: bool | None = None,
         timeout: float | None = None,
+        *,
+        mandatory: bool | None = None,
         **properties: Unpack[PutManyKeywords],
     ) -> Published:
         """``publish`` each of the ``bodies`` with the same key and properties, in order.
@@ -182,6 +207,10 @@ class Exchange(Closing):
         the whole call. :class:`~shmq.PublishRefused` says for each queue that took only the first
         bodies how many it took.
         """
+
+    @abc.abstractmethod
+    def stats(self) -> ExchangeStats:
+        """How many messages were published to the exchange, and how many were unrouted."""
 
     @abc.abstractmethod
     def close(self) -> None:

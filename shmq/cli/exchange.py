@@ -231,12 +231,14 @@ def list_exchanges(broker: shmq.Broker, /, name: str | None, as_json: bool) -> N
             f"shmq exchange create NAME"
         )
     else:
-        made = table(["exchange", "kind", "bindings", "alternate"], right=("bindings",))
+        numbers = ("bindings", "published", "unrouted")
+        made = table(["exchange", "kind", *numbers, "alternate"], right=numbers)
         for each in exchanges:
             made.add_row(
                 name_cell(each.name),
                 each.kind,
                 cell(each.bindings),
+                *("" if n is None else cell(n) for n in (each.published, each.unrouted)),
                 name_cell(each.alternate or ""),
             )
         show_table(made)
@@ -269,6 +271,12 @@ _LONGEST = 1 << 30
 @click.command(epilog="Example: shmq publish events --key order.paid -m 4711")
 @exchange_name
 @click.option("-k", "--key", type=params.text, default="", metavar="KEY", help="The routing key.")
+@click.option(
+    "--mandatory/--no-mandatory",
+    default=None,
+    help="Whether a message that reaches no queue is an error.  [default: it is, except of topic "
+    "and fanout exchanges]",
+)
 @message_flags
 @json_flag
 @connected
@@ -277,6 +285,7 @@ def publish(
     /,
     name: str,
     key: str,
+    mandatory: bool | None,
     messages: tuple[str, ...],
     path: str | None,
     block: bool | None,
@@ -291,7 +300,7 @@ def publish(
     """
     given = checked_properties(messages, path, properties)
     with broker.exchange(name) as exchange, Stop() as stop:
-        publishing = _Publishing(exchange, key, block, timeout, given)
+        publishing = _Publishing(exchange, key, block, timeout, {**given, "mandatory": mandatory})
         try:
             if len(messages) == 1:
                 with stop.interruptible():
@@ -322,20 +331,26 @@ class _Publishing:
         self._seen = 0
         self._delivered = 0
         self._duplicates = 0
+        self._unrouted = 0
 
     def one(self, text: bytes) -> None:
         """Publish one message."""
         body = self._decode_body(text)
-        self._count(lambda: self._exchange.publish(body, *self._how, **self._properties))
+        self._count(1, lambda: self._exchange.publish(body, *self._how, **self._properties))
 
     def many(self, texts: list[bytes]) -> None:
         """Publish some messages."""
         bodies = [self._decode_body(text) for text in texts]
-        self._count(lambda: self._exchange.publish_many(bodies, *self._how, **self._properties))
+        self._count(
+            len(bodies), lambda: self._exchange.publish_many(bodies, *self._how, **self._properties)
+        )
 
-    def _count(self, publish: Callable[[], shmq.Published]) -> None:
+    def _count(self, messages: int, publish: Callable[[], shmq.Published]) -> None:
         try:
-            self._add(publish())
+            outcome = publish()
+            self._add(outcome)
+            if not outcome.delivered and not outcome.duplicates:
+                self._unrouted += messages
         except shmq.PublishRefused as error:
             self._add(error)
             raise
@@ -356,8 +371,8 @@ class _Publishing:
         name, put = self._exchange.name, counted(self._delivered, "message")
         if as_json:
             counts = {"delivered": self._delivered, "duplicates": self._duplicates}
-            show_json({"exchange": name, **counts})
-        elif self._duplicates:
-            show(f"{put} put by exchange {name!r}, {self._duplicates} dropped as duplicates")
-        else:
-            show(f"{put} put by exchange {name!r}")
+            show_json({"exchange": name, **counts, "unrouted": self._unrouted})
+            return
+        duplicates = f", {self._duplicates} dropped as duplicates" if self._duplicates else ""
+        unrouted = f", {self._unrouted} unrouted" if self._unrouted else ""
+        show(f"{put} put by exchange {name!r}{duplicates}{unrouted}")

@@ -365,7 +365,8 @@ def _summarize_stream(one: shmq.StreamSummary) -> str:
 
 
 def _summarize_exchange(one: shmq.ExchangeSummary) -> str:
-    return f"{one.kind}, {counted(one.bindings, 'binding')}"
+    unrouted = f", {one.unrouted} unrouted" if one.unrouted else ""
+    return f"{one.kind}, {counted(one.bindings, 'binding')}{unrouted}"
 
 
 def _exchange_as_dict(found: shmq.ExchangeSummary) -> dict[str, Any]:
@@ -377,5 +378,7 @@ def _exchange_as_dict(found: shmq.ExchangeSummary) -> dict[str, Any]:
             "type": found.kind,
             "alternate": found.alternate,
             "bindings": found.bindings,
+            "published": found.published,
+            "unrouted": found.unrouted,
         }
     )

@@ -309,6 +309,16 @@ EXCHANGES: Final[Table] = (
         lambda one: (((one.kind,), one.bindings),),
         "kind",
     ),
+    _make_counter(
+        "shmq_exchange_published",
+        "Messages published to the exchange since it was created.",
+        lambda one: () if one.published is None else (((), one.published),),
+    ),
+    _make_counter(
+        "shmq_exchange_unrouted",
+        "Published messages that reached no queue or stream.",
+        lambda one: () if one.unrouted is None else (((), one.unrouted),),
+    ),
 )
 
 

@@ -200,6 +200,18 @@ cdef int64_t _delay_ns(delay) except? -2:
     return -1 if delay is None else _span_ns("delay", delay)
 
 
+def add_to_word(words, Py_ssize_t index, uint64_t number):
+    """Add to the 64-bit word at ``index`` of shared memory, atomically. Raises IndexError."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(words, &view, PyBUF_WRITABLE)
+    cdef bint fits = 0 <= index < view.len // 8
+    if fits:
+        shmq_add(<uint64_t *>view.buf + index, number)
+    PyBuffer_Release(&view)
+    if not fits:
+        raise IndexError(f"word {index} is outside the shared memory")
+
+
 def mark():
     """Count a store made outside the core, in a build with crash points."""
     shmq_mark()

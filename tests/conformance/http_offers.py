@@ -116,6 +116,7 @@ NOT_OFFERED: Final[dict[str, str]] = {
     "test_headers_that_cannot_be_compared_are_refused": _CLIENT,
     "test_making_an_exchange_again_attaches_and_another_kind_is_refused": _CLIENT,
     "test_a_consumer_and_an_ack_of_many_settle_once_too": _CLIENT,
+    "test_every_message_of_a_batch_is_counted_once": _CLIENT,
     "test_every_put_refuses_an_id_without_a_window": _CLIENT,
     "test_many_are_published_in_order": _CLIENT,
     "test_more_ids_than_messages_fit_are_remembered": _MANY,

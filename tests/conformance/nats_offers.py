@@ -49,6 +49,7 @@ _SEQUENCE: Final = "gaps in a producer's sequence are not noticed"
 _WHERE: Final = "`where` is refused, to a thread of the test"
 _SHARE: Final = "its last step makes a share, which is refused"
 _LETTERS: Final = "a put cannot be kept out while a queue is found empty, so its dead letters stay"
+_COUNTS: Final = "the publishers of a cluster share no counter"
 _RECEIPT: Final = "a receipt has more than 64 bits"
 
 #: The tests that are refused, alone or with these parameters.
@@ -222,6 +223,11 @@ LEFT_OUT: Final[dict[str, str]] = {
     "test_without_a_block_leaving_returns_the_body_in_hand_counted_and_the_rest_uncounted": _RETURNED,  # noqa: E501
     "test_without_a_dead_letter_queue_messages_are_dropped_and_counted": _TOTALS,
     "test_without_the_library_a_read_says_which_records_and_what_to_install": _EXPANDED,
+    "test_an_unrouted_message_is_counted_whether_or_not_it_raises": _COUNTS,
+    "test_the_exchange_that_was_published_to_counts": _COUNTS,
+    "test_what_a_queue_refuses_is_counted_and_what_no_put_could_do_is_not": _COUNTS,
+    "test_every_message_of_a_batch_is_counted_once": _COUNTS,
+    "test_an_exchange_that_is_deleted_and_created_again_counts_from_0": _COUNTS,
 }
 
 

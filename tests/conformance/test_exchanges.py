@@ -6,6 +6,7 @@ system/cli/test_exchange.py, system/wire/test_exchanges.py.
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable
 from typing import Any, Unpack
@@ -101,7 +102,7 @@ def test_a_topic_exchange_leads_where_the_pattern_matches(
         assert exchange.publish(key, key).delivered == 1, key
     for key in others:
         with pytest.raises(shmq.Unroutable):
-            exchange.publish(key, key)
+            exchange.publish(key, key, mandatory=True)
 
     assert held(broker, "q") == [matching]
 
@@ -310,6 +311,125 @@ def test_alternates_of_each_other_end(broker: Broker) -> None:
 
     with pytest.raises(shmq.Unroutable):
         broker.exchange("a").publish(b"x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "mandatory", "raises"),
+    [
+        ("direct", None, True),
+        ("headers", None, True),
+        ("topic", None, False),
+        ("fanout", None, False),
+        ("direct", False, False),
+        ("headers", False, False),
+        ("topic", True, True),
+        ("fanout", True, True),
+    ],
+)
+def test_an_unrouted_message_raises_where_it_is_mandatory(
+    broker: Broker, kind: shmq.api.ExchangeKind, mandatory: bool | None, raises: bool
+) -> None:
+    exchange = broker.create_exchange("x", kind)
+
+    if raises:
+        with pytest.raises(shmq.Unroutable, match="'x'"):
+            exchange.publish(b"lost", mandatory=mandatory)
+    else:
+        assert exchange.publish(b"lost", mandatory=mandatory) == Published(0)
+
+
+def test_an_alternate_is_tried_first_however_mandatory_a_message_is(
+    broker: Broker, queues: Callable[..., None]
+) -> None:
+    queues("q")
+    first = broker.create_exchange("first", "direct", "second")
+    broker.create_exchange("second", "topic", "first").bind("q", "known")
+
+    assert first.publish(b"1", "known", mandatory=True) == Published(1)
+    assert first.publish(b"2", "known", mandatory=False) == Published(1)
+    assert first.publish(b"3", "unknown", mandatory=False) == Published(0)
+    with pytest.raises(shmq.Unroutable):
+        first.publish(b"4", "unknown")
+    assert held(broker, "q") == [[b"1", b"2"]]
+
+
+@pytest.mark.parametrize("kind", ["direct", "topic", "fanout", "headers"])
+def test_an_unrouted_message_is_counted_whether_or_not_it_raises(
+    broker: Broker, kind: shmq.api.ExchangeKind
+) -> None:
+    exchange = broker.create_exchange("x", kind)
+    with pytest.raises(shmq.Unroutable):
+        exchange.publish(b"lost", mandatory=True)
+    exchange.publish(b"lost", mandatory=False)
+
+    assert exchange.stats() == shmq.ExchangeStats(published=2, unrouted=2)
+
+
+def test_the_exchange_that_was_published_to_counts(
+    broker: Broker, queues: Callable[..., None]
+) -> None:
+    queues("q")
+    first = broker.create_exchange("first", "direct", "second")
+    second = broker.create_exchange("second", "topic", "first")
+    second.bind("q", "known")
+
+    first.publish(b"1", "known")
+    first.publish(b"2", "unknown", mandatory=False)
+
+    assert first.stats() == shmq.ExchangeStats(published=2, unrouted=1)
+    assert second.stats() == shmq.ExchangeStats(published=0, unrouted=0)
+
+
+def test_what_a_queue_refuses_is_counted_and_what_no_put_could_do_is_not(
+    broker: Broker, queues: Callable[..., None]
+) -> None:
+    queues("q", capacity=1)
+    exchange = broker.create_exchange("x", "fanout")
+    exchange.bind("q")
+    exchange.publish(b"1")
+    with pytest.raises((shmq.PublishRefused, shmq.Full)):
+        exchange.publish(b"2")
+    with pytest.raises(shmq.InvalidOption):
+        exchange.publish(b"3", priority=99)
+
+    assert exchange.stats() == shmq.ExchangeStats(published=2, unrouted=0)
+
+
+def test_every_message_of_a_batch_is_counted_once(
+    broker: Broker, queues: Callable[..., None]
+) -> None:
+    queues("q", capacity=2)
+    exchange = broker.create_exchange("x", "topic")
+    exchange.bind("q", "known")
+
+    assert exchange.publish_many([b"1", b"2"], "unknown") == Published(0)
+    assert exchange.publish_many([], "unknown") == Published(0)
+    with pytest.raises(shmq.Unroutable):
+        exchange.publish_many([b"3"], "unknown", mandatory=True)
+    with pytest.raises(shmq.PublishRefused):  # after several attempts
+        exchange.publish_many([b"4", b"5", b"6"], "known", timeout=0.05)
+
+    assert exchange.stats() == shmq.ExchangeStats(published=6, unrouted=3)
+    (listed,) = broker.list_exchanges()
+    assert (listed.published, listed.unrouted) == (6, 3)
+
+
+@pytest.mark.parametrize("mandatory", [1, "yes", []])
+def test_whether_a_message_is_mandatory_must_be_a_bool(broker: Broker, mandatory: Any) -> None:
+    exchange = broker.create_exchange("x")
+    with pytest.raises(TypeError, match="mandatory"):
+        exchange.publish(b"x", mandatory=mandatory)
+
+
+def test_an_exchange_that_is_deleted_and_created_again_counts_from_0(broker: Broker) -> None:
+    for _ in range(2):
+        exchange = broker.create_exchange("x", "fanout")
+        assert exchange.stats() == shmq.ExchangeStats(published=0, unrouted=0)
+        exchange.publish(b"x")
+        assert exchange.stats() == shmq.ExchangeStats(published=1, unrouted=1)
+        broker.delete_exchange("x")
+    with pytest.raises(shmq.NoSuchExchange):
+        exchange.stats()
 
 
 # --- queues that refuse -------------------------------------------------------------------
@@ -579,7 +699,10 @@ def test_an_exchange_is_found_listed_and_deleted(connect: Connect, broker: Broke
     found = connect().exchange("x")
 
     assert (found.name, found.kind, found.alternate) == ("x", "topic", "y")
-    assert broker.list_exchanges() == [
+    listed = [
+        dataclasses.replace(each, published=None, unrouted=None) for each in broker.list_exchanges()
+    ]
+    assert listed == [
         ExchangeSummary(name="b", kind="direct", alternate=None, bindings=0),
         ExchangeSummary(name="x", kind="topic", alternate="y", bindings=0),
     ]
@@ -657,7 +780,7 @@ def test_deleting_an_exchange_undoes_the_bindings_to_it(
     assert first.bindings() == []
     broker.create_exchange("second", "fanout").bind("q")
     with pytest.raises(shmq.Unroutable):
-        first.publish(b"2")
+        first.publish(b"2", mandatory=True)
 
 
 def test_exchanges_outlive_the_clients_that_made_them(
@@ -727,7 +850,7 @@ def test_a_deleted_stream_is_bound_no_more(broker: Broker) -> None:
 
     assert exchange.bindings() == []
     with pytest.raises(shmq.Unroutable):
-        exchange.publish(b"2")
+        exchange.publish(b"2", mandatory=True)
 
 
 def test_a_stream_that_is_full_or_too_small_refuses_as_a_queue_does(

@@ -427,6 +427,10 @@ class HttpExchange:
         found = self._api.ask("POST", f"{self._path}/publish", message)
         return shmq.Published(found["delivered"], found["duplicates"])
 
+    def stats(self) -> shmq.ExchangeStats:
+        row = self._api.ask("GET", self._path)
+        return shmq.ExchangeStats(published=row["published"], unrouted=row["unrouted"])
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -45,6 +45,10 @@ _MISSING: Final[Mapping[str, type[ShmqError]]] = MappingProxyType(
     {"queue": NoSuchQueue, "stream": NoSuchStream, "exchange": NoSuchExchange}
 )
 
+#: The kinds of exchanges that by default reject what no binding matches: there a mistyped key or
+#: header is likely, while no subscriber is usual for the others.
+_MANDATORY: Final = frozenset({"direct", "headers"})
+
 
 class ExchangeHandle(ExchangePort, api.Exchange):
     """Implements :class:`shmq.api.Exchange` on top of its port."""
@@ -76,9 +80,11 @@ class ExchangeHandle(ExchangePort, api.Exchange):
         key: str = "",
         block: bool | None = None,
         timeout: float | None = None,
+        *,
+        mandatory: bool | None = None,
         **properties: Any,
     ) -> api.Published:
-        return self._publish([body], key, block, timeout, properties)
+        return self._publish([body], key, block, timeout, mandatory, properties)
 
     def publish_many(
         self,
@@ -86,9 +92,11 @@ class ExchangeHandle(ExchangePort, api.Exchange):
         key: str = "",
         block: bool | None = None,
         timeout: float | None = None,
+        *,
+        mandatory: bool | None = None,
         **properties: Any,
     ) -> api.Published:
-        return self._publish(many(bodies, properties), key, block, timeout, properties)
+        return self._publish(many(bodies, properties), key, block, timeout, mandatory, properties)
 
     def _publish(
         self,
@@ -96,6 +104,7 @@ class ExchangeHandle(ExchangePort, api.Exchange):
         key: str,
         block: bool | None,
         timeout: float | None,
+        mandatory: bool | None,
         properties: dict[str, Any],
     ) -> api.Published:
         check_timeout(timeout)
@@ -103,7 +112,11 @@ class ExchangeHandle(ExchangePort, api.Exchange):
         check_headers(properties.get("headers"))
         until = None if timeout is None else time.monotonic() + timeout
         confirm = properties.pop("confirm", None)
-        return self.route(bodies, check_key(key), block, until, confirm, properties)
+        if mandatory is None:
+            mandatory = self._kind in _MANDATORY
+        elif not isinstance(mandatory, bool):
+            raise TypeError(f"mandatory={mandatory!r:.80} must be True, False or None")
+        return self.route(bodies, check_key(key), block, until, confirm, mandatory, properties)
 
     # ---- bindings ----
 
@@ -161,13 +174,19 @@ class Outcome:
         """How many new messages there are."""
         return sum(delivery.taken - delivery.before for delivery in self.copies) - self.duplicates
 
-    def published(self, exchange: str) -> api.Published:
+    def published(self, exchange: str, mandatory: bool) -> api.Published:
         """The outcome as the publisher sees it. Raises Unroutable and PublishRefused."""
-        return published(exchange, self.reached, self.delivered, self.duplicates, self.refused)
+        counts = self.reached, self.delivered, self.duplicates
+        return published(exchange, mandatory, *counts, self.refused)
 
 
 def published(
-    exchange: str, reached: int, delivered: int, duplicates: int, refused: dict[str, ShmqError]
+    exchange: str,
+    mandatory: bool,
+    reached: int,
+    delivered: int,
+    duplicates: int,
+    refused: dict[str, ShmqError],
 ) -> api.Published:
     """The outcome as a publisher sees it. Raises Unroutable and PublishRefused."""
     if refused:
@@ -180,10 +199,10 @@ def published(
             duplicates,
             refused,
         ) from first
-    if not reached:
+    if mandatory and not reached:
         raise Unroutable(
             f"nothing was published to exchange {exchange!r}: what it is bound to leads to no "
-            f"queue from there; bind one, or give the exchange an alternate"
+            f"queue from there; bind one, give the exchange an alternate, or set mandatory=False"
         )
     return api.Published(delivered, duplicates)
 

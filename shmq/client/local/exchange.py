@@ -123,8 +123,7 @@ class ExchangeCollection(CollectionPort):
         # Those that are only on disk and cannot be recovered are not among them.
         with contextlib.suppress(ShmqError, OSError):
             durability.bring_back_exchanges(self._namespace)
-        with self._book.table() as table:
-            return table.summaries()
+        return self._book.summaries()
 
 
 class LocalExchange(ExchangeHandle):
@@ -167,6 +166,10 @@ class LocalExchange(ExchangeHandle):
         with self._book.table() as table:
             return table.bindings(self.name)
 
+    def stats(self) -> api.ExchangeStats:
+        self._check_open()
+        return self._book.stats(self.name)
+
     # ---- publishing ----
 
     def route(
@@ -176,12 +179,13 @@ class LocalExchange(ExchangeHandle):
         block: bool | None,
         until: float | None,
         confirm: Any,
+        mandatory: bool,
         properties: Mapping[str, Any],
     ) -> api.Published:
         letters = deliveries_of(bodies, properties, self.default)
         outcome = self.deliver(letters, key, properties.get("headers"), confirm)
         finish(outcome, block, until)
-        return outcome.published(self.name)
+        return outcome.published(self.name, mandatory)
 
     def deliver(
         self,
@@ -202,12 +206,16 @@ class LocalExchange(ExchangeHandle):
             route = self._book.route(self.name, key, headers or {})
             self._targets.note(self._book.changes)
             names = [name for name in _list_labels(route) if only is None or name in only]
-            if not names:
-                return Outcome()
-            copies, refused = self._make_copies(names, key, letters, confirm, only or {})
-            outcome = begin(copies, refused)
-            if outcome.reached:
-                return outcome
+            outcome = Outcome()
+            if names:
+                copies, refused = self._make_copies(names, key, letters, confirm, only or {})
+                outcome = begin(copies, refused)
+            if outcome.reached or not names:
+                break
+        if only is None:  # otherwise it was counted before
+            count = letters.count
+            self._book.count(self.name, count, 0 if outcome.reached else count)
+        return outcome
 
     def _make_copies(
         self,

@@ -14,7 +14,7 @@ class ExchangePort(abc.ABC):
 
     Arguments were checked and have no defaults. All methods raise NoSuchExchange if it was deleted.
     A transport's class inherits :class:`~shmq.client.handles.exchange.ExchangeHandle`, and
-    implements the port, and ``bindings`` of the contract.
+    implements the port, and ``bindings`` and ``stats`` of the contract.
     """
 
     @abc.abstractmethod
@@ -36,10 +36,11 @@ class ExchangePort(abc.ABC):
         block: bool | None,
         until: float | None,
         confirm: Any,
+        mandatory: bool,
         properties: Mapping[str, Any],
     ) -> api.Published:
         """Put copies of the bodies, in order, into the queues and streams that the key leads to.
 
         ``block`` None: wait where the queue does, or if there is an ``until`` (monotonic). Raises
-        what a put raises that can never succeed, Unroutable and PublishRefused.
+        what a put raises that can never succeed, PublishRefused, and if ``mandatory`` Unroutable.
         """

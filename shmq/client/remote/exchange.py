@@ -22,7 +22,7 @@ from shmq.protocol.messages.exchange import (
     Shown,
     Unsynced,
 )
-from shmq.protocol.messages.payload import pack_name
+from shmq.protocol.messages.payload import pack_name, unpack_answer, unpack_fields
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of, error_of_status
 
@@ -80,6 +80,11 @@ class RemoteExchange(ExchangeHandle):
         self._check_open()
         return Bindings.unpack(ask(self._connection, self._name, "bindings")).bindings
 
+    def stats(self) -> api.ExchangeStats:
+        self._check_open()
+        answer = ask(self._connection, self._name, "stats")
+        return unpack_fields(api.ExchangeStats, unpack_answer(answer))
+
     # ---- publishing ----
 
     def route(
@@ -89,6 +94,7 @@ class RemoteExchange(ExchangeHandle):
         block: bool | None,
         until: float | None,
         confirm: Any,
+        mandatory: bool,
         properties: Mapping[str, Any],
     ) -> api.Published:
         # A publish larger than a frame is sent frame by frame, and ends with the first frame of
@@ -100,7 +106,8 @@ class RemoteExchange(ExchangeHandle):
             routing.run(block, until)
             delivered += routing.delivered
             duplicates += routing.duplicates
-            published(self._name, routing.reached, delivered, duplicates, routing.refused)
+            counts = routing.reached, delivered, duplicates
+            published(self._name, mandatory, *counts, routing.refused)
         return api.Published(delivered, duplicates)
 
     def _frames(

@@ -53,6 +53,13 @@ static inline void shmq_mark(void) {}
 #define GET_RELAXED(member) atomic_load_explicit(&(member), memory_order_relaxed)
 #define GET_ACQUIRE(member) atomic_load_explicit(&(member), memory_order_acquire)
 
+/* Add to a counter that several processes share, with or without any lock. */
+static inline void shmq_add(uint64_t *counter, uint64_t number)
+{
+    __atomic_fetch_add(counter, number, __ATOMIC_RELAXED);
+    shmq_mark();
+}
+
 /* ---- fences ---- */
 
 /* A full fence. ThreadSanitizer does not know fences, and the processor treats an atomic operation

@@ -337,7 +337,8 @@ class Channel(virtual.Channel):
             self._put_to(routing_key, body, put)
             return
         try:
-            self._exchange(exchange, "basic_publish").publish(body, routing_key or "", **put)
+            target = self._exchange(exchange, "basic_publish")
+            target.publish(body, routing_key or "", mandatory=True, **put)
         except shmq.NoSuchExchange as error:
             self.session.forget_exchange(exchange)
             raise _make_not_found("exchange", exchange, "basic_publish") from error

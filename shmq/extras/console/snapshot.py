@@ -56,6 +56,8 @@ def rows_of(found: Observation) -> Rows:
             "kind": one.kind,
             "bindings": one.bindings,
             "alternate": one.alternate,
+            "published": one.published,
+            "unrouted": one.unrouted,
             "problem": one.problem,
         }
     if found.host is not None:

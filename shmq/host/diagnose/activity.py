@@ -140,7 +140,7 @@ class StreamActivity:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeActivity:
-    """One exchange; it keeps nothing, so there is nothing more to say of it."""
+    """One exchange."""
 
     #: The exchange's name; ``"*"`` if the table with all of them cannot be used.
     name: str
@@ -150,6 +150,10 @@ class ExchangeActivity:
     bindings: int = 0
     #: The exchange that gets what matches no binding; None: there is none.
     alternate: str | None = None
+    #: Messages that were published to it since it was created; None: they are not counted.
+    published: int | None = None
+    #: How many of them reached no queue or stream.
+    unrouted: int | None = None
     #: Why it cannot be used; None if it can.
     problem: str | None = None
 
@@ -525,9 +529,7 @@ def _list_groups(stream: Stream) -> list[GroupActivity]:
 
 
 def _read_exchange(one: ExchangeSummary) -> ExchangeActivity:
-    return ExchangeActivity(
-        name=one.name, kind=one.kind, bindings=one.bindings, alternate=one.alternate
-    )
+    return ExchangeActivity(**dataclasses.asdict(one))
 
 
 def _count_used_bytes(namespace: str) -> int:

@@ -16,6 +16,8 @@ Everything is in /dev/shm, owned by the user and closed to others:
     a stream's segments: see `shmq.host.namespace.streams`.
 ``exchanges.shmq@NAMESPACE``
     the exchanges and their bindings, see `shmq.model.routing.book`.
+``exchanges.shmq@NAMESPACE@counts``
+    what was published to them, see `shmq.model.routing.counters`.
 ``tables.shmq@NAMESPACE``
     the directory of the tables, see `shmq.model.table.files`.
 

@@ -21,6 +21,7 @@ is current, and it reads only new operations.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import mmap
 import os
 import struct
@@ -30,11 +31,13 @@ from typing import Any, Final
 
 import msgpack
 
+from shmq.api.exchange import ExchangeStats, ExchangeSummary
 from shmq.disk.storage.paths import EXCHANGES
 from shmq.errors import DamagedSegment, IncompatibleSegment, ShmqError
 from shmq.fork_safe import new_lock
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.shm_files import as_no_file, as_no_space, refuse_foreign
+from shmq.model.routing.counters import Counters
 from shmq.model.routing.table import Operation, Route, Table, operation_of
 from shmq.native import _core
 from shmq.native._core import reserve_standard
@@ -66,9 +69,12 @@ class Book:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._path = namespace.exchanges_path
+        self._counts_path = self._path.with_name(f"{self._path.name}@counts")
         self._lock = new_lock()
         self._table = Table()
         self._file: _File | None = None
+        #: Replaced after each change of the table.
+        self._counters: Counters | None = None
         #: How many times this process has found it changed.
         self.changes = 0
 
@@ -89,6 +95,32 @@ class Book:
         """The current table, for reading. Raises SegmentError."""
         with self._lock:
             yield self._read_current()
+
+    def count(self, name: str, published: int, unrouted: int) -> None:
+        """Count messages that were published to an exchange, if it is counted."""
+        counters = self._counters
+        if counters is None:  # another thread may have released the file
+            with contextlib.suppress(ShmqError, OSError), self.table():
+                counters = self._counters
+        if counters is not None:
+            counters.add(name, published, unrouted)
+
+    def stats(self, name: str) -> ExchangeStats:
+        """What was published to the exchange. Raises NoSuchExchange, SegmentError."""
+        with self.table() as table:
+            table.summary(name)
+            return ExchangeStats() if self._counters is None else self._counters.read(name)
+
+    def summaries(self) -> list[ExchangeSummary]:
+        """All exchanges with their counts, sorted by name. Raises SegmentError."""
+        with self.table() as table:
+            found, counters = table.summaries(), self._counters
+            if counters is None:
+                return found
+            return [
+                dataclasses.replace(one, **dataclasses.asdict(counters.read(one.name)))
+                for one in found
+            ]
 
     def look(self) -> int:
         """Update the table, and return `changes`. Raises SegmentError."""
@@ -122,7 +154,9 @@ class Book:
         except BaseException:
             self._forget_file()
             raise
-        self.changes += file.read_to != before
+        if file.read_to != before:
+            self.changes += 1
+            self._counters = Counters.open(self._counts_path)
 
     def release(self) -> None:
         """Close the file; the next read opens it again."""
@@ -130,7 +164,7 @@ class Book:
             self._forget_file()
 
     def _forget_file(self) -> None:
-        file, self._file, self._table = self._file, None, Table()
+        file, self._file, self._table, self._counters = self._file, None, Table(), None
         if file is not None:
             file.close()
             self.changes += 1
@@ -146,6 +180,8 @@ class Book:
             table = self._read_current()
             if not check(table):
                 return False
+            if operation[0] == "make":
+                Counters.assign(self._counts_path, operation[1], table.has)
             if self._file is None or self._file.replaced:
                 self._replace([*table.operations(), operation])
             else:
@@ -157,7 +193,12 @@ class Book:
     def restore(self, operations: Iterable[Operation]) -> None:
         """Create the file with these, if there is none. Needs the registry lock. Raises NoSpace."""
         with self._lock:
-            self._replace(operations)
+            Counters.remove(self._counts_path)
+            made = list(operations)
+            for what, name, *_ in made:
+                if what == "make":
+                    Counters.assign(self._counts_path, name, lambda _: True)
+            self._replace(made)
             self._catch_up()
 
     def forget(self, kind: str, name: str) -> None:
@@ -167,9 +208,9 @@ class Book:
                 self.change(["forget", kind, name], lambda table: table.leads_to(kind, name))
 
     def tidy(self) -> None:
-        """Remove a file without exchanges, which a process that died has left."""
+        """Remove files without exchanges, which a process that died has left."""
         with contextlib.suppress(ShmqError, OSError):
-            if self._path.exists():
+            if self._path.exists() or self._counts_path.exists():
                 with self._namespace.locked(), self._lock:
                     self._read_current()
                     self._shorten()
@@ -178,10 +219,13 @@ class Book:
         """Remove a file without exchanges; rewrite one whose operations mostly undid each other."""
         file, live = self._file, self._table.size
         if file is None:
+            Counters.remove(self._counts_path)
             return
         if not live:
             if not self._namespace.drop_stored(EXCHANGES):
                 return
+            Counters.remove(self._counts_path)
+            _core.mark()
             file.replaced = 1
             _core.mark()
             self._path.unlink(missing_ok=True)

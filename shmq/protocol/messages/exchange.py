@@ -31,6 +31,7 @@ _KEYS: Final[dict[str, tuple[str, ...]]] = {
     "bind": _BINDING,
     "unbind": _BINDING,
     "bindings": (),
+    "stats": (),
     "synced": ("queues",),
 }
 

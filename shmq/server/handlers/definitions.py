@@ -63,6 +63,7 @@ class ExchangeHandler:
             "bind": self._bind,
             "unbind": self._unbind,
             "bindings": self._list_bindings,
+            "stats": self._read_stats,
             "synced": self._find_unsynced,
         }
 
@@ -142,6 +143,10 @@ class ExchangeHandler:
     def _list_bindings(self, rights: Rights, name: str, _: Asked) -> bytes:
         found = self._attach(name).bindings()
         return Bindings([each for each in found if rights(each.target)]).pack()
+
+    def _read_stats(self, rights: Rights, name: str, _: Asked) -> bytes:
+        del rights  # any right is enough
+        return pack_map(self._attach(name).stats())
 
     # ---- publishing ----
 

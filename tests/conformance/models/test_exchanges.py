@@ -78,6 +78,8 @@ class Exchanges(RuleBasedStateMachine):
         self.reader = Book(Namespace.of(self.namespace))
         self.queues: set[str] = set()
         self.exchanges: dict[str, tuple[str, str | None]] = {}
+        #: How many messages were published to each exchange, and how many were unrouted.
+        self.counts: dict[str, tuple[int, int]] = {}
         self.bindings: set[tuple[Any, ...]] = set()
 
     def teardown(self) -> None:
@@ -107,6 +109,7 @@ class Exchanges(RuleBasedStateMachine):
             return
         self.broker.ensure_exchange(name, kind, alternate, if_different="accept")
         self.exchanges.setdefault(name, (kind, alternate))
+        self.counts.setdefault(name, (0, 0))
 
     @precondition(lambda self: self.exchanges)
     @rule(data=st.data())
@@ -115,7 +118,7 @@ class Exchanges(RuleBasedStateMachine):
             return
         name = data.draw(st.sampled_from(sorted(self.exchanges)))
         self.broker.delete_exchange(name)
-        del self.exchanges[name]
+        del self.exchanges[name], self.counts[name]
         self.bindings = {
             each for each in self.bindings if each[0] != name and each[1] != ("exchange", name)
         }
@@ -158,16 +161,24 @@ class Exchanges(RuleBasedStateMachine):
     # ---- publishing ----
 
     @precondition(lambda self: self.exchanges)
-    @rule(data=st.data(), key=keys, found=headers)
-    def publish(self, data: st.DataObject, key: str, found: dict[str, Any]) -> None:
+    @rule(data=st.data(), key=keys, found=headers, mandatory=st.sampled_from([None, True, False]))
+    def publish(
+        self, data: st.DataObject, key: str, found: dict[str, Any], mandatory: bool | None
+    ) -> None:
         name = data.draw(st.sampled_from(sorted(self.exchanges)))
         expected = self._reached(name, key, found, set())
         exchange = self.broker.exchange(name)
-        if not expected:
+        raises = (
+            self.exchanges[name][0] in {"direct", "headers"} if mandatory is None else mandatory
+        )
+        if not expected and raises:
             with pytest.raises(shmq.Unroutable):
-                exchange.publish(b"x", key, headers=found)
+                exchange.publish(b"x", key, headers=found, mandatory=mandatory)
         else:
-            assert exchange.publish(b"x", key, headers=found).delivered == len(expected)
+            done = exchange.publish(b"x", key, headers=found, mandatory=mandatory)
+            assert done.delivered == len(expected)
+        published, unrouted = self.counts[name]
+        self.counts[name] = published + 1, unrouted + (not expected)
         got = {each for each in self.queues if drain(self.broker.queue(each)) == [b"x"]}
         assert got == expected
         assert set(self.reader.route(name, key, found).queues) == expected
@@ -202,6 +213,8 @@ class Exchanges(RuleBasedStateMachine):
     def the_list_is_that_of_the_model(self) -> None:
         told = {each.name: (each.kind, each.alternate) for each in self.broker.list_exchanges()}
         assert told == self.exchanges
+        stats = {name: self.broker.exchange(name).stats() for name in self.exchanges}
+        assert {name: (one.published, one.unrouted) for name, one in stats.items()} == self.counts
         assert sum(each.bindings for each in self.broker.list_exchanges()) == len(self.bindings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -56,16 +57,37 @@ def test_one_message_has_its_properties(
 def test_lines_are_messages(quick: Quick, orders: shmq.Exchange, queue: shmq.Queue) -> None:
     ran = quick("publish", "orders", "-k", "orders.x", "--json", stdin=b"1\n\n3\n")
 
-    assert ran.json == {"exchange": "orders", "delivered": 3, "duplicates": 0}
+    assert ran.json == {"exchange": "orders", "delivered": 3, "duplicates": 0, "unrouted": 0}
     assert bodies(queue) == ["1", "", "3"]
 
 
 def test_what_leads_nowhere_is_refused(invoke: Invoke, orders: shmq.Exchange) -> None:
-    ran = invoke("publish", "orders", "-k", "elsewhere", "-m", "lost")
+    ran = invoke("publish", "orders", "-k", "elsewhere", "-m", "lost", "--mandatory")
 
     assert ran.exit_code == Code.REFUSED
     assert "'orders'" in ran.stderr and len(ran.stderr.splitlines()) == 1
     assert ran.stdout == "0 messages put by exchange 'orders'\n"
+
+
+def test_what_leads_nowhere_is_accepted_and_counted_where_it_is_not_mandatory(
+    invoke: Invoke, orders: shmq.Exchange, broker: shmq.Broker
+) -> None:
+    broker.create_exchange("d", "direct")
+    assert invoke("publish", "d", "-m", "lost").exit_code == Code.REFUSED
+    for name, flags in (
+        ("orders", ()),
+        ("orders", ("--no-mandatory",)),
+        ("d", ("--no-mandatory",)),
+    ):
+        ran = invoke("publish", name, "-k", "elsewhere", "-m", "lost", "-m", "too", *flags)
+        assert ran.exit_code == 0
+        assert ran.stdout == f"0 messages put by exchange {name!r}, 2 unrouted\n"
+    given = ("publish", "orders", "-k", "elsewhere", "-m", "x", "--json")
+    assert json.loads(invoke(*given).stdout)["unrouted"] == 1
+
+    listed = json.loads(invoke("exchange", "list", "--json").stdout)
+    assert [(each["published"], each["unrouted"]) for each in listed] == [(3, 3), (5, 5)]
+    assert "5 unrouted" in invoke("list", "--kind", "exchange").stdout
 
 
 def test_a_full_queue_is_named_and_the_others_are_counted(
@@ -96,9 +118,9 @@ def test_the_bindings_are_listed(invoke: Invoke, orders: shmq.Exchange, queue: s
 
     listed = invoke("exchange", "list").stdout.split("\n")
     assert [line.split() for line in listed if line] == [
-        ["exchange", "kind", "bindings", "alternate"],
-        ["h", "headers", "1", "orders"],
-        ["orders", "topic", "1"],
+        ["exchange", "kind", "bindings", "published", "unrouted", "alternate"],
+        ["h", "headers", "1", "0", "0", "orders"],
+        ["orders", "topic", "1", "0", "0"],
     ]
     assert "all: a=1, b" in invoke("exchange", "list", "h").stdout
     assert "orders.#" in invoke("exchange", "list", "orders").stdout

@@ -236,7 +236,7 @@ def test_only_an_exchange_that_has_no_other_queue_tells_that_one_went(
     child.kill()
 
     with pytest.raises(shmq.Unroutable):
-        exchange.publish(b"1")
+        exchange.publish(b"1", mandatory=True)
 
 
 # ---- owners ----

@@ -92,7 +92,7 @@ def test_the_queues_of_a_killed_front_ends_clients_go_too(
     server.hears("front end 1 died")
 
     with pytest.raises(shmq.Unroutable):
-        broker.exchange("e").publish(b"1")
+        broker.exchange("e").publish(b"1", mandatory=True)
     assert broker.queue_names() == []
 
 

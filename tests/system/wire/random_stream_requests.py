@@ -243,7 +243,7 @@ numbered = st.dictionaries(
 @st.composite
 def exchanges(draw: st.DrawFn) -> dict[str, Any]:
     """What an EXCHANGE asks for."""
-    actions = ["create", "look", "delete", "bind", "bind", "unbind", "bindings", "synced"]
+    actions = ["create", "look", "delete", "bind", "bind", "unbind", "bindings", "stats", "synced"]
     action = draw(mostly(st.sampled_from(actions), values))
     asked = {"action": action}
     if action in ("bind", "unbind"):

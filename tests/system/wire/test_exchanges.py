@@ -46,13 +46,21 @@ def test_an_exchange_is_made_looked_at_listed_and_deleted(wire: Wire) -> None:
     assert told(made) == {"kind": "direct", "alternate": "z"}
     assert told(wire.ok(T.EXCHANGE, exchange("y", "look"))) == told(made)
     assert told(wire.ok(T.EXCHANGES, b"\x80")) == [
-        {"name": "y", "kind": "direct", "alternate": "z", "bindings": 0}
+        {
+            "name": "y",
+            "kind": "direct",
+            "alternate": "z",
+            "bindings": 0,
+            "published": 0,
+            "unrouted": 0,
+        }
     ]
+    assert told(wire.ok(T.EXCHANGE, exchange("y", "stats"))) == {"published": 0, "unrouted": 0}
     again = exchange("y", "create", kind="direct", alternate="z")
     assert wire.status(T.EXCHANGE, again) == S.OK
     assert wire.status(T.EXCHANGE, exchange("y", "create", kind="topic")) == S.QUEUE_EXISTS
     assert told(wire.ok(T.EXCHANGE, exchange("y", "delete"))) == {}
-    for action in ("look", "delete", "bindings"):
+    for action in ("look", "delete", "bindings", "stats"):
         assert wire.status(T.EXCHANGE, exchange("y", action)) == S.NO_QUEUE
     assert wire.status(T.ROUTE, route("y", b"x")) == S.NO_QUEUE
     assert told(wire.ok(T.EXCHANGES, b"\x80")) == []
@@ -74,6 +82,10 @@ def test_a_route_answers_how_many_it_reached(wire: Wire, x: str, queue: str) -> 
     assert first.properties["headers"] == {"h": 1}
     nobody = told(wire.ok(T.ROUTE, route(x, b"1", key="elsewhere")))
     assert (nobody["reached"], nobody["delivered"]) == (0, 0)
+    retried = told(wire.ok(T.ROUTE, route(x, b"1", key="a.b", only={})))
+    assert retried["reached"] == 0
+    counts = told(wire.ok(T.EXCHANGE, exchange(x, "stats")))
+    assert counts == {"published": 3, "unrouted": 1}
     wire.settle(queue, first.receipt, second.receipt)
 
 

@@ -48,7 +48,7 @@ def seen(*queues: QueueActivity, namespace: str = "n") -> Observation:
                 ),
             ),
         ),
-        exchanges=(ExchangeActivity(name="e", kind="topic", bindings=3),),
+        exchanges=(ExchangeActivity(name="e", kind="topic", bindings=3, published=9, unrouted=2),),
         host=HostActivity(shm_total=100, shm_free=60, shm_used_by_namespace=7, writer_pid=1),
     )
 

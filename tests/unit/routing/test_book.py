@@ -289,5 +289,5 @@ def test_a_queue_can_be_deleted_although_the_table_is_damaged(
     path.write_bytes(whole)
     assert exchange.bindings() == [Binding("q", "queue", "a.#")]
     with pytest.raises(shmq.Unroutable):  # the queue is not there, and forgotten now
-        exchange.publish(b"x", "a")
+        exchange.publish(b"x", "a", mandatory=True)
     assert exchange.bindings() == []

@@ -33,6 +33,8 @@ COLUMNS: Final = {
     "kind": "text",
     "bindings": "number",
     "alternate": "text",
+    "published": "number",
+    "unrouted": "number",
     "problem": "text",
 }
 _TABLE: Final = Table(COLUMNS)
@@ -61,6 +63,10 @@ class ExchangeView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     alternate: str | None
+    #: Messages published to it since it was created; null: they are not counted.
+    published: int | None
+    #: How many of them reached no queue or stream.
+    unrouted: int | None
     bindings: list[BindingView]
 
 
@@ -83,6 +89,9 @@ class Publish(NewMessage, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     #: The routing key.
     key: str = ""
+    #: Whether a message that reaches no queue or stream is rejected as unroutable; null: as true
+    #: for a direct or headers exchange, as false for a topic or fanout exchange.
+    mandatory: bool | None = None
 
 
 class PublishAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +134,8 @@ def list_exchanges(call: Call) -> Page:
             "kind": one.kind,
             "bindings": one.bindings,
             "alternate": _hide_invisible(call, one.alternate),
+            "published": one.published,
+            "unrouted": one.unrouted,
             "problem": one.problem,
         }
         for one in call.console.observer.latest().exchanges
@@ -147,10 +158,13 @@ def get_exchange(call: Call) -> ExchangeView:
 
 
 def _make_view(call: Call, exchange: shmq.Exchange) -> ExchangeView:
+    stats = exchange.stats()
     return ExchangeView(
         name=exchange.name,
         kind=exchange.kind,
         alternate=_hide_invisible(call, exchange.alternate),
+        published=stats.published,
+        unrouted=stats.unrouted,
         bindings=[
             view_as(BindingView, one)
             for one in exchange.bindings()
@@ -242,6 +256,7 @@ def publish_message(call: Call) -> PublishAnswer:
     """Put one copy into each queue and stream that the key or the headers lead to."""
     call.need(Right.PRODUCE, "exchange", call["name"])
     body, properties = properties_of(call.body)
+    properties["mandatory"] = call.body.mandatory
     if call["Idempotency-Key"] is not None:
         properties["dedupe_id"] = call["Idempotency-Key"]
     wait = Wait(call, call["timeout"])

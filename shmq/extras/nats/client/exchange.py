@@ -162,6 +162,12 @@ class NatsExchange(ExchangeHandle):
         table, _ = self._run(self._exchanges.table())
         return table.bindings(self._name)
 
+    def stats(self) -> api.ExchangeStats:
+        self._check_open()
+        table, _ = self._run(self._exchanges.table())
+        table.summary(self._name)
+        return api.ExchangeStats()  # the publishers of a cluster share no counter
+
     # ---- publishing ----
 
     def route(
@@ -171,9 +177,10 @@ class NatsExchange(ExchangeHandle):
         block: bool | None,
         until: float | None,
         confirm: Any,
+        mandatory: bool,
         properties: Mapping[str, Any],
     ) -> api.Published:
-        return self._run(self._route(bodies, key, block, until, confirm, properties))
+        return self._run(self._route(bodies, key, block, until, confirm, mandatory, properties))
 
     async def _route(
         self,
@@ -182,6 +189,7 @@ class NatsExchange(ExchangeHandle):
         block: bool | None,
         until: float | None,
         confirm: Any,
+        mandatory: bool,
         properties: Mapping[str, Any],
     ) -> api.Published:
         table, revision = await self._exchanges.known()
@@ -205,9 +213,8 @@ class NatsExchange(ExchangeHandle):
         refused = {one.name: one.error for one in deliveries if one.error is not None}
         duplicates = sum(one.duplicates for one in deliveries)
         gone = sum(one.is_gone for one in deliveries)
-        return published(
-            self._name, len(deliveries) - gone, sum(done) - duplicates, duplicates, refused
-        )
+        counts = len(deliveries) - gone, sum(done) - duplicates, duplicates
+        return published(self._name, mandatory, *counts, refused)
 
     async def _find_puts(self, name: str) -> Puts | None:
         """The puts of the queue; None: it is gone."""

@@ -28,7 +28,10 @@ def route(site: Console, name: str = "events", **query: Any) -> Any:
 def test_an_exchange_is_made_once_and_found_again(site: Console, shop: shmq.Broker) -> None:
     wanted = {"kind": "fanout", "alternate": "rest"}
     made = site.api("PUT", "/exchanges/events", wanted)
-    assert (made.status, made.json) == (201, {"name": "events", **wanted, "bindings": []})
+    assert (made.status, made.json) == (
+        201,
+        {"name": "events", **wanted, "published": 0, "unrouted": 0, "bindings": []},
+    )
     assert site.api("PUT", "/exchanges/events", wanted).status == 200
     assert site.api("PUT", "/exchanges/events", {}).status == 200
     told = site.api("PUT", "/exchanges/events", {"kind": "topic", "alternate": None})
@@ -80,8 +83,21 @@ def test_a_message_is_published_to_what_its_key_leads_to(
     message = shop.queue("orders").get()
     assert message is not None
     assert message.body == {"n": 1}
-    told = site.api("POST", "/exchanges/events/publish", {"body": 1, "key": "other"})
+    stray = {"body": 1, "key": "other"}
+    done = site.api("POST", "/exchanges/events/publish", stray)
+    assert (done.status, done.json) == (201, {"delivered": 0, "duplicates": 0})
+    told = site.api("POST", "/exchanges/events/publish", {**stray, "mandatory": True})
     assert (told.status, told.code) == (422, "unroutable")
+    told = site.api("POST", "/exchanges/events/publish", {**stray, "mandatory": "yes"})
+    assert (told.status, told.code) == (400, "invalid")
+    shown = site.api("GET", "/exchanges/events").json
+    assert (shown["published"], shown["unrouted"]) == (3, 2)
+
+    def listed() -> bool:
+        page = site.api("GET", "/exchanges", where="unrouted > 0", columns="published").json
+        return bool(page["items"] == [{"name": "events", "published": 3}])
+
+    eventually(listed, "the list shows what was published")
 
 
 def test_a_queue_that_is_full_is_named(

@@ -614,7 +614,9 @@ def test_an_exchange_puts_copies(broker: shmq.Broker) -> None:
     assert got(queue).body == "one"
     assert [record.body for record in stream.read(0, 0)] == ["one"]
     with pytest.raises(shmq.Unroutable):
-        exchange.publish("none", "b")
+        exchange.publish("none", "b", mandatory=True)
+    assert exchange.publish("none", "b").delivered == 0
+    assert exchange.stats() == shmq.ExchangeStats(published=None, unrouted=None)
 
 
 @pytest.mark.cluster("`request`, `serve`", "exact", "requests in a queue, replies by a subject")
