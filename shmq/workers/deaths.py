@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.api import Message, Queue
+from shmq.api.contract import unwrapped
+from shmq.client.local.queue import LocalQueue
 from shmq.errors import LeaseExpired, QueueDeleted, ShmqError
+from shmq.host.namespace.roles import Roles
 from shmq.native import _clock as time
 from shmq.workers.plan import Plan
 
@@ -69,26 +72,43 @@ class WatchedQueue:
         self._plan = plan
         self._open = contextlib.ExitStack()
         self._queue: Queue | None = None
+        self._roles: Roles | None = None
 
     def attach(self) -> None:
         """Attach to the queue of that name, again if it was recreated. Raises what that raises."""
         self.close()
         with contextlib.ExitStack() as stack:
             queue = stack.enter_context(self._plan.reach()).queue(self._plan.queue)
-            if self._plan.server is None:
+            local = unwrapped(queue)
+            if isinstance(local, LocalQueue):
                 self._queue, self._open = queue, stack.pop_all()
+                self._roles = local.namespace.roles
 
     def close(self) -> None:
         """Close the queue."""
         self._queue = None
         self._open.close()
 
-    def report_death(self, receipt: int, reason: str) -> None:
+    def watch(self, pid: int) -> None:
+        """Be the process that reports the death of process ``pid``: others wait for that."""
+        if self._roles is not None:
+            with contextlib.suppress(ShmqError, OSError):  # they may be first
+                self._roles.supervise(pid)
+
+    def report_death(self, pid: int, receipt: int, reason: str) -> None:
         """Return the message of a dead process to its place, with the reason as its error.
 
         It counts as delivered, as without a report. A message whose lease is over stays as it is:
-        it was settled, or another process was first to return it.
+        it was settled, or another process was first to return it. Without a receipt there is none.
         """
+        try:
+            if receipt:
+                self._return_failed(receipt, reason)
+        finally:
+            if self._roles is not None:
+                self._roles.end_supervision(pid)
+
+    def _return_failed(self, receipt: int, reason: str) -> None:
         if self._queue is None:
             return
         try:

@@ -247,11 +247,7 @@ def _retry(delay: float | None, cause: BaseException | None) -> Retry:
 
 
 def main(
-    who: str,
-    plan: Plan,
-    supervisor: int,
-    delivery: CurrentDelivery,
-    timings: Timings | None = None,
+    who: str, plan: Plan, supervisor: int, delivery: CurrentDelivery, timings: Timings | None = None
 ) -> None:
     """Work according to the ``plan``; the exit code says why it ended.
 

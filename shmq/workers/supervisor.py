@@ -50,29 +50,33 @@ class _WorkerProcess(ChildProcess):
 
     def start(self) -> bool:
         self._oom_kills_before = self._oom_kills.count()
-        return super().start()
+        started = super().start()
+        if self.process is not None and self.process.pid is not None:
+            self.queue.watch(self.process.pid)
+        return started
 
     def reap(self) -> int | None:
+        pid = None if self.process is None else self.process.pid
         code = super().reap()
-        if code is not None:
-            self._report_death(code)
+        if code is not None and pid is not None:
+            self._report_death(pid, code)
         return code
 
     def kill(self) -> None:
-        runs = self.process is not None
+        pid = None if self.process is None else self.process.pid
         super().kill()
-        if runs:
-            self._report_death(-signal.SIGKILL)
+        if pid is not None:
+            self._report_death(pid, -signal.SIGKILL)
 
-    def _report_death(self, code: int) -> None:
+    def _report_death(self, pid: int, code: int) -> None:
         receipt, after = self._delivery.take()
-        if receipt:
-            killed = code == -signal.SIGKILL
-            out_of_memory = killed and self._oom_kills.explains_death(self._oom_kills_before)
-            reason = describe_death(
-                code, timeout=self.plan.timeout, after=after, out_of_memory=out_of_memory
-            )
-            self.queue.report_death(receipt, reason)
+        out_of_memory = code == -signal.SIGKILL and self._oom_kills.explains_death(
+            self._oom_kills_before
+        )
+        reason = describe_death(
+            code, timeout=self.plan.timeout, after=after, out_of_memory=out_of_memory
+        )
+        self.queue.report_death(pid, receipt, reason)
 
 
 class Supervisor:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import pytest
 
 import shmq
+from shmq.host.namespace import roles
 from tests.support.waiting import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, kill
@@ -106,6 +108,31 @@ def test_a_message_that_another_consumer_got_in_the_meantime_stays_as_it_is(
     assert workers.stops() == 0
     stats = jobs.stats()
     assert (stats.acked, stats.depth, stats.in_flight) == (1, 0, 0)
+
+
+def test_a_consumer_that_waits_for_the_message_gets_it_with_the_reason(
+    jobs: shmq.Queue, work: Work, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles, "_REPORTED_WITHIN", PATIENCE)
+    jobs.put([1, "wait"])
+    workers = work()
+    (first,) = journal.until("begin", 1)
+    mine: list[shmq.Message] = []
+    waits = threading.Thread(target=lambda: mine.append(jobs.get(timeout=PATIENCE)))
+
+    workers.process.suspend()
+    workers.signal(signal.SIGTERM)  # so it starts no successor, which could be first
+    kill(first.pid)
+    waits.start()
+    waits.join(0.5)  # the death is noticed before that, as a rule
+    assert not mine
+    workers.process.resume()
+    waits.join()
+
+    assert str(mine[0].last_error) == "killed by signal 9"
+    assert mine[0].delivery_count == 2
+    mine[0].ack()
+    assert workers.ends() == 0
 
 
 def test_a_message_that_its_handler_has_settled_is_left_alone(
