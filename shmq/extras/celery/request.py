@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from billiard.einfo import ExceptionWithTraceback  # type: ignore[import-untyped]
 from celery.exceptions import Reject, TimeLimitExceeded
+from celery.worker.request import ExceptionWithTraceback
 from celery.worker.request import Request as CeleryRequest
 from kombu.utils.encoding import safe_repr
 
