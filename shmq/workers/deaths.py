@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import multiprocessing
 import re
@@ -31,10 +30,6 @@ _MOUNTS: Final = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 _EVENTS: Final = ("memory.events.local", "memory.events")
 
 
-class _Fields(ctypes.Structure):
-    _fields_ = (("receipt", ctypes.c_uint64), ("since", ctypes.c_double))
-
-
 class CurrentDelivery:
     """The message that a process is handling, in shared memory: it outlives that process.
 
@@ -42,23 +37,33 @@ class CurrentDelivery:
     """
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._fields: Any = context.RawValue(_Fields)
+        self.__setstate__(multiprocessing.get_context("spawn").RawArray("Q", 2))
+
+    def __getstate__(self) -> Any:
+        return self._memory
+
+    def __setstate__(self, memory: Any) -> None:
+        self._memory = memory
+        #: The receipt, 0 without a message, and when its handler was called, in ns.
+        self._fields = memoryview(memory).cast("B").cast("Q")
 
     def begin(self, message: Message) -> None:
         """Note a message that is about to be handled."""
-        self._fields.since = time.monotonic()
-        self._fields.receipt = message.receipt
+        self._fields[0] = message.receipt
+
+    def call(self) -> None:
+        """Note that its handler is about to be called, for a handler with a timeout."""
+        self._fields[1] = time.monotonic_ns()
 
     def end(self) -> None:
         """Note that it has been settled. Without a message it does nothing."""
-        self._fields.receipt = 0
+        self._fields[0] = 0
 
     def take(self) -> tuple[int, float]:
-        """Return and forget the receipt, 0 if there is none, and how long ago it began."""
-        receipt, since = self._fields.receipt, self._fields.since
+        """Return and forget the receipt, and how many seconds ago its handler was called."""
+        receipt, called = self._fields
         self.end()
-        return receipt, time.monotonic() - since
+        return receipt, (time.monotonic_ns() - called) / 1e9
 
 
 class WatchedQueue:

@@ -155,21 +155,19 @@ class WorkerLoop:
 
     def _handle(self, message: Message) -> None:
         self._delivery.begin(message)
-        self._handle_noted(message)
-        self._delivery.end()
-
-    def _handle_noted(self, message: Message) -> None:
         self._keeper.keep(message)
         outcome = self._call_handler(message)
         if outcome is not None and self._plan.mode == "fifo":
             outcome = self._pause_before(message, outcome)
         self._keeper.rest()
-        if message.settled:  # by the handler itself
-            return
-        try:
-            self._settle(message, outcome)
-        except (LeaseExpired, ConnectionLost) as error:
-            log.warning("%s: message %d cannot be settled: %s", self._who, message.sequence, error)
+        if not message.settled:  # the handler may have done that
+            try:
+                self._settle(message, outcome)
+            except (LeaseExpired, ConnectionLost) as error:
+                log.warning(
+                    "%s: message %d cannot be settled: %s", self._who, message.sequence, error
+                )
+        self._delivery.end()
 
     def _call_handler(self, message: Message) -> Reject | Retry | None:
         """Run the handler; None: the message was handled."""
@@ -209,6 +207,7 @@ class WorkerLoop:
         A thread of faulthandler does that, which no handler can block.
         """
         assert self._plan.timeout is not None
+        self._delivery.call()
         faulthandler.dump_traceback_later(self._plan.timeout, exit=True, file=2)
         try:
             self._handler(message)
