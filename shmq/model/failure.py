@@ -37,8 +37,8 @@ TEXT: Final = "text"
 def pack_error(error: BaseException | Failure | str) -> bytes:
     """Return the error as a message keeps it, at most `MOST_BYTES`. Raises TypeError."""
     if isinstance(error, BaseException):
-        name, text, trace = _name_of(type(error)), _text_of(error), _format_trace(error)
-    elif isinstance(error, Failure):
+        error = describe_error(error)
+    if isinstance(error, Failure):
         name, text, trace = error.type, error.text, error.trace
     elif isinstance(error, str):
         name, text, trace = "", error, ""
@@ -58,6 +58,12 @@ def pack_error(error: BaseException | Failure | str) -> bytes:
     }
     packed: bytes = msgpack.packb(kept)
     return packed
+
+
+def describe_error(error: BaseException, trace: str | None = None) -> Failure:
+    """Return the exception as a failure, with that ``trace`` instead of its own."""
+    name, text = _name_of(type(error)), _text_of(error)
+    return Failure(name, text, _format_trace(error) if trace is None else trace)
 
 
 def unpack_error(kept: Any) -> Failure | None:

@@ -32,6 +32,7 @@ from shmq.host.supervision.stderr import show_on_stderr
 from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
+from shmq.workers.deaths import CurrentDelivery
 from shmq.workers.plan import Handler, Plan, load
 from shmq.workers.timings import Outcome, Timings
 
@@ -61,16 +62,23 @@ class Ending(enum.IntEnum):
 class WorkerLoop:
     """Handles one queue's messages in one process, as a plan says. ``who`` is named in the log.
 
-    ``timings`` gets how long each message took.
+    ``delivery`` has the current message, and ``timings`` gets how long each message took.
     """
 
     def __init__(
-        self, who: str, plan: Plan, queue: Queue, handler: Handler, timings: Timings | None = None
+        self,
+        who: str,
+        plan: Plan,
+        queue: Queue,
+        handler: Handler,
+        delivery: CurrentDelivery,
+        timings: Timings | None = None,
     ) -> None:
         self._who = who
         self._plan = plan
         self._queue = queue
         self._handler = handler
+        self._delivery = delivery
         self._timings = timings
         self._call = handler if plan.timeout is None else self._call_in_time
         self._keeper = LeaseKeeper(who, lambda: queue.options.visibility_timeout)
@@ -150,17 +158,20 @@ class WorkerLoop:
     # ---- one message ----
 
     def _handle(self, message: Message) -> None:
+        self._delivery.begin(message)
         self._keeper.keep(message)
         outcome = self._call_handler(message)
         if outcome is not None and self._plan.mode == "fifo":
             outcome = self._pause_before(message, outcome)
         self._keeper.rest()
-        if message.settled:  # by the handler itself
-            return
-        try:
-            self._settle(message, outcome)
-        except (LeaseExpired, ConnectionLost) as error:
-            log.warning("%s: message %d cannot be settled: %s", self._who, message.sequence, error)
+        if not message.settled:  # the handler may have done that
+            try:
+                self._settle(message, outcome)
+            except (LeaseExpired, ConnectionLost) as error:
+                log.warning(
+                    "%s: message %d cannot be settled: %s", self._who, message.sequence, error
+                )
+        self._delivery.end()
 
     def _call_handler(self, message: Message) -> Reject | Retry | None:
         """Run the handler; None: the message was handled."""
@@ -200,6 +211,7 @@ class WorkerLoop:
         A thread of faulthandler does that, which no handler can block.
         """
         assert self._plan.timeout is not None
+        self._delivery.call()
         faulthandler.dump_traceback_later(self._plan.timeout, exit=True, file=2)
         try:
             self._handler(message)
@@ -237,7 +249,9 @@ def _retry(delay: float | None, cause: BaseException | None) -> Retry:
     return outcome
 
 
-def main(who: str, plan: Plan, supervisor: int, timings: Timings | None = None) -> None:
+def main(
+    who: str, plan: Plan, supervisor: int, delivery: CurrentDelivery, timings: Timings | None = None
+) -> None:
     """Work according to the ``plan``; the exit code says why it ended.
 
     ``supervisor`` is the process that started this one. This process ends with it.
@@ -256,7 +270,12 @@ def main(who: str, plan: Plan, supervisor: int, timings: Timings | None = None) 
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.UNREACHED)
         loop_of_worker = WorkerLoop(
-            who, plan, queue, _make_synchronous(_trace_handler(queue, handler), stack), timings
+            who,
+            plan,
+            queue,
+            _make_synchronous(_trace_handler(queue, handler), stack),
+            delivery,
+            timings,
         )
         handle_sigterm(loop_of_worker.drain)
         log.info("%s consumes queue %r", who, plan.queue)

@@ -13,6 +13,7 @@ from shmq.host.supervision.child_process import ChildProcess, WakeupPipe
 from shmq.host.supervision.signals import caught, ended_by
 from shmq.native import _clock as time
 from shmq.native._core import check_seconds
+from shmq.workers.deaths import CurrentDelivery, OomKills, WatchedQueue, describe_death
 from shmq.workers.plan import Plan
 from shmq.workers.process import Ending, main
 from shmq.workers.timings import Timings
@@ -23,18 +24,59 @@ log = logging.getLogger("shmq.workers")
 class _WorkerProcess(ChildProcess):
     """One of a plan's processes."""
 
-    def __init__(self, plan: Plan, number: int, timings: Timings | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        number: int,
+        queue: WatchedQueue,
+        oom_kills: OomKills,
+        timings: Timings | None,
+    ) -> None:
         self.plan = plan
+        self.queue = queue
         self.timings = timings
+        self._oom_kills = oom_kills
+        self._oom_kills_before = 0
+        self._delivery = delivery = CurrentDelivery()
         who = f"worker {plan.queue}/{number}"
         super().__init__(
             who,
             main,
-            lambda: (who, plan, os.getpid(), timings),
+            lambda: (who, plan, os.getpid(), delivery, timings),
             log,
             expected={*Ending},
             renewed={Ending.DRAINED, Ending.RECYCLED},
         )
+
+    def start(self) -> bool:
+        self._oom_kills_before = self._oom_kills.count()
+        started = super().start()
+        if self.process is not None and self.process.pid is not None:
+            self.queue.watch(self.process.pid)
+        return started
+
+    def reap(self) -> int | None:
+        pid = None if self.process is None else self.process.pid
+        code = super().reap()
+        if code is not None and pid is not None:
+            self._report_death(pid, code)
+        return code
+
+    def kill(self) -> None:
+        pid = None if self.process is None else self.process.pid
+        super().kill()
+        if pid is not None:
+            self._report_death(pid, -signal.SIGKILL)
+
+    def _report_death(self, pid: int, code: int) -> None:
+        receipt, after = self._delivery.take()
+        out_of_memory = code == -signal.SIGKILL and self._oom_kills.explains_death(
+            self._oom_kills_before
+        )
+        reason = describe_death(
+            code, timeout=self.plan.timeout, after=after, out_of_memory=out_of_memory
+        )
+        self.queue.report_death(pid, receipt, reason)
 
 
 class Supervisor:
@@ -54,9 +96,11 @@ class Supervisor:
             check_seconds("drain_timeout", drain_timeout, 0.0)
         self._plans = plans
         self._drain_timeout = drain_timeout
+        self._queues = [WatchedQueue(plan) for plan in plans]
+        oom_kills = OomKills()
         self._children = [
-            _WorkerProcess(plan, n + 1, Timings() if timed else None)
-            for plan in plans
+            _WorkerProcess(plan, n + 1, queue, oom_kills, Timings() if timed else None)
+            for plan, queue in zip(plans, self._queues, strict=True)
             for n in range(plan.processes)
         ]
         self._wakeup = WakeupPipe()
@@ -77,13 +121,15 @@ class Supervisor:
         """
         try:
             with caught(self._on_signal):
-                for plan in self._plans:
-                    _check_queue(plan)
+                for queue in self._queues:
+                    queue.attach()
                 while self._do_step():
                     self._sleep()
         finally:
             for child in self._children:
                 child.kill()
+            for queue in self._queues:
+                queue.close()
             self._wakeup.close()
         if self._refusal is not None:
             raise self._refusal
@@ -139,19 +185,19 @@ class Supervisor:
         code = child.reap()
         if code is not None and not self._draining and code != Ending.IDLE:
             if code == Ending.NO_QUEUE:
-                self._stop_if_deleted(child.plan)
+                self._stop_if_deleted(child)
             child.replace(code)
         if child.due is not None and child.due <= time.monotonic() and not self._stopped:
             child.start()
 
-    def _stop_if_deleted(self, plan: Plan) -> None:
+    def _stop_if_deleted(self, child: _WorkerProcess) -> None:
         """Stop if the queue was deleted, but not if it was created again."""
         try:
-            _check_queue(plan)
+            child.queue.attach()
         except (ConnectionLost, ShuttingDown):  # unknown; its processes try again
             return
         except ShmqError as error:
-            self._refusal = self._refusal or _describe_deleted(plan, error)
+            self._refusal = self._refusal or _describe_deleted(child.plan, error)
             self._stopped = True
 
     def _drain(self) -> None:
@@ -173,12 +219,6 @@ class Supervisor:
             timeout,
         )
         self._wakeup.clear()
-
-
-def _check_queue(plan: Plan) -> None:
-    """Attach to the queue once. Raises what an attach raises."""
-    with plan.reach() as broker:
-        broker.queue(plan.queue)
 
 
 def _describe_deleted(plan: Plan, error: ShmqError) -> ShmqError:

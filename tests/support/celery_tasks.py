@@ -94,3 +94,45 @@ def ignored() -> None:
 def note(request: Any, error: Any, _: Any, key: str) -> None:
     """Store the type of an error as the result of another task: an errback."""
     app.backend.store_result(key, type(error).__name__, "SUCCESS")
+
+
+class WithoutText(Exception):
+    """An exception whose text cannot be asked for."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@app.task(acks_late=True, acks_on_failure_or_timeout=False, ignore_result=True)
+def fail_late(how: str) -> None:
+    """Fail with a text, one of a MiB, one of a lone surrogate, or without one."""
+    if how == "without a text":
+        raise WithoutText
+    raise ValueError({"long": "x" * (1 << 20), "surrogate": "\udcff", "text": "no"}[how])
+
+
+@app.task(acks_late=True)
+def reject_for(reason: str, *, requeue: bool) -> None:
+    """Reject the message because of an exception, or for a reason of another type."""
+    try:
+        raise OSError(reason)
+    except OSError as error:
+        raise Reject({"exception": error, "number": 17}.get(reason, reason), requeue) from None
+
+
+@app.task(
+    acks_late=True,
+    acks_on_failure_or_timeout=False,
+    autoretry_for=(ValueError,),
+    max_retries=1,
+    default_retry_delay=0,
+)
+def fail_after_a_retry() -> None:
+    """Fail, and once more in another message."""
+    raise ValueError("again")
+
+
+@app.task(acks_late=True, acks_on_failure_or_timeout=False, time_limit=1, ignore_result=True)
+def sleep_too_long() -> None:
+    """Take longer than the time limit."""
+    time.sleep(3600)

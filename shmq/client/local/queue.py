@@ -394,11 +394,13 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def _reclaim_dead(self) -> None:
         dead = [
-            (at, number)
-            for at, number, *_ in self.attached()
+            (at, number, pid)
+            for at, number, pid, *_ in self.attached()
             if not self._namespace.processes.is_alive(number) and settle(self._namespace, number)
         ]
-        for at, number in dead:
+        if dead:
+            self._namespace.roles.await_reports({pid for _, _, pid in dead})
+        for at, number, _ in dead:
             self.reclaim(at, number)
         if dead:
             sweep_wakeups(self._namespace.name, self._namespace.processes.is_alive)

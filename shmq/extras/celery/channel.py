@@ -30,6 +30,9 @@ class Message(virtual.Message):
     the failure of the task is reported then.
     """
 
+    #: Why its task has failed, for the message that is rejected or returned.
+    failure: shmq.Failure | None = None
+
     def _decode(self) -> Any:
         try:
             return super()._decode()

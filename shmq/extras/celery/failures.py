@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from celery import current_app, signals
-from celery.app.task import Context
+from celery.app.task import Context, Task
 
 log = logging.getLogger("shmq")
 
@@ -23,6 +23,9 @@ def _store_rejected(message: Any, exc: Exception | None, **_: Any) -> None:
 
 
 signals.task_rejected.connect(_store_rejected)
+
+if Task.Request == "celery.worker.request:Request":  # the application has no class of its own
+    Task.Request = "shmq.extras.celery.request:Request"
 
 
 def store_failure(message: Any, error: Exception) -> None:

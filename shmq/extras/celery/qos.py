@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from typing import Any, NamedTuple
 
 from kombu.transport import virtual
@@ -52,9 +53,13 @@ class QoS(virtual.QoS):
         """Make the message a dead letter, or return it to its queue.
 
         A returned message has been delivered: its next delivery says so (``redelivered``), and a
-        task that kills its process each time ends as a dead letter.
+        task that kills its process each time ends as a dead letter. It keeps why its task has
+        failed, or else the exception that is being handled.
         """
         self._settle(delivery_tag, "nack" if requeue else "reject")
+
+    def _find_error(self, delivery_tag: int) -> shmq.Failure | BaseException | None:
+        return getattr(self._delivered.get(delivery_tag), "failure", None) or sys.exception()
 
     def restore_unacked(self) -> list[Any]:
         """Return all unsettled messages to their places; these deliveries do not count."""
@@ -74,10 +79,12 @@ class QoS(virtual.QoS):
             if how == "give_back":
                 lease.give_back()
             elif how == "nack":
-                lease.message.nack(0)
+                lease.message.nack(0, error=self._find_error(delivery_tag))
                 self._report_exhausted(delivery_tag, lease)
+            elif how == "reject":
+                lease.message.reject(self._find_error(delivery_tag))
             else:
-                getattr(lease.message, how)()
+                lease.message.ack()
         except (shmq.LeaseExpired, shmq.QueueDeleted) as error:
             log.warning("%s: the message is not settled by its %s", error, how)
         finally:

@@ -53,7 +53,8 @@ def run(backend: ShmqBackend, message: shmq.Message) -> None:
         _record_failure(backend, record, error)
         raise shmq.Reject(f"task {record.task} cannot be loaded: {error}") from error
     if message.delivery_count > backend.shmq.max_attempts:
-        died = WorkerDied(f"{backend.shmq.max_attempts} processes have died with it")
+        why = f": {message.last_error}" if message.last_error else ""
+        died = WorkerDied(f"{backend.shmq.max_attempts} processes have died with it{why}")
         _record_failure(backend, record, died)
         _send_signal(backend, record, task)
         raise shmq.Reject(str(died))

@@ -15,6 +15,7 @@ from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.extras.frameworks.task_queues import Connection, TaskQueues
 from shmq.extras.taskiq.formatter import ShmqFormatter
+from shmq.extras.taskiq.in_hand import MessagesInHand
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
@@ -62,6 +63,8 @@ class ShmqBroker(AsyncBroker):
         self._prefetch = prefetch
         self._put_timeout = put_timeout
         self._shared = TaskQueues(Connection(url, token, tls), prefix, options)
+        self._in_hand = MessagesInHand()
+        self.add_middlewares(self._in_hand)
 
     async def shutdown(self) -> None:
         """Close all connections; what was not acknowledged returns to its queue."""
@@ -104,16 +107,25 @@ class ShmqBroker(AsyncBroker):
                 async with queue.aconsume(self._prefetch) as messages:
                     async for message in messages:
                         data = bytes(message.view)
-                        await self._check_readable(message, data)
-                        yield AckableMessage(data=data, ack=partial(_ack, message))
+                        task_id = await self._check_readable(message, data)
+                        self._in_hand.hold(task_id, message)
+                        ack = partial(self._acknowledge, task_id, message)
+                        yield AckableMessage(data=data, ack=ack)
             except QUEUE_IS_AWAY as error:
                 log.warning("Queue %r is away: %s", self._queue_name, error)
                 if queue is not None:
                     queue.close()
                 await loop_timer.sleep(PAUSE)
 
-    async def _check_readable(self, message: shmq.Message, data: bytes) -> None:
-        """Store an error as the result of a task that taskiq will not run: it only logs why."""
+    def _acknowledge(self, task_id: str, message: shmq.Message) -> None:
+        self._in_hand.release(task_id, message)
+        _ack(message)
+
+    async def _check_readable(self, message: shmq.Message, data: bytes) -> str:
+        """Store an error as the result of a task that taskiq will not run: it only logs why.
+
+        Returns the task's ID, empty for a message without one.
+        """
         task_id = message.headers.get("task_id")
         try:
             read = self.formatter.loads(data)
@@ -125,14 +137,16 @@ class ShmqBroker(AsyncBroker):
             )
         else:
             if self.find_task(read.task_name) is not None:
-                return
+                return read.task_id
             task_id = read.task_id
             reason = LookupError(
                 f"the workers of queue {self._queue_name!r} do not have a task "
                 f"{read.task_name!r}: start them with the module that declares it"
             )
-        if isinstance(task_id, str):
-            await self._store_failure(task_id, reason)
+        if not isinstance(task_id, str):
+            return ""
+        await self._store_failure(task_id, reason)
+        return task_id
 
     async def _store_failure(self, task_id: str, error: Exception) -> None:
         result = TaskiqResult[Any](is_err=True, return_value=None, execution_time=0.0, error=error)

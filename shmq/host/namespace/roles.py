@@ -11,6 +11,8 @@ releases it at its death. So a role has one holder at a time, and none that is d
     the process that starts or replaces the writer
 2**60 + 2 to 2**60 + 5
     the guardians, the processes that watch for the deaths of others
+2**60 + 2**32 on
+    the supervisors: the process that reports why another one died, by the PID of that one
 
 The settings are stored in the same file: the data directory from byte 8 on, if there is one, and
 at byte 4128 a mark of the newest transaction, for the writer.
@@ -23,7 +25,7 @@ import errno
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +38,12 @@ _CLAIMS: Final = (1 << 60) - 1
 _WRITER_BYTE: Final = 1 << 60
 _STARTER_BYTE: Final = _WRITER_BYTE + 1
 _GUARDIAN_BYTES: Final = range(_STARTER_BYTE + 1, _STARTER_BYTE + 5)
+_SUPERVISOR_BYTES: Final = _WRITER_BYTE + (1 << 32)
+#: How long what dead processes hold waits for the reports of their supervisors, in seconds: for
+#: a supervisor that is stopped, or has no time.
+_REPORTED_WITHIN: Final = 0.2
+#: The pause between two looks at whether they have reported, in seconds.
+_REPORT_INTERVAL: Final = 0.001
 #: How often `starting` tries to lock its byte, in seconds.
 _STARTING_INTERVAL: Final = 0.02
 #: The data directory in the namespace's file: the length of the path, its CRC-32, the path.
@@ -203,6 +211,31 @@ class Roles:
         """Give up the place, if this process has one."""
         for byte in _GUARDIAN_BYTES:
             self._processes.unlock_byte(byte)
+
+    # ---- supervisors ----
+
+    def supervise(self, pid: int) -> None:
+        """Be the process that reports why process ``pid`` died, until `end_supervision` or death.
+
+        What that process holds then waits for the report, for a moment.
+        """
+        self._processes.own_number()  # opens the file
+        self._processes.lock_byte(_SUPERVISOR_BYTES + pid)
+
+    def end_supervision(self, pid: int) -> None:
+        """Report that nothing more will be reported of process ``pid``."""
+        self._processes.unlock_byte(_SUPERVISOR_BYTES + pid)
+
+    def await_reports(self, pids: Collection[int]) -> None:
+        """Wait for the supervisors of those dead processes, if other processes are that.
+
+        The caller has no lock that a supervisor needs.
+        """
+        until = time.monotonic() + _REPORTED_WITHIN
+        while any(self._processes.locker_of(_SUPERVISOR_BYTES + pid) is not None for pid in pids):
+            if time.monotonic() >= until:
+                return
+            time.sleep(_REPORT_INTERVAL)
 
     # ---- settings ----
 

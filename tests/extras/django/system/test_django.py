@@ -413,10 +413,11 @@ def test_a_task_has_failed_when_too_many_processes_died_with_it(broker: shmq.Bro
     result = tasks.add.enqueue(1, 2)
     queue = broker.queue("django.default")
     for _ in range(2):
-        queue.get(timeout=0).nack(0.0)
+        queue.get(timeout=0).nack(0.0, error="killed by signal 9")
     assert work(broker) == []
     result.refresh()
     assert (result.status, result.errors[0].exception_class) == ("FAILED", WorkerDied)
+    assert "2 processes have died with it: killed by signal 9" in result.errors[0].traceback
     with broker.queue("django.default.dlq").get(timeout=0) as letter:
         assert letter.body["id"] == result.id
 

@@ -141,6 +141,58 @@ def test_a_task_acknowledges_itself_or_comes_again_from_the_next_worker(
         assert left.delivery_count == 2
 
 
+@pytest.mark.parametrize("how", ["text", "long", "surrogate", "without a text"])
+def test_a_failed_task_that_was_not_acknowledged_returns_with_its_exception(
+    target: str, namespace: str, how: str
+) -> None:
+    class WithoutTextError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    texts = {"text": "no", "long": "x" * (1 << 20), "surrogate": "\udcff"}
+    failed: list[str] = []
+
+    async def main() -> None:
+        broker = ShmqBroker(target, max_deliveries=2)
+
+        @broker.task(ack_type="manual")
+        async def task() -> None:
+            failed.append(how)
+            raise ValueError(texts[how]) if how in texts else WithoutTextError
+
+        async with worker(broker):
+            if not failed:
+                await task.kiq()
+            runs = len(failed) + 1
+            await until(lambda: len(failed) == runs, "it runs")
+
+    asyncio.run(main())
+    with shmq.connect(namespace) as local:
+        (again,) = local.queue("taskiq").peek()
+    asyncio.run(main())
+    with shmq.connect(namespace) as local, local.queue("taskiq.dlq").get(timeout=PATIENCE) as dead:
+        assert dead.dead is not None
+        assert dead.dead.reason == "max_deliveries"
+        errors = [again.last_error, dead.dead.error]
+
+    expected = {
+        "text": "ValueError: no",
+        "long": "ValueError: xxx",
+        "surrogate": "ValueError: \\udcff",
+    }
+    for error in errors:
+        assert error is not None
+        assert len(str(error).encode()) < 4096
+        if how in texts:
+            assert str(error).startswith(expected[how])
+        else:
+            assert (error.type.rpartition(".")[2], error.text) == (
+                "WithoutTextError",
+                "its text raised RuntimeError",
+            )
+        assert "test_taskiq.py" in error.trace
+
+
 def test_a_task_that_fails_is_acknowledged(target: str, namespace: str) -> None:
     results: ShmqResultBackend[Any] = ShmqResultBackend(target)
     broker = ShmqBroker(target).with_result_backend(results)
