@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+import dataclasses
+from typing import Any, Final
 from urllib.parse import quote
 
 from shmq.extras.console.access import visible_finding
 from shmq.extras.console.pages.visit import Shown, Visit, page
-from shmq.host.diagnose.findings import Finding, find
+from shmq.host.diagnose.findings import find
 
 #: The most findings that are shown; there is a line for the rest.
 _MOST: Final = 30
@@ -17,13 +18,15 @@ _MOST: Final = 30
 def show_overview(visit: Visit) -> Shown:
     """What is going on, and what somebody should look at."""
     found = visit.ask("overview")
-    findings = [
-        {**one, "link": link_of(one["kind"], one["subject"], one["code"])} for one in found.findings
-    ]
+    findings = [_add_link(one) for one in found.findings[:_MOST]]
     return Shown(
         "overview.html",
-        {"found": found, "findings": findings[:_MOST], "more": max(len(findings) - _MOST, 0)},
+        {"found": found, "findings": findings, "more": max(len(found.findings) - _MOST, 0)},
     )
+
+
+def _add_link(finding: dict[str, Any]) -> dict[str, Any]:
+    return {**finding, "link": link_of(finding["kind"], finding["subject"], finding["code"])}
 
 
 def link_of(kind: str, name: str, code: str) -> str:
@@ -37,12 +40,12 @@ def link_of(kind: str, name: str, code: str) -> str:
     return f"/{kind}s/{quote(name, safe='')}"
 
 
-def findings_of(visit: Visit, kind: str, name: str) -> list[Finding]:
-    """What is wrong with that queue or stream."""
+def findings_of(visit: Visit, kind: str, *names: str) -> list[dict[str, Any]]:
+    """What is wrong with that queue or stream, or with others that belong to it."""
     return [
-        one
+        _add_link(dataclasses.asdict(one))
         for one in find(visit.latest)
-        if one.kind == kind and one.subject == name and visible_finding(visit.caller, one)
+        if one.kind == kind and one.subject in names and visible_finding(visit.caller, one)
     ]
 
 
@@ -64,7 +67,7 @@ def show_host(visit: Visit) -> Shown:
         {
             "found": found,
             "host": found.host,
-            "findings": [one for one in find(found) if one.kind == "host"],
+            "findings": findings_of(visit, "host", "/dev/shm"),
             "largest": sorted(stats, key=lambda one: -one.shm_bytes)[:_MOST_OF_HOST],
             "durable": sorted(durable, key=lambda one: -one.journal_lag)[:_MOST_OF_HOST],
             "repaired": sorted(
