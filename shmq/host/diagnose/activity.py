@@ -69,7 +69,7 @@ class GroupShare:
     of: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Rates:
     """What happens to a queue's messages, per second, all over the same few seconds."""
 
@@ -82,12 +82,15 @@ class Rates:
     expired: float = 0.0
     #: Messages that were dead-lettered or dropped.
     dead: float = 0.0
+    #: Of those: messages that were rejected.
+    rejected: float = 0.0
 
 
 def _read_totals(stats: QueueStats) -> tuple[int, ...]:
     """The totals of `Rates`, in the order of its fields."""
     dead = stats.dead_lettered + stats.dropped
-    return stats.put, stats.acked, stats.nacked, stats.expired, dead
+    rejected = stats.dead_lettered_rejected + stats.dropped_rejected
+    return stats.put, stats.acked, stats.nacked, stats.expired, dead, rejected
 
 
 class _RateMeter:
@@ -108,8 +111,9 @@ class _RateMeter:
         if now - looks[-1][0] >= RATE_SECONDS:
             looks[:] = [looks[-1], (now, totals)]
         seconds = max(now - at, 1e-3)
-        each = [max(new - old, 0) / seconds for new, old in zip(totals, before, strict=True)]
-        return Rates(put=each[0], acked=each[1], failed=each[2], expired=each[3], dead=each[4])
+        return Rates(
+            *(max(new - old, 0) / seconds for new, old in zip(totals, before, strict=True))
+        )
 
     def keep_only(self, names: Collection[str]) -> None:
         """Forget all other queues."""

@@ -41,7 +41,7 @@ SHM_CRITICAL: Final = 0.97
 #: A group with members is far behind from so many records on.
 FAR_BEHIND: Final = 100_000
 
-#: Deliveries fail often from this share on, and mostly from the second.
+#: Deliveries fail often from the first share on, and mostly from the second.
 OFTEN: Final = 0.05
 MOSTLY: Final = 0.5
 
@@ -308,13 +308,13 @@ def _find_dominant_group(queue: QueueActivity, stats: QueueStats) -> _Told | Non
 
 def _find_failures(queue: QueueActivity) -> _Told | None:
     pace = queue.rates
-    failed = pace.failed + pace.expired + pace.dead
+    failed = pace.failed + pace.expired + pace.rejected
     share = failed / (failed + pace.acked) if failed else 0.0
     if share < OFTEN:
         return None
-    each = {"returned": pace.failed, "leases expired": pace.expired, "dead": pace.dead}
+    each = {"returned": pace.failed, "leases expired": pace.expired, "rejected": pace.rejected}
     parts = ", ".join(f"{rate_text(one)}/s {what}" for what, one in each.items() if one)
-    text = f"{queue.name!r} fails {share:.0%} of its messages: {parts}"
+    text = f"{queue.name!r} fails {share:.0%} of its deliveries: {parts}"
     return _Told("warning" if share >= MOSTLY else "notice", "failing", text, "", failed)
 
 

@@ -121,13 +121,13 @@ TABLE: list[tuple[Any, str, str, str]] = [
         dataclasses.replace(queue(), rates=Rates(acked=1.0, failed=20.0, expired=0.5)),
         "warning",
         "failing",
-        "'orders' fails 95% of its messages: 20.0/s returned, 0.5/s leases expired",
+        "'orders' fails 95% of its deliveries: 20.0/s returned, 0.5/s leases expired",
     ),
     (
-        dataclasses.replace(queue(), rates=Rates(acked=9.0, dead=1.0)),
+        dataclasses.replace(queue(), rates=Rates(acked=9.0, dead=1.0, rejected=1.0)),
         "notice",
         "failing",
-        "'orders' fails 10% of its messages: 1.0/s dead",
+        "'orders' fails 10% of its deliveries: 1.0/s rejected",
     ),
     (
         QueueActivity(name="spoilt", problem="its header is damaged"),

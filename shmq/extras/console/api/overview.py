@@ -46,7 +46,7 @@ class OverviewAnswer(msgspec.Struct, frozen=True, kw_only=True):
 @operation("GET", "/overview", answer=OverviewAnswer, tag="overview")
 def overview(call: Call) -> OverviewAnswer:
     """Show totals, findings in words, and the queues with the oldest messages."""
-    found = call.console.observer.latest()
+    found = call.latest
     return summary(call, found)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 import shmq
 from shmq.api.message import error_of
 from shmq.api.properties import TEXTS
+from shmq.extras.console.pages.rendering import as_text
 from shmq.extras.console.pages.visit import Shown, Visit, page
 from shmq.extras.console.problem import Problem
 from shmq.model.codec.strict_json import decode_json
@@ -69,20 +69,6 @@ def _decode_value(piece: bytes, cut: bool) -> str | None:
         return piece.decode()
     except UnicodeDecodeError as error:
         return piece[: error.start].decode() if cut and error.start >= len(piece) - 3 else None
-
-
-def as_text(text: str) -> str:
-    """The text with what cannot be seen, or turns the direction, as an escape."""
-    return "".join(one if one in "\n\t" or not _hides(one) else _escape(one) for one in text)
-
-
-def _hides(one: str) -> bool:
-    return unicodedata.category(one) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
-
-def _escape(one: str) -> str:
-    point = ord(one)
-    return f"\\x{point:02x}" if point < 256 else f"\\u{point:04x}"
 
 
 def as_hex(raw: bytes) -> str:

@@ -8,12 +8,15 @@ from urllib.parse import urlencode
 
 import shmq
 from shmq.extras.console.observer import Series
+from shmq.extras.console.pages.dead_letters import errors_of
 from shmq.extras.console.pages.overview import findings_of
 from shmq.extras.console.pages.visit import Shown, Visit, page, query_pages
 from shmq.extras.console.problem import Problem, text_of
 from shmq.protocol.opcodes import Right
 
 _ROWS: Final = 50
+#: The rates of a series.
+RATES: Final = ("rate_in", "rate_out", "rate_failed", "rate_expired", "rate_dead")
 #: How many leased messages a page shows.
 _LEASES: Final = 50
 #: By what the list can be sorted, and how that is called.
@@ -56,6 +59,9 @@ def show_queue(visit: Visit) -> Shown:
         # Made since the last look, or not there at all: then this says so.
         visit.console.broker.queue(name).close()
         raise Problem(503, "too-many", f"queue {name!r} was not observed yet: load the page again")
+    letters = None if found.options is None else found.options.dead_letter
+    dead = visit.queue(letters) if letters is not None else None
+    series = visit.console.observer.history.of("queue", name, visit.latest.at)
     leases, no_leases = _list_leases(visit, name) if found.stats is not None else ([], None)
     return Shown(
         "queue.html",
@@ -63,8 +69,13 @@ def show_queue(visit: Visit) -> Shown:
             "queue": found,
             "stats": found.stats,
             "options": found.options.as_dict() if found.options is not None else {},
-            "findings": findings_of(visit, "queue", name),
-            "minutes": list(minutes_of(visit.console.observer.history.of("queue", name))),
+            "findings": findings_of(visit, "queue", name, letters or name),
+            "errors": [
+                (one.name, errors, visit.changes(Right.ADMIN, "queue", one.name))
+                for one, errors in errors_of(visit, found)
+            ],
+            "dead": dead if dead is not None and visit.caller.sees("queue", dead.name) else None,
+            "minutes": list(minutes_of(series)),
             "query_pages": query_pages(visit.console.broker, "queue", name),
             "leases": leases,
             "no_leases": no_leases,
@@ -97,8 +108,11 @@ def minutes_of(series: Series) -> Iterator[dict[str, Any]]:
         if places:
             yield {
                 "ago": minute,
-                "rate_in": sum(series.rate_in[n] for n in places) / len(places),
-                "rate_out": sum(series.rate_out[n] for n in places) / len(places),
+                **{name: _mean(getattr(series, name), places) for name in RATES},
                 "depth": max(series.depth[n] for n in places),
                 "oldest_age": max(series.oldest_age[n] for n in places),
             }
+
+
+def _mean(values: list[float], places: list[int]) -> float:
+    return sum(values[n] for n in places) / len(places)

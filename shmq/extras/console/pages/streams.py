@@ -50,7 +50,9 @@ def show_stream(visit: Visit) -> Shown:
             "groups": activity.groups if activity is not None else (),
             "findings": findings_of(visit, "stream", name),
             "query_pages": query_pages(visit.console.broker, "stream", name),
-            "minutes": list(minutes_of(visit.console.observer.history.of("stream", name))),
+            "minutes": list(
+                minutes_of(visit.console.observer.history.of("stream", name, visit.latest.at))
+            ),
             **_describe_stream(visit, name, activity),
         },
     )

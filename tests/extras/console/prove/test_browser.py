@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import pytest
@@ -44,6 +47,52 @@ def browser() -> Iterator[Browser]:
 def namespace() -> Iterator[str]:
     with own_namespace() as name:
         yield name
+
+
+class Failing:
+    """A consumer whose handler fails, until the block ends; another queue has one message."""
+
+    def __init__(self, broker: shmq.Broker) -> None:
+        self._mail = broker.create_queue("mail", max_deliveries=2, capacity=100_000)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        broker.create_queue("invoices").put({"invoice": 1})
+        orders = broker.create_queue("orders")
+        orders.put_many([{"order": number} for number in range(40)])
+        for message in orders.get_many(3, timeout=0):
+            message.ack()
+
+    def _work(self) -> None:
+        while not self._stop.wait(0.05):
+            self._mail.put_many([{"to": "ann@example.org", "subject": "Your order"}] * 3)
+            for place, message in enumerate(self._mail.get_many(5, timeout=0)):
+                if place == 4:
+                    message.ack()
+                else:
+                    message.nack(error=ValueError("SMTP <refused> by relay.example.org:25"))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture(scope="module")
+def failing() -> Iterator[Console]:
+    with (
+        own_namespace() as name,
+        shmq.connect(name) as broker,
+        Failing(broker),
+        console(name) as site,
+    ):
+        eventually(
+            lambda: b"Newest error" in open_page(site, "/queues/mail").content,
+            "its errors are seen",
+        )
+        yield site
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +160,22 @@ def test_no_page_has_a_barrier_or_scrolls_sideways(
             barriers.append(f"{path} scrolls sideways")
         context.close()
     assert barriers == [], "\n".join(barriers)
+
+
+@pytest.mark.parametrize(("width", "colours"), [*SCREENS[:2], (360, "light"), (360, "dark")])
+@pytest.mark.parametrize("path", ["/", "/queues", "/queues/mail", "/dead-letters"])
+def test_the_first_screen_says_which_queue_fails_and_why(
+    browser: Browser, failing: Console, tmp_path: Path, path: str, width: int, colours: str
+) -> None:
+    with opened(browser, failing, path, **screen(width, colours)) as watched:
+        page = watched.page
+        if path == "/queues/mail":
+            page.wait_for_selector(".plot canvas")
+        shot = f"{path.strip('/').replace('/', '-') or 'overview'}-{width}-{colours}.png"
+        page.screenshot(path=Path(os.environ.get("SHMQ_SCREENSHOTS", tmp_path)) / shot)
+        for text in ("mail", *(() if path == "/queues" else ("ValueError: SMTP <refused>",))):
+            box = page.locator(f"main >> text={text} >> visible=true").first.bounding_box()
+            assert box is not None and box["y"] < 800, text
 
 
 def test_no_page_asks_another_host_or_makes_an_error(browser: Browser, airport: Console) -> None:

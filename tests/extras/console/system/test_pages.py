@@ -12,8 +12,8 @@ import pytest
 import shmq
 from shmq.api.query_pages import TABLE, key_of
 from shmq.extras.console.api.queues import MOST_COUNTED
+from shmq.extras.console.errors import group_errors
 from shmq.extras.console.pages import endpoints
-from shmq.extras.console.pages.dead_letters import _where
 from shmq.server.config.tokens import make_token
 from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page, send
 from tests.support.console import Console, console
@@ -156,13 +156,49 @@ def test_dead_letters_are_grouped_by_error_and_sent_back_by_it() -> None:
             queue.get_nowait().reject(reason)
         with console(name) as site:
             text = seen(site, "/dead-letters")
-            assert f"rejected mail ValueError: {odd} 2" in text
+            shown_odd = odd.replace("\x1b", "\\x1b")
+            assert f"rejected mail ValueError: {shown_odd} 2" in text
             assert "rejected mail no such user 1" in text
-            letters = broker.queue("mail.dlq").peek(3)
-            where = _where("rejected", "mail", str(letters[0].dead and letters[0].dead.error))
+            groups = {one.error: one for one in group_errors(broker.queue("mail.dlq").peek(3))}
+            where = groups[f"ValueError: {odd}"].where or ""
             shown = seen(site, f"/queues/mail.dlq/messages?where={quote(where)}")
             assert "2 of 3 messages waiting" in shown
-            assert f"error ValueError: {odd}" in shown
+            assert f"error ValueError: {shown_odd}" in shown
+
+
+def test_the_page_of_a_failing_queue_says_why() -> None:
+    odd = "SMTP <b>refused</b> \x1b[31m\u202e"
+    with own_namespace() as name, shmq.connect(name) as broker, console(name) as site:
+        queue = broker.create_queue("mail")
+        seen(site, "/queues/mail")
+        found: list[str] = []
+
+        def told() -> bool:
+            queue.put_many(["x"] * 2)
+            for message in queue.get_many(2, timeout=0):
+                message.nack(error=ValueError(odd)) if told_once else message.reject(odd)
+                told_once.append(message.sequence)
+            found.append(open_page(site, "/queues/mail").content.decode())
+            text = Page(found[-1]).text
+            return all(
+                one in text
+                for one in (
+                    "'mail' fails 100% of its deliveries",
+                    "1 dead letter of 'mail' in 'mail.dlq'",
+                    f"Newest error: {shown_odd}",
+                    f"rejected mail {shown_odd} 1",
+                    f"to be delivered again ValueError: {shown_odd}",
+                )
+            )
+
+        told_once: list[int] = []
+        shown_odd = "SMTP <b>refused</b> \\x1b[31m\\u202e"
+        eventually(told, "the findings and the errors")
+        text = Page(found[-1]).text
+        assert text.index("fails 100%") < text.index("In per second") < text.index("Errors")
+        for raw in ("<b>refused", "\x1b", "\u202e"):
+            assert raw not in found[-1]
+        assert "Newest error: " in Page(open_page(site, "/").content.decode()).text
 
 
 def test_a_stream_shows_the_lag_of_its_groups(airport: Console) -> None:

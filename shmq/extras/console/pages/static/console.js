@@ -13,13 +13,23 @@
   // In UTC, as all times of the pages are.
   const clock = (at) => new Date(at * 1000).toISOString().slice(11, 19);
 
+  // The legend shows the newest values while the pointer is elsewhere.
+  const newest = (chart, column) => chart.data[column].at(-1) ?? 0;
+  const shown = (chart, value, column) => (value ?? newest(chart, column)).toFixed(1);
+
+  const LINES = [
+    ["in/s", "rate_in", "--in", []], ["out/s", "rate_out", "--out", [6, 3]],
+    ["failed/s", "rate_failed", "--failed", [2, 2]], ["expired/s", "rate_expired", "--expired", [8, 3, 2, 3]],
+    ["dead/s", "rate_dead", "--dead", [12, 3]],
+  ];
+
   function options(width) {
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 } };
     return {
       width, height: 220,
-      series: [{ label: "UTC", value: (_, at) => at == null ? "--" : clock(at) },
-                   { label: "in/s", stroke: colour("--in"), width: 2 },
-                   { label: "out/s", stroke: colour("--out"), width: 2, dash: [6, 3] }],
+      series: [{ label: "UTC", value: (chart, at) => clock(at ?? newest(chart, 0)) },
+               ...LINES.map(([label, , name, dash]) => (
+                 { label, stroke: colour(name), width: 2, dash, value: shown }))],
       axes: [{ ...axis, space: 80, values: (_, places) => places.map(clock) }, { ...axis, size: 60 }],
       scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
     };
@@ -29,7 +39,7 @@
     const answer = await fetch(place.dataset.history, { credentials: "same-origin" });
     if (!answer.ok || typeof uPlot === "undefined") return;
     const found = await answer.json();
-    const rows = [found.at, found.rate_in, found.rate_out];
+    const rows = [found.at, ...LINES.map(([, column]) => found[column])];
     if (plot) { plot.setData(rows); return; }
     place.hidden = false;
     plot = new uPlot(options(place.clientWidth), rows, place);
