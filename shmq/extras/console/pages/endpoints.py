@@ -142,6 +142,7 @@ def answer_of(visit: Visit, found: Shown | Redirect) -> Response:
                 "who": visit.caller.name if visit.caller.session is not None else None,
                 "changes": settings.allow_changes,
                 "old": visit.console.observer.old(),
+                "seen": visit.seen,
                 **found.values,
             },
         )
@@ -180,6 +181,7 @@ def error_page(request: Request, error: Exception) -> Response:
         "csrf": "",
         "who": None,
         "changes": console.settings.allow_changes,
+        "seen": None,
         "problem": problem.as_dict(),
     }
     headers = {key: value for key, value in problem.headers.items() if key != "WWW-Authenticate"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -62,6 +63,7 @@ def show_queue(visit: Visit) -> Shown:
     letters = None if found.options is None else found.options.dead_letter
     dead = visit.queue(letters) if letters is not None else None
     series = visit.console.observer.history.of("queue", name, visit.latest.at)
+    leases_at = time.time()
     leases, no_leases = _list_leases(visit, name) if found.stats is not None else ([], None)
     return Shown(
         "queue.html",
@@ -78,6 +80,7 @@ def show_queue(visit: Visit) -> Shown:
             "minutes": list(minutes_of(series)),
             "query_pages": query_pages(visit.console.broker, "queue", name),
             "leases": leases,
+            "leases_at": leases_at,
             "no_leases": no_leases,
             "most_leases": _LEASES,
             "reads": visit.reads(name),

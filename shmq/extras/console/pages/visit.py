@@ -47,6 +47,11 @@ class Visit:
         """What was observed last: the same for all parts of the page."""
         return self.console.observer.latest()
 
+    @property
+    def seen(self) -> float | None:
+        """When that was; None if the page shows nothing of it."""
+        return self.latest.at if "latest" in vars(self) else None
+
     def __getitem__(self, name: str) -> str:
         """A name in the path."""
         return self.path[name]

@@ -223,6 +223,52 @@ def test_the_rates_are_drawn(browser: Browser, airport: Console) -> None:
         watched.page.wait_for_selector(".plot canvas")
 
 
+def test_what_changes_on_a_page_is_of_one_reading(browser: Browser, failing: Console) -> None:
+    def read(page: Page) -> dict[str, Any]:
+        found: dict[str, Any] = page.evaluate(
+            """() => {
+              const all = (kind) => Array.from(
+                document.querySelectorAll(kind), (one) => one.textContent);
+              const text = (one) => document.querySelector(one).textContent;
+              return {
+                seen: text("#seen time").slice(11, 19),
+                tiles: all("#rates-now dd"),
+                dead: text("#numbers .bad dd").trim(),
+                findings: text("#findings"),
+                legend: all(".u-legend .u-value"),
+              };
+            }"""
+        )
+        return found
+
+    with opened(browser, failing, "/queues/mail", **screen(1280, "light")) as watched:
+        page = watched.page
+        page.wait_for_selector(".u-legend .u-value >> text=:")
+        seen = set()
+        for _ in range(3):
+            found = read(page)
+            seen.add(found["seen"])
+            clock, *rates = found["legend"]
+            assert clock == found["seen"]
+            for tile, rate in zip(found["tiles"], rates, strict=True):
+                assert float(tile.replace(",", "")) == pytest.approx(float(rate), abs=0.6)
+            assert f"{found['dead']} dead letter" in found["findings"]
+            page.wait_for_function(
+                "at => document.querySelector('#seen time').textContent.slice(11, 19) !== at",
+                arg=found["seen"],
+            )
+        assert len(seen) == 3
+
+
+def test_a_page_that_is_not_updated_says_so(browser: Browser, failing: Console) -> None:
+    with opened(browser, failing, "/queues/mail", **screen(1280, "light")) as watched:
+        page = watched.page
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('#numbers'))")
+        page.wait_for_selector("#seen:has-text('not updated: text is selected')")
+        page.evaluate("getSelection().removeAllRanges()")
+        page.wait_for_selector("#seen:not(:has-text('not updated'))")
+
+
 def test_numbers_change_while_the_page_is_open(
     browser: Browser, airport: Console, namespace: str
 ) -> None:
