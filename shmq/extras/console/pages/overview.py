@@ -41,7 +41,7 @@ def link_of(kind: str, name: str, code: str) -> str:
     if kind == "host":
         return "/host"
     if kind == "exchange":
-        return "/exchanges"
+        return f"/exchanges/{quote(name, safe='')}" if name != "*" else "/exchanges"
     return f"/{kind}s/{quote(name, safe='')}"
 
 

@@ -19,7 +19,7 @@ from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
 from tests.support.stopped import SHM, locks_of_queue
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 STATIC = Path(endpoints.__file__).with_name("static")
 
@@ -109,6 +109,7 @@ def test_the_list_of_queues_takes_an_expression(airport: Console) -> None:
         ("/queues/arrivals/messages?as=picture", 400, "picture"),
         ("/streams/nowhere", 404, "nowhere"),
         ("/exchanges?exchange=nowhere", 404, "nowhere"),
+        ("/exchanges/nowhere", 404, "nowhere"),
         ("/exchanges?exchange=flights&headers=%5B", 400, "headers"),
         ("/nowhere", 404, "/nowhere"),
     ],
@@ -120,7 +121,8 @@ def test_a_refusal_is_a_page_with_a_way_back(
     page = Page(answer.content.decode())
     assert answer.status == status
     assert what in page.text
-    assert "/ops/" in page.links
+    assert {"/ops/", "/ops/queues", "/ops/dead-letters"} <= set(page.links)
+    assert "shmq test-" in page.text, "the namespace"
 
 
 def test_what_cannot_be_used_has_a_page_that_says_why() -> None:
@@ -169,15 +171,15 @@ def test_dead_letters_are_grouped_by_error_and_sent_back_by_it() -> None:
 def test_the_page_of_a_failing_queue_says_why() -> None:
     odd = "SMTP <b>refused</b> \x1b[31m\u202e"
     with own_namespace() as name, shmq.connect(name) as broker, console(name) as site:
-        queue = broker.create_queue("mail")
+        queue = broker.create_queue("mail", max_deliveries=60_000, retry_delay=0.0)
         seen(site, "/queues/mail")
+        queue.put_many(["x"] * 2)
         found: list[str] = []
 
         def told() -> bool:
-            queue.put_many(["x"] * 2)
-            for message in queue.get_many(2, timeout=0):
-                message.nack(error=ValueError(odd)) if told_once else message.reject(odd)
-                told_once.append(message.sequence)
+            message = queue.get(timeout=PATIENCE)
+            message.nack(error=ValueError(odd)) if rejected else message.reject(odd)
+            rejected.append(message.sequence)
             found.append(open_page(site, "/queues/mail").content.decode())
             text = Page(found[-1]).text
             return all(
@@ -191,7 +193,7 @@ def test_the_page_of_a_failing_queue_says_why() -> None:
                 )
             )
 
-        told_once: list[int] = []
+        rejected: list[int] = []
         shown_odd = "SMTP <b>refused</b> \\x1b[31m\\u202e"
         eventually(told, "the findings and the errors")
         text = Page(found[-1]).text
@@ -227,6 +229,15 @@ def test_the_page_of_a_query_is_a_link_if_a_browser_may_be_sent_there() -> None:
             assert b"<b>" not in answer.content
         broker.delete_table(TABLE)
         broker.delete_stream("clicks")
+
+
+def test_an_exchange_shows_its_kind_its_bindings_and_its_alternate(airport: Console) -> None:
+    text = seen(airport, "/exchanges/flights")
+    assert "Kind topic Bindings 2" in text
+    assert "goes to exchange unmatched" in text
+    assert "flights topic *.ewr queue arrivals flights topic ua.# queue departures" in text
+    assert "flights topic what matches nothing exchange unmatched" in text
+    assert "It gets messages from exchange flights" in seen(airport, "/exchanges/unmatched")
 
 
 def test_the_route_of_a_message_is_told_and_nothing_is_put(airport: Console) -> None:
@@ -391,6 +402,8 @@ def test_a_login_gives_a_session_with_the_rights_of_its_token() -> None:
 
 
 def _sessions(site: Console, token: str, weak: str) -> None:
+    stranger = Page(open_page(site, "/nowhere").content.decode())
+    assert "/ops/queues" not in stranger.links and "shmq test-" not in stranger.text
     asked = open_page(site, "/queues")
     assert (asked.status, asked.headers["location"]) == (303, "/ops/login?next=/ops/queues")
     assert "not accepted" in Page(send(site, "/login", token="wrong").content.decode()).text
