@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
@@ -81,7 +82,7 @@ def as_hex(raw: bytes) -> str:
     return "\n".join(lines)
 
 
-_DEFAULT: Final = 10
+_DEFAULT: Final = 30
 _MOST: Final = 100
 
 
@@ -94,6 +95,7 @@ def show_messages(visit: Visit) -> Shown:
     if form is not None and form not in FORMS:
         raise Problem.invalid(f"as={form!r} is none of {', '.join(FORMS)}")
     limit = visit.whole("limit", _DEFAULT, 1, _MOST)
+    read_at = time.time()
     with visit.console.broker.queue(name) as queue:
         found = queue.peek(limit, where=where)
         rows = [_make_row(one, form) for one in found]
@@ -103,6 +105,7 @@ def show_messages(visit: Visit) -> Shown:
         {
             "name": name,
             "rows": rows,
+            "read_at": read_at,
             "depth": depth,
             "where": where,
             "form": form,

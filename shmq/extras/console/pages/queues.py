@@ -8,11 +8,15 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import shmq
+from shmq.api.names import own_dead_letters
+from shmq.extras.console.api.queues import COLUMNS, row_of
+from shmq.extras.console.api.rows import Table
 from shmq.extras.console.observer import Series
 from shmq.extras.console.pages.dead_letters import errors_of
 from shmq.extras.console.pages.overview import findings_of
 from shmq.extras.console.pages.visit import Shown, Visit, page, query_pages
 from shmq.extras.console.problem import Problem, text_of
+from shmq.host.diagnose.activity import QueueActivity
 from shmq.protocol.opcodes import Right
 
 _ROWS: Final = 50
@@ -28,9 +32,13 @@ _SORTS: Final = {
     "delayed": "delayed",
     "rate_in": "rate in",
     "rate_out": "rate out",
-    "dead_lettered": "dead-lettered",
+    "dead_letters": "dead letters",
     "shm_bytes": "memory",
 }
+
+
+#: The columns of the list: those of the API, and the messages in the queue's dead-letter queue.
+_TABLE: Final = Table({**COLUMNS, "dead_letters": "number"})
 
 
 @page("/queues")
@@ -39,7 +47,15 @@ def list_queues(visit: Visit) -> Shown:
     where, sort, after = visit.text("where"), visit.text("sort"), visit.text("after")
     if sort is not None and sort not in _SORTS:
         raise Problem.invalid(f"sort={sort[:40]!r} is none of {', '.join(_SORTS)}")
-    found = visit.ask("list_queues", limit=_ROWS, where=where, sort=sort, after=after)
+    queues = {one.name: one for one in visit.latest.queues if visit.caller.sees("queue", one.name)}
+    # An expression finds dead-letter queues, too.
+    listed = _fold(queues) if where is None else queues
+    call = visit.call("list_queues", limit=_ROWS, where=where, after=after)
+    if sort is not None:
+        rows = (_make_row(one, queues) for one in listed.values())
+        found = _TABLE.largest(call, rows, sort, _ROWS)
+    else:
+        found = _TABLE.page(call, listed, lambda name: _make_row(listed[name], queues))
     more = None
     if found.next is not None:
         more = "?" + urlencode({"after": found.next, **({"where": where} if where else {})})
@@ -48,6 +64,28 @@ def list_queues(visit: Visit) -> Shown:
         {"rows": found.items, "more": more, "where": where, "sort": sort, "sorts": _SORTS,
          "after": after},
     )  # fmt: skip
+
+
+def _fold(queues: dict[str, QueueActivity]) -> dict[str, QueueActivity]:
+    """The queues without the own dead-letter queues of others, which share their row."""
+    own = {
+        one.options.dead_letter
+        for one in queues.values()
+        if one.options is not None and one.options.dead_letter == own_dead_letters(one.name)
+    }
+    return {name: one for name, one in queues.items() if name not in own}
+
+
+def _make_row(queue: QueueActivity, queues: dict[str, QueueActivity]) -> dict[str, Any]:
+    letters = queue.options.dead_letter if queue.options is not None else None
+    dead = queues.get(letters) if letters is not None else None
+    stats = dead.stats if dead is not None else None
+    return {
+        **row_of(queue),
+        "rates": queue.rates,
+        "dead_letter": letters,
+        "dead_letters": stats.depth + stats.delayed + stats.in_flight if stats else None,
+    }
 
 
 @page("/queues/{name}")

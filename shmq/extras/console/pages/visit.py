@@ -105,9 +105,12 @@ class Visit:
         """What the reading operation of the API answers."""
         row = _find_operation(operation)
         assert not row.changes
-        return row.handler(
-            dataclasses.replace(self._call(given, None, row), observation=self.latest)
-        )
+        return row.handler(self.call(operation, **given))
+
+    def call(self, operation: str, /, **given: Any) -> Call:
+        """The call of an operation about what the page shows."""
+        made = self._call(given, None, _find_operation(operation))
+        return dataclasses.replace(made, observation=self.latest)
 
     def perform(self, operation: str, /, body: Any = None, **given: Any) -> Any:
         """Do a changing operation of the API, as a request for it does; its decoded answer."""

@@ -278,11 +278,22 @@ def test_numbers_change_while_the_page_is_open(
         queue.close()
 
 
+def test_a_message_opens_on_click(browser: Browser, failing: Console) -> None:
+    with opened(
+        browser, failing, "/queues/mail.dlq/messages", java_script_enabled=False
+    ) as watched:
+        first = watched.page.locator(".message").first
+        assert not first.locator("pre").first.is_visible()
+        first.locator("summary").first.click()
+        first.locator("pre").last.wait_for(state="visible")
+        assert "ann@example.org" in first.inner_text()
+
+
 def test_a_body_runs_no_script(browser: Browser, airport: Console, namespace: str) -> None:
     with shmq.connect(namespace) as broker:
         broker.create_queue("hostile").put(HOSTILE, headers={"x": HOSTILE})
         with opened(browser, airport, "/queues/hostile/messages") as watched:
-            assert watched.page.locator("article img, article script").count() == 0
+            assert watched.page.locator(".message img, .message script").count() == 0
 
 
 def test_a_message_is_put_and_a_queue_purged_and_deleted(

@@ -97,6 +97,21 @@ def test_the_list_of_queues_takes_an_expression(airport: Console) -> None:
     assert rows == ["/ops/queues/arrivals"]
 
 
+def test_a_queue_and_its_dead_letters_share_one_row(airport: Console) -> None:
+    def rows(path: str) -> list[str]:
+        found = Page(open_page(airport, path).content.decode())
+        return [link for link in found.links if link.startswith("/ops/queues/")]
+
+    assert rows("/queues") == ["/ops/queues/arrivals", "/ops/queues/departures"]
+    assert rows("/queues?sort=dead_letters") == ["/ops/queues/arrivals", "/ops/queues/departures"]
+    assert rows("/queues?where=dead_letters+%3E+2") == ["/ops/queues/arrivals"]
+    assert "/ops/queues/arrivals.dlq" in rows("/queues?where=depth+%3E+0")
+    assert (
+        "/ops/dead-letters?queue=arrivals.dlq"
+        in Page(open_page(airport, "/queues").content.decode()).links
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "status", "what"),
     [
@@ -259,6 +274,17 @@ def test_a_body_a_header_and_a_group_are_texts_and_never_markup(
     assert "onerror=alert(1)&gt;" in text
     assert "\u202e" not in text
     assert HOSTILE.replace("\u202e", "\\u202e") in "".join(Page(text).texts)
+
+
+def test_messages_are_a_table_of_thirty_whose_rows_open(site: Console, shop: shmq.Broker) -> None:
+    shop.create_queue("many").put_many([f"body {n}" for n in range(31)])
+    page = Page(open_page(site, "/queues/many/messages").content.decode())
+    assert "30 of 31 messages waiting" in page.text
+    assert "message size deliveries priority body" in page.text
+    shown = [given for tag, given in page.tags if tag == "details"]
+    assert len(shown) == 30 and not [one for one in shown if "open" in one]
+    found = open_page(site, "/queues/many/messages?where=sequence+%3D+7").content.decode()
+    assert [given for tag, given in Page(found).tags if tag == "details"] == [{"open": None}]
 
 
 def test_a_body_is_shown_as_json_text_or_hex_and_cut(site: Console, shop: shmq.Broker) -> None:

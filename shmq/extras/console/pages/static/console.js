@@ -121,7 +121,7 @@
   function follow() {
     if (!document.querySelector("main [data-live]") || !window.EventSource) return;
     const events = new EventSource(`${prefix}/api/v1/events`);
-    events.addEventListener("open", () => { button.hidden = false; });
+    events.addEventListener("open", () => { button.hidden = !document.getElementById("page"); });
     events.addEventListener("error", () => stale("the connection is lost"));
     for (const name of ["snapshot", "changes"]) events.addEventListener(name, refresh);
     addEventListener("pagehide", () => events.close());
