@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import click
 from rich.cells import cell_len, set_cell_size
@@ -51,7 +51,8 @@ class Row:
     delayed: int = 0
     rate_in: float = 0.0
     rate_out: float = 0.0
-    dead_lettered: int = 0
+    #: The messages in its dead-letter queue now.
+    dead_letters: int = 0
     #: Messages that are not on disk yet; None: the queue is in memory alone.
     journal_lag: int | None = None
     #: What is wrong with the queue's disk; None: nothing.
@@ -72,7 +73,7 @@ ORDERS: dict[str, Callable[[Row], float]] = {
     "flight": lambda row: row.in_flight,
     "in": lambda row: row.rate_in,
     "out": lambda row: row.rate_out,
-    "dead": lambda row: row.dead_lettered,
+    "dead": lambda row: row.dead_letters,
 }
 
 
@@ -92,7 +93,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "delayed": lambda row: f"{row.delayed:,}" if row.kind == QUEUE else "",
     "in/s": lambda row: f"{row.rate_in:,.0f}" if row.kind != EXCHANGE else "",
     "out/s": lambda row: f"{row.rate_out:,.0f}" if row.kind == QUEUE else "",
-    "dead": lambda row: f"{row.dead_lettered:,}" if row.kind == QUEUE else "",
+    "dead": lambda row: f"{row.dead_letters:,}" if row.kind == QUEUE else "",
     "to disk": _to_disk,
     "waiting": lambda row: f"{row.waiting:,}" if row.kind == QUEUE else "",
     "who": lambda row: ", ".join(row.who),
@@ -125,17 +126,23 @@ def look(observer: Observer, kinds: Sequence[str] = ()) -> list[Row]:
     Of the ``kinds``, or of all if those are empty.
     """
     seen = observer.look(kinds)
+    held = {
+        one.name: one.stats.depth + one.stats.delayed + one.stats.in_flight
+        for one in seen.queues
+        if one.stats is not None
+    }
     return [
-        *map(_make_queue_row, seen.queues),
+        *(_make_queue_row(one, held) for one in seen.queues),
         *map(_make_stream_row, seen.streams),
         *(Row(name=one.name, kind=EXCHANGE, problem=one.problem) for one in seen.exchanges),
     ]
 
 
-def _make_queue_row(doing: QueueActivity) -> Row:
+def _make_queue_row(doing: QueueActivity, held: Mapping[str, int]) -> Row:
     stats = doing.stats
     if stats is None:
         return Row(name=doing.name, problem=doing.problem)
+    letters = doing.options.dead_letter if doing.options is not None else None
     who = collections.Counter(f"{one.name} {one.pid}" for one in doing.attachments if one.alive)
     return Row(
         name=stats.name,
@@ -145,7 +152,7 @@ def _make_queue_row(doing: QueueActivity) -> Row:
         delayed=stats.delayed,
         rate_in=stats.rate_in,
         rate_out=stats.rate_out,
-        dead_lettered=stats.dead_lettered,
+        dead_letters=held.get(letters, 0) if letters is not None else 0,
         journal_lag=None if stats.durability == "memory" else stats.journal_lag,
         unkept=doing.journal_problem,
         waiting=stats.waiting_get + stats.waiting_put,
@@ -169,8 +176,8 @@ def ordered(rows: Sequence[Row], order: str) -> list[Row]:
     return sorted(rows, key=lambda row: (-ORDERS[order](row), row.name))
 
 
-def draw(rows: Sequence[Row], width: int | None = None) -> Table:
-    """The rows as a table not wider than ``width``; of any width if that is None."""
+def _lay_out(rows: Sequence[Row], width: int | None) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """The cells of all columns, and the widths of those that fit."""
     cells = {
         column: [column, *(one_line(text(row)) for row in rows)]
         for column, text in _COLUMNS.items()
@@ -179,6 +186,19 @@ def draw(rows: Sequence[Row], width: int | None = None) -> Table:
     widths = {column: max(map(cell_len, texts)) for column, texts in cells.items()}
     if width is not None:
         _fit(widths, width)
+    return cells, widths
+
+
+def left_out(rows: Sequence[Row], width: int) -> str | None:
+    """A text with the columns that do not fit into ``width``; None if all do."""
+    cells, widths = _lay_out(rows, width)
+    hidden = [name for name in cells if name not in widths]
+    return f"no room for {', '.join(hidden)}: a wider window shows them" if hidden else None
+
+
+def draw(rows: Sequence[Row], width: int | None = None) -> Table:
+    """The rows as a table not wider than ``width``; of any width if that is None."""
+    cells, widths = _lay_out(rows, width)
     made = table(list(widths), right=set(widths) - {"name", "kind", "who"})
     for at in range(len(rows)):
         made.add_row(*(cell(clipped(cells[name][at + 1], widths[name])) for name in widths))
@@ -251,8 +271,8 @@ def top(
 ) -> None:
     """Show what every queue and stream is doing, until q is pressed.
 
-    The columns are depth, age of the oldest message, messages in flight, rates, dead letters
-    and attached processes. The key s sorts by the next column.
+    The columns are depth, age of the oldest message, messages in flight, rates, messages in the
+    dead-letter queue now and attached processes. The key s sorts by the next column.
     """
     if interval < LEAST_INTERVAL:
         raise click.BadParameter(
@@ -274,6 +294,8 @@ def _print(observer: Observer, namespace: str, order: str, kinds: Sequence[str])
     if sound:
         width = Console().width if sys.stdout.isatty() else None
         show_table(draw(sound, width))
+        if width is not None and (hidden := left_out(sound, width)) is not None:
+            note(hidden)
     for row in rows:
         if row.problem is not None or row.unkept is not None:
             note(f"{shown_name(row.name)}: {row.problem or row.unkept}")
@@ -306,6 +328,8 @@ def _build_frame(namespace: str, rows: list[Row], order: str, console: Console) 
     problems = {shown_name(row.name): row.problem or row.unkept for row in rows}
     wrong = [f"{name}: {problem}" for name, problem in problems.items() if problem is not None]
     lines = wrong[: height // 3]
+    if (hidden := left_out(sound, width)) is not None:
+        lines.append(hidden)
     room = height - _AROUND - len(lines)
     if len(sound) > room:
         room = max(room - 1, 1)

@@ -26,6 +26,7 @@ PAGES = (
     "/streams",
     "/streams/positions",
     "/exchanges?exchange=flights&key=ua.ewr",
+    "/exchanges/flights",
     "/host",
     "/advice?rate=100&order=key&survives=machine",
 )

@@ -13,6 +13,7 @@ import anyio.to_thread
 
 import shmq
 from shmq.extras.console.access import Access, Sessions
+from shmq.extras.console.errors import ErrorBook
 from shmq.extras.console.leases import LeaseBook
 from shmq.extras.console.observer import ObserverThread
 from shmq.extras.console.settings import ConsoleSettings
@@ -32,6 +33,8 @@ class Console:
     observer: ObserverThread
     #: The messages that callers of the API hold leased.
     leases: LeaseBook
+    #: The errors of queues, by queue.
+    errors: ErrorBook = dataclasses.field(default_factory=ErrorBook)
     #: Failed logins by address, which make the next one slower.
     logins: LoginFailures = dataclasses.field(default_factory=LoginFailures)
     #: Set when the console ends: long polls, event streams and WebSockets end then.

@@ -3,71 +3,72 @@
 from __future__ import annotations
 
 import array
+import bisect
 import dataclasses
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
 import shmq
-from shmq.host.diagnose.activity import Observation, Observer
+from shmq.host.diagnose.activity import Observation, Observer, Rates
 
 #: How far back it reaches, in seconds.
 SPAN: Final = 600.0
 #: The most points of a queue: one each second.
 _POINTS: Final = 600
-#: The most queues and streams whose history is kept: 10 KB each.
+#: The most queues and streams whose history is kept: 50 KB each.
 _MOST_NAMES: Final = 5000
-_COLUMNS: Final = ("at", "put", "acked", "depth", "oldest_age")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Series:
     """What a queue or stream did: a list of values for each column, oldest first.
 
-    ``at`` is in seconds since 1970, the rates in messages per second, ages in seconds.
+    ``at`` is in seconds since 1970, the rates in messages per second, ages in seconds. The rates
+    are those of :class:`Rates`; of a stream only ``rate_in`` is not 0.
     """
 
     at: list[float]
     rate_in: list[float]
     rate_out: list[float]
+    rate_failed: list[float]
+    rate_expired: list[float]
+    rate_dead: list[float]
     depth: list[float]
     oldest_age: list[float]
 
 
+_COLUMNS: Final = tuple(field.name for field in dataclasses.fields(Series))
+
+
 class _Ring:
-    """The totals of one queue at the last looks."""
+    """What one queue did at the last looks."""
 
     __slots__ = ("columns", "identity")
 
     def __init__(self, identity: int) -> None:
         self.identity = identity
-        self.columns = [array.array("d") for _ in _COLUMNS]
+        # Times and depths are exact; rates and ages need less.
+        self.columns = [array.array("d" if name in {"at", "depth"} else "f") for name in _COLUMNS]
 
-    def add(self, *values: float) -> None:
-        for column, value in zip(self.columns, values, strict=True):
+    def add(self, at: float, rates: Rates, depth: float, age: float) -> None:
+        paces = (rates.put, rates.acked, rates.failed, rates.expired, rates.dead)
+        each = (at, *paces, depth, age)
+        for column, value in zip(self.columns, each, strict=True):
             column.append(value)
-        at = self.columns[0]
         # Cut in halves, so that each point is moved once.
-        if len(at) >= 2 * _POINTS:
+        if len(self.columns[0]) >= 2 * _POINTS:
             for column in self.columns:
                 del column[:-_POINTS]
 
-    def series(self) -> Series:
-        at, put, acked, depth, age = (list(column[-_POINTS:]) for column in self.columns)
-        first = next((n for n, when in enumerate(at) if when >= at[-1] - SPAN), 0) if at else 0
-        at, put, acked, depth, age = (one[first:] for one in (at, put, acked, depth, age))
-        return Series(at, _rates(at, put), _rates(at, acked), depth, age)
-
-
-def _rates(at: list[float], totals: list[float]) -> list[float]:
-    """The differences of the totals per second; 0 at first."""
-    found = [0.0] if at else []
-    for n in range(1, len(at)):
-        seconds = at[n] - at[n - 1]
-        found.append(max(totals[n] - totals[n - 1], 0.0) / seconds if seconds > 0 else 0.0)
-    return found
+    def series(self, until: float) -> Series:
+        at = self.columns[0]
+        end = bisect.bisect_right(at, until)
+        first = max(bisect.bisect_left(at, at[end - 1] - SPAN), end - _POINTS) if end else 0
+        return Series(*(list(column[first:end]) for column in self.columns))
 
 
 class History:
@@ -83,18 +84,16 @@ class History:
             there = set()
             for queue in found.queues[:_MOST_NAMES]:
                 if queue.stats is not None:
-                    stats = queue.stats
                     key = ("queue", queue.name)
                     there.add(key)
                     ring = self._ring(key, queue.identity)
-                    ring.add(found.at, stats.put, stats.acked, stats.depth, stats.oldest_age)
+                    ring.add(found.at, queue.rates, queue.stats.depth, queue.stats.oldest_age)
             for stream in found.streams[:_MOST_NAMES]:
                 if stream.problem is None:
                     key = ("stream", stream.name)
                     there.add(key)
-                    before = self._rings.get(key)
-                    put = self._appended(before, found.at, stream.rate_in)
-                    self._ring(key, 0).add(found.at, put, 0.0, stream.records, stream.oldest_age)
+                    rates = Rates(put=stream.rate_in)
+                    self._ring(key, 0).add(found.at, rates, stream.records, stream.oldest_age)
             self._rings = {key: ring for key, ring in self._rings.items() if key in there}
 
     def _ring(self, key: tuple[str, str], identity: int) -> _Ring:
@@ -103,18 +102,11 @@ class History:
             ring = self._rings[key] = _Ring(identity)
         return ring
 
-    @staticmethod
-    def _appended(before: _Ring | None, at: float, rate: float) -> float:
-        """A total that rises by the stream's own rate."""
-        if before is None or not before.columns[0]:
-            return 0.0
-        return before.columns[1][-1] + rate * (at - before.columns[0][-1])
-
-    def of(self, kind: str, name: str) -> Series:
+    def of(self, kind: str, name: str, until: float = math.inf) -> Series:
         """The series of a ``"queue"`` or ``"stream"``; empty where it was not observed."""
         with self._lock:
             ring = self._rings.get((kind, name))
-            return ring.series() if ring is not None else Series([], [], [], [], [])
+            return ring.series(until) if ring is not None else Series(*([] for _ in _COLUMNS))
 
 
 log = logging.getLogger("shmq.console")

@@ -42,6 +42,9 @@ MOST_REMOTE: Final = 64
 #: How old the bytes of the namespace may be, in seconds: they take a third of a look.
 _USED_FOR: Final = 10.0
 
+#: Rates are of so many seconds at least, and of twice as many at most.
+RATE_SECONDS: Final = 5.0
+
 #: How many of a queue's next messages are looked at for their groups, and of how many at least.
 SAMPLE: Final = 100
 _SMALLEST_SAMPLE: Final = 10
@@ -66,6 +69,58 @@ class GroupShare:
     of: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rates:
+    """What happens to a queue's messages, per second, all over the same few seconds."""
+
+    #: Messages put, and acknowledged.
+    put: float = 0.0
+    acked: float = 0.0
+    #: Messages returned by ``nack``.
+    failed: float = 0.0
+    #: Leases that ran out.
+    expired: float = 0.0
+    #: Messages that were dead-lettered or dropped.
+    dead: float = 0.0
+    #: Of those: messages that were rejected.
+    rejected: float = 0.0
+
+
+def _read_totals(stats: QueueStats) -> tuple[int, ...]:
+    """The totals of `Rates`, in the order of its fields."""
+    dead = stats.dead_lettered + stats.dropped
+    rejected = stats.dead_lettered_rejected + stats.dropped_rejected
+    return stats.put, stats.acked, stats.nacked, stats.expired, dead, rejected
+
+
+class _RateMeter:
+    """The totals of each queue at two earlier looks, which its rates are measured from."""
+
+    def __init__(self) -> None:
+        #: By name: the identity, and the times with their totals, the older first.
+        self._known: dict[str, tuple[int, list[tuple[float, tuple[int, ...]]]]] = {}
+
+    def measure(self, stats: QueueStats, identity: int) -> Rates:
+        """The rates since the older of the looks; at the first look those of the queue itself."""
+        now, totals = time.monotonic(), _read_totals(stats)
+        known, looks = self._known.get(stats.name, (identity, []))
+        if not looks or known != identity:
+            self._known[stats.name] = (identity, [(now, totals)])
+            return Rates(put=stats.rate_in, acked=stats.rate_out)
+        at, before = looks[0]
+        if now - looks[-1][0] >= RATE_SECONDS:
+            looks[:] = [looks[-1], (now, totals)]
+        seconds = max(now - at, 1e-3)
+        return Rates(
+            *(max(new - old, 0) / seconds for new, old in zip(totals, before, strict=True))
+        )
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Forget all other queues."""
+        for gone in self._known.keys() - set(names):
+            del self._known[gone]
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueActivity:
     """What one queue is doing."""
@@ -80,6 +135,8 @@ class QueueActivity:
     options: QueueOptions | None = None
     #: Which queue of that name it is: a recreated one has another. 0: unknown.
     identity: int = 0
+    #: What happens to its messages, per second.
+    rates: Rates = Rates()
     #: The largest group of its next messages, lately; None: they have none, or they do not wait.
     largest_group: GroupShare | None = None
     #: Why it cannot be used; None if it can.
@@ -332,6 +389,7 @@ class Observer:
         self._streams: _Kept[Stream] = _Kept(broker.stream, most)
         self._options: dict[str, tuple[int, QueueOptions]] = {}
         self._samples = _GroupSamples()
+        self._meter = _RateMeter()
         self._brought_back = False
         self._closed = False
 
@@ -377,6 +435,7 @@ class Observer:
     def _read_queues(self) -> list[QueueActivity]:
         names = self._broker.queue_names()
         self._queues.keep_only(names)
+        self._meter.keep_only(names)
         for gone in self._options.keys() - set(names):
             del self._options[gone]
         found: list[QueueActivity] = []
@@ -392,7 +451,7 @@ class Observer:
 
     def _read_queue(self, queue: Queue) -> QueueActivity:
         if not self._local:
-            return _read_remote_queue(queue)
+            return self._read_remote_queue(queue)
         stats, identity, own = queue.stats(), queue.identity, os.getpid()
         known = self._options.get(queue.name)
         if known is None or known[0] != identity:
@@ -403,7 +462,25 @@ class Observer:
             attachments=tuple(one for one in queue.attachments() if one.pid != own),
             options=known[1],
             identity=identity,
+            rates=self._meter.measure(stats, identity),
             largest_group=self._samples.see(queue, stats),
+        )
+
+    def _read_remote_queue(self, queue: Queue) -> QueueActivity:
+        """The same of a server's queue, by one request."""
+        with late_imports:
+            from shmq.client.remote.queue import RemoteQueue  # noqa: PLC0415 - with a server alone
+
+        assert isinstance(queue, RemoteQueue)
+        state = queue.port.state()
+        identity = state.identity or 0
+        return QueueActivity(
+            name=queue.name,
+            stats=state.stats,
+            attachments=tuple(state.attachments),
+            options=state.options,
+            identity=identity,
+            rates=self._meter.measure(state.stats, identity),
         )
 
     # ---- streams and exchanges ----
@@ -471,22 +548,6 @@ class Observer:
         trace: types.TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _read_remote_queue(queue: Queue) -> QueueActivity:
-    """The same of a server's queue, by one request."""
-    with late_imports:
-        from shmq.client.remote.queue import RemoteQueue  # noqa: PLC0415 - with a server alone
-
-    assert isinstance(queue, RemoteQueue)
-    state = queue.port.state()
-    return QueueActivity(
-        name=queue.name,
-        stats=state.stats,
-        attachments=tuple(state.attachments),
-        options=state.options,
-        identity=state.identity or 0,
-    )
 
 
 def stream_activity(stream: Stream, groups: bool = False) -> StreamActivity:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from shmq.api.stats import QueueStats
+
+#: What to do about each problem.
+FREE_SPACE: Final = "free space or repair it: writing continues as soon as it works"
+START_WRITER: Final = "start `shmq serve` or `shmq persist`"
 
 
 def journal_problem(stats: QueueStats) -> str | None:
@@ -24,10 +30,7 @@ def why_unkept(durability: str, error: str | None, writer: bool, so_far: str = "
     if durability == "memory":
         return None
     if error is not None:
-        return (
-            f"the disk refuses writes: {error}{tail}; free space or repair it: writing continues "
-            f"as soon as it works"
-        )
+        return f"the disk refuses writes: {error}{tail}; {FREE_SPACE}"
     if not writer:
-        return f"no persistence writer runs for it{tail}: start `shmq serve` or `shmq persist`"
+        return f"no persistence writer runs for it{tail}: {START_WRITER}"
     return None

@@ -23,7 +23,7 @@ from rich.console import Console
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.top import ORDERS, Row, draw, ordered
+from shmq.cli.top import ORDERS, Row, draw, left_out, ordered
 from tests.support.shell import Shell, ended, read_until, terminal
 from tests.support.waiting import PATIENCE, eventually
 
@@ -153,13 +153,13 @@ def test_a_small_terminal_gets_what_fits_and_a_larger_one_more(
         broker.create_queue(f"queue-with-a-long-name-{number:02}", dead_letter=None).close()
 
     shown = screen(columns=24, lines=10)
-    frame = shown.shows("queue-w…", "more:")
+    frame = shown.shows("queue-w…", "more:", "no room for ")
 
     assert all(cell_len(line.rstrip("\n")) <= 24 for line in frame.split("\n"))
     assert len(frame.split("\n")) <= 10
     shown.resize(160, 50)
     frame = shown.shows("queue-with-a-long-name-00", "queue-with-a-long-name-19", "waiting", "who")
-    assert "more:" not in frame
+    assert "more:" not in frame and "no room for" not in frame
     shown.press(b"q")
     assert shown.left() == 0
 
@@ -181,7 +181,7 @@ def test_without_a_terminal_it_prints_one_frame(
     assert f" {os.getpid()}" in rows[0]
     told = {one["name"]: one for one in shell("top", "--json").json}
     assert set(told["jobs"]) == {field.name for field in dataclasses.fields(Row)}
-    assert (told["jobs"]["depth"], told["jobs"]["dead_lettered"]) == (1, 1)
+    assert (told["jobs"]["depth"], told["jobs"]["dead_letters"]) == (1, 1)
     assert [who.split()[-1] for who in told["jobs"]["who"]] == [str(os.getpid())]
 
 
@@ -220,6 +220,29 @@ def test_what_cannot_be_is_wrong_usage(shell: Shell, flags: list[str]) -> None:
     assert flags[0] in shell("top", *flags, code=Code.USAGE).error
 
 
+def test_dead_counts_the_dead_letters_that_are_there_now(
+    shell: Shell, broker: shmq.Broker, queue: shmq.Queue
+) -> None:
+    def dead() -> int:
+        told = {one["name"]: one for one in shell("top", "--json").json}
+        return int(told["jobs"]["dead_letters"])
+
+    queue.put_many(["a", "b"])
+    for message in queue.get_many(2, timeout=0):
+        message.reject()
+    eventually(lambda: broker.queue("jobs.dlq").qsize() == 2, "two dead letters")
+    assert dead() == 2
+    broker.queue("jobs.dlq").get(timeout=0).ack()
+    assert dead() == 1
+    assert queue.stats().dead_lettered == 2
+
+
+def test_columns_that_do_not_fit_are_mentioned() -> None:
+    row = Row(name="jobs", who=["a consumer with a long name 12345"])
+    assert left_out([row], 200) is None
+    assert left_out([row], 60) == "no room for kind, delayed, waiting, who: a wider window shows them"
+
+
 ROWS = strategies.lists(
     strategies.builds(
         Row,
@@ -255,7 +278,7 @@ def test_a_table_is_never_wider_than_the_terminal(rows: list[Row], width: int) -
         ("flight", Row(name="b", in_flight=5)),
         ("in", Row(name="b", rate_in=5)),
         ("out", Row(name="b", rate_out=5)),
-        ("dead", Row(name="b", dead_lettered=5)),
+        ("dead", Row(name="b", dead_letters=5)),
     ],
 )
 def test_rows_are_ordered_with_the_largest_first(order: str, row: Row) -> None:

@@ -149,3 +149,20 @@ def test_no_look_but_the_first_starts_a_writer(
         assert asked == [broker.namespace] * 2
         broker.list_queues()
     assert len(asked) == 3
+
+
+def test_the_rates_of_a_queue_are_all_over_the_same_time(broker: shmq.Broker) -> None:
+    queue = broker.create_queue("a", visibility_timeout=60.0)
+    with Observer(broker) as observer:
+        assert observer.look().queues[0].rates.failed == 0
+        queue.put_many([b"x"] * 4)
+        first, second, third = queue.get_many(3, timeout=0)
+        first.ack()
+        second.nack()
+        third.reject()
+        rates = {one.name: one.rates for one in observer.look().queues}
+        found = rates["a"]
+        assert found.acked > 0
+        assert found.put == pytest.approx(4 * found.acked)
+        assert (found.failed, found.dead, found.expired) == (found.acked, found.acked, 0)
+        assert rates["a.dlq"].put == pytest.approx(found.dead, rel=0.5)

@@ -15,9 +15,10 @@ from shmq.host.diagnose.activity import (
     HostActivity,
     Observation,
     QueueActivity,
+    Rates,
     StreamActivity,
 )
-from shmq.host.diagnose.findings import CODES, SEVERITIES, find
+from shmq.host.diagnose.findings import ACTIONS, CODES, SEVERITIES, find
 
 NONE: dict[str, Any] = {
     field.name: 0
@@ -117,6 +118,18 @@ TABLE: list[tuple[Any, str, str, str]] = [
         "one group holds 93% of the next 100 messages of 'orders'",
     ),
     (
+        dataclasses.replace(queue(), rates=Rates(acked=1.0, failed=20.0, expired=0.5)),
+        "warning",
+        "failing",
+        "'orders' fails 95% of its deliveries: 20.0/s returned, 0.5/s leases expired",
+    ),
+    (
+        dataclasses.replace(queue(), rates=Rates(acked=9.0, dead=1.0, rejected=1.0)),
+        "notice",
+        "failing",
+        "'orders' fails 10% of its deliveries: 1.0/s rejected",
+    ),
+    (
         QueueActivity(name="spoilt", problem="its header is damaged"),
         "critical",
         "broken",
@@ -152,6 +165,7 @@ def test_a_state_has_one_finding(thing: Any, severity: str, code: str, text: str
     assert (found.severity, found.code) == (severity, code)
     assert text in found.text
     assert found.code in CODES
+    assert found.action and found.action not in found.text
 
 
 @pytest.mark.parametrize(
@@ -165,6 +179,7 @@ def test_a_state_has_one_finding(thing: Any, severity: str, code: str, text: str
         queue("reply.0123456789abcdef", **IDLE),
         queue(journal_lag=99, rate_in=0.1, **DURABLE),
         queue(waiting_get=1),
+        dataclasses.replace(queue(), rates=Rates(acked=1000.0, failed=1.0)),
         dataclasses.replace(
             queue(depth=100, oldest_age=9.0),
             largest_group=GroupShare(group="eu", messages=89, of=100),
@@ -217,3 +232,26 @@ def test_the_worst_comes_first() -> None:
     ranks = [SEVERITIES.index(one.severity) for one in found]
     assert ranks == sorted(ranks)
     assert found[0].code == "full"
+
+
+def test_of_the_same_severity_what_grows_fastest_comes_first_then_what_is_largest() -> None:
+    rising = dataclasses.replace(
+        queue("mail.dlq", depth=795, put=795), options=shmq.QueueOptions(), rates=Rates(put=20.0)
+    )
+    source = dataclasses.replace(queue("mail"), options=shmq.QueueOptions(dead_letter="mail.dlq"))
+    one, many = queue("a", depth=1, oldest_age=60.0), queue("b", depth=9, oldest_age=60.0)
+    found = find(seen(one, many, source, rising))
+    assert [(each.subject, each.rate, each.count) for each in found] == [
+        ("mail.dlq", 20.0, 795),
+        ("b", 0.0, 9),
+        ("a", 0.0, 1),
+    ]
+    assert found[0].text == "795 dead letters of 'mail' in 'mail.dlq', 20.0/s more"
+    assert found[0].action.endswith("shmq redrive mail")
+    assert {each.severity for each in found} == {"warning"}
+
+
+def test_an_action_names_what_a_shell_takes() -> None:
+    (found,) = find(seen(queue(shmq.escape_name("a b;c"), **IDLE)))
+    assert found.action.endswith("shmq worker MODULE:FUNCTION 'a b;c'")
+    assert set(CODES) <= set(ACTIONS)

@@ -138,7 +138,7 @@ def list_exchanges(call: Call) -> Page:
             "unrouted": one.unrouted,
             "problem": one.problem,
         }
-        for one in call.console.observer.latest().exchanges
+        for one in call.latest.exchanges
         if caller.sees("exchange", one.name)
     }
     return _TABLE.page(call, found, lambda name: found[name])

@@ -20,6 +20,7 @@ from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, NotFound
 from shmq.extras.console.access import Caller
 from shmq.extras.console.context import Console
 from shmq.extras.console.problem import Problem, text_of
+from shmq.host.diagnose.activity import Observation
 from shmq.protocol.opcodes import Right
 from shmq.suggestions import suggest_known
 
@@ -110,6 +111,13 @@ class Call:
     body: Any = None
     #: The headers of the request, with names in lower case.
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    #: The observation that a page shows; None: the newest.
+    observation: Observation | None = None
+
+    @property
+    def latest(self) -> Observation:
+        """What was observed last."""
+        return self.observation or self.console.observer.latest()
 
     def __getitem__(self, name: str) -> Any:
         """A part of the path or a parameter of the query."""
@@ -142,7 +150,7 @@ class Call:
 
     def _list_visible(self, kind: str) -> Iterator[str]:
         """The names of that kind that the caller may see, by the newest observation."""
-        found: Sequence[Any] = getattr(self.console.observer.latest(), f"{kind}s", ())
+        found: Sequence[Any] = getattr(self.latest, f"{kind}s", ())
         return (one.name for one in found if self.caller.sees(kind, one.name))
 
 

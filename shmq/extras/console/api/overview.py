@@ -13,7 +13,7 @@ from shmq.extras.console.access import visible_finding
 from shmq.extras.console.api.operation import Call, operation
 from shmq.extras.console.api.queues import row_of
 from shmq.host.diagnose.activity import Observation
-from shmq.host.diagnose.findings import Finding, find
+from shmq.host.diagnose.findings import Finding, action_of, find
 
 _WORST: Final = 20
 _BRIEF: Final = ("name", "depth", "in_flight", "delayed", "oldest_age", "rate_in", "rate_out",
@@ -46,7 +46,7 @@ class OverviewAnswer(msgspec.Struct, frozen=True, kw_only=True):
 @operation("GET", "/overview", answer=OverviewAnswer, tag="overview")
 def overview(call: Call) -> OverviewAnswer:
     """Show totals, findings in words, and the queues with the oldest messages."""
-    found = call.console.observer.latest()
+    found = call.latest
     return summary(call, found)
 
 
@@ -95,5 +95,10 @@ def _find_old(call: Call) -> Iterator[Finding]:
     if old is not None:
         text = f"the numbers are old: {old}"
         yield Finding(
-            severity="critical", kind="host", subject="console", code="not-observed", text=text
+            severity="critical",
+            kind="host",
+            subject="console",
+            code="not-observed",
+            text=text,
+            action=action_of("not-observed", "console"),
         )

@@ -67,6 +67,9 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     at: list[float]
     rate_in: list[float]
     rate_out: list[float]
+    rate_failed: list[float]
+    rate_expired: list[float]
+    rate_dead: list[float]
     depth: list[float]
     oldest_age: list[float]
 
@@ -122,11 +125,7 @@ def row_of(queue: QueueActivity) -> dict[str, Any]:
 )
 def list_queues(call: Call) -> Page:
     """List queues with their numbers, in pages."""
-    found = {
-        one.name: one
-        for one in call.console.observer.latest().queues
-        if call.caller.sees("queue", one.name)
-    }
+    found = {one.name: one for one in call.latest.queues if call.caller.sees("queue", one.name)}
     if call["sort"] is not None:
         rows = (row_of(one) for one in found.values())
         return _TABLE.largest(call, rows, call["sort"], call["limit"])

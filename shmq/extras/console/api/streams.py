@@ -122,7 +122,7 @@ def list_streams(call: Call) -> Page:
     """List streams with their numbers, in pages."""
     found = {
         one.name: visible_stream(call.caller, one)
-        for one in call.console.observer.latest().streams
+        for one in call.latest.streams
         if call.caller.sees("stream", one.name)
     }
     if call["sort"] is not None:

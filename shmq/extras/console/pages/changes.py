@@ -13,8 +13,7 @@ import shmq
 from shmq.api.names import shown_name
 from shmq.api.properties import PROPERTIES
 from shmq.extras.console.api.messages import NewMessage, properties_of
-from shmq.extras.console.pages.messages import as_text
-from shmq.extras.console.pages.rendering import amount, number
+from shmq.extras.console.pages.rendering import amount, as_text, number
 from shmq.extras.console.pages.visit import MOST_WHERE, Redirect, Shown, Visit, page
 from shmq.extras.console.problem import Problem
 from shmq.extras.console.request_checks import check_change_allowed

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Final
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
 
-import shmq
+from shmq.extras.console.errors import Errors
 from shmq.extras.console.pages.visit import Shown, Visit, page
-from shmq.model.expression.parse import quoted
+from shmq.host.diagnose.activity import QueueActivity
 from shmq.protocol.opcodes import Right
 
-#: The most dead-letter queues that are looked into for one page, and the most messages of each.
+#: The most dead-letter queues that are looked into for one page.
 _MOST_QUEUES: Final = 10
-_MOST_LETTERS: Final = 1000
 
 
 @page("/dead-letters")
@@ -37,7 +38,8 @@ def show_dead_letters(visit: Visit) -> Shown:
         {
             "queue": one,
             "sources": [it for it in sources[one.name] if visit.caller.sees("queue", it)],
-            "groups": _group_dead_letters(visit, one.name),
+            "errors": read_errors(visit, one),
+            "redrives": visit.changes(Right.ADMIN, "queue", one.name),
         }
         for one in there[:_MOST_QUEUES]
     ]
@@ -46,49 +48,30 @@ def show_dead_letters(visit: Visit) -> Shown:
         {
             "rows": rows,
             "more": len(there) - len(rows),
-            "most": _MOST_LETTERS,
             "wanted": wanted,
             "total": sum(one.stats.depth for one in there if one.stats is not None),
         },
     )
 
 
-def _group_dead_letters(visit: Visit, name: str) -> list[dict[str, Any]] | None:
-    """Count the dead letters by reason, source and error; None without the right to read them."""
-    if not visit.reads(name):
+def errors_of(visit: Visit, queue: QueueActivity | None) -> Iterator[tuple[QueueActivity, Errors]]:
+    """What failed of the queue, its dead letters first; none of what the caller may not read."""
+    if queue is None:
+        return
+    letters = queue.options.dead_letter if queue.options is not None else None
+    for one in (visit.queue(letters) if letters is not None else None, queue):
+        errors = read_errors(visit, one) if one is not None else None
+        if one is None or errors is None:
+            continue
+        groups = tuple(
+            it for it in errors.groups if it.where and (one is queue or it.source == queue.name)
+        )
+        if groups:
+            yield one, dataclasses.replace(errors, groups=groups)
+
+
+def read_errors(visit: Visit, queue: QueueActivity) -> Errors | None:
+    """The errors of the queue's messages; None without the right to read them."""
+    if not visit.reads(queue.name):
         return None
-    try:
-        with visit.console.broker.queue(name) as queue:
-            found = queue.peek(_MOST_LETTERS)
-    except shmq.NoSuchQueue:
-        return []
-    groups = collections.Counter(map(_key_of, found))
-    oldest: dict[tuple[str, str, str], float] = {}
-    for one in found:
-        if one.dead is not None:
-            key = _key_of(one)
-            oldest[key] = min(one.dead.at, oldest.get(key, one.dead.at))
-    return [
-        {
-            "reason": reason,
-            "source": source,
-            "error": error,
-            "count": count,
-            "oldest": oldest.get((reason, source, error)),
-            "where": _where(reason, source, error) if reason else None,
-            "redrives": visit.changes(Right.ADMIN, "queue", name),
-        }
-        for (reason, source, error), count in groups.most_common()
-    ]
-
-
-def _key_of(message: shmq.Message) -> tuple[str, str, str]:
-    """The reason, the source and the error by which dead letters are grouped."""
-    dead = message.dead
-    return ("", "", "") if dead is None else (dead.reason, dead.queue, str(dead.error or ""))
-
-
-def _where(reason: str, source: str, error: str) -> str:
-    """The expression that selects a group."""
-    same = f"error = {quoted(error)}" if error else "error = null"
-    return f"reason = {quoted(reason)} and queue = {quoted(source)} and {same}"
+    return visit.console.errors.of(visit.console.broker, queue)

@@ -142,6 +142,7 @@ def answer_of(visit: Visit, found: Shown | Redirect) -> Response:
                 "who": visit.caller.name if visit.caller.session is not None else None,
                 "changes": settings.allow_changes,
                 "old": visit.console.observer.old(),
+                "seen": visit.seen,
                 **found.values,
             },
         )
@@ -174,12 +175,16 @@ def error_page(request: Request, error: Exception) -> Response:
             500, "failed", f"internal error: {type(error).__name__}: the console's log has more"
         )
     console: Console = request.app.state.console
+    # Strangers see no more than the problem, and beside /metrics there are no pages.
+    caller = caller_of(console, request) if request.app.state.pages else None
     values = {
         "prefix": console.settings.prefix,
-        "namespace": None,
-        "csrf": "",
-        "who": None,
+        "namespace": console.broker.namespace if caller is not None else None,
+        "csrf": csrf_of(console, caller) if caller is not None else "",
+        "who": caller.name if caller is not None and caller.session is not None else None,
+        "old": None,
         "changes": console.settings.allow_changes,
+        "seen": None,
         "problem": problem.as_dict(),
     }
     headers = {key: value for key, value in problem.headers.items() if key != "WWW-Authenticate"}

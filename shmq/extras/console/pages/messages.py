@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import unicodedata
+import time
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 import shmq
 from shmq.api.message import error_of
 from shmq.api.properties import TEXTS
+from shmq.extras.console.pages.rendering import as_text
 from shmq.extras.console.pages.visit import Shown, Visit, page
 from shmq.extras.console.problem import Problem
 from shmq.model.codec.strict_json import decode_json
@@ -71,20 +72,6 @@ def _decode_value(piece: bytes, cut: bool) -> str | None:
         return piece[: error.start].decode() if cut and error.start >= len(piece) - 3 else None
 
 
-def as_text(text: str) -> str:
-    """The text with what cannot be seen, or turns the direction, as an escape."""
-    return "".join(one if one in "\n\t" or not _hides(one) else _escape(one) for one in text)
-
-
-def _hides(one: str) -> bool:
-    return unicodedata.category(one) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
-
-def _escape(one: str) -> str:
-    point = ord(one)
-    return f"\\x{point:02x}" if point < 256 else f"\\u{point:04x}"
-
-
 def as_hex(raw: bytes) -> str:
     """Lines with the offset, sixteen bytes, and the characters of those that have one."""
     lines = []
@@ -95,7 +82,7 @@ def as_hex(raw: bytes) -> str:
     return "\n".join(lines)
 
 
-_DEFAULT: Final = 10
+_DEFAULT: Final = 30
 _MOST: Final = 100
 
 
@@ -108,6 +95,7 @@ def show_messages(visit: Visit) -> Shown:
     if form is not None and form not in FORMS:
         raise Problem.invalid(f"as={form!r} is none of {', '.join(FORMS)}")
     limit = visit.whole("limit", _DEFAULT, 1, _MOST)
+    read_at = time.time()
     with visit.console.broker.queue(name) as queue:
         found = queue.peek(limit, where=where)
         rows = [_make_row(one, form) for one in found]
@@ -117,6 +105,7 @@ def show_messages(visit: Visit) -> Shown:
         {
             "name": name,
             "rows": rows,
+            "read_at": read_at,
             "depth": depth,
             "where": where,
             "form": form,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+import dataclasses
+from typing import Any, Final
 from urllib.parse import quote
 
 from shmq.extras.console.access import visible_finding
+from shmq.extras.console.pages.dead_letters import errors_of
 from shmq.extras.console.pages.visit import Shown, Visit, page
-from shmq.host.diagnose.findings import Finding, find
+from shmq.host.diagnose.findings import find
 
 #: The most findings that are shown; there is a line for the rest.
 _MOST: Final = 30
@@ -17,33 +19,55 @@ _MOST: Final = 30
 def show_overview(visit: Visit) -> Shown:
     """What is going on, and what somebody should look at."""
     found = visit.ask("overview")
-    findings = [
-        {**one, "link": link_of(one["kind"], one["subject"], one["code"])} for one in found.findings
-    ]
+    findings = [_add_link(one) for one in found.findings[:_MOST]]
+    add_causes(visit, findings)
     return Shown(
         "overview.html",
-        {"found": found, "findings": findings[:_MOST], "more": max(len(findings) - _MOST, 0)},
+        {"found": found, "findings": findings, "more": max(len(found.findings) - _MOST, 0)},
     )
+
+
+def _add_link(finding: dict[str, Any]) -> dict[str, Any]:
+    link = link_of(finding["kind"], finding["subject"], finding["code"])
+    return {**finding, "link": link, "cause": ""}
 
 
 def link_of(kind: str, name: str, code: str) -> str:
     """The page where it can be looked at, and put right."""
+    if code == "failing":
+        return f"/queues/{quote(name, safe='')}#errors"
     if code == "dead-letters":
         return f"/dead-letters?queue={quote(name)}"
     if kind == "host":
         return "/host"
     if kind == "exchange":
-        return "/exchanges"
+        return f"/exchanges/{quote(name, safe='')}" if name != "*" else "/exchanges"
     return f"/{kind}s/{quote(name, safe='')}"
 
 
-def findings_of(visit: Visit, kind: str, name: str) -> list[Finding]:
-    """What is wrong with that queue or stream."""
-    return [
-        one
+def findings_of(visit: Visit, kind: str, *names: str) -> list[dict[str, Any]]:
+    """What is wrong with that queue or stream, or with others that belong to it."""
+    found = [
+        _add_link(dataclasses.asdict(one))
         for one in find(visit.latest)
-        if one.kind == kind and one.subject == name and visible_finding(visit.caller, one)
+        if one.kind == kind and one.subject in names and visible_finding(visit.caller, one)
     ]
+    add_causes(visit, found)
+    return found
+
+
+#: The most findings whose newest error is shown.
+_MOST_CAUSES: Final = 5
+
+
+def add_causes(visit: Visit, findings: list[dict[str, Any]]) -> None:
+    """Add the newest error to the first findings that are about failed messages."""
+    failed = [one for one in findings if one["code"] in {"dead-letters", "failing"}]
+    for one in failed[:_MOST_CAUSES]:
+        queue = visit.queue(one["subject"])
+        groups = [it for _, errors in errors_of(visit, queue) for it in errors.groups]
+        newest = max(groups, key=lambda it: it.last or 0.0, default=None)
+        one["cause"] = newest.error if newest is not None else ""
 
 
 _MOST_OF_HOST: Final = 30
@@ -64,7 +88,7 @@ def show_host(visit: Visit) -> Shown:
         {
             "found": found,
             "host": found.host,
-            "findings": [one for one in find(found) if one.kind == "host"],
+            "findings": findings_of(visit, "host", "/dev/shm"),
             "largest": sorted(stats, key=lambda one: -one.shm_bytes)[:_MOST_OF_HOST],
             "durable": sorted(durable, key=lambda one: -one.journal_lag)[:_MOST_OF_HOST],
             "repaired": sorted(

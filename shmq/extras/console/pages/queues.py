@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import shmq
+from shmq.api.names import own_dead_letters
+from shmq.extras.console.api.queues import COLUMNS, row_of
+from shmq.extras.console.api.rows import Table
 from shmq.extras.console.observer import Series
+from shmq.extras.console.pages.dead_letters import errors_of
 from shmq.extras.console.pages.overview import findings_of
 from shmq.extras.console.pages.visit import Shown, Visit, page, query_pages
 from shmq.extras.console.problem import Problem, text_of
+from shmq.host.diagnose.activity import QueueActivity
 from shmq.protocol.opcodes import Right
 
 _ROWS: Final = 50
+#: The rates of a series.
+RATES: Final = ("rate_in", "rate_out", "rate_failed", "rate_expired", "rate_dead")
 #: How many leased messages a page shows.
 _LEASES: Final = 50
 #: By what the list can be sorted, and how that is called.
@@ -24,9 +32,13 @@ _SORTS: Final = {
     "delayed": "delayed",
     "rate_in": "rate in",
     "rate_out": "rate out",
-    "dead_lettered": "dead-lettered",
+    "dead_letters": "dead letters",
     "shm_bytes": "memory",
 }
+
+
+#: The columns of the list: those of the API, and the messages in the queue's dead-letter queue.
+_TABLE: Final = Table({**COLUMNS, "dead_letters": "number"})
 
 
 @page("/queues")
@@ -35,7 +47,15 @@ def list_queues(visit: Visit) -> Shown:
     where, sort, after = visit.text("where"), visit.text("sort"), visit.text("after")
     if sort is not None and sort not in _SORTS:
         raise Problem.invalid(f"sort={sort[:40]!r} is none of {', '.join(_SORTS)}")
-    found = visit.ask("list_queues", limit=_ROWS, where=where, sort=sort, after=after)
+    queues = {one.name: one for one in visit.latest.queues if visit.caller.sees("queue", one.name)}
+    # An expression finds dead-letter queues, too.
+    listed = _fold(queues) if where is None else queues
+    call = visit.call("list_queues", limit=_ROWS, where=where, after=after)
+    if sort is not None:
+        rows = (_make_row(one, queues) for one in listed.values())
+        found = _TABLE.largest(call, rows, sort, _ROWS)
+    else:
+        found = _TABLE.page(call, listed, lambda name: _make_row(listed[name], queues))
     more = None
     if found.next is not None:
         more = "?" + urlencode({"after": found.next, **({"where": where} if where else {})})
@@ -44,6 +64,28 @@ def list_queues(visit: Visit) -> Shown:
         {"rows": found.items, "more": more, "where": where, "sort": sort, "sorts": _SORTS,
          "after": after},
     )  # fmt: skip
+
+
+def _fold(queues: dict[str, QueueActivity]) -> dict[str, QueueActivity]:
+    """The queues without the own dead-letter queues of others, which share their row."""
+    own = {
+        one.options.dead_letter
+        for one in queues.values()
+        if one.options is not None and one.options.dead_letter == own_dead_letters(one.name)
+    }
+    return {name: one for name, one in queues.items() if name not in own}
+
+
+def _make_row(queue: QueueActivity, queues: dict[str, QueueActivity]) -> dict[str, Any]:
+    letters = queue.options.dead_letter if queue.options is not None else None
+    dead = queues.get(letters) if letters is not None else None
+    stats = dead.stats if dead is not None else None
+    return {
+        **row_of(queue),
+        "rates": queue.rates,
+        "dead_letter": letters,
+        "dead_letters": stats.depth + stats.delayed + stats.in_flight if stats else None,
+    }
 
 
 @page("/queues/{name}")
@@ -56,6 +98,10 @@ def show_queue(visit: Visit) -> Shown:
         # Made since the last look, or not there at all: then this says so.
         visit.console.broker.queue(name).close()
         raise Problem(503, "too-many", f"queue {name!r} was not observed yet: load the page again")
+    letters = None if found.options is None else found.options.dead_letter
+    dead = visit.queue(letters) if letters is not None else None
+    series = visit.console.observer.history.of("queue", name, visit.latest.at)
+    leases_at = time.time()
     leases, no_leases = _list_leases(visit, name) if found.stats is not None else ([], None)
     return Shown(
         "queue.html",
@@ -63,10 +109,16 @@ def show_queue(visit: Visit) -> Shown:
             "queue": found,
             "stats": found.stats,
             "options": found.options.as_dict() if found.options is not None else {},
-            "findings": findings_of(visit, "queue", name),
-            "minutes": list(minutes_of(visit.console.observer.history.of("queue", name))),
+            "findings": findings_of(visit, "queue", name, letters or name),
+            "errors": [
+                (one.name, errors, visit.changes(Right.ADMIN, "queue", one.name))
+                for one, errors in errors_of(visit, found)
+            ],
+            "dead": dead if dead is not None and visit.caller.sees("queue", dead.name) else None,
+            "minutes": list(minutes_of(series)),
             "query_pages": query_pages(visit.console.broker, "queue", name),
             "leases": leases,
+            "leases_at": leases_at,
             "no_leases": no_leases,
             "most_leases": _LEASES,
             "reads": visit.reads(name),
@@ -97,8 +149,11 @@ def minutes_of(series: Series) -> Iterator[dict[str, Any]]:
         if places:
             yield {
                 "ago": minute,
-                "rate_in": sum(series.rate_in[n] for n in places) / len(places),
-                "rate_out": sum(series.rate_out[n] for n in places) / len(places),
+                **{name: _mean(getattr(series, name), places) for name in RATES},
                 "depth": max(series.depth[n] for n in places),
                 "oldest_age": max(series.oldest_age[n] for n in places),
             }
+
+
+def _mean(values: list[float], places: list[int]) -> float:
+    return sum(values[n] for n in places) / len(places)

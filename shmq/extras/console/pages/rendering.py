@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,20 @@ def option(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else shown_name(str(value))
 
 
+def as_text(text: str) -> str:
+    """The text with what cannot be seen, or turns the direction, as an escape."""
+    return "".join(one if one in "\n\t" or not _hides(one) else _escape(one) for one in text)
+
+
+def _hides(one: str) -> bool:
+    return unicodedata.category(one) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def _escape(one: str) -> str:
+    point = ord(one)
+    return f"\\x{point:02x}" if point < 256 else f"\\u{point:04x}"
+
+
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 
 
@@ -56,7 +71,7 @@ def _make_environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    for one in (amount, moment, number, option, rate, size, span):
+    for one in (amount, as_text, moment, number, option, rate, size, span):
         made.filters[one.__name__] = one
     made.filters["shown"] = shown_name
     return made

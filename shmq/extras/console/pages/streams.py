@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import Any, Final
 
 import shmq
@@ -50,7 +51,9 @@ def show_stream(visit: Visit) -> Shown:
             "groups": activity.groups if activity is not None else (),
             "findings": findings_of(visit, "stream", name),
             "query_pages": query_pages(visit.console.broker, "stream", name),
-            "minutes": list(minutes_of(visit.console.observer.history.of("stream", name))),
+            "minutes": list(
+                minutes_of(visit.console.observer.history.of("stream", name, visit.latest.at))
+            ),
             **_describe_stream(visit, name, activity),
         },
     )
@@ -59,7 +62,8 @@ def show_stream(visit: Visit) -> Shown:
 def _describe_stream(visit: Visit, name: str, activity: StreamActivity | None) -> dict[str, Any]:
     """What the stream itself tells; one that cannot be used tells why."""
     found: dict[str, Any] = {
-        "partitions": [], "rates": {}, "options": {}, "members": {}, "problem": None,
+        "read_at": time.time(), "partitions": [], "rates": {}, "options": {}, "members": {},
+        "problem": None,
     }  # fmt: skip
     try:
         with visit.console.broker.stream(name) as stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
@@ -27,7 +28,7 @@ MOST_WHERE: Final = 4096
 _MOST_DIGITS: Final = 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Visit:
     """A request for a page. Its handler runs in a thread."""
 
@@ -41,10 +42,15 @@ class Visit:
     #: What the forms of the page must send back.
     csrf: str = dataclasses.field(repr=False)
 
-    @property
+    @functools.cached_property
     def latest(self) -> Observation:
-        """What was observed last."""
+        """What was observed last: the same for all parts of the page."""
         return self.console.observer.latest()
+
+    @property
+    def seen(self) -> float | None:
+        """When that was; None if the page shows nothing of it."""
+        return self.latest.at if "latest" in vars(self) else None
 
     def __getitem__(self, name: str) -> str:
         """A name in the path."""
@@ -99,7 +105,12 @@ class Visit:
         """What the reading operation of the API answers."""
         row = _find_operation(operation)
         assert not row.changes
-        return row.handler(self._call(given, None, row))
+        return row.handler(self.call(operation, **given))
+
+    def call(self, operation: str, /, **given: Any) -> Call:
+        """The call of an operation about what the page shows."""
+        made = self._call(given, None, _find_operation(operation))
+        return dataclasses.replace(made, observation=self.latest)
 
     def perform(self, operation: str, /, body: Any = None, **given: Any) -> Any:
         """Do a changing operation of the API, as a request for it does; its decoded answer."""

@@ -46,10 +46,13 @@ def metrics_application(console: Console) -> ASGIApp:
             Route("/metrics", _answer_metrics),
         ],
         metrics_open=console.settings.metrics_bind is not None or console.settings.metrics_open,
+        pages=False,
     )
 
 
-def _make_application(console: Console, inner: list[BaseRoute], *, metrics_open: bool) -> ASGIApp:
+def _make_application(
+    console: Console, inner: list[BaseRoute], *, metrics_open: bool, pages: bool = True
+) -> ASGIApp:
     prefix = console.settings.prefix
     made = Starlette(
         routes=[Mount(prefix, routes=inner)] if prefix else inner,
@@ -63,6 +66,7 @@ def _make_application(console: Console, inner: list[BaseRoute], *, metrics_open:
     )
     made.state.console = console
     made.state.metrics_open = metrics_open
+    made.state.pages = pages
     return _Guarded(made, console)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import pytest
@@ -44,6 +47,52 @@ def browser() -> Iterator[Browser]:
 def namespace() -> Iterator[str]:
     with own_namespace() as name:
         yield name
+
+
+class Failing:
+    """A consumer whose handler fails, until the block ends; another queue has one message."""
+
+    def __init__(self, broker: shmq.Broker) -> None:
+        self._mail = broker.create_queue("mail", max_deliveries=2, capacity=100_000)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        broker.create_queue("invoices").put({"invoice": 1})
+        orders = broker.create_queue("orders")
+        orders.put_many([{"order": number} for number in range(40)])
+        for message in orders.get_many(3, timeout=0):
+            message.ack()
+
+    def _work(self) -> None:
+        while not self._stop.wait(0.05):
+            self._mail.put_many([{"to": "ann@example.org", "subject": "Your order"}] * 3)
+            for place, message in enumerate(self._mail.get_many(5, timeout=0)):
+                if place == 4:
+                    message.ack()
+                else:
+                    message.nack(error=ValueError("SMTP <refused> by relay.example.org:25"))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture(scope="module")
+def failing() -> Iterator[Console]:
+    with (
+        own_namespace() as name,
+        shmq.connect(name) as broker,
+        Failing(broker),
+        console(name) as site,
+    ):
+        eventually(
+            lambda: b"Newest error" in open_page(site, "/queues/mail").content,
+            "its errors are seen",
+        )
+        yield site
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +162,22 @@ def test_no_page_has_a_barrier_or_scrolls_sideways(
     assert barriers == [], "\n".join(barriers)
 
 
+@pytest.mark.parametrize(("width", "colours"), [*SCREENS[:2], (360, "light"), (360, "dark")])
+@pytest.mark.parametrize("path", ["/", "/queues", "/queues/mail", "/dead-letters"])
+def test_the_first_screen_says_which_queue_fails_and_why(
+    browser: Browser, failing: Console, tmp_path: Path, path: str, width: int, colours: str
+) -> None:
+    with opened(browser, failing, path, **screen(width, colours)) as watched:
+        page = watched.page
+        if path == "/queues/mail":
+            page.wait_for_selector(".plot canvas")
+        shot = f"{path.strip('/').replace('/', '-') or 'overview'}-{width}-{colours}.png"
+        page.screenshot(path=Path(os.environ.get("SHMQ_SCREENSHOTS", tmp_path)) / shot)
+        for text in ("mail", *(() if path == "/queues" else ("ValueError: SMTP <refused>",))):
+            box = page.locator(f"main >> text={text} >> visible=true").first.bounding_box()
+            assert box is not None and box["y"] < 800, text
+
+
 def test_no_page_asks_another_host_or_makes_an_error(browser: Browser, airport: Console) -> None:
     for path in PAGES:
         with opened(browser, airport, path) as watched:
@@ -158,6 +223,52 @@ def test_the_rates_are_drawn(browser: Browser, airport: Console) -> None:
         watched.page.wait_for_selector(".plot canvas")
 
 
+def test_what_changes_on_a_page_is_of_one_reading(browser: Browser, failing: Console) -> None:
+    def read(page: Page) -> dict[str, Any]:
+        found: dict[str, Any] = page.evaluate(
+            """() => {
+              const all = (kind) => Array.from(
+                document.querySelectorAll(kind), (one) => one.textContent);
+              const text = (one) => document.querySelector(one).textContent;
+              return {
+                seen: text("#seen time").slice(11, 19),
+                tiles: all("#rates-now dd"),
+                dead: text("#numbers .bad dd").trim(),
+                findings: text("#findings"),
+                legend: all(".u-legend .u-value"),
+              };
+            }"""
+        )
+        return found
+
+    with opened(browser, failing, "/queues/mail", **screen(1280, "light")) as watched:
+        page = watched.page
+        page.wait_for_selector(".u-legend .u-value >> text=:")
+        seen = set()
+        for _ in range(3):
+            found = read(page)
+            seen.add(found["seen"])
+            clock, *rates = found["legend"]
+            assert clock == found["seen"]
+            for tile, rate in zip(found["tiles"], rates, strict=True):
+                assert float(tile.replace(",", "")) == pytest.approx(float(rate), abs=0.6)
+            assert f"{found['dead']} dead letter" in found["findings"]
+            page.wait_for_function(
+                "at => document.querySelector('#seen time').textContent.slice(11, 19) !== at",
+                arg=found["seen"],
+            )
+        assert len(seen) == 3
+
+
+def test_a_page_that_is_not_updated_says_so(browser: Browser, failing: Console) -> None:
+    with opened(browser, failing, "/queues/mail", **screen(1280, "light")) as watched:
+        page = watched.page
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('#numbers'))")
+        page.wait_for_selector("#seen:has-text('not updated: text is selected')")
+        page.evaluate("getSelection().removeAllRanges()")
+        page.wait_for_selector("#seen:not(:has-text('not updated'))")
+
+
 def test_numbers_change_while_the_page_is_open(
     browser: Browser, airport: Console, namespace: str
 ) -> None:
@@ -167,11 +278,22 @@ def test_numbers_change_while_the_page_is_open(
         queue.close()
 
 
+def test_a_message_opens_on_click(browser: Browser, failing: Console) -> None:
+    with opened(
+        browser, failing, "/queues/mail.dlq/messages", java_script_enabled=False
+    ) as watched:
+        first = watched.page.locator(".message").first
+        assert not first.locator("pre").first.is_visible()
+        first.locator("summary").first.click()
+        first.locator("pre").last.wait_for(state="visible")
+        assert "ann@example.org" in first.inner_text()
+
+
 def test_a_body_runs_no_script(browser: Browser, airport: Console, namespace: str) -> None:
     with shmq.connect(namespace) as broker:
         broker.create_queue("hostile").put(HOSTILE, headers={"x": HOSTILE})
         with opened(browser, airport, "/queues/hostile/messages") as watched:
-            assert watched.page.locator("article img, article script").count() == 0
+            assert watched.page.locator(".message img, .message script").count() == 0
 
 
 def test_a_message_is_put_and_a_queue_purged_and_deleted(

@@ -12,14 +12,14 @@ import pytest
 import shmq
 from shmq.api.query_pages import TABLE, key_of
 from shmq.extras.console.api.queues import MOST_COUNTED
+from shmq.extras.console.errors import group_errors
 from shmq.extras.console.pages import endpoints
-from shmq.extras.console.pages.dead_letters import _where
 from shmq.server.config.tokens import make_token
 from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page, send
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
 from tests.support.stopped import SHM, locks_of_queue
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 STATIC = Path(endpoints.__file__).with_name("static")
 
@@ -97,6 +97,21 @@ def test_the_list_of_queues_takes_an_expression(airport: Console) -> None:
     assert rows == ["/ops/queues/arrivals"]
 
 
+def test_a_queue_and_its_dead_letters_share_one_row(airport: Console) -> None:
+    def rows(path: str) -> list[str]:
+        found = Page(open_page(airport, path).content.decode())
+        return [link for link in found.links if link.startswith("/ops/queues/")]
+
+    assert rows("/queues") == ["/ops/queues/arrivals", "/ops/queues/departures"]
+    assert rows("/queues?sort=dead_letters") == ["/ops/queues/arrivals", "/ops/queues/departures"]
+    assert rows("/queues?where=dead_letters+%3E+2") == ["/ops/queues/arrivals"]
+    assert "/ops/queues/arrivals.dlq" in rows("/queues?where=depth+%3E+0")
+    assert (
+        "/ops/dead-letters?queue=arrivals.dlq"
+        in Page(open_page(airport, "/queues").content.decode()).links
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "status", "what"),
     [
@@ -109,6 +124,7 @@ def test_the_list_of_queues_takes_an_expression(airport: Console) -> None:
         ("/queues/arrivals/messages?as=picture", 400, "picture"),
         ("/streams/nowhere", 404, "nowhere"),
         ("/exchanges?exchange=nowhere", 404, "nowhere"),
+        ("/exchanges/nowhere", 404, "nowhere"),
         ("/exchanges?exchange=flights&headers=%5B", 400, "headers"),
         ("/nowhere", 404, "/nowhere"),
     ],
@@ -120,7 +136,8 @@ def test_a_refusal_is_a_page_with_a_way_back(
     page = Page(answer.content.decode())
     assert answer.status == status
     assert what in page.text
-    assert "/ops/" in page.links
+    assert {"/ops/", "/ops/queues", "/ops/dead-letters"} <= set(page.links)
+    assert "shmq test-" in page.text, "the namespace"
 
 
 def test_what_cannot_be_used_has_a_page_that_says_why() -> None:
@@ -156,13 +173,49 @@ def test_dead_letters_are_grouped_by_error_and_sent_back_by_it() -> None:
             queue.get_nowait().reject(reason)
         with console(name) as site:
             text = seen(site, "/dead-letters")
-            assert f"rejected mail ValueError: {odd} 2" in text
+            shown_odd = odd.replace("\x1b", "\\x1b")
+            assert f"rejected mail ValueError: {shown_odd} 2" in text
             assert "rejected mail no such user 1" in text
-            letters = broker.queue("mail.dlq").peek(3)
-            where = _where("rejected", "mail", str(letters[0].dead and letters[0].dead.error))
+            groups = {one.error: one for one in group_errors(broker.queue("mail.dlq").peek(3))}
+            where = groups[f"ValueError: {odd}"].where or ""
             shown = seen(site, f"/queues/mail.dlq/messages?where={quote(where)}")
             assert "2 of 3 messages waiting" in shown
-            assert f"error ValueError: {odd}" in shown
+            assert f"error ValueError: {shown_odd}" in shown
+
+
+def test_the_page_of_a_failing_queue_says_why() -> None:
+    odd = "SMTP <b>refused</b> \x1b[31m\u202e"
+    with own_namespace() as name, shmq.connect(name) as broker, console(name) as site:
+        queue = broker.create_queue("mail", max_deliveries=60_000, retry_delay=0.0)
+        seen(site, "/queues/mail")
+        queue.put_many(["x"] * 2)
+        found: list[str] = []
+
+        def told() -> bool:
+            message = queue.get(timeout=PATIENCE)
+            message.nack(error=ValueError(odd)) if rejected else message.reject(odd)
+            rejected.append(message.sequence)
+            found.append(open_page(site, "/queues/mail").content.decode())
+            text = Page(found[-1]).text
+            return all(
+                one in text
+                for one in (
+                    "'mail' fails 100% of its deliveries",
+                    "1 dead letter of 'mail' in 'mail.dlq'",
+                    f"Newest error: {shown_odd}",
+                    f"rejected mail {shown_odd} 1",
+                    f"to be delivered again ValueError: {shown_odd}",
+                )
+            )
+
+        rejected: list[int] = []
+        shown_odd = "SMTP <b>refused</b> \\x1b[31m\\u202e"
+        eventually(told, "the findings and the errors")
+        text = Page(found[-1]).text
+        assert text.index("fails 100%") < text.index("In per second") < text.index("Errors")
+        for raw in ("<b>refused", "\x1b", "\u202e"):
+            assert raw not in found[-1]
+        assert "Newest error: " in Page(open_page(site, "/").content.decode()).text
 
 
 def test_a_stream_shows_the_lag_of_its_groups(airport: Console) -> None:
@@ -193,6 +246,15 @@ def test_the_page_of_a_query_is_a_link_if_a_browser_may_be_sent_there() -> None:
         broker.delete_stream("clicks")
 
 
+def test_an_exchange_shows_its_kind_its_bindings_and_its_alternate(airport: Console) -> None:
+    text = seen(airport, "/exchanges/flights")
+    assert "Kind topic Bindings 2" in text
+    assert "goes to exchange unmatched" in text
+    assert "flights topic *.ewr queue arrivals flights topic ua.# queue departures" in text
+    assert "flights topic what matches nothing exchange unmatched" in text
+    assert "It gets messages from exchange flights" in seen(airport, "/exchanges/unmatched")
+
+
 def test_the_route_of_a_message_is_told_and_nothing_is_put(airport: Console) -> None:
     text = seen(airport, "/exchanges?exchange=flights&key=ua.ewr")
     assert "From flights it goes to queue arrivals , queue departures" in text
@@ -212,6 +274,17 @@ def test_a_body_a_header_and_a_group_are_texts_and_never_markup(
     assert "onerror=alert(1)&gt;" in text
     assert "\u202e" not in text
     assert HOSTILE.replace("\u202e", "\\u202e") in "".join(Page(text).texts)
+
+
+def test_messages_are_a_table_of_thirty_whose_rows_open(site: Console, shop: shmq.Broker) -> None:
+    shop.create_queue("many").put_many([f"body {n}" for n in range(31)])
+    page = Page(open_page(site, "/queues/many/messages").content.decode())
+    assert "30 of 31 messages waiting" in page.text
+    assert "message size deliveries priority body" in page.text
+    shown = [given for tag, given in page.tags if tag == "details"]
+    assert len(shown) == 30 and not [one for one in shown if "open" in one]
+    found = open_page(site, "/queues/many/messages?where=sequence+%3D+7").content.decode()
+    assert [given for tag, given in Page(found).tags if tag == "details"] == [{"open": None}]
 
 
 def test_a_body_is_shown_as_json_text_or_hex_and_cut(site: Console, shop: shmq.Broker) -> None:
@@ -355,6 +428,8 @@ def test_a_login_gives_a_session_with_the_rights_of_its_token() -> None:
 
 
 def _sessions(site: Console, token: str, weak: str) -> None:
+    stranger = Page(open_page(site, "/nowhere").content.decode())
+    assert "/ops/queues" not in stranger.links and "shmq test-" not in stranger.text
     asked = open_page(site, "/queues")
     assert (asked.status, asked.headers["location"]) == (303, "/ops/login?next=/ops/queues")
     assert "not accepted" in Page(send(site, "/login", token="wrong").content.decode()).text

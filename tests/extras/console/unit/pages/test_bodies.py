@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shmq.extras.console.pages.messages import as_hex, as_text
+from shmq.extras.console.pages.messages import as_hex
+from shmq.extras.console.pages.rendering import as_text
 
 
 def test_hexadecimal_lines_have_the_offset_and_the_characters() -> None:
