@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from multiprocessing.connection import Connection
+from typing import Any
 
 import shmq
 from tests.support.processes import Start, is_sound
@@ -14,7 +15,8 @@ def alter(pipe: Connection, namespace: str, names: tuple[str, str]) -> None:
     """Give both options the same value, again and again."""
     with shmq.connect(namespace) as broker:
         for value in range(1, ROUNDS + 1):
-            broker.alter_queue("q", **dict.fromkeys(names, value))
+            options: dict[str, Any] = dict.fromkeys(names, value)
+            broker.alter_queue("q", **options)
     pipe.send("done")
     pipe.recv()
 
