@@ -240,7 +240,9 @@ def test_dead_counts_the_dead_letters_that_are_there_now(
 def test_columns_that_do_not_fit_are_mentioned() -> None:
     row = Row(name="jobs", who=["a consumer with a long name 12345"])
     assert left_out([row], 200) is None
-    assert left_out([row], 60) == "no room for kind, delayed, waiting, who: a wider window shows them"
+    assert (
+        left_out([row], 60) == "no room for kind, delayed, waiting, who: a wider window shows them"
+    )
 
 
 ROWS = strategies.lists(
