@@ -27,7 +27,11 @@ PAGE = mmap.PAGESIZE
 
 #: The header begins with what its checksum covers, and the checksum.
 CHECKSUM = place_of("crc")
-COVERED = slice(place_of("options").start, place_of("segment_bytes").stop)
+POLICIES = place_of("options.policies")
+#: What the checksum covers: the options without the policies, which have their own, and the size.
+COVERED = slice(place_of("options").start, POLICIES.start), place_of("segment_bytes")
+#: The copy of the policies that is current in a new queue; the other one means nothing.
+CURRENT = slice(POLICIES.start, (POLICIES.start + POLICIES.stop) // 2)
 
 VERSION = slice(0, 4)
 MAGIC = slice(4, 8)
@@ -330,7 +334,7 @@ def test_a_file_that_is_no_segment_is_refused(broker: Broker, path: Path, conten
 
 def test_a_header_with_any_byte_changed_is_refused(broker: Broker, path: Path) -> None:
     whole = path.read_bytes()[:PAGE]
-    for at in range(CHECKSUM.stop):
+    for at in (*range(CURRENT.stop), *range(POLICIES.stop, CHECKSUM.stop)):
         for change in (0x01, 0x80, 0xFF):
             overwrite(path, slice(at, at + 1), bytes([whole[at] ^ change]))
             expected = shmq.IncompatibleSegment if at in range(4) else shmq.DamagedSegment
@@ -338,12 +342,17 @@ def test_a_header_with_any_byte_changed_is_refused(broker: Broker, path: Path) -
                 broker.queue("q")
             overwrite(path, slice(at, at + 1), whole[at : at + 1])
 
+    overwrite(path, slice(CURRENT.stop, POLICIES.stop), b"\xff" * (POLICIES.stop - CURRENT.stop))
     assert drain(broker.queue("q")) == [b"1"]
 
 
 @pytest.mark.debris
 @pytest.mark.parametrize("how", MEETS)
-@pytest.mark.parametrize("place", [MAGIC, CHECKSUM, COVERED], ids=["magic", "checksum", "options"])
+@pytest.mark.parametrize(
+    "place",
+    [MAGIC, CHECKSUM, *COVERED, CURRENT],
+    ids=["magic", "checksum", "options", "size", "policies"],
+)
 def test_a_damaged_header_is_refused(broker: Broker, path: Path, place: slice, how: str) -> None:
     overwrite(path, place, b"\xa5" * (place.stop - place.start))
 
@@ -353,10 +362,14 @@ def test_a_damaged_header_is_refused(broker: Broker, path: Path, place: slice, h
     is_deleted_and_made_anew(broker, path)
 
 
+def covered(header: bytes) -> bytes:
+    return b"".join(header[place] for place in COVERED)
+
+
 def with_checksum(header: bytes, place: slice, value: bytes) -> bytes:
     """The header with something changed and the checksum right."""
     changed = header[: place.start] + value + header[place.stop :]
-    checksum = crc32c(changed[COVERED])
+    checksum = crc32c(covered(changed))
     return changed[: CHECKSUM.start] + checksum.to_bytes(4, "little") + changed[CHECKSUM.stop :]
 
 
@@ -389,7 +402,7 @@ def test_the_places_of_the_header_are_where_these_tests_look_for_them(path: Path
     header = path.read_bytes()[:PAGE]
     options = shmq.QueueOptions()
 
-    assert crc32c(header[COVERED]).to_bytes(4, "little") == header[CHECKSUM]
+    assert crc32c(covered(header)).to_bytes(4, "little") == header[CHECKSUM]
     for place, value in (
         (place_of("options.arena_bytes"), options.arena_bytes),
         (place_of("options.capacity"), options.capacity),
