@@ -393,13 +393,16 @@ class LocalQueue(_core.Handle, api.Queue):
             log.warning("queue %s: what dead processes left waits, %s", self.name, error)
 
     def _reclaim_dead(self) -> None:
+        roles = self._namespace.roles
         dead = [
             (at, number, pid)
             for at, number, pid, *_ in self.attached()
-            if not self._namespace.processes.is_alive(number) and settle(self._namespace, number)
+            if not self._namespace.processes.is_alive(number)
+            and not roles.supervises(pid)
+            and settle(self._namespace, number)
         ]
         if dead:
-            self._namespace.roles.await_reports({pid for _, _, pid in dead})
+            roles.await_reports({pid for _, _, pid in dead})
         for at, number, _ in dead:
             self.reclaim(at, number)
         if dead:

@@ -39,10 +39,10 @@ _WRITER_BYTE: Final = 1 << 60
 _STARTER_BYTE: Final = _WRITER_BYTE + 1
 _GUARDIAN_BYTES: Final = range(_STARTER_BYTE + 1, _STARTER_BYTE + 5)
 _SUPERVISOR_BYTES: Final = _WRITER_BYTE + (1 << 32)
-#: How long what dead processes hold waits for the reports of their supervisors, in seconds: for
-#: a supervisor that is stopped, or has no time.
+#: How long other processes wait for the reports of supervisors, in seconds: a supervisor may be
+#: stopped, or get no processor time.
 _REPORTED_WITHIN: Final = 0.2
-#: The pause between two looks at whether they have reported, in seconds.
+#: How often they check whether the reports have been made, in seconds.
 _REPORT_INTERVAL: Final = 0.001
 #: How often `starting` tries to lock its byte, in seconds.
 _STARTING_INTERVAL: Final = 0.02
@@ -217,19 +217,24 @@ class Roles:
     def supervise(self, pid: int) -> None:
         """Be the process that reports why process ``pid`` died, until `end_supervision` or death.
 
-        What that process holds then waits for the report, for a moment.
+        Until then this process does not return what the dead process held, and others wait for
+        the report, see `await_reports`.
         """
         self._processes.own_number()  # opens the file
         self._processes.lock_byte(_SUPERVISOR_BYTES + pid)
 
     def end_supervision(self, pid: int) -> None:
-        """Report that nothing more will be reported of process ``pid``."""
+        """Let any process return what process ``pid`` held. Without `supervise` it does nothing."""
         self._processes.unlock_byte(_SUPERVISOR_BYTES + pid)
 
-    def await_reports(self, pids: Collection[int]) -> None:
-        """Wait for the supervisors of those dead processes, if other processes are that.
+    def supervises(self, pid: int) -> bool:
+        """Whether this process still has to report why process ``pid`` died."""
+        return _SUPERVISOR_BYTES + pid in self._processes.locked_bytes
 
-        The caller has no lock that a supervisor needs.
+    def await_reports(self, pids: Collection[int]) -> None:
+        """Wait for the reports on those dead processes by other processes, for 0.2 s at most.
+
+        Blocks the calling thread, which must hold no lock that a supervisor needs.
         """
         until = time.monotonic() + _REPORTED_WITHIN
         while any(self._processes.locker_of(_SUPERVISOR_BYTES + pid) is not None for pid in pids):
