@@ -99,22 +99,22 @@ class Broker(Closing, Displayed):
 
     @abc.abstractmethod
     def alter_queue(self, name: str, **options: Unpack[QueueKeywords]) -> QueueOptions:
-        """Change options of the queue ``name`` while it is in use; returns all its options then.
+        """Change options of the queue ``name`` while it is in use; return all its options then.
 
         They apply at once in every process, and to its messages as follows: ``ttl`` to later puts,
         ``visibility_timeout`` to later leases, ``max_deliveries`` and the retry delays from the
-        next failed delivery on. A call that waits already ends as it began. Handles of a server's
-        queue know the new options once they are opened, or altered by the same broker. The options
-        of its dead-letter queue stay: alter that by its own name.
+        next failed delivery on. A call that is already waiting goes on with the old options.
+        Handles of a server's queue get the new ones when they are opened, or when the same broker
+        alters the queue. Its dead-letter queue keeps its options: alter that by its own name.
 
-        If a writer keeps a durable queue, the options are in its files when the call returns; a
-        machine that fails before comes back with the old ones or with the new. Without a writer
-        they are in the next one's.
+        If a writer is running, the options of a durable queue are on disk when the call returns;
+        a machine that fails before comes back with the old options or with the new. Without a
+        writer they are on disk with the first snapshot of the next one.
 
         Raises :class:`~shmq.NoSuchQueue`, :class:`~shmq.Forbidden`, and
         :class:`~shmq.InvalidOption`, after which nothing is altered: for an unknown option, a value
-        out of range or one that contradicts the queue's other options, and for each option that a
-        queue keeps for life, such as ``capacity``, with the reason. Also raises TypeError for a
+        out of range or one that contradicts the queue's other options, and for each option that is
+        fixed, such as ``capacity``, with the reason. Also raises TypeError for a
         value of the wrong type, and :class:`~shmq.NotConfirmed` if the queue is altered, and the
         options are not known to be on disk.
         """

@@ -210,7 +210,7 @@ class Exchange(Closing):
 
     @abc.abstractmethod
     def stats(self) -> ExchangeStats:
-        """How many messages were published to the exchange, and how many were unrouted."""
+        """Return how many messages were published to the exchange, and how many were unrouted."""
 
     @abc.abstractmethod
     def close(self) -> None:

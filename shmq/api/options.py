@@ -443,10 +443,10 @@ class QueueOptions(Options):
         return options
 
     def altered(self, name: str, given: Mapping[str, Any]) -> QueueOptions:
-        """These options of the queue ``name`` with the ``given`` ones over them.
+        """Return these options of the queue ``name`` with the ``given`` ones over them.
 
         Raises what `for_queue` raises for all of them together, and :class:`InvalidOption` with
-        every option that a queue in use cannot change.
+        every given option that is fixed.
         """
         rows, kept = options_of(QueueOptions), {}
         for key in (key for key in rows if key in given):

@@ -291,15 +291,13 @@ class LocalQueue(_core.Handle, api.Queue):
         )
 
     def claim(self) -> bool:
-        """Whether this process holds the claim on the queue; see `Roles.claim`.
+        """Claim the queue, see `Roles.claim`; return whether this process has the claim to itself.
 
         A claim only binds processes that ask for it: others may still get from the queue. The
-        messages that a dead holder had leased are back in their place.
+        messages that a dead holder had leased are back in their place. While its supervisor still
+        has to report its death this returns false, and is to be called again.
         """
-        if not self._namespace.roles.claim(self.segment.queue_id):
-            return False
-        self._reclaim_dead()
-        return True
+        return self._namespace.roles.claim(self.segment.queue_id) and self._reclaim_dead()
 
     def has_writer(self) -> bool:
         """Whether a living persistence writer follows the queue."""
@@ -392,18 +390,21 @@ class LocalQueue(_core.Handle, api.Queue):
         except (ShmqError, OSError) as error:
             log.warning("queue %s: what dead processes left waits, %s", self.name, error)
 
-    def _reclaim_dead(self) -> None:
-        dead = [
-            (at, number, pid)
-            for at, number, pid, *_ in self.attached()
-            if not self._namespace.processes.is_alive(number) and settle(self._namespace, number)
-        ]
-        if dead:
-            self._namespace.roles.await_reports({pid for _, _, pid in dead})
-        for at, number, _ in dead:
+    def _reclaim_dead(self) -> bool:
+        """Return what dead processes hold; return false if some of it waits for a report."""
+        processes, dead, done = self._namespace.processes, [], True
+        for at, number, pid, *_ in self.attached():
+            if processes.is_alive(number):
+                continue
+            if self._namespace.roles.awaits_report(pid):
+                done = False
+            elif settle(self._namespace, number):
+                dead.append((at, number))
+        for at, number in dead:
             self.reclaim(at, number)
         if dead:
-            sweep_wakeups(self._namespace.name, self._namespace.processes.is_alive)
+            sweep_wakeups(self._namespace.name, processes.is_alive)
+        return done
 
     def return_of_dead(self) -> None:
         """Return what dead processes hold, and nothing more."""

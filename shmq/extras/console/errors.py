@@ -1,4 +1,4 @@
-"""The errors of a queue's messages, in groups: read at most every few seconds, whoever asks."""
+"""The errors of a queue's messages, in groups; one reading serves all callers for some seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from shmq.model.expression.parse import quoted
 #: The most messages of a queue that are read, and the most bytes of their bodies.
 MOST_MESSAGES: Final = 1000
 _MOST_BYTES: Final = 16 << 20
-#: How long a reading lasts while the queue changes: seconds, and times that it took.
+#: How long a reading is used while the queue changes: in seconds, and as a multiple of the time
+#: that the reading took; the longer of the two.
 _LASTS: Final = 5.0
 _TIMES: Final = 20.0
 #: The most queues whose errors are remembered.

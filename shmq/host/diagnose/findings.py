@@ -89,7 +89,7 @@ ACTIONS: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that somebody should look at."""
+    """One thing that needs attention."""
 
     #: ``"critical"``: messages may be lost, or work is stopped; ``"warning"``; ``"notice"``.
     severity: Severity
@@ -183,7 +183,7 @@ def _check_queue(
     if queue.problem is not None or stats is None:
         yield _make_broken("queue", queue.name, queue.problem or "it has no numbers")
         return
-    rows: list[_Told | None] = [
+    rows: list[_QueueFinding | None] = [
         _find_unwritten(queue),
         _find_journal_lag(stats),
         _find_full(queue, stats),
@@ -214,8 +214,8 @@ def _check_queue(
             )
 
 
-class _Told(NamedTuple):
-    """A finding about a queue."""
+class _QueueFinding(NamedTuple):
+    """A finding about a queue, before it has the name and the numbers of that queue."""
 
     severity: Severity
     code: str
@@ -226,16 +226,16 @@ class _Told(NamedTuple):
     rate: float | None = None
 
 
-def _find_unwritten(queue: QueueActivity) -> _Told | None:
+def _find_unwritten(queue: QueueActivity) -> _QueueFinding | None:
     problem = queue.journal_problem
     if problem is None:
         return None
     action = FREE_SPACE if problem.endswith(FREE_SPACE) else START_WRITER
     text = problem.removesuffix(action).rstrip(":; ")
-    return _Told("critical", "not-written", f"{queue.name!r}: {text}", action)
+    return _QueueFinding("critical", "not-written", f"{queue.name!r}: {text}", action)
 
 
-def _find_journal_lag(stats: QueueStats) -> _Told | None:
+def _find_journal_lag(stats: QueueStats) -> _QueueFinding | None:
     lag, rate = stats.journal_lag, stats.rate_in
     seconds = lag / rate if rate > 0 else 0.0
     late = lag >= BEHIND_MESSAGES or (lag >= BEHIND_AT_LEAST and seconds >= BEHIND_SECONDS)
@@ -244,10 +244,10 @@ def _find_journal_lag(stats: QueueStats) -> _Told | None:
     time = f"{seconds:.1f} s, " if seconds else ""
     held = _format_messages(lag)
     text = f"the writer is behind by {time}{held} of {stats.name!r} that are not on disk"
-    return _Told("warning", "writer-behind", text)
+    return _QueueFinding("warning", "writer-behind", text)
 
 
-def _find_full(queue: QueueActivity, stats: QueueStats) -> _Told | None:
+def _find_full(queue: QueueActivity, stats: QueueStats) -> _QueueFinding | None:
     held = stats.depth + stats.delayed + stats.in_flight + stats.dying + stats.journal_waiting
     slots = held / stats.capacity if stats.capacity else 0.0
     room = stats.arena_used / stats.arena_bytes if stats.arena_bytes else 0.0
@@ -255,45 +255,45 @@ def _find_full(queue: QueueActivity, stats: QueueStats) -> _Told | None:
         drops = queue.options is not None and queue.options.overflow not in {"reject", "block"}
         what = "each put drops another message" if drops else "it takes no more"
         text = f"{stats.name!r} is full: it holds {_format_messages(held)}, and {what}"
-        return _Told("warning" if drops else "critical", "full", text)
+        return _QueueFinding("warning" if drops else "critical", "full", text)
     if max(slots, room) < NEARLY_FULL:
         return None
     of = f"{_format_messages(held)} of {stats.capacity:,}"
     if room > slots:
         of = f"{stats.arena_used:,} of {stats.arena_bytes:,} bytes for bodies"
-    return _Told(
+    return _QueueFinding(
         "warning", "nearly-full", f"{stats.name!r} is {max(slots, room):.0%} full: it holds {of}"
     )
 
 
-def _find_waiting_puts(stats: QueueStats) -> _Told | None:
+def _find_waiting_puts(stats: QueueStats) -> _QueueFinding | None:
     count = stats.waiting_put
     if not count:
         return None
     waits = "1 put waits" if count == 1 else f"{count:,} puts wait"
-    return _Told("warning", "puts-wait", f"{waits} for room in {stats.name!r}")
+    return _QueueFinding("warning", "puts-wait", f"{waits} for room in {stats.name!r}")
 
 
-def _find_recovery(stats: QueueStats, before: QueueStats | None) -> _Told | None:
+def _find_recovery(stats: QueueStats, before: QueueStats | None) -> _QueueFinding | None:
     if not stats.recoveries:
         return None
     times = "once" if stats.recoveries == 1 else f"{stats.recoveries:,} times"
     rises = before is not None and stats.recoveries > before.recoveries
     text = f"{stats.name!r} was repaired {times} after a process died inside an operation"
-    return _Told("warning" if rises else "notice", "recovered", text)
+    return _QueueFinding("warning" if rises else "notice", "recovered", text)
 
 
-def _find_only_delayed(stats: QueueStats) -> _Told | None:
+def _find_only_delayed(stats: QueueStats) -> _QueueFinding | None:
     if stats.depth or not stats.waiting_get or not stats.delayed:
         return None
     text = (
         f"consumers of {stats.name!r} wait, and {_wait(stats.delayed)} for a later time: they are "
         f"delayed"
     )
-    return _Told("notice", "only-delayed", text)
+    return _QueueFinding("notice", "only-delayed", text)
 
 
-def _find_dominant_group(queue: QueueActivity, stats: QueueStats) -> _Told | None:
+def _find_dominant_group(queue: QueueActivity, stats: QueueStats) -> _QueueFinding | None:
     """The group is not named: a finding is shown to those who may not look at messages, too."""
     share = queue.largest_group
     if share is None or not stats.depth or share.messages < ONE_GROUP * share.of:
@@ -303,10 +303,10 @@ def _find_dominant_group(queue: QueueActivity, stats: QueueStats) -> _Told | Non
         f"one group holds {part:.0%} of the next {_format_messages(share.of)} of {stats.name!r}: a "
         f"group's messages are done one after another"
     )
-    return _Told("notice", "one-group", text)
+    return _QueueFinding("notice", "one-group", text)
 
 
-def _find_failures(queue: QueueActivity) -> _Told | None:
+def _find_failures(queue: QueueActivity) -> _QueueFinding | None:
     pace = queue.rates
     failed = pace.failed + pace.expired + pace.rejected
     share = failed / (failed + pace.acked) if failed else 0.0
@@ -315,12 +315,12 @@ def _find_failures(queue: QueueActivity) -> _Told | None:
     each = {"returned": pace.failed, "leases expired": pace.expired, "rejected": pace.rejected}
     parts = ", ".join(f"{rate_text(one)}/s {what}" for what, one in each.items() if one)
     text = f"{queue.name!r} fails {share:.0%} of its deliveries: {parts}"
-    return _Told("warning" if share >= MOSTLY else "notice", "failing", text, "", failed)
+    return _QueueFinding("warning" if share >= MOSTLY else "notice", "failing", text, "", failed)
 
 
 def _find_dead_letters(
     queue: QueueActivity, stats: QueueStats, source: str, before: QueueStats | None
-) -> _Told | None:
+) -> _QueueFinding | None:
     count = stats.depth + stats.delayed + stats.in_flight
     if not count:
         return None
@@ -330,12 +330,12 @@ def _find_dead_letters(
     text = f"{noun} of {shown_name(source)!r} in {stats.name!r}"
     if rate > 0:
         text += f", {rate_text(rate)}/s more"
-    return _Told("warning" if rises else "notice", "dead-letters", text, "", rate)
+    return _QueueFinding("warning" if rises else "notice", "dead-letters", text, "", rate)
 
 
 def _find_no_consumer(
     queue: QueueActivity, stats: QueueStats, before: QueueStats | None
-) -> _Told | None:
+) -> _QueueFinding | None:
     """No process waits, holds a message or has settled one lately."""
     active = stats.waiting_get or stats.in_flight or stats.rate_out > 0
     settled = before is not None and stats.acked + stats.nacked > before.acked + before.nacked
@@ -346,7 +346,7 @@ def _find_no_consumer(
     verb = "it is" if attached == 1 else "they are"
     who = f"{some} attached, but {verb} not consuming" if attached else "no process is attached"
     text = f"{stats.name!r} has no consumers: {_wait(stats.depth)}, {who}"
-    return _Told("warning", "no-consumer", text)
+    return _QueueFinding("warning", "no-consumer", text)
 
 
 def _format_messages(count: int) -> str:

@@ -25,7 +25,7 @@ import errno
 import os
 import struct
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -39,11 +39,11 @@ _WRITER_BYTE: Final = 1 << 60
 _STARTER_BYTE: Final = _WRITER_BYTE + 1
 _GUARDIAN_BYTES: Final = range(_STARTER_BYTE + 1, _STARTER_BYTE + 5)
 _SUPERVISOR_BYTES: Final = _WRITER_BYTE + (1 << 32)
-#: How long what dead processes hold waits for the reports of their supervisors, in seconds: for
-#: a supervisor that is stopped, or has no time.
+#: How long what a dead process held waits for the report of its supervisor, in seconds: that may
+#: be stopped, or get no processor time.
 _REPORTED_WITHIN: Final = 0.2
-#: The pause between two looks at whether they have reported, in seconds.
-_REPORT_INTERVAL: Final = 0.001
+#: For how many seconds after that a PID means the same dead process.
+_SAME_DEATH: Final = 60.0
 #: How often `starting` tries to lock its byte, in seconds.
 _STARTING_INTERVAL: Final = 0.02
 #: The data directory in the namespace's file: the length of the path, its CRC-32, the path.
@@ -75,6 +75,8 @@ class Roles:
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
+        #: Until when the reports of other processes are awaited, by the PID of the dead process.
+        self._reports_due: dict[int, float] = {}
 
     # ---- claims ----
 
@@ -217,25 +219,31 @@ class Roles:
     def supervise(self, pid: int) -> None:
         """Be the process that reports why process ``pid`` died, until `end_supervision` or death.
 
-        What that process holds then waits for the report, for a moment.
+        Until then what the dead process held waits for the report: see `awaits_report`.
         """
         self._processes.own_number()  # opens the file
         self._processes.lock_byte(_SUPERVISOR_BYTES + pid)
 
     def end_supervision(self, pid: int) -> None:
-        """Report that nothing more will be reported of process ``pid``."""
+        """Let any process return what process ``pid`` held. Without `supervise` it does nothing."""
         self._processes.unlock_byte(_SUPERVISOR_BYTES + pid)
 
-    def await_reports(self, pids: Collection[int]) -> None:
-        """Wait for the supervisors of those dead processes, if other processes are that.
+    def awaits_report(self, pid: int) -> bool:
+        """Whether a process still has to report why process ``pid`` died.
 
-        The caller has no lock that a supervisor needs.
+        What the dead process held stays as it is until then. Another process than this one has
+        0.2 s for its report, from the first call on. Does not wait.
         """
-        until = time.monotonic() + _REPORTED_WITHIN
-        while any(self._processes.locker_of(_SUPERVISOR_BYTES + pid) is not None for pid in pids):
-            if time.monotonic() >= until:
-                return
-            time.sleep(_REPORT_INTERVAL)
+        byte = _SUPERVISOR_BYTES + pid
+        if byte in self._processes.locked_bytes:
+            return True
+        if self._processes.locker_of(byte) is None:
+            self._reports_due.pop(pid, None)
+            return False
+        now, due = time.monotonic(), self._reports_due.get(pid)
+        if due is None or now > due + _SAME_DEATH:
+            due = self._reports_due[pid] = now + _REPORTED_WITHIN
+        return now < due
 
     # ---- settings ----
 

@@ -73,7 +73,7 @@ class Book:
         self._lock = new_lock()
         self._table = Table()
         self._file: _File | None = None
-        #: Replaced after each change of the table.
+        #: Opened again after each change of the table; None: nothing is counted.
         self._counters: Counters | None = None
         #: How many times this process has found it changed.
         self.changes = 0
@@ -106,13 +106,13 @@ class Book:
             counters.add(name, published, unrouted)
 
     def stats(self, name: str) -> ExchangeStats:
-        """What was published to the exchange. Raises NoSuchExchange, SegmentError."""
+        """Return the counts of the exchange. Raises NoSuchExchange, SegmentError."""
         with self.table() as table:
             table.summary(name)
             return ExchangeStats() if self._counters is None else self._counters.read(name)
 
     def summaries(self) -> list[ExchangeSummary]:
-        """All exchanges with their counts, sorted by name. Raises SegmentError."""
+        """Return all exchanges with their counts, sorted by name. Raises SegmentError."""
         with self.table() as table:
             found, counters = table.summaries(), self._counters
             if counters is None:

@@ -5,7 +5,7 @@ removed with it. It is a header and slots of 128 bytes:
 
     0   4   ``SHMN``
     4   4   the version, 1
-    8   8   the number of slots in use, the others are 0
+    8   8   the number of slots in use; the bytes of all others are 0
   128       for each of 4096 slots:
         0   8   messages published to the exchange
         8   8   how many of them reached no queue or stream
@@ -15,7 +15,7 @@ removed with it. It is a header and slots of 128 bytes:
 Integers are little-endian. A slot belongs to an exchange as long as the exchange exists; slots are
 assigned and reused under the registry lock. Publishers add to the first two words atomically,
 without a lock. A slot is written before it is in use, so touching its memory cannot fail for lack
-of space. Counting is never an error: without this file, or without a free slot, nothing is counted.
+of space. Counting never fails: without this file, or without a free slot, nothing is counted.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<4sIQ")
 _SLOT: Final = 128
 _NAME_AT: Final = 16
-#: The most exchanges of a namespace that are counted, 512 KiB of memory.
+#: The most exchanges of a namespace that are counted; 512 KiB of memory.
 _SLOTS: Final = 4096
 _SIZE: Final = _SLOT * (1 + _SLOTS)
-#: The position of the mapped number of slots in use, in words of 64 bits.
+#: Where the number of slots in use is, in words of 64 bits.
 _USED: Final = 1
 
 
@@ -59,7 +59,7 @@ class Counters:
 
     @classmethod
     def open(cls, path: Path) -> Counters | None:
-        """The file of that name; None if there is none or it cannot be used."""
+        """Open the file at ``path``; return None if there is none or it cannot be used."""
         try:
             fd = open_file(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except (OSError, ShmqError):
@@ -86,7 +86,7 @@ class Counters:
                 _core.add_to_word(self._words, at + 1, unrouted)
 
     def read(self, name: str) -> ExchangeStats:
-        """What was counted since the exchange was created."""
+        """Return the counts since the exchange was created."""
         at = self._locate(name)
         if at is None:
             return ExchangeStats()
@@ -96,12 +96,12 @@ class Counters:
         try:
             return self._found[name]
         except KeyError:
-            slot = self._names().get(_encode(name))
+            slot = self._list_slots().get(_encode(name))
             found = self._found[name] = None if slot is None else slot * _SLOT // 8
             return found
 
-    def _names(self) -> dict[bytes, int]:
-        """The slots in use, from 1 on, by the names of their exchanges."""
+    def _list_slots(self) -> dict[bytes, int]:
+        """Return the slots in use, from 1 on, by the encoded names of their exchanges."""
         used = min(self._words[_USED], _SLOTS)
         data = self._map[: _SLOT * (1 + used)]
         slots = {}
@@ -120,7 +120,7 @@ class Counters:
 
     @classmethod
     def assign(cls, path: Path, name: str, has: Callable[[str], bool]) -> None:
-        """Have the exchange counted from 0, if there is room; ``has``: whether one exists."""
+        """Count the exchange from 0 on, if a slot is free; ``has(name)``: whether one exists."""
         with contextlib.suppress(OSError, ShmqError):
             counters = cls.open(path)
             if counters is None:
@@ -130,7 +130,7 @@ class Counters:
                 counters._assign(path, name, has)
 
     def _assign(self, path: Path, name: str, has: Callable[[str], bool]) -> None:
-        names, used = self._names(), self._words[_USED]
+        names, used = self._list_slots(), self._words[_USED]
         slot = names.get(_encode(name))
         if slot is None and used < _SLOTS:
             slot = used + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -168,3 +169,24 @@ def test_the_reason_is_that_of_each_of_several_processes(
     eventually(lambda: dead.qsize() == len(begun), "the dead letters")
 
     assert {error_of(letter) for letter in dead.peek(limit=3)} == {"killed by signal 9"}
+
+
+def test_processes_that_die_at_the_same_time_are_each_reported(
+    broker: shmq.Broker, work: Work, journal: Journal
+) -> None:
+    jobs = broker.create_queue("jobs", max_deliveries=1, visibility_timeout=3600)
+    for number in range(3):
+        jobs.put([number, "wait"])
+    workers = work("--processes", "3")
+    begun = journal.until("begin", 3)
+
+    workers.process.suspend()  # it finds all of them dead at its next step
+    for event in begun:
+        kill(event.pid)
+    time.sleep(0.3)  # longer than the period of checks for dead processes
+    workers.process.resume()
+    dead = broker.queue("jobs.dlq")
+    eventually(lambda: dead.qsize() == len(begun), "the dead letters")
+
+    assert [error_of(letter) for letter in dead.peek(limit=3)] == ["killed by signal 9"] * 3
+    assert workers.stops() == 0

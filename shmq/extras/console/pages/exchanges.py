@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final
 
-from shmq.api.exchange import Binding, Exchange, ExchangeSummary
-from shmq.errors import NoSuchExchange, ShmqError, Unsupported
+from shmq.api.exchange import Binding, ExchangeSummary
+from shmq.errors import NoSuchExchange, Unsupported
 from shmq.extras.console.pages.drawing import drawing_of
 from shmq.extras.console.pages.overview import findings_of
 from shmq.extras.console.pages.visit import Shown, Visit, page
@@ -58,34 +57,15 @@ def show_exchange(visit: Visit) -> Shown:
     """One exchange: what it passes on, to which targets, and how often."""
     name = visit["name"]
     found = visit.ask("get_exchange", name=name)
-    with visit.console.broker.exchange(name) as exchange:
-        counters = _read_counters(exchange)
     alternates = [one.name for one in visit.latest.exchanges if one.alternate == name]
     return Shown(
         "exchange.html",
         {
             "exchange": found,
-            "counters": counters,
             "sources": [one for one in alternates if visit.caller.sees("exchange", one)],
             "findings": findings_of(visit, "exchange", name),
         },
     )
-
-
-def _read_counters(exchange: Exchange) -> dict[str, int | float]:
-    """What the exchange counts, by label; empty if it counts nothing."""
-    stats = getattr(exchange, "stats", None)
-    if stats is None:
-        return {}
-    try:
-        found = dataclasses.asdict(stats())
-    except ShmqError:
-        return {}
-    return {
-        key.replace("_", " "): value
-        for key, value in found.items()
-        if isinstance(value, int | float) and key != "bindings"
-    }
 
 
 def _find_bindings(visit: Visit, shown: list[ExchangeSummary]) -> _Bindings:
