@@ -684,7 +684,7 @@ cdef class Handle(_Putting):
     def alter(self, dict options: Mapping[str, Any], uint32_t alterations) -> bool:
         """Make these the policies among the queue's options, all of which must be given.
 
-        Returns whether: not if others were made since there were so many ``alterations``.
+        Returns false, and changes nothing, if they were altered since ``alterations`` was read.
         """
         cdef shmq_options o
         cdef int status

@@ -63,8 +63,8 @@ def texts_of(ends: Buffer, data: Buffer, outer: bytes | None,
     """The texts of a key in maps: a bit for each map, the ends, and the texts.
 
     Map i goes from ``ends[i]`` to ``ends[i + 1]``; with ``outer``, a key or several with dots
-    between, the key is looked up in the map that this leads to. None if no map has the key. Raises ValueError for ends that contradict
-    their bytes, and for a malformed map.
+    between, the key is looked up in the map that this leads to. None if no map has the key. Raises
+    ValueError for ends that contradict their bytes, and for a malformed map.
     """
     cdef _Spans spans = _find(ends, data, outer, key)
     cdef shmq_text_sums sums

@@ -17,7 +17,8 @@ bool shmq_maps_check(const struct shmq_maps *m);
 
 /* Finds the value of `key` in each map, or, if `outer` is set, in the map that it leads to: a key, or
  * several with dots between, each in the map that is the value of the one before. A span is the
- * encoded value; absent: there is none, or nil. Without a key the span is the map. Returns how many maps there are before the first malformed one. */
+ * encoded value; absent: there is none, or nil. Without a key the span is the map. Returns how many
+ * maps there are before the first malformed one. */
 uint32_t shmq_maps_find(const struct shmq_maps *m, const char *outer, const char *key,
                         struct shmq_span *spans);
 

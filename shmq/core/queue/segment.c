@@ -109,6 +109,7 @@ bool shmq_read_policies(const struct shmq_header *h, struct shmq_policies *polic
         *policies = h->options.policies[*alterations & 1];
         if (policies->crc == policies_checksum(policies))
             return true;
+        shmq_read_fence();
     } while (*alterations != GET_ACQUIRE(h->alterations)); /* two alterations came in between */
     return false;
 }
