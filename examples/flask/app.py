@@ -22,7 +22,9 @@ def create_app() -> Flask:
     app = Flask(__name__)
     app.config.from_prefixed_env()
     broker = shmq.connect(app.config.get("SHMQ"))  # threads and forked children share it
-    mails = broker.ensure_queue("mails", capacity=10_000, max_deliveries=5, dedupe_window=3600)
+    mails = broker.ensure_queue(
+        "mails", if_different="alter", capacity=10_000, max_deliveries=5, dedupe_window=3600
+    )
 
     @app.post("/mails")
     def post() -> ResponseReturnValue:

@@ -22,7 +22,9 @@ BYTES = HEIGHT * WIDTH * 3
 
 def frames(broker: shmq.Broker) -> shmq.Queue:
     """The queue of some 60 frames: the camera never waits, a late viewer misses the oldest."""
-    return broker.ensure_queue("frames", arena_bytes=64 * BYTES, overflow="drop-oldest")
+    return broker.ensure_queue(
+        "frames", if_different="alter", arena_bytes=64 * BYTES, overflow="drop-oldest"
+    )
 
 
 def camera(queue: shmq.Queue, count: int, rate: float) -> None:

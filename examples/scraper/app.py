@@ -36,7 +36,12 @@ broker = shmq.connect()
 def urls() -> shmq.Queue:
     """What is to be fetched: each URL once a day."""
     return broker.ensure_queue(
-        "urls", dedupe_window=86400, max_deliveries=5, retry_delay=1, retry_delay_max=300
+        "urls",
+        if_different="alter",
+        dedupe_window=86400,
+        max_deliveries=5,
+        retry_delay=1,
+        retry_delay_max=300,
     )
 
 

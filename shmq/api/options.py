@@ -450,9 +450,7 @@ class QueueOptions(Options):
         """
         rows, kept = options_of(QueueOptions), {}
         for key in (key for key in rows if key in given):
-            why, has = rows[key].fixed, getattr(self, key)
-            if key == "expires" and not self.is_temporary:
-                why = "only a queue created with it counts its consumers"
+            why, has = self.why_fixed(key), getattr(self, key)
             if why and not rows[key].is_same(_check_alone(key, given[key]), has):
                 kept[key] = f"{key}={given[key]!r} (it has {has!r}), because {why}"
         if kept:
@@ -462,6 +460,12 @@ class QueueOptions(Options):
                 f"once it is drained"
             )
         return QueueOptions.for_queue(name, {**self.as_dict(), **given})
+
+    def why_fixed(self, key: str) -> str:
+        """Why a queue with these options cannot change option ``key``; empty if it can."""
+        if key == "expires" and not self.is_temporary:
+            return "only a queue created with it counts its consumers"
+        return options_of(QueueOptions)[key].fixed
 
     @property
     def is_temporary(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 from collections.abc import Iterator
 from typing import Any, Final
@@ -28,6 +29,7 @@ _Kind = tuple[str, str | None]
 def report(broker: shmq.Broker, name: str, most: int, *, as_json: bool) -> None:
     """Show how many messages there are of each reason and error, the most frequent first."""
     with broker.queue(name) as queue:
+        letters = queue.options.dead_letter
         kinds = list(itertools.islice(_read_kinds(queue.bulk()), most + 1))
     read, more = kinds[:most], len(kinds) > most
     groups = collections.Counter(kind for kind in read if kind is not None).most_common()
@@ -44,6 +46,15 @@ def report(broker: shmq.Broker, name: str, most: int, *, as_json: bool) -> None:
         note(f"no message of queue {quoted(name)} has failed")
     if more:
         note(f"only the first {counted(most, 'message')} found were read: raise it with --count")
+    if letters is not None:
+        _note_dead_letters(broker, letters)
+
+
+def _note_dead_letters(broker: shmq.Broker, name: str) -> None:
+    """Name the command for the dead letters, if there are any that the user may see."""
+    with contextlib.suppress(shmq.ShmqError), broker.queue(name) as queue:
+        if held := queue.stats().depth:
+            note(f"{counted(held, 'dead letter')} in {quoted(name)}: shmq stats {name} --errors")
 
 
 def _read_kinds(queue: shmq.BulkQueue) -> Iterator[_Kind | None]:

@@ -19,6 +19,7 @@ PAGES = (
     "/queues/arrivals",
     "/queues/arrivals/messages",
     "/queues/arrivals/put",
+    "/queues/arrivals/alter",
     "/queues/arrivals/purge",
     "/queues/arrivals/delete",
     "/queues/arrivals/redrive",

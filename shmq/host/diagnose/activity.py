@@ -131,7 +131,7 @@ class QueueActivity:
     stats: QueueStats | None = None
     #: The handles of other processes than this one.
     attachments: tuple[Attachment, ...] = ()
-    #: The options it was created with; None if it cannot be used.
+    #: Its options; None if it cannot be used.
     options: QueueOptions | None = None
     #: Which queue of that name it is: a recreated one has another. 0: unknown.
     identity: int = 0
@@ -387,7 +387,6 @@ class Observer:
         self._used_until = 0.0
         self._queues: _Kept[Queue] = _Kept(broker.put_target, most)
         self._streams: _Kept[Stream] = _Kept(broker.stream, most)
-        self._options: dict[str, tuple[int, QueueOptions]] = {}
         self._samples = _GroupSamples()
         self._meter = _RateMeter()
         self._brought_back = False
@@ -436,8 +435,6 @@ class Observer:
         names = self._broker.queue_names()
         self._queues.keep_only(names)
         self._meter.keep_only(names)
-        for gone in self._options.keys() - set(names):
-            del self._options[gone]
         found: list[QueueActivity] = []
         for name in names:
             try:
@@ -453,14 +450,11 @@ class Observer:
         if not self._local:
             return self._read_remote_queue(queue)
         stats, identity, own = queue.stats(), queue.identity, os.getpid()
-        known = self._options.get(queue.name)
-        if known is None or known[0] != identity:
-            known = self._options[queue.name] = (identity, queue.options)
         return QueueActivity(
             name=queue.name,
             stats=stats,
             attachments=tuple(one for one in queue.attachments() if one.pid != own),
-            options=known[1],
+            options=queue.options,
             identity=identity,
             rates=self._meter.measure(stats, identity),
             largest_group=self._samples.see(queue, stats),

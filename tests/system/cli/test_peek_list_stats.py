@@ -296,6 +296,7 @@ def test_stats_group_failed_messages_and_dead_letters_by_error(
     assert heading.split() == ["messages", "reason", "error"]
     assert rows[0].split() == ["2", "retry", "ValueError:", "SMTP", "refused"]
     assert b"\x1b" not in shown.out
+    assert "2 dead letters in 'jobs.dlq': shmq stats jobs.dlq --errors" in shown.error
     for one in dead["errors"]:
         assert broker.queue("jobs.dlq").redrive(where=one["where"]) == 1
 
@@ -314,6 +315,7 @@ def test_stats_of_a_queue_without_failures_say_so(quick: Quick, queue: shmq.Queu
     ran = quick("stats", "-q", "jobs", "--errors")
     assert ran.out == b""
     assert "no message of queue 'jobs' has failed" in ran.error
+    assert "dead letter" not in ran.error
 
 
 @pytest.mark.parametrize(

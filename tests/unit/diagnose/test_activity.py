@@ -62,7 +62,10 @@ def test_a_queue_made_anew_is_another(broker: shmq.Broker) -> None:
         (first,) = observer.look().queues
         (again,) = observer.look().queues
         assert again.identity == first.identity
-        assert again.options is first.options
+        assert again.options == first.options
+        altered = broker.alter_queue("a", max_deliveries=9)
+        (again,) = observer.look().queues
+        assert again.options == altered != first.options
         broker.delete_queue("a")
         broker.create_queue("a", dead_letter=None, capacity=7).close()
         (again,) = observer.look().queues

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -11,13 +12,15 @@ import msgspec
 
 import shmq
 from shmq.api.names import shown_name
+from shmq.api.options import Option, QueueOptions, options_of
 from shmq.api.properties import PROPERTIES
 from shmq.extras.console.api.messages import NewMessage, properties_of
-from shmq.extras.console.pages.rendering import amount, as_text, number
+from shmq.extras.console.pages.rendering import amount, as_text, number, option
 from shmq.extras.console.pages.visit import MOST_WHERE, Redirect, Shown, Visit, page
 from shmq.extras.console.problem import Problem
 from shmq.extras.console.request_checks import check_change_allowed
 from shmq.protocol.opcodes import Right
+from shmq.units import seconds_of, size_of
 
 #: The fields of the form that puts a message, besides its body, with their labels.
 _FIELDS: Final = {name: row.label for name, row in PROPERTIES.items() if row.label}
@@ -119,6 +122,108 @@ def delete(visit: Visit) -> Redirect:
         _check_identity(visit, name)
     visit.perform("delete_queue", name=name)
     return Redirect("/queues")
+
+
+# ---- alter ----
+
+#: The prefix of the form's fields with the values that were shown: what differs was changed.
+_WAS: Final = "was."
+#: How a value is parsed, and an example of one; a choice and a name are used unchanged.
+_TYPED: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
+    "count": (lambda text: int(text) if re.fullmatch("[0-9]{1,18}", text) else None, "9"),
+    "bytes": (size_of, "4096, 64KiB or 16MiB"),
+    "seconds": (seconds_of, "30, 500ms, 5m or 2h"),
+}
+_MOST_PROBLEM: Final = 500
+
+
+@page("/queues/{name}/alter")
+def ask_alter(visit: Visit) -> Shown:
+    """The form with the options of the queue."""
+    name = _check_allowed(visit, Right.ADMIN)
+    with visit.console.broker.queue(name) as queue:
+        return _make_options_form(queue, {}, None)
+
+
+@page("/queues/{name}/alter", "POST")
+def alter(visit: Visit) -> Shown | Redirect:
+    """Show which options would be altered, or alter them once that was confirmed."""
+    name = _check_allowed(visit, Right.ADMIN)
+    _check_identity(visit, name)
+    with visit.console.broker.queue(name) as queue:
+        try:
+            changed = _parse_options(visit.form)
+            if visit.form.get("step") != "alter":
+                return _make_alteration(queue, changed, visit.form)
+            visit.perform("alter_queue", changed, name=name)
+        except (Problem, shmq.InvalidOption, TypeError) as error:
+            return _make_options_form(queue, visit.form, str(error)[:_MOST_PROBLEM])
+    return Redirect(_make_path(name))
+
+
+def _make_options_form(queue: shmq.Queue, given: Mapping[str, str], problem: str | None) -> Shown:
+    options, fields, fixed = queue.options, [], []
+    for key, row in options_of(QueueOptions).items():
+        value, why = getattr(options, key), options.why_fixed(key)
+        if why:
+            fixed.append((key, value, why))
+        elif row.changed_by:
+            was = given.get(_WAS + key, _as_field(value))
+            fields.append((key, row, was, given.get(key, was)))
+    facts = {"name": queue.name, "problem": problem, "fields": fields, "fixed": fixed}
+    identity = given.get("identity", str(queue.identity))
+    return Shown("alter.html", {**facts, "was": _WAS, "identity": identity})
+
+
+def _make_alteration(queue: shmq.Queue, changed: dict[str, Any], form: Mapping[str, str]) -> Shown:
+    options = queue.options
+    differences = options.differences(options.altered(queue.name, changed))
+    facts = [
+        f"{key} changes from {option(old)} to {option(new)}."
+        for key, (old, new) in differences.items()
+    ]
+    return _confirm(
+        queue.name,
+        "alter",
+        facts or ["The queue has these options already."],
+        label=f"Alter {amount(len(facts), 'option')}",
+        possible=bool(facts),
+        hidden={"identity": str(queue.identity), "step": "alter"}
+        | {key: form[key] for key in changed},
+    )
+
+
+def _as_field(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def _parse_options(form: Mapping[str, str]) -> dict[str, Any]:
+    """The options that the user changed. Raises Problem that names the option."""
+    changed = {}
+    for key, row in options_of(QueueOptions).items():
+        text, was = form.get(key), form.get(_WAS + key)
+        if text is None or text == was:
+            continue
+        value = _parse_option(key, row, text)
+        if was is None or not row.is_same(value, _parse_option(key, row, was)):
+            changed[key] = value
+    return changed
+
+
+def _parse_option(key: str, row: Option, text: str) -> Any:
+    text = text.strip()
+    if row.none and text.lower() == "none":
+        return None
+    if row.kind not in _TYPED:
+        return text
+    parse, example = _TYPED[row.kind]
+    value = parse(text)
+    if value is None:
+        others = " or none" if row.none else ""
+        raise Problem.invalid(f"{key} must be a value such as {example}{others}, not {text[:80]!r}")
+    return value
 
 
 # ---- redrive ----

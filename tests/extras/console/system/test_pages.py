@@ -182,6 +182,14 @@ def test_dead_letters_are_grouped_by_error_and_sent_back_by_it() -> None:
             assert "2 of 3 messages waiting" in shown
             assert f"error ValueError: {shown_odd}" in shown
 
+            path = f"/queues/mail.dlq/redrive?where={quote(where)}"
+            asked = seen(site, path)
+            assert "2 dead letters of mail.dlq would go back" in asked
+            assert "Send back 2 dead letters" in asked
+            assert queue.qsize() == 0
+            assert send(site, "/queues/mail.dlq/redrive", **form_of(site, path)).status == 303
+            assert (queue.qsize(), broker.queue("mail.dlq").qsize()) == (2, 1)
+
 
 def test_the_page_of_a_failing_queue_says_why() -> None:
     odd = "SMTP <b>refused</b> \x1b[31m\u202e"
@@ -367,6 +375,107 @@ def test_a_count_of_dead_letters_that_ends_early_says_so(site: Console, shop: sh
     assert counted == {"count": MOST_COUNTED, "more": False}
 
 
+ALTER = "/queues/orders/alter"
+
+
+def test_options_are_altered_once_the_differences_were_confirmed(
+    site: Console, shop: shmq.Broker
+) -> None:
+    queue = shop.create_queue("orders")
+    before = queue.options.as_dict()
+    text = seen(site, ALTER)
+    assert "priorities: 3 the queue's memory is laid out for it" in text
+    assert "expires: none only a queue created with it counts its consumers" in text
+    fields = form_of(site, ALTER)
+    assert (fields["max_deliveries"], fields["visibility_timeout"]) == ("5", "30")
+    assert (fields["ttl"], "priorities" in fields) == ("none", False)
+
+    given = {"max_deliveries": "9", "ttl": "5m", "visibility_timeout": "30s"}
+    asked = Page(send(site, ALTER, **fields | given).content.decode())
+    assert "max_deliveries changes from 5 to 9. ttl changes from none to 300.0." in asked.text
+    assert "Alter 2 options" in asked.text and asked.text.count(" changes from ") == 2
+    assert queue.options.as_dict() == before
+
+    done = send(site, ALTER, **asked.fields(ALTER))
+    assert (done.status, done.headers["location"]) == (303, "/queues/orders")
+    assert queue.options.as_dict() == {**before, "max_deliveries": 9, "ttl": 300.0}
+    eventually(lambda: "max_deliveries 9" in seen(site, "/queues/orders"), "the page shows it")
+
+
+def test_only_what_the_user_changed_is_altered(site: Console, shop: shmq.Broker) -> None:
+    queue = shop.create_queue("orders")
+    fields = form_of(site, ALTER) | {"max_deliveries": "9", "ttl": "60"}
+    shop.alter_queue("orders", ttl=60, retry_delay=7)
+    asked = Page(send(site, ALTER, **fields).content.decode())
+    assert "max_deliveries changes from 5 to 9." in asked.text
+    assert asked.text.count(" changes from ") == 1
+    shop.alter_queue("orders", overflow="block")
+    assert send(site, ALTER, **asked.fields(ALTER)).status == 303
+    found = queue.options
+    assert (found.max_deliveries, found.ttl) == (9, 60)
+    assert (found.retry_delay, found.overflow) == (7, "block")
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("max_deliveries", "0"),
+        ("max_deliveries", "-1"),
+        ("max_deliveries", "9.5"),
+        ("max_deliveries", "\u0669"),
+        ("max_deliveries", "9" * 1_000_000),
+        ("ttl", "0"),
+        ("ttl", "soon \x1b[31m\u202e<b>"),
+        ("visibility_timeout", "none"),
+        ("visibility_timeout", ""),
+        ("max_message_bytes", "1 TiB"),
+        ("overflow", "<script>" * 10_000),
+        ("confirm", "disk"),
+        ("capacity", "10"),
+        ("auto_delete", "yes"),
+        ("dead_letter", "others"),
+        ("expires", "60"),
+    ],
+    ids=lambda value: value[:20].encode("unicode_escape").decode(),
+)
+def test_a_wrong_option_is_named_and_what_was_typed_stays(
+    site: Console, shop: shmq.Broker, key: str, text: str
+) -> None:
+    queue = shop.create_queue("orders")
+    before = queue.options
+    for step in ("", "alter"):
+        fields = form_of(site, ALTER) | {"retry_delay": "7m", key: text, "step": step}
+        content = send(site, ALTER, **fields).content.decode()
+        page = Page(content)
+        (problem,) = (given for _, given in page.tags if given.get("id") == "problem")
+        assert problem["role"] == "alert"
+        said = content.partition('id="problem">')[2].partition("</p>")[0]
+        assert key in said and len(said) < 2000
+        assert not {"\x1b", "\u202e"} & set(said) and "<" not in said
+        kept = page.fields(ALTER)
+        assert kept["retry_delay"] == "7m" and kept["was.retry_delay"] == "1"
+        assert key not in kept or kept[key] == text
+    assert queue.options == before
+
+
+def test_options_that_are_the_same_leave_nothing_to_do(site: Console, shop: shmq.Broker) -> None:
+    shop.create_queue("orders")
+    asked = send(site, ALTER, **form_of(site, ALTER) | {"ttl": " None "}).content.decode()
+    assert "has these options already" in asked and "There is nothing to do." in asked
+
+
+def test_another_queue_is_not_altered_by_an_old_page(site: Console, shop: shmq.Broker) -> None:
+    shop.create_queue("orders")
+    stale = form_of(site, ALTER) | {"max_deliveries": "9"}
+    confirmed = Page(send(site, ALTER, **stale).content.decode()).fields(ALTER)
+    shop.delete_queue("orders")
+    shop.create_queue("orders")
+    for fields in (stale, confirmed):
+        assert send(site, ALTER, **fields).status == 409
+    assert send(site, ALTER, **form_of(site, ALTER) | {"csrf": "no"}).status == 403
+    assert shop.queue("orders").options.max_deliveries == 5
+
+
 def test_a_queue_is_deleted_unless_it_was_made_anew_meanwhile(
     site: Console, shop: shmq.Broker
 ) -> None:
@@ -408,7 +517,7 @@ def test_without_allow_changes_no_form_is_shown_and_none_is_taken() -> None:
             text = open_page(site, "/queues/orders")
             assert "read-only" in Page(text.content.decode()).text
             assert not [link for link in Page(text.content.decode()).links if "purge" in link]
-            for path in ("purge", "delete", "put", "redrive"):
+            for path in ("purge", "delete", "put", "redrive", "alter"):
                 assert open_page(site, f"/queues/orders/{path}").status == 403
                 assert send(site, f"/queues/orders/{path}", csrf="1").status == 403
         assert queue.qsize() == 1
@@ -452,13 +561,20 @@ def _sessions(site: Console, token: str, weak: str) -> None:
     assert "orders" in listed and "private" not in listed
     assert open_page(site, "/queues/orders/messages", low).status == 403
     assert open_page(site, "/queues/orders/purge", low).status == 403
+    assert open_page(site, "/queues/orders/alter", low).status == 403
+    assert send(site, "/queues/orders/alter", low, csrf=csrf_of(site, low)).status == 403
     assert open_page(site, "/queues/private", low).status == 404
 
-    page = Page(open_page(site, "/", strong).content.decode())
-    csrf = page.fields("/ops/logout")["csrf"]
+    csrf = csrf_of(site, strong)
     assert send(site, "/logout", strong, csrf="wrong").status == 403
     assert send(site, "/logout", strong, csrf=csrf).status == 303
     assert open_page(site, "/queues", strong).status == 303
+
+
+def csrf_of(site: Console, cookie: str) -> str:
+    """What the forms of the session send back, of the console under `/ops`."""
+    page = Page(open_page(site, "/", cookie).content.decode())
+    return page.fields("/ops/logout")["csrf"]
 
 
 # ---- files ----
