@@ -10,6 +10,8 @@ import pytest
 
 import shmq
 from shmq.host.namespace import roles
+from tests.support.own_shm import own_shm, with_own_shm
+from tests.support.processes import run_script
 from tests.support.waiting import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, kill
@@ -168,3 +170,26 @@ def test_the_reason_is_that_of_each_of_several_processes(
     eventually(lambda: dead.qsize() == len(begun), "the dead letters")
 
     assert {error_of(letter) for letter in dead.peek(limit=3)} == {"killed by signal 9"}
+
+
+_CONNECT = """
+import shmq
+from shmq.client.remote.address import Target
+from shmq.workers.plan import Plan
+from shmq.workers.supervisor import Supervisor
+
+plan = Plan(
+    handler="os:abort",
+    queue="jobs",
+    server=Target.of("shmq://127.0.0.1:1", None, None, 5.0, 5.0),
+)
+try:
+    Supervisor([plan]).run()
+except shmq.ConnectionLost:
+    print("no server")
+"""
+
+
+@own_shm
+def test_workers_of_a_server_need_no_shared_memory_files() -> None:
+    assert run_script(_CONNECT, before=with_own_shm("64k", ",ro")) == "no server\n"
