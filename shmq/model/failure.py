@@ -7,6 +7,7 @@ of the core compare it as a whole.
 
 from __future__ import annotations
 
+import collections
 import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -85,11 +86,14 @@ def rank_types(failed: int, counted: Iterable[tuple[str, int]]) -> dict[str, int
     ``failed`` counts all failures, those whose type is not counted among them.
     """
     ranked = sorted(counted, key=lambda row: (-row[1], row[0]))[:MOST_TYPES]
-    types = {name or TEXT: count for name, count in ranked if count}
-    others = failed - sum(types.values())
+    types: collections.Counter[str] = collections.Counter()
+    for name, count in ranked:
+        if count:
+            types[name or TEXT] += count  # a class may have that name, too
+    others = failed - types.total()
     if others > 0:
-        types[OTHER] = types.get(OTHER, 0) + others
-    return types
+        types[OTHER] += others
+    return dict(types)
 
 
 def shorten(text: str, most: int) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import multiprocessing
 import re
 import signal
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from shmq.api import Message, Queue
 from shmq.api.contract import unwrapped
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import LeaseExpired, QueueDeleted, ShmqError
 from shmq.host.namespace.roles import Roles
+from shmq.host.supervision.heartbeat import SharedNumbers
 from shmq.native import _clock as time
 from shmq.workers.plan import Plan
 
@@ -30,38 +30,30 @@ _MOUNTS: Final = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 _EVENTS: Final = ("memory.events.local", "memory.events")
 
 
-class CurrentDelivery:
+class CurrentDelivery(SharedNumbers):
     """The message that a process is handling, in shared memory: it outlives that process.
 
-    The process writes it, and its supervisor reads it after the end of the process.
+    The process writes it, and its supervisor reads it after the end of the process. It is the
+    receipt, 0 without a message, and when its handler was called, in ns.
     """
 
-    def __init__(self) -> None:
-        self.__setstate__(multiprocessing.get_context("spawn").RawArray("Q", 2))
-
-    def __getstate__(self) -> Any:
-        return self._memory
-
-    def __setstate__(self, memory: Any) -> None:
-        self._memory = memory
-        #: The receipt, 0 without a message, and when its handler was called, in ns.
-        self._fields = memoryview(memory).cast("B").cast("Q")
+    NAME = "shmq-delivery"
 
     def begin(self, message: Message) -> None:
         """Note a message that is about to be handled."""
-        self._fields[0] = message.receipt
+        self.numbers[0] = message.receipt
 
     def call(self) -> None:
         """Note that its handler is about to be called, for a handler with a timeout."""
-        self._fields[1] = time.monotonic_ns()
+        self.numbers[1] = time.monotonic_ns()
 
     def end(self) -> None:
         """Note that it has been settled. Without a message it does nothing."""
-        self._fields[0] = 0
+        self.numbers[0] = 0
 
     def take(self) -> tuple[int, float]:
         """Return and forget the receipt, and how many seconds ago its handler was called."""
-        receipt, called = self._fields
+        receipt, called = self.numbers
         self.end()
         return receipt, (time.monotonic_ns() - called) / 1e9
 

@@ -37,7 +37,7 @@ class _WorkerProcess(ChildProcess):
         self.timings = timings
         self._oom_kills = oom_kills
         self._oom_kills_before = 0
-        self._delivery = delivery = CurrentDelivery()
+        self._delivery = delivery = CurrentDelivery(2)
         who = f"worker {plan.queue}/{number}"
         super().__init__(
             who,

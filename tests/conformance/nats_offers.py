@@ -175,6 +175,7 @@ LEFT_OUT: Final[dict[str, str]] = {
     "test_an_uncounted_nack_returns_the_message_to_its_place_as_if_it_had_not_been_delivered": _RETURNED,  # noqa: E501
     "test_an_uncounted_nack_with_a_delay_hides_the_message_that_long": _RETURNED,
     "test_any_client_may_settle_by_receipt": _TOTALS,
+    "test_a_class_may_have_the_name_of_what_has_no_type": _TOTALS,
     "test_any_type_is_counted_by_its_end": _TOTALS,
     "test_closing_a_client_carries_out_the_acks_its_consumers_gathered": _RETURNED,
     "test_closing_a_queue_returns_what_its_consumers_leased_ahead": _RETURNED,

@@ -141,6 +141,13 @@ def test_nothing_is_altered_by_nothing(broker: Broker) -> None:
     assert broker.alter_queue("jobs", capacity=50, ttl=9) == options
 
 
+def test_it_returns_the_options_as_the_queue_has_them(broker: Broker) -> None:
+    jobs = broker.create_queue("jobs")
+    altered = broker.alter_queue("jobs", retry_delay=1e-10, retry_delay_max=7, ttl=True + 1)
+    assert repr(altered) == repr(jobs.options)
+    assert altered.retry_delay == 0
+
+
 def test_only_a_queue_that_exists_is_altered(broker: Broker) -> None:
     with pytest.raises(shmq.NoSuchQueue, match="jobs"):
         broker.alter_queue("jobs", ttl=9)

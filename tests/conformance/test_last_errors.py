@@ -274,6 +274,11 @@ def test_the_most_frequent_types_are_counted_and_the_others_together(failing: Qu
     assert list(counted)[-1] == "other"
 
 
+def test_a_class_may_have_the_name_of_what_has_no_type(failing: Queue) -> None:
+    errors = ["a", "b", shmq.Failure("text", ""), shmq.Failure("other", "")]
+    assert count(failing, *errors) == {"text": 3, "other": 1}
+
+
 @pytest.mark.parametrize(
     ("name", "counted"),
     [

@@ -214,12 +214,13 @@ class QueueCollection(CollectionPort):
                 options = QueueOptions(**before)
                 wanted = options.altered(name, given)
                 self._check_dead_letters(name, options, wanted)
-                changed = bool(wanted.differences(options))
-                if not changed or queue.alter(wanted.as_dict(), alterations):
+                if not wanted.differences(options) or queue.alter(wanted.as_dict(), alterations):
                     break
-        if changed and wanted.durability != "memory":
+            altered = queue.options
+        # Without a change as well: the caller of an earlier one may have ended before it was saved.
+        if altered.durability != "memory":
             durability.save_options(self._namespace, name)
-        return wanted
+        return altered
 
     def _check_dead_letters(self, name: str, options: QueueOptions, wanted: QueueOptions) -> None:
         """Raise InvalidOption if dead letters could not be moved. Needs the registry lock."""

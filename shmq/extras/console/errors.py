@@ -86,7 +86,7 @@ class ErrorBook:
         self._known: dict[str, tuple[object, float, Errors]] = {}
 
     def of(self, broker: shmq.Broker, queue: QueueActivity) -> Errors:
-        """The errors of the queue's visible messages; none of one that is gone."""
+        """The errors of the queue's visible messages; none of one that cannot be read."""
         stats = queue.stats
         if stats is None or not stats.depth:
             return Errors(time.time())
@@ -115,6 +115,6 @@ def _read_errors(broker: shmq.Broker, name: str, stats: shmq.QueueStats) -> Erro
         with broker.queue(name) as queue:
             newest = f"sequence > {max(stats.put - most, 0)}" if stats.depth > most else None
             messages = queue.peek(most, where=newest) or queue.peek(most)
-    except (shmq.NoSuchQueue, shmq.QueueDeleted):
+    except shmq.ShmqError:  # deleted, of another process alone, locked: other numbers are shown
         return Errors(at)
     return Errors(at, group_errors(messages), len(messages))

@@ -429,10 +429,12 @@ class Control:
 
     def _alter(self, session: Session, name: str, given: dict[str, Any]) -> bytes:
         with self._open_for(session, name) as queue:
-            dead_letter = queue.options.dead_letter
+            options = queue.options
+        dead_letter = options.dead_letter
         if "dead_letter" in given and not self._can_see_dead_letters(session, name, dead_letter):
             raise Refusal(Status.FORBIDDEN, "dead_letter: the token has no right to that queue")
         with well_formed():
+            options.altered(name, given)  # a key need not be a keyword
             options = self._broker.alter_queue(name, **given)
         if not self._can_see_dead_letters(session, name, options.dead_letter):
             options = dataclasses.replace(options, dead_letter=None)

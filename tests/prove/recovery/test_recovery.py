@@ -450,6 +450,28 @@ def test_altered_options_come_back(persist: Persist, durability: Durability) -> 
         broker.alter_queue("jobs", max_deliveries=9, max_message_bytes=1)
 
 
+def test_options_are_not_said_to_be_on_disk_until_they_are(
+    persist: Persist, durability: Durability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shmq.connect(persist.namespace) as broker:
+        broker.create_queue("jobs", durability=durability)
+        broker.alter_queue("jobs", max_deliveries=6)
+        monkeypatch.setattr("shmq.client.shared.durability._WRITTEN", 0.1)
+        assert persist.process is not None
+        persist.process.send_signal(signal.SIGSTOP)
+        for _ in range(2):  # the second one changes nothing, and finds the first one not written
+            with pytest.raises(shmq.NotConfirmed, match="not known to be on disk"):
+                broker.alter_queue("jobs", max_deliveries=7)
+        persist.process.send_signal(signal.SIGCONT)
+        monkeypatch.undo()
+        broker.alter_queue("jobs", max_deliveries=7)
+
+    persist.reboot()
+
+    with shmq.connect(persist.namespace) as broker:
+        assert broker.queue("jobs").options.max_deliveries == 7
+
+
 def test_a_message_that_is_longer_than_the_altered_limit_comes_back(
     persist: Persist, durability: Durability
 ) -> None:

@@ -155,6 +155,14 @@ def test_an_unknown_option_or_a_value_out_of_range_is_bad_request_and_named(
     assert f"{name}.dlq" not in wire.names()
 
 
+@pytest.mark.parametrize("key", ["name", "self", "colour"])
+def test_so_it_is_when_options_are_altered(wire: Wire, queue: str, key: str) -> None:
+    answer = wire.ask(T.ALTER, frames.name(queue) + frames.pack({"ttl": 60, key: "x"}))
+
+    assert answer.status == S.BAD_REQUEST
+    assert f"unknown option {key!r}" in answer.payload.decode()
+
+
 @pytest.mark.parametrize(
     "rest",
     [

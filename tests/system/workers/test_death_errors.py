@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 
 import pytest
 
 import shmq
 from shmq.host.namespace import roles
+from tests.support.own_shm import own_shm, with_own_shm
+from tests.support.processes import run_script
 from tests.support.waiting import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, kill
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process leaves a report to the supervisor, however long that takes."""
+    monkeypatch.setattr(roles, "_REPORTED_WITHIN", PATIENCE)
 
 
 def dead_letter(broker: shmq.Broker) -> shmq.Message:
@@ -91,15 +98,16 @@ def test_only_the_message_in_hand_has_it_and_it_is_delivered_once_more(
 
 
 def test_a_message_that_another_consumer_got_in_the_meantime_stays_as_it_is(
-    jobs: shmq.Queue, work: Work, journal: Journal
+    jobs: shmq.Queue, work: Work, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(roles, "_REPORTED_WITHIN", 0.0)
     jobs.put([1, "wait"])
     workers = work()
     (first,) = journal.until("begin", 1)
 
     workers.process.suspend()
     kill(first.pid)
-    mine = jobs.get(timeout=PATIENCE)  # returned by this process, which waits for it
+    mine = jobs.get(timeout=PATIENCE)  # returned by this process
     workers.process.resume()
     workers.hears(f"died, pid {first.pid}: SIGKILL")
     workers.ready(2)
@@ -112,9 +120,8 @@ def test_a_message_that_another_consumer_got_in_the_meantime_stays_as_it_is(
 
 
 def test_a_consumer_that_waits_for_the_message_gets_it_with_the_reason(
-    jobs: shmq.Queue, work: Work, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
-    monkeypatch.setattr(roles, "_REPORTED_WITHIN", PATIENCE)
     jobs.put([1, "wait"])
     workers = work()
     (first,) = journal.until("begin", 1)
@@ -183,10 +190,32 @@ def test_processes_that_die_at_the_same_time_are_each_reported(
     workers.process.suspend()  # it finds all of them dead at its next step
     for event in begun:
         kill(event.pid)
-    time.sleep(0.3)  # longer than the period of checks for dead processes
     workers.process.resume()
     dead = broker.queue("jobs.dlq")
     eventually(lambda: dead.qsize() == len(begun), "the dead letters")
 
     assert [error_of(letter) for letter in dead.peek(limit=3)] == ["killed by signal 9"] * 3
     assert workers.stops() == 0
+
+
+_CONNECT = """
+import shmq
+from shmq.client.remote.address import Target
+from shmq.workers.plan import Plan
+from shmq.workers.supervisor import Supervisor
+
+plan = Plan(
+    handler="os:abort",
+    queue="jobs",
+    server=Target.of("shmq://127.0.0.1:1", None, None, 5.0, 5.0),
+)
+try:
+    Supervisor([plan]).run()
+except shmq.ConnectionLost:
+    print("no server")
+"""
+
+
+@own_shm
+def test_workers_of_a_server_need_no_shared_memory_files() -> None:
+    assert run_script(_CONNECT, before=with_own_shm("64k", ",ro")) == "no server\n"

@@ -177,8 +177,9 @@ def alter_queue(call: Call) -> QueueView:
     """Change options of the queue while it is in use; those that are not named stay."""
     name = call["name"]
     call.need(Right.ADMIN, "queue", name)
-    call.console.broker.alter_queue(name, **call.body)
     with call.console.broker.put_target(name) as queue:
+        queue.options.altered(name, call.body)  # a key need not be a keyword
+        call.console.broker.alter_queue(name, **call.body)
         return _make_view(queue)
 
 

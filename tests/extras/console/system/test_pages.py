@@ -616,3 +616,15 @@ def test_a_name_of_another_system_is_shown_as_its_text(page: str) -> None:
     assert queue not in Page(content).text
     if page != "/queues/{}":
         assert path in Page(content).links
+
+
+def test_the_messages_of_another_clients_exclusive_queue_are_not_read(
+    site: Console, shop: shmq.Broker
+) -> None:
+    mine = shop.create_queue("mine", exclusive=True)
+    mine.put("x")
+    mine.get().nack(0, error="why")
+
+    assert "mine" in seen(site, "/queues/mine")
+    assert "mine" in seen(site, "/")
+    mine.close()

@@ -189,6 +189,8 @@ def test_options_of_a_queue_are_altered_and_others_stay(site: Console, shop: shm
         ({"ttl": 9, "max_deliveries": "9"}, "max_deliveries='9' must be an int"),
         ({"ttl": 9, "<b>": 1}, "unknown option '<b>'"),
         ({"ttl": 9, "confirm": "disk"}, "needs a journal"),
+        ({"ttl": 9, "name": "other"}, "unknown option 'name'"),
+        ({"ttl": 9, "self": 1}, "unknown option 'self'"),
     ],
 )
 def test_what_is_wrong_with_one_option_alters_none(
