@@ -114,9 +114,9 @@ class Broker(Closing, Displayed):
         Raises :class:`~shmq.NoSuchQueue`, :class:`~shmq.Forbidden`, and
         :class:`~shmq.InvalidOption`, after which nothing is altered: for an unknown option, a value
         out of range or one that contradicts the queue's other options, and for each option that is
-        fixed, such as ``capacity``, with the reason. Also raises TypeError for a
-        value of the wrong type, and :class:`~shmq.NotConfirmed` if the queue is altered, and the
-        options are not known to be on disk.
+        fixed, such as ``capacity``, with the reason. Also raises TypeError for a value of the wrong
+        type, and :class:`~shmq.NotConfirmed`, from a server :class:`~shmq.ServerError`, if the
+        queue is altered and the options are not known to be on disk: call it again.
         """
 
     @abc.abstractmethod
