@@ -38,6 +38,12 @@ def of_threads(pid: int, file: str) -> dict[str, str]:
     return texts
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether no thread of the process runs: a signal alone stops each a little later."""
+    found = of_threads(pid, "stat").values()
+    return all(text.rpartition(")")[2].split()[0] == "T" for text in found)
+
+
 def _wake_ups(pid: int) -> dict[str, int]:
     """How often each thread of a process has slept so far."""
     return {

@@ -23,7 +23,7 @@ import shmq
 from shmq.disk.persistence.writer import Writer
 from shmq.disk.storage.writer_control import Control
 from shmq.host.namespace.data_directory import DataDirectory
-from tests.support.processes import of_threads
+from tests.support.processes import is_stopped
 from tests.support.stepwise_disk import StepwiseDisk
 from tests.support.waiting import PATIENCE, eventually
 
@@ -65,17 +65,9 @@ class WriterProcess:
             raise AssertionError("the writer has ended") from error
 
     def freeze(self) -> None:
-        """Stop the process until :meth:`thaw`; its files and locks stay as they are.
-
-        When this returns none of its threads runs: a signal alone stops each a little later.
-        """
+        """Stop the process until :meth:`thaw`; its files and locks stay as they are."""
         pid = self._signal(signal.SIGSTOP)
-
-        def stands() -> bool:
-            found = of_threads(pid, "stat").values()
-            return all(text.rpartition(")")[2].split()[0] == "T" for text in found)
-
-        eventually(stands, "each of its threads is stopped")
+        eventually(lambda: is_stopped(pid), "each of its threads is stopped")
 
     def thaw(self) -> None:
         """Let the process continue."""

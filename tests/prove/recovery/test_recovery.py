@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import signal
@@ -15,7 +16,7 @@ import pytest
 import shmq
 from shmq.api.options import Durability
 from tests.prove.recovery.tools import Persist, lose
-from tests.support.processes import drain, is_sound
+from tests.support.processes import drain, is_sound, is_stopped
 from tests.support.waiting import PATIENCE, eventually
 
 DURABLE = ("journal", "snapshot")
@@ -450,6 +451,21 @@ def test_altered_options_come_back(persist: Persist, durability: Durability) -> 
         broker.alter_queue("jobs", max_deliveries=9, max_message_bytes=1)
 
 
+def stops_without_a_lock(persist: Persist, broker: shmq.Broker) -> bool:
+    """Stop the writer; if it has a lock, let it go on, and return false."""
+    assert persist.process is not None
+    pid = persist.process.pid
+    persist.process.send_signal(signal.SIGSTOP)
+    eventually(lambda: is_stopped(pid), "each of its threads is stopped")
+    try:
+        broker.alter_queue("jobs", max_deliveries=6)
+    except shmq.NotConfirmed:
+        return True
+    except shmq.LockTimeout:
+        persist.process.send_signal(signal.SIGCONT)
+    return False
+
+
 def test_options_are_not_said_to_be_on_disk_until_they_are(
     persist: Persist, durability: Durability, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -457,11 +473,11 @@ def test_options_are_not_said_to_be_on_disk_until_they_are(
         broker.create_queue("jobs", durability=durability)
         broker.alter_queue("jobs", max_deliveries=6)
         monkeypatch.setattr("shmq.client.shared.durability._WRITTEN", 0.1)
-        assert persist.process is not None
-        persist.process.send_signal(signal.SIGSTOP)
+        eventually(functools.partial(stops_without_a_lock, persist, broker), "it is stopped")
         for _ in range(2):  # the second one changes nothing, and finds the first one not written
             with pytest.raises(shmq.NotConfirmed, match="not known to be on disk"):
                 broker.alter_queue("jobs", max_deliveries=7)
+        assert persist.process is not None
         persist.process.send_signal(signal.SIGCONT)
         monkeypatch.undo()
         broker.alter_queue("jobs", max_deliveries=7)
