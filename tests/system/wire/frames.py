@@ -280,7 +280,7 @@ OPERATIONS: dict[T, Operation] = {
     T.HELLO: Operation(pack({"client": "a test"})),
     T.PING: Operation(b"pong"),
     T.CREATE: Operation(pack({"dead_letter": None}), "queue", "admin"),
-    T.ALTER: Operation(pack({"ttl": 60}), "queue", "admin"),
+    T.ALTER: Operation(pack({"max_deliveries": 5}), "queue", "admin"),
     T.DELETE: Operation(b"", "queue", "admin"),
     T.PURGE: Operation(b"", "queue", "admin"),
     T.LIST: Operation(b""),

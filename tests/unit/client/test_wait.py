@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import shmq
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.waiting import guardian
+from shmq.client.local.waiting.watcher import Watcher
 from tests.support.processes import HOUR
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -193,3 +197,27 @@ def test_a_fork_beside_a_thread_that_begins_to_wait_elsewhere(
     monkeypatch.setattr(guardian, "_guardians", guardians)
     guardian._before_fork()
     assert guardian._ended == []
+
+
+def test_a_wait_goes_on_after_a_lack_of_descriptors(
+    queues: list[shmq.Queue], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    look, missing = Watcher.look, [OSError(errno.EMFILE, "Too many open files")]
+
+    def fail_once(watcher: Watcher, watches: list[Any]) -> Any:
+        if missing:
+            raise missing.pop()
+        return look(watcher, watches)
+
+    monkeypatch.setattr(Watcher, "look", fail_once)
+
+    async def wait() -> bytes:
+        taken = asyncio.create_task(queues[0].aget(timeout=PATIENCE))
+        await asyncio.to_thread(eventually, lambda: bool(caplog.records), "the error is logged")
+        queues[0].put(b"x")
+        return bytes((await taken).body)
+
+    assert asyncio.run(wait()) == b"x"
+    (record,) = caplog.records
+    assert "tries again: [Errno 24] Too many open files" in record.getMessage()
+    assert record.exc_info is None

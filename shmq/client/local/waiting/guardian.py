@@ -145,6 +145,9 @@ class _Guardian:
     def _has_returned_all(self) -> bool:
         try:
             return self._return_all(self._namespace)
+        except (ShmqError, OSError) as error:  # no descriptor is left, for example
+            log.warning("the guardian of this process tries again: %s", error)
+            return False
         except Exception:
             log.exception("the guardian of this process goes on after an error")
             return True

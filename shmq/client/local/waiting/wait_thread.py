@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from shmq.client.local.waiting.waiting_tasks import TaskQueue, Waiter, WaitingTask, wake
 from shmq.client.local.waiting.wakeup_pool import WakeupPool, at_the_end
 from shmq.client.local.waiting.watcher import Watcher
-from shmq.errors import LockTimeout
+from shmq.errors import LockTimeout, ShmqError
 from shmq.fork_safe import new_lock
 from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
@@ -115,6 +115,9 @@ class WaitThread:
                 last_used = time.monotonic()
             try:
                 self._poll()
+            except (ShmqError, OSError) as error:  # no descriptor is left, for example
+                log.warning("the wait thread of this process tries again: %s", error)
+                time.sleep(_core.SLICE)
             except Exception:
                 log.exception("the wait thread of this process goes on after an error")
                 time.sleep(_core.SLICE)
