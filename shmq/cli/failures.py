@@ -12,7 +12,7 @@ import shmq
 from shmq.api.columns import REASONS
 from shmq.cli.shared.output import cell, counted, note, quoted, show_json, show_table, table
 from shmq.model.codec.codecs import unpack_properties
-from shmq.model.expression import parse
+from shmq.model.expression.error_group import select_group
 from shmq.model.failure import unpack_error
 
 #: The most messages that are read, unless the command says otherwise.
@@ -76,8 +76,7 @@ def _read_kinds(queue: shmq.BulkQueue) -> Iterator[_Kind | None]:
 def _describe(kind: _Kind, count: int) -> dict[str, Any]:
     """The group as JSON; ``where`` selects it for peek and redrive."""
     reason, error = kind
-    same = "error = null" if error is None else f"error = {parse.quoted(error)}"
-    where = same if reason == _RETRY else f"reason = {parse.quoted(reason)} and {same}"
+    where = select_group(error, None if reason == _RETRY else reason)
     return {"messages": count, "reason": reason, "error": error, "where": where}
 
 

@@ -26,8 +26,8 @@ SUFFIX: Final = ".dmsq"
 #: The exchanges of the namespace, and the schemas of its queues and streams.
 EXCHANGES: Final = "writer.exchanges"
 SCHEMAS: Final = "writer.schemas"
-#: The writer's control socket, and its name until it listens: whoever finds the first can connect
-#: if the writer lives.
+#: The writer's control socket, and its name until it listens: the first is that of a socket that
+#: accepts connections as long as the writer lives.
 SOCKET: Final = "writer.sock"
 UNFINISHED_SOCKET: Final = ".writer.sock.tmp"
 #: The directory of the tables, which their users write: see shmq.model.table.files.

@@ -11,7 +11,7 @@ from typing import Final
 import shmq
 from shmq.api.message import error_of
 from shmq.host.diagnose.activity import QueueActivity
-from shmq.model.expression.parse import quoted
+from shmq.model.expression.error_group import select_group
 
 #: The most messages of a queue that are read, and the most bytes of their bodies.
 MOST_MESSAGES: Final = 1000
@@ -44,10 +44,9 @@ class ErrorGroup:
         """The expression that selects the group; None for messages that did not fail."""
         if not self.reason and not self.error:
             return None
-        same = f"error = {quoted(self.error)}" if self.error else "error = null"
         if not self.reason:
-            return same
-        return f"reason = {quoted(self.reason)} and queue = {quoted(self.source)} and {same}"
+            return select_group(self.error)
+        return select_group(self.error or None, self.reason, self.source)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
