@@ -142,6 +142,21 @@ def screen(width: int, colours: str) -> dict[str, Any]:
     return {"viewport": {"width": width, "height": 800}, "color_scheme": colours}
 
 
+def top_of(page: Page, text: str) -> float:
+    """Where the first visible element with ``text`` begins, in pixels from the top.
+
+    An update of the page replaces elements, and one that was just found may have no box any more.
+    """
+    boxes: list[Any] = []
+
+    def found() -> bool:
+        boxes.append(page.locator(f"main >> text={text} >> visible=true").first.bounding_box())
+        return boxes[-1] is not None
+
+    eventually(found, f"the page shows {text!r}")
+    return float(boxes[-1]["y"])
+
+
 @pytest.mark.parametrize(("width", "colours"), SCREENS)
 def test_no_page_has_a_barrier_or_scrolls_sideways(
     browser: Browser, airport: Console, width: int, colours: str
@@ -174,8 +189,7 @@ def test_the_first_screen_says_which_queue_fails_and_why(
         shot = f"{path.strip('/').replace('/', '-') or 'overview'}-{width}-{colours}.png"
         page.screenshot(path=Path(os.environ.get("SHMQ_SCREENSHOTS", tmp_path)) / shot)
         for text in ("mail", *(() if path == "/queues" else ("ValueError: SMTP <refused>",))):
-            box = page.locator(f"main >> text={text} >> visible=true").first.bounding_box()
-            assert box is not None and box["y"] < 800, text
+            assert top_of(page, text) < 800, text
 
 
 def test_no_page_asks_another_host_or_makes_an_error(browser: Browser, airport: Console) -> None:
