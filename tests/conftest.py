@@ -30,7 +30,7 @@ PROVE = "prove"
 
 #: How long a test may take before it counts as hanging, in seconds. A marker gives
 #: another limit: ``@pytest.mark.watchdog(600)``.
-LIMIT = 300.0
+LIMIT = 600.0
 
 #: The descriptors of an ordinary user, so that a leak shows on every machine.
 DESCRIPTORS = 1024

@@ -172,7 +172,7 @@ class Server(Logged):
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
             with contextlib.suppress(psutil.TimeoutExpired):
-                self.process.wait(PATIENCE / 2)
+                self.process.wait(PATIENCE / 4)
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 #: How long a test waits for an expected event, in seconds; only a failure takes this long.
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def eventually(

@@ -35,7 +35,7 @@ from tests.support.waiting import PATIENCE
 
 MESSAGES = 2_000
 #: How long a driver and two executors may take on a busy machine, in seconds.
-START = 12 * PATIENCE
+START = 3 * PATIENCE
 SOURCE, TARGET = "jobs", "back"
 TOKEN = "a token for a team of executors, and no other"
 #: What a stream from one queue to another takes, and no more.

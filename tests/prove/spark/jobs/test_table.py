@@ -425,14 +425,6 @@ path = "archive"
 """
 
 
-def _patiently(condition: Callable[[], bool], what: str) -> None:
-    """As `eventually`, for Java, which takes long to start on a busy machine."""
-    for _ in range(3):
-        with contextlib.suppress(AssertionError):
-            return eventually(condition, what)
-    return eventually(condition, what)
-
-
 @pytest.mark.watchdog(900)
 def test_each_reader_finds_each_row_once_while_the_driver_is_killed_in_a_batch(
     spark: SparkSession,
@@ -472,13 +464,13 @@ def test_each_reader_finds_each_row_once_while_the_driver_is_killed_in_a_batch(
                 before = {path.name for path in (archive / "_staging").glob("*")}
                 kept = batches()
                 queue.put_many([b"%d" % turn * 100] * TURN)
-                _patiently(in_a_batch, "a batch is being written")
+                eventually(in_a_batch, "a batch is being written")
                 if turn == 0:
                     job.kill_driver()
                     run_job(spark, "compact", written(tmp_path, COMPACT))
                 else:
                     said = job.kill_java()
-            _patiently(whole, "all rows are there")
+            eventually(whole, "all rows are there")
             job.stop()
     finally:
         job.close()
