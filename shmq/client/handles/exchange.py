@@ -164,20 +164,20 @@ class Outcome:
     #: The deliveries that found no room at the first attempt.
     full: list[QueueDelivery] = dataclasses.field(default_factory=list)
 
-    @property
-    def duplicates(self) -> int:
-        """How many messages the queues knew already."""
-        return sum(delivery.duplicates for delivery in self.copies)
+    def counts(self) -> tuple[int, int, int]:
+        """How many queues were reached, and how many messages were delivered and were duplicates.
 
-    @property
-    def delivered(self) -> int:
-        """How many new messages there are."""
-        return sum(delivery.taken - delivery.before for delivery in self.copies) - self.duplicates
+        Delivered messages are new; duplicates are messages that the queues knew already.
+        """
+        taken = duplicates = 0
+        for delivery in self.copies:
+            taken += delivery.taken - delivery.before
+            duplicates += delivery.duplicates
+        return self.reached, taken - duplicates, duplicates
 
     def published(self, exchange: str, mandatory: bool) -> api.Published:
         """The outcome as the publisher sees it. Raises Unroutable and PublishRefused."""
-        counts = self.reached, self.delivered, self.duplicates
-        return published(exchange, mandatory, *counts, self.refused)
+        return published(exchange, mandatory, *self.counts(), self.refused)
 
 
 def published(
@@ -410,8 +410,7 @@ def check_headers(headers: object) -> None:
 def deliveries_of(
     bodies: Iterable[Any], properties: Mapping[str, Any], default: Default | None
 ) -> Deliveries:
-    """The bodies with their properties, encoded. Raises InvalidOption and TypeError."""
-    check_headers(properties.get("headers"))
+    """The bodies with their properties, which are valid, encoded. Raises what encoding raises."""
     others = {name: value for name, value in properties.items() if name != "codec"}
     codec = properties.get("codec")
     return Deliveries([_encode_body(body, codec, default) for body in bodies], others)
@@ -441,8 +440,8 @@ def finish(outcome: Outcome, block: bool | None, until: float | None) -> None:
 
 
 def begin(copies: list[QueueDelivery], refused: dict[str, ShmqError]) -> Outcome:
-    """Put the copies into the queues that have room, without waiting."""
-    outcome = Outcome(len(copies) + len(refused), refused=dict(refused), copies=copies)
+    """Put the copies into the queues that have room, without waiting. Takes over ``refused``."""
+    outcome = Outcome(len(copies) + len(refused), refused, copies)
     for delivery in copies:
         if not _put(delivery, outcome, False, None):
             outcome.full.append(delivery)

@@ -27,7 +27,6 @@ from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
 from shmq.model.routing.book import Book
 from shmq.model.routing.table import Operation, Route, Table, check_exchange
-from shmq.model.routing.topic import check_key
 
 #: The prefix of a stream's name where a queue's could be meant.
 _STREAM: Final = "stream/"
@@ -48,10 +47,10 @@ class Targets:
         One that is past its end is deleted, so nothing is put where no consumer will come.
         """
         found = self._open.get(name)
-        if found is not None and not _is_gone(found) and not self._has_ended(found):
+        if found is not None and not self._is_over(found):
             return found
         queue = _attach(self._namespace, name)
-        if self._has_ended(queue):
+        if self._is_over(queue):
             queue.close()
             raise NoSuchQueue(f"queue {name!r} has ended")
         with self._lock:
@@ -60,11 +59,11 @@ class Targets:
             found.close()
         return queue
 
-    def _has_ended(self, target: Any) -> bool:
-        """Whether the target was a queue past its end: it is deleted."""
-        if not isinstance(target, LocalQueue) or not target.is_temporary:
-            return False
-        return remove_if_over(self._namespace, target.name)
+    def _is_over(self, target: Any) -> bool:
+        """Whether the target was deleted; a temporary queue past its end is deleted first."""
+        if isinstance(target, LocalQueue) and target.is_temporary:
+            remove_if_over(self._namespace, target.name)
+        return _is_deleted(target)
 
     def note(self, changes: int) -> None:
         """Detach from deleted queues, if the table has changed since."""
@@ -72,7 +71,7 @@ class Targets:
             return
         self._changes = changes
         with self._lock:
-            gone = [name for name, queue in self._open.items() if _is_gone(queue)]
+            gone = [name for name, target in self._open.items() if _is_deleted(target)]
             queues = [self._open.pop(name) for name in gone]
         for queue in queues:
             queue.close()
@@ -197,19 +196,14 @@ class LocalExchange(ExchangeHandle):
     ) -> Outcome:
         """Put the messages into the queues that the key or the headers route to, without waiting.
 
-        ``only`` maps the queues that lack messages to the number that each has. Raises what a
-        publish that puts nothing raises; the refusals of queues are in the outcome.
+        ``key`` is valid; ``only`` maps the queues that lack messages to the number that each has.
+        Raises what a publish that puts nothing raises; the refusals of queues are in the outcome.
         """
-        self._check_open()
-        check_key(key)
         while True:
             route = self._book.route(self.name, key, headers or {})
             self._targets.note(self._book.changes)
             names = [name for name in _list_labels(route) if only is None or name in only]
-            outcome = Outcome()
-            if names:
-                copies, refused = self._make_copies(names, key, letters, confirm, only or {})
-                outcome = begin(copies, refused)
+            outcome = begin(*self._make_copies(names, key, letters, confirm, only or {}))
             if outcome.reached or not names:
                 break
         if only is None:  # otherwise it was counted before
@@ -272,9 +266,10 @@ def _list_labels(route: Route) -> list[str]:
     return [*route.queues, *(f"{_STREAM}{name}" for name in route.streams)]
 
 
-def _is_gone(handle: Any) -> bool:
-    """Whether the queue or stream of a handle was deleted."""
-    return bool((handle.control if hasattr(handle, "control") else handle.segment).deleted)
+def _is_deleted(target: Any) -> bool:
+    """Whether the queue or stream was deleted."""
+    segment = target.segment if isinstance(target, LocalQueue) else target.control
+    return bool(segment.deleted)
 
 
 def _attach_by_name(namespace: str, name: str) -> LocalExchange:

@@ -23,6 +23,7 @@ from shmq.client.shared import durability
 from shmq.errors import Forbidden, NoSuchExchange, NoSuchQueue, NoSuchStream, SchemaError
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import put_arguments
+from shmq.model.routing.topic import check_key
 from shmq.model.schema.compare import Compatibility
 from shmq.protocol.messages.exchange import (
     Bindings,
@@ -163,7 +164,7 @@ class ExchangeHandler:
         codec = properties.pop("codec", None) or "bytes"
         letters = Deliveries([(body, codec) for body in asked.bodies], properties)
         outcome = exchange.deliver(
-            letters, asked.key, properties.get("headers"), asked.confirm, asked.only
+            letters, check_key(asked.key), properties.get("headers"), asked.confirm, asked.only
         )
         unsynced = {
             copy.name: copy.number
@@ -171,8 +172,7 @@ class ExchangeHandler:
             if copy.confirms and copy.sequence and not is_synced(copy.queue, copy.number)
         }
         refused = {name: _explain(outcome, name) for name in outcome.refused}
-        counts = outcome.reached, outcome.delivered, outcome.duplicates
-        return Routed(*counts, refused, unsynced)
+        return Routed(*outcome.counts(), refused, unsynced)
 
     def _find_unsynced(self, rights: Rights, name: str, asked: Asked) -> bytes:
         """The queues that do not have the published messages on disk yet, with the disk's error."""
