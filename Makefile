@@ -85,10 +85,9 @@ demo: $(VENV)/demo
 
 PYTEST :=
 # What `make test` may take, in seconds on two quiet cores, installation and build not counted. On a
-# machine that is SLOWER, so many times more; above that it warns, and fails if STRICT=1, as in CI.
+# machine that is SLOWER, so many times more; above that it warns.
 BUDGET := 240
 SLOWER := 1
-STRICT := 0
 LANES := $(MAKE) --no-print-directory --output-sync=target --keep-going
 QUICK = $(OWN_SHM) $(BIN)/python -m pytest -m 'not prove' $(PYTEST)
 THOROUGH = $(OWN_SHM) $(BIN)/python -m pytest -m prove $(PYTEST)
@@ -106,8 +105,7 @@ test: $(VENV)/test
 	echo 'make prove adds: sanitizers, the contract over TCP in full, a death at every store, power'; \
 	echo 'loss, recovery, models, soaks, Spark with kills, the pages, and the benches'; \
 	if [ $$took -gt $$limit ]; then \
-	    echo 'make test: over its budget: mark slow tests `prove`, or make them quicker' >&2; \
-	    [ $(STRICT) = 0 ]; fi
+	    echo 'make test: over its budget: mark slow tests `prove`, or make them quicker' >&2; fi
 
 test-lint:
 	@$(MAKE) --no-print-directory lint
