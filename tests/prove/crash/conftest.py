@@ -22,7 +22,7 @@ def crash_build() -> Path:
     subprocess.run(
         [*command, "--build-base", str(BUILD), "--build-lib", str(built)],
         cwd=ROOT,
-        env={**os.environ, "SHMQ_CRASHPOINTS": "1", "SHMQ_SANITIZE": ""},
+        env={**os.environ, "SHMQ_CRASHPOINTS": "1", "SHMQ_OPTIMIZE": "0", "SHMQ_SANITIZE": ""},
         check=True,
         capture_output=True,
         timeout=WATCHDOG,

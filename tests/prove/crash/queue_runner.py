@@ -52,8 +52,6 @@ def judge(scenario: Scenario, stage: Stage, finished: bool) -> None:
     found = Counter(drain_all(stage))
     stage.later(LONGER_THAN_ANY_DELAY)
     found += Counter(drain_all(stage))
-    stage.sync()
-    check_all(stage)
     compare(scenario, found, finished)
     check_nothing_leaked(stage)
 
@@ -71,8 +69,7 @@ def make_anew(stage: Stage, finished: bool) -> None:
 
 
 def queues_of(stage: Stage) -> list[Any]:
-    names = [summary.name for summary in stage.broker.list_queues()]
-    return [stage.broker.queue(name) for name in names]
+    return [stage.broker.queue(name) for name in stage.broker.queue_names()]
 
 
 def check_all(stage: Stage) -> None:
@@ -86,6 +83,8 @@ def drain_all(stage: Stage) -> list[bytes]:
     for queue in queues_of(stage):
         queue.tend()
         found += drain(queue)
+        stage.sync()
+        queue.check()
         queue.close()
     return found
 

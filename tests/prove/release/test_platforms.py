@@ -24,7 +24,7 @@ CORE = sorted((ROOT / "shmq/core").rglob("*.c"))
 TESTS = sorted((ROOT / "tests/c").glob("test_*.c"))
 SHARED = sorted(set((ROOT / "tests/c").glob("*.c")) - set(TESTS))
 ZIG = (sys.executable, "-m", "ziglang", "cc", "-target")
-FLAGS = ("-std=gnu11", "-O2", "-pthread", "-Wall", "-Wextra", "-Werror", "-Ishmq/core")
+FLAGS = ("-std=gnu11", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", "-Ishmq/core")
 
 #: For a step of the compiler, and for a program of the tests.
 PATIENCE = 300.0
