@@ -20,8 +20,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # The lanes of `make test` and of `make prove`, the longest first.
 QUICK_LANES := test-contract test-system test-commands test-extras test-units test-lint test-c
-THOROUGH_LANES := prove-extras prove-death prove-spark prove-contract prove-cluster prove-system \
-    prove-pages prove-release prove-c
+THOROUGH_LANES := prove-death prove-spark prove-extras prove-system prove-pages prove-c \
+    prove-cluster prove-contract prove-release
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -140,7 +140,7 @@ prove-c:
 
 prove-contract:
 	$(THOROUGH) tests/conformance
-	SHMQ_MODEL_EXAMPLES=600 $(OWN_SHM) $(BIN)/python -m pytest $(PYTEST) tests/conformance/models
+	SHMQ_MODEL_EXAMPLES=300 $(OWN_SHM) $(BIN)/python -m pytest $(PYTEST) tests/conformance/models
 
 prove-system:
 	$(THOROUGH) tests/system

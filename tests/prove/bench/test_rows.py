@@ -45,7 +45,7 @@ def bench(*arguments: object) -> tuple[subprocess.Popen[str], str, str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    printed, complained = process.communicate(timeout=600)
+    printed, complained = process.communicate(timeout=1500)
     return process, printed, complained
 
 
@@ -116,7 +116,7 @@ def record(table: str, results: Path) -> Record:
     return recorded.read(results / "results.json")[table]
 
 
-@pytest.mark.watchdog(620)
+@pytest.mark.watchdog(1600)
 def test_every_contestant_is_measured_and_printed(
     table: str, results: Path, record: Record
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 BUILD = ROOT / "build" / "crash"
-WATCHDOG = 300
+WATCHDOG = 960
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 #: How long all deaths of one scenario may take, in seconds.
-WATCHDOG = 240
+WATCHDOG = 900
 
 #: What prepares the victim, in its process; it returns what the victim does until it is killed.
 Prepare = Callable[[], Callable[[], object]]

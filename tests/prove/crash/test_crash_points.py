@@ -21,6 +21,7 @@ RUNNERS = {
 }
 
 
+@pytest.mark.watchdog(WATCHDOG + 60)
 @pytest.mark.parametrize(
     ("runner", "name"), [(runner, name) for runner, (names, _) in RUNNERS.items() for name in names]
 )

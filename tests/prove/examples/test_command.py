@@ -21,7 +21,7 @@ from examples.flights import archive, command
 
 COMMAND = (sys.executable, "-m", "examples.flights")
 #: For a run that hangs, in seconds.
-WATCHDOG = 280
+WATCHDOG = 560
 
 needs_spark = pytest.mark.skipif(
     archive.missing() is not None, reason=f"Spark has nothing to begin with: {archive.missing()}"

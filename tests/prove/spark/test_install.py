@@ -76,7 +76,7 @@ def outside(folder: Path, program: str, *arguments: str, **more: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr
     return run.stdout

@@ -8,7 +8,7 @@ import pytest
 
 from tests.prove.soak.spark.storm import Outcome, archived, body_of, judge, storm
 
-pytestmark = pytest.mark.watchdog(600)
+pytestmark = pytest.mark.watchdog(1800)
 
 
 def test_each_number_is_in_the_files_once_whoever_is_killed(tmp_path: Path) -> None:
