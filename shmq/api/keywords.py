@@ -8,7 +8,7 @@ them on can take ``**properties: Unpack[PutKeywords]`` or ``**options: Unpack[Qu
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
 from shmq.api.options import Confirm, Durability, Expired, Level, Match, Overflow, TargetKind
@@ -157,6 +157,15 @@ class SubscribeKeywords(TypedDict, total=False):
     limit: int
     on_lost: Callable[[int], object] | None
     on_damage: OnDamage
+
+
+class IncrementKeywords(TypedDict, total=False):
+    """The options of ``Table.increment`` and ``aincrement`` besides the number to add."""
+
+    ttl: float | None
+    least: int | None
+    most: int | None
+    sum_with: Iterable[str]
 
 
 class BindKeywords(TypedDict, total=False):

@@ -343,13 +343,13 @@ def test_a_wait_ends_when_the_table_is_deleted(connect: Connect, table: Table) -
         outcome(waits)
 
 
-def test_many_tasks_await_keys_while_the_default_pool_is_occupied(
+def test_many_tasks_await_s_while_the_default_pool_is_occupied(
     table: Table, other: Table
 ) -> None:
     async def main() -> list[Any]:
         async with occupied_pool():
             keys = [str(number) for number in range(100)]
-            waits = [asyncio.create_task(table.await_key(key, LATER)) for key in keys]
+            waits = [asyncio.create_task(table.await_(key, LATER)) for key in keys]
             await asyncio.sleep(0)
             other.set_many({key: int(key) for key in keys})
             return list(await asyncio.gather(*waits))
@@ -359,19 +359,19 @@ def test_many_tasks_await_keys_while_the_default_pool_is_occupied(
 
 def test_an_awaited_key_is_what_is_there_and_none_after_its_timeout(table: Table) -> None:
     async def main() -> None:
-        assert await table.await_key("k", 0.0) is None
-        assert await table.await_key("k", SOON) is None
+        assert await table.await_("k", 0.0) is None
+        assert await table.await_("k", SOON) is None
         table.set("k", 1)
-        assert await table.await_key("k", 0.0) == await table.await_key("k") == 1
+        assert await table.await_("k", 0.0) == await table.await_("k") == 1
         with pytest.raises((shmq.InvalidOption, TypeError)):
-            await table.await_key("k", -1.0)
+            await table.await_("k", -1.0)
 
     asyncio.run(main())
 
 
 def test_a_cancelled_wait_ends_and_the_others_go_on(table: Table, other: Table) -> None:
     async def main() -> Any:
-        cancelled, goes_on = (asyncio.create_task(table.await_key("k", LATER)) for _ in range(2))
+        cancelled, goes_on = (asyncio.create_task(table.await_("k", LATER)) for _ in range(2))
         await asyncio.sleep(SOON)
         cancelled.cancel()
         await asyncio.wait([cancelled])
@@ -383,7 +383,7 @@ def test_a_cancelled_wait_ends_and_the_others_go_on(table: Table, other: Table) 
 
 def test_every_awaited_key_ends_when_the_table_is_deleted(connect: Connect, table: Table) -> None:
     async def main() -> None:
-        waits = [asyncio.create_task(table.await_key(key, LATER)) for key in "ab"]
+        waits = [asyncio.create_task(table.await_(key, LATER)) for key in "ab"]
         await asyncio.sleep(SOON)
         connect().delete_table(table.name)
         for wait in waits:

@@ -58,7 +58,7 @@ waits = {{
     "aput": lambda: asyncio.run(full.aput(b"", timeout=SOON)),
     "aconsume": lambda: asyncio.run(aconsume()),
     "areader": lambda: asyncio.run(aread()),
-    "await_key": lambda: asyncio.run(table.await_key("key", SOON)),
+    "await_": lambda: asyncio.run(table.await_("key", SOON)),
     "arequest": lambda: asyncio.run(broker.arequest("asked", 1, SOON)),
 }}
 for name, wait in waits.items():
