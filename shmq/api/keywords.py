@@ -148,15 +148,20 @@ class RecordLoanKeywords(TypedDict, total=False):
     confirm: Confirm | None
 
 
-class SubscribeKeywords(TypedDict, total=False):
-    """The options of ``Stream.subscribe`` besides the pattern."""
+class SubscribeOptions(TypedDict, total=False):
+    """The options of ``Stream.subscribe`` besides the pattern and the history."""
 
-    history: int | None
     policy: Policy
     timeout: float | None
     limit: int
     on_lost: Callable[[int], object] | None
     on_damage: OnDamage
+
+
+class SubscribeKeywords(SubscribeOptions, total=False):
+    """The options of ``Stream.subscribe`` and ``asubscribe`` besides the pattern."""
+
+    history: int | None
 
 
 class IncrementKeywords(TypedDict, total=False):
