@@ -427,7 +427,7 @@ def test_every_call_has_a_twin_for_asyncio(table: Table, other: Table) -> None:
         assert (await table.adelete("a", "x"), await table.alen()) == (1, 3)
 
     asyncio.run(main())
-    assert other.get_many("abcd") == {"b": 2, "c": "three", "d": 4}
+    assert other.get_many(list("abcd")) == {"b": 2, "c": "three", "d": 4}
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), "5"])
