@@ -76,7 +76,7 @@ class LocalTable(TableHandle):
         """
         found: _T = yield (
             lambda: call(*arguments),
-            lambda: run_in_turn(f"{kind} {self._durability}", call, *arguments),
+            lambda: run_in_turn(f"table {kind} {self._durability}", call, *arguments),
         )
         return found
 
