@@ -345,7 +345,7 @@ def test_a_task_gets_the_history_and_then_waits(stream: Stream) -> None:
     async def main() -> list[str]:
         subscription = stream.asubscribe("orders.*", 2, timeout=PATIENCE)
         found = [await anext(subscription), await anext(subscription)]
-        waits = asyncio.create_task(anext(subscription))  # type: ignore[arg-type]
+        waits = asyncio.create_task(anext(subscription))
         await asyncio.sleep(SOON)
         publish(stream, "mails.2", "orders.4")
         found.append(await waits)
@@ -401,7 +401,7 @@ def test_a_task_that_subscribes_gets_the_errors_of_a_subscription(
     async def main() -> None:
         with pytest.raises(shmq.NoSuchStream):
             await anext(broker.asubscribe("absent"))
-        waits = asyncio.create_task(anext(stream.asubscribe()))  # type: ignore[arg-type]
+        waits = asyncio.create_task(anext(stream.asubscribe()))
         await asyncio.sleep(SOON)
         connect().delete_stream("events")
         with pytest.raises(shmq.StreamDeleted):
@@ -409,7 +409,7 @@ def test_a_task_that_subscribes_gets_the_errors_of_a_subscription(
 
     for wrong in ({"timeout": -1.0}, {"timeout": float("nan")}, {"limit": 0}, {"history": -1}):
         with pytest.raises(shmq.InvalidOption):
-            broker.asubscribe("events", **wrong)  # type: ignore[arg-type]
+            broker.asubscribe("events", **wrong)
     with pytest.raises(shmq.InvalidName):
         broker.asubscribe("no such name")
     asyncio.run(main())
@@ -421,7 +421,7 @@ def test_a_task_that_waits_for_a_record_gets_the_error_of_a_closed_broker(
     async def main() -> None:
         broker = connect()
         async with broker.asubscribe("events") as subscription:
-            waits = asyncio.create_task(anext(subscription))  # type: ignore[arg-type]
+            waits = asyncio.create_task(anext(subscription))
             await asyncio.sleep(SOON)
             broker.close()
             with pytest.raises(shmq.ShmqError, match="closed"):

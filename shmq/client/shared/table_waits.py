@@ -77,15 +77,23 @@ class TableWaits:
                 waiter.cancel()
 
     async def _look_repeatedly(self) -> None:
+        keys: list[str] = []
         state: object = None
         pause = FIRST_PAUSE
+        joined = True
         while True:
-            self._joined = self._loop.create_future()
-            found, state = await self._look(list({*self._waiters.values()}), state)
-            for waiter, key in self._waiters.items():
-                if key in found and not waiter.done():
-                    waiter.set_result(found[key])
-            if await loop_timer.wait(self._joined, pause):
+            if joined:
                 state, pause = None, FIRST_PAUSE
-            else:
-                pause = min(2 * pause, self._longest_pause)
+            if joined or len(keys) > len(self._waiters):
+                keys = list({*self._waiters.values()})
+            self._joined = self._loop.create_future()
+            found, state = await self._look(keys, state)
+            if found:
+                self._resolve(found)
+            joined = await loop_timer.wait(self._joined, pause)
+            pause = min(2 * pause, self._longest_pause)
+
+    def _resolve(self, found: Mapping[str, Stored]) -> None:
+        for waiter, key in self._waiters.items():
+            if key in found and not waiter.done():
+                waiter.set_result(found[key])

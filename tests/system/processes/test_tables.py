@@ -108,7 +108,7 @@ def test_a_stopped_writer_delays_writers_with_an_error_that_names_it_and_no_read
 
     async def write_and_read() -> None:
         write = asyncio.create_task(table.aset("k", 2))
-        assert await asyncio.gather(table.aget("k"), table.await_("k")) == [1, 1]
+        assert [await table.aget("k"), await table.await_("k")] == [1, 1]
         with pytest.raises(shmq.LockTimeout):
             await write
 
