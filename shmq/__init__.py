@@ -18,8 +18,8 @@ Put             Loan, Pipeline, Transaction
 Look            QueueStats, QueueSummary, Attachment, Lease
 In bulk         BulkQueue, Columns, Run, Claim, Takeover, StagedPublisher, Rows
 Streams         Stream, StreamOptions, StreamSummary, Record, Records, RecordLoan, Appended,
-                AppendedRange, Reader, AsyncReader, Subscription, Producer, PartitionOffsets,
-                PartitionRate
+                AppendedRange, Reader, AsyncReader, Subscription, AsyncSubscription, Producer,
+                PartitionOffsets, PartitionRate
 Groups          Group, Member, MemberInfo, GroupPartition, GroupSummary, Share, SharedRecord
 Exchanges       Exchange, Binding, Published, ExchangeSummary, ExchangeStats
 Names           escape_name, unescape_name
@@ -76,6 +76,7 @@ _PLACES = {
             "AsyncBodies",
             "AsyncConsumer",
             "AsyncReader",
+            "AsyncSubscription",
             "Attachment",
             "Batch",
             "Binding",

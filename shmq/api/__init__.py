@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         Stream,
         StreamSummary,
     )
-    from shmq.api.subscription import Policy, Subscription
+    from shmq.api.subscription import AsyncSubscription, Policy, Subscription
     from shmq.api.table import Table
     from shmq.api.transaction import Transaction
 
@@ -63,6 +63,7 @@ __all__ = [
     "AsyncBodies",
     "AsyncConsumer",
     "AsyncReader",
+    "AsyncSubscription",
     "Attachment",
     "Batch",
     "Binding",
@@ -169,7 +170,7 @@ _MODULES: Final = {
         "Stream",
         "StreamSummary",
     ),
-    "subscription": ("Policy", "Subscription"),
+    "subscription": ("AsyncSubscription", "Policy", "Subscription"),
     "table": ("Table",),
     "transaction": ("Transaction",),
 }

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.api.stats import QueueSummary
     from shmq.api.stream import Stream, StreamSummary
-    from shmq.api.subscription import Subscription
+    from shmq.api.subscription import AsyncSubscription, Subscription
     from shmq.api.table import Table, TableDurability
     from shmq.api.transaction import Transaction
 
@@ -351,6 +351,15 @@ class Broker(Closing, Displayed):
     ) -> Subscription:
         """``stream(stream).subscribe(pattern, **how)``: see :meth:`Stream.subscribe`."""
         return self.stream(stream).subscribe(pattern, **how)
+
+    def asubscribe(
+        self, stream: str, pattern: str = "#", **how: Unpack[SubscribeKeywords]
+    ) -> AsyncSubscription:
+        """``stream(stream).asubscribe(pattern, **how)``: see :meth:`Stream.asubscribe`.
+
+        It attaches to the stream when it starts, without blocking the event loop.
+        """
+        raise _make_no_streams(stream, pattern, how)
 
     def transaction(self, *, timeout: float | None = 0.0) -> Transaction:
         """Begin a transaction: at the end of its block either all of its operations happen or none.

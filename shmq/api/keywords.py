@@ -8,7 +8,7 @@ them on can take ``**properties: Unpack[PutKeywords]`` or ``**options: Unpack[Qu
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
 from shmq.api.options import Confirm, Durability, Expired, Level, Match, Overflow, TargetKind
@@ -148,15 +148,29 @@ class RecordLoanKeywords(TypedDict, total=False):
     confirm: Confirm | None
 
 
-class SubscribeKeywords(TypedDict, total=False):
-    """The options of ``Stream.subscribe`` besides the pattern."""
+class SubscribeOptions(TypedDict, total=False):
+    """The options of ``Stream.subscribe`` besides the pattern and the history."""
 
-    history: int | None
     policy: Policy
     timeout: float | None
     limit: int
     on_lost: Callable[[int], object] | None
     on_damage: OnDamage
+
+
+class SubscribeKeywords(SubscribeOptions, total=False):
+    """The options of ``Stream.subscribe`` and ``asubscribe`` besides the pattern."""
+
+    history: int | None
+
+
+class IncrementKeywords(TypedDict, total=False):
+    """The options of ``Table.increment`` and ``aincrement`` besides the number to add."""
+
+    ttl: float | None
+    least: int | None
+    most: int | None
+    sum_with: Iterable[str]
 
 
 class BindKeywords(TypedDict, total=False):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shmq.api.record import Appended, AppendedRange, OnDamage, Record, RecordLoan, Records
     from shmq.api.share import Share
     from shmq.api.stream_options import StreamOptions
-    from shmq.api.subscription import Policy, Subscription
+    from shmq.api.subscription import AsyncSubscription, Policy, Subscription
 
 #: Where a reader begins: at the oldest record, behind the newest, at an offset of each partition,
 #: or at the first record from a time on, in seconds since 1970.
@@ -479,6 +479,25 @@ class Stream(Closing):
         that cannot be read is an error of this call. Raises :class:`~shmq.InvalidOption`,
         TypeError, :class:`~shmq.NoSpace` if the stream already has the maximum of blocking
         subscribers, and :class:`~shmq.Unsupported` for ``"block"`` if the server cannot do it.
+        """
+        raise Unsupported(f"stream {self.name!r} has no subscriptions: connect on its host")
+
+    def asubscribe(
+        self,
+        pattern: str = "#",
+        history: int | None = 0,
+        *,
+        policy: Policy = "drop-oldest",
+        timeout: float | None = None,
+        limit: int = 1000,
+        on_lost: Callable[[int], object] | None = None,
+        on_damage: OnDamage = "raise",
+    ) -> AsyncSubscription:
+        """:meth:`subscribe` for asyncio: ``async for record in stream.asubscribe("orders.#")``.
+
+        It starts with its ``async with`` block, or without one when the first record is awaited,
+        and raises then what `subscribe` raises, besides the errors of its arguments. What is
+        appended before that is history.
         """
         raise Unsupported(f"stream {self.name!r} has no subscriptions: connect on its host")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
 
 from shmq.api.contract import Closing
 
@@ -65,3 +66,57 @@ class Subscription(Closing):
     @abc.abstractmethod
     def close(self) -> None:
         """End the subscription and stop holding back appends. May be called again."""
+
+
+class AsyncSubscription(abc.ABC):
+    """An asynchronous :class:`Subscription`. One task at a time may use it.
+
+    A task that is cancelled while it waits has taken no record: the next step returns it.
+    """
+
+    @property
+    @abc.abstractmethod
+    def pattern(self) -> str:
+        """The pattern that keys must match."""
+
+    @property
+    @abc.abstractmethod
+    def policy(self) -> Policy:
+        """What happens if the subscriber is too slow."""
+
+    @property
+    @abc.abstractmethod
+    def position(self) -> dict[int, int]:
+        """The offset that it examines next, for each partition; empty until it has started."""
+
+    @property
+    @abc.abstractmethod
+    def lost(self) -> int:
+        """How many records were overwritten before it reached them, whatever their keys."""
+
+    @property
+    @abc.abstractmethod
+    def damaged(self) -> int:
+        """How many records were skipped with ``on_damage="skip"``, whatever their keys."""
+
+    @abc.abstractmethod
+    async def __anext__(self) -> Record: ...
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self
+
+    @abc.abstractmethod
+    async def aclose(self) -> None:
+        """End the subscription and stop holding back appends. May be called again."""
+
+    @abc.abstractmethod
+    async def __aenter__(self) -> Self:
+        """Start it. Raises what :meth:`Stream.subscribe` raises."""
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()

@@ -37,6 +37,12 @@ class Table(Closing):
     attaches again. Every method raises :class:`~shmq.TableDeleted` once the table was deleted,
     :class:`~shmq.LockTimeout`, and :class:`~shmq.InvalidOption` or TypeError for a wrong argument;
     those that write raise :class:`~shmq.NoSpace`, too, and then have changed nothing.
+
+    A call has a twin for asyncio that does not block the event loop: ``aget`` for ``get``,
+    ``await_`` for ``wait``, ``alen`` for ``len``, and so on. On this host, the twins of a process
+    share four threads: for reads and writes of tables in memory and on disk; each makes one call at
+    a time, in the order of the calls. Over TCP they need no thread. If the task is cancelled, it is
+    unknown whether the call is carried out.
     """
 
     @property
@@ -68,12 +74,28 @@ class Table(Closing):
     def get(self, key: str, default: Any = None) -> Any:
         """The value of the key, or ``default`` if there is none."""
 
+    @overload
+    @abc.abstractmethod
+    async def aget(self, key: str) -> Any | None: ...
+
+    @overload
+    @abc.abstractmethod
+    async def aget(self, key: str, default: _Default) -> Any | _Default: ...
+
+    @abc.abstractmethod
+    async def aget(self, key: str, default: Any = None) -> Any:
+        """:meth:`get`, without blocking the event loop."""
+
     @abc.abstractmethod
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """The values of those keys that are there, as they were at one moment.
 
         Over TCP, more than 4 MiB of values come in several answers, each of one moment.
         """
+
+    @abc.abstractmethod
+    async def aget_many(self, keys: Iterable[str]) -> dict[str, Any]:
+        """:meth:`get_many`, without blocking the event loop."""
 
     @abc.abstractmethod
     def keys(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
@@ -83,6 +105,10 @@ class Table(Closing):
         """
 
     @abc.abstractmethod
+    async def akeys(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+        """:meth:`keys`, without blocking the event loop."""
+
+    @abc.abstractmethod
     def wait(self, key: str, timeout: float | None = None) -> Any | None:
         """The value of the key, once it is there; None after ``timeout`` seconds without it.
 
@@ -90,12 +116,19 @@ class Table(Closing):
         """
 
     @abc.abstractmethod
-    async def await_key(self, key: str, timeout: float | None = None) -> Any | None:
-        """``wait`` for asyncio. One thread looks for all tasks that wait with this handle."""
+    async def await_(self, key: str, timeout: float | None = None) -> Any | None:
+        """:meth:`wait`, without blocking the event loop.
+
+        One task of the loop looks for all tasks that wait with this handle.
+        """
 
     @abc.abstractmethod
     def __len__(self) -> int:
         """How many keys are there. It goes through all of them."""
+
+    @abc.abstractmethod
+    async def alen(self) -> int:
+        """``len(table)``, without blocking the event loop."""
 
     # ---- writing ----
 
@@ -108,20 +141,40 @@ class Table(Closing):
         """
 
     @abc.abstractmethod
+    async def aset(self, key: str, value: Any, ttl: float | None = None) -> None:
+        """:meth:`set`, without blocking the event loop."""
+
+    @abc.abstractmethod
     def set_many(self, mapping: Mapping[str, Any], ttl: float | None = None) -> None:
         """``set`` each of them, all or none."""
+
+    @abc.abstractmethod
+    async def aset_many(self, mapping: Mapping[str, Any], ttl: float | None = None) -> None:
+        """:meth:`set_many`, without blocking the event loop."""
 
     @abc.abstractmethod
     def add(self, key: str, value: Any, ttl: float | None = None) -> bool:
         """Set the value if the key is not there; return whether it was set."""
 
     @abc.abstractmethod
+    async def aadd(self, key: str, value: Any, ttl: float | None = None) -> bool:
+        """:meth:`add`, without blocking the event loop."""
+
+    @abc.abstractmethod
     def delete(self, *keys: str) -> int:
         """Delete the keys, all or none; return how many were there."""
 
     @abc.abstractmethod
+    async def adelete(self, *keys: str) -> int:
+        """:meth:`delete`, without blocking the event loop."""
+
+    @abc.abstractmethod
     def expire(self, key: str, ttl: float | None) -> bool:
         """Give the key a new ttl from now on; return whether it is there."""
+
+    @abc.abstractmethod
+    async def aexpire(self, key: str, ttl: float | None) -> bool:
+        """:meth:`expire`, without blocking the event loop."""
 
     @abc.abstractmethod
     def increment(
@@ -142,6 +195,19 @@ class Table(Closing):
         than 64 bits. A connection to a server that is lost in the meantime leaves it unknown
         whether the call was carried out: it is not repeated.
         """
+
+    @abc.abstractmethod
+    async def aincrement(
+        self,
+        key: str,
+        by: int = 1,
+        *,
+        ttl: float | None = None,
+        least: int | None = None,
+        most: int | None = None,
+        sum_with: Iterable[str] = (),
+    ) -> int | None:
+        """:meth:`increment`, without blocking the event loop."""
 
     @abc.abstractmethod
     def close(self) -> None:

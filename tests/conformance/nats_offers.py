@@ -64,6 +64,7 @@ REFUSED: Final = frozenset({
     "test_a_stream_that_is_full_or_too_small_refuses_as_a_queue_does",
     "test_a_subscription_of_a_closed_handle_can_still_be_closed",
     "test_a_table_uses_the_default",
+    "test_a_task_that_blocks_holds_back_appends_until_it_closes",
     "test_an_expression_that_cannot_be_asked_is_refused",
     "test_an_id_is_forgotten_after_the_window",
     "test_an_iterator_gives_what_is_meant_alone",

@@ -5,8 +5,10 @@ Other levels: system/processes/test_subscriptions.py.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -320,3 +322,109 @@ def test_a_position_goes_on_behind_what_was_read(stream: Stream) -> None:
         publish(stream, "a", "a")
         subscription.poll(PATIENCE)
         assert sum(subscription.position.values()) == sum(before.values()) + 2
+
+
+# --- asyncio ---------------------------------------------------------------------------
+
+
+def test_a_task_gets_what_matches_from_its_block_on(connect: Connect, stream: Stream) -> None:
+    async def main() -> list[str]:
+        subscription = connect().asubscribe("events", "orders.#", timeout=SOON)
+        publish(stream, "orders.early")
+        assert (subscription.position, subscription.lost) == ({}, 0)
+        async with subscription:
+            publish(stream, "orders.us", "mails.us", "orders.us")
+            return keys([record async for record in subscription])
+
+    assert asyncio.run(main()) == ["orders.us"] * 2
+
+
+def test_a_task_gets_the_history_and_then_waits(stream: Stream) -> None:
+    publish(stream, "orders.1", "mails.1", "orders.2", "orders.3")
+
+    async def main() -> list[str]:
+        subscription = stream.asubscribe("orders.*", 2, timeout=PATIENCE)
+        found = [await anext(subscription), await anext(subscription)]
+        waits = asyncio.create_task(anext(subscription))
+        await asyncio.sleep(SOON)
+        publish(stream, "mails.2", "orders.4")
+        found.append(await waits)
+        await subscription.aclose()
+        assert [record async for record in subscription] == []
+        return keys(found)
+
+    assert asyncio.run(main()) == ["orders.2", "orders.3", "orders.4"]
+
+
+def test_a_task_that_is_cancelled_loses_no_record(stream: Stream) -> None:
+    async def append() -> None:
+        for number in range(100):
+            stream.append(number, key="k", partition=0)
+            await asyncio.sleep(0.001)
+
+    async def main() -> list[Any]:
+        found: list[Any] = []
+        async with stream.asubscribe("k") as subscription:
+            appends = asyncio.create_task(append())
+            while len(found) < 100:
+                step = asyncio.ensure_future(anext(subscription))
+                await asyncio.wait([step], timeout=0.0005)
+                step.cancel()
+                await asyncio.wait([step])
+                if not step.cancelled():
+                    found.append(step.result().body)
+            await appends
+        return found
+
+    assert asyncio.run(main()) == list(range(100))
+
+
+def test_a_task_that_blocks_holds_back_appends_until_it_closes(broker: Broker) -> None:
+    stream = broker.create_stream("s", 1, ring_bytes=64 << 10, overflow="block")
+
+    async def main() -> int:
+        async with broker.asubscribe("s", policy="block", timeout=SOON) as subscription:
+            with pytest.raises(shmq.Full):
+                for _ in range(ENDLESS):
+                    stream.append(b"x" * 1000, block=False)
+            read = len([record async for record in subscription])
+        for _ in range(ENDLESS):
+            stream.append(b"x" * 1000, block=False)
+        return read
+
+    assert 0 < asyncio.run(main()) < ENDLESS
+
+
+def test_a_task_that_subscribes_gets_the_errors_of_a_subscription(
+    broker: Broker, connect: Connect, stream: Stream
+) -> None:
+    async def main() -> None:
+        with pytest.raises(shmq.NoSuchStream):
+            await anext(broker.asubscribe("absent"))
+        waits = asyncio.create_task(anext(stream.asubscribe()))
+        await asyncio.sleep(SOON)
+        connect().delete_stream("events")
+        with pytest.raises(shmq.StreamDeleted):
+            await waits
+
+    for wrong in ({"timeout": -1.0}, {"timeout": float("nan")}, {"limit": 0}, {"history": -1}):
+        with pytest.raises(shmq.InvalidOption):
+            broker.asubscribe("events", **wrong)
+    with pytest.raises(shmq.InvalidName):
+        broker.asubscribe("no such name")
+    asyncio.run(main())
+
+
+def test_a_task_that_waits_for_a_record_gets_the_error_of_a_closed_broker(
+    connect: Connect, stream: Stream
+) -> None:
+    async def main() -> None:
+        broker = connect()
+        async with broker.asubscribe("events") as subscription:
+            waits = asyncio.create_task(anext(subscription))
+            await asyncio.sleep(SOON)
+            broker.close()
+            with pytest.raises(shmq.ShmqError, match="closed"):
+                await waits
+
+    asyncio.run(main())

@@ -343,13 +343,11 @@ def test_a_wait_ends_when_the_table_is_deleted(connect: Connect, table: Table) -
         outcome(waits)
 
 
-def test_many_tasks_await_keys_while_the_default_pool_is_occupied(
-    table: Table, other: Table
-) -> None:
+def test_many_tasks_await_s_while_the_default_pool_is_occupied(table: Table, other: Table) -> None:
     async def main() -> list[Any]:
         async with occupied_pool():
             keys = [str(number) for number in range(100)]
-            waits = [asyncio.create_task(table.await_key(key, LATER)) for key in keys]
+            waits = [asyncio.create_task(table.await_(key, LATER)) for key in keys]
             await asyncio.sleep(0)
             other.set_many({key: int(key) for key in keys})
             return list(await asyncio.gather(*waits))
@@ -359,19 +357,19 @@ def test_many_tasks_await_keys_while_the_default_pool_is_occupied(
 
 def test_an_awaited_key_is_what_is_there_and_none_after_its_timeout(table: Table) -> None:
     async def main() -> None:
-        assert await table.await_key("k", 0.0) is None
-        assert await table.await_key("k", SOON) is None
+        assert await table.await_("k", 0.0) is None
+        assert await table.await_("k", SOON) is None
         table.set("k", 1)
-        assert await table.await_key("k", 0.0) == await table.await_key("k") == 1
+        assert await table.await_("k", 0.0) == await table.await_("k") == 1
         with pytest.raises((shmq.InvalidOption, TypeError)):
-            await table.await_key("k", -1.0)
+            await table.await_("k", -1.0)
 
     asyncio.run(main())
 
 
 def test_a_cancelled_wait_ends_and_the_others_go_on(table: Table, other: Table) -> None:
     async def main() -> Any:
-        cancelled, goes_on = (asyncio.create_task(table.await_key("k", LATER)) for _ in range(2))
+        cancelled, goes_on = (asyncio.create_task(table.await_("k", LATER)) for _ in range(2))
         await asyncio.sleep(SOON)
         cancelled.cancel()
         await asyncio.wait([cancelled])
@@ -383,7 +381,7 @@ def test_a_cancelled_wait_ends_and_the_others_go_on(table: Table, other: Table) 
 
 def test_every_awaited_key_ends_when_the_table_is_deleted(connect: Connect, table: Table) -> None:
     async def main() -> None:
-        waits = [asyncio.create_task(table.await_key(key, LATER)) for key in "ab"]
+        waits = [asyncio.create_task(table.await_(key, LATER)) for key in "ab"]
         await asyncio.sleep(SOON)
         connect().delete_table(table.name)
         for wait in waits:
@@ -391,6 +389,103 @@ def test_every_awaited_key_ends_when_the_table_is_deleted(connect: Connect, tabl
                 await wait
 
     asyncio.run(main())
+
+
+def test_a_thousand_tasks_wait_with_a_bounded_number_of_threads(table: Table, other: Table) -> None:
+    most = 0
+
+    async def await_key(key: str) -> Any:
+        nonlocal most
+        most = max(most, threading.active_count())
+        value = await table.await_(key, LATER)
+        most = max(most, threading.active_count())
+        return value
+
+    async def main() -> list[Any]:
+        keys = [str(number) for number in range(1000)]
+        waits = [asyncio.create_task(await_key(key)) for key in keys]
+        await asyncio.sleep(SOON)
+        await other.aset_many({key: int(key) for key in keys})
+        return list(await asyncio.gather(*waits))
+
+    before = threading.active_count()
+    assert asyncio.run(main()) == list(range(1000))
+    assert most - before <= 4  # those that make all calls of tables of this host
+
+
+def test_every_call_has_a_twin_for_asyncio(table: Table, other: Table) -> None:
+    async def main() -> None:
+        await table.aset("a", 1)
+        await table.aset_many({"b": 2, "c": "three"}, ttl=LATER)
+        assert (await table.aadd("d", 4), await table.aadd("a", 5)) == (True, False)
+        assert await table.aincrement("a", 5, most=6, sum_with=["x"]) == 6
+        assert await table.aincrement("a", most=6) is None
+        assert (await table.aget("a"), await table.aget("x", 9)) == (6, 9)
+        assert await table.aget_many(["b", "c", "x"]) == {"b": 2, "c": "three"}
+        assert (await table.aexpire("b", LATER), await table.aexpire("x", None)) == (True, False)
+        assert await table.akeys(after="a", limit=2) == ["b", "c"]
+        assert (await table.adelete("a", "x"), await table.alen()) == (1, 3)
+
+    asyncio.run(main())
+    assert other.get_many(list("abcd")) == {"b": 2, "c": "three", "d": 4}
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), "5"])
+def test_an_invalid_timeout_of_an_awaited_key_is_refused(table: Table, timeout: Any) -> None:
+    table.set("k", 1)
+
+    with pytest.raises((shmq.InvalidOption, TypeError)):
+        asyncio.run(table.await_("k", timeout))
+
+
+def test_a_twin_refuses_what_its_call_refuses(broker: Broker, table: Table) -> None:
+    async def main() -> None:
+        with pytest.raises(shmq.InvalidOption):
+            await table.aget("")
+        with pytest.raises(TypeError, match="msgpack cannot hold"):
+            await table.aset("k", object())
+        with pytest.raises(TypeError, match="unexpected"):
+            await table.aincrement("k", lest=1)  # type: ignore[call-arg]
+        broker.delete_table(table.name)
+        with pytest.raises(shmq.TableDeleted):
+            await table.aget("k")
+
+    asyncio.run(main())
+
+
+def test_loops_of_several_threads_await_keys_of_one_handle(table: Table, other: Table) -> None:
+    def run(key: str) -> Any:
+        return asyncio.run(table.await_(key, LATER))
+
+    waits = [in_thread(run, key) for key in "aab"]
+    time.sleep(SOON)
+    other.set_many({"a": 1, "b": 2})
+
+    assert [outcome(wait) for wait in waits] == [1, 1, 2]
+    assert asyncio.run(table.await_("a")) == 1
+
+
+def test_an_awaited_key_ends_when_the_broker_is_closed(broker: Broker, table: Table) -> None:
+    async def main() -> None:
+        wait = asyncio.create_task(table.await_("k", LATER))
+        await asyncio.sleep(SOON)
+        broker.close()
+        with pytest.raises(shmq.ShmqError, match="closed"):
+            await wait
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_ends_cancels_its_waits_and_another_one_can_wait(table: Table) -> None:
+    async def main() -> None:
+        waits.append(asyncio.create_task(table.await_("k")))
+        await asyncio.sleep(SOON)
+
+    waits: list[asyncio.Task[Any]] = []
+    asyncio.run(main())
+
+    assert waits[0].cancelled()
+    assert asyncio.run(table.await_("k", SOON)) is None
 
 
 # --- making, finding, deleting ---------------------------------------------------------

@@ -152,7 +152,7 @@ class Handles:
         #: Of an event loop of another thread, which has started them: they wait.
         self.waiting: list[Coroutine[Any, Any, Any]] = [
             self.never.aget(),
-            self.table.await_key("never"),
+            self.table.await_("never"),
             self.broker.ensure_stream("quiet", **RING).areader().__anext__(),
         ]
         loop = asyncio.new_event_loop()

@@ -103,6 +103,7 @@ def test_create_stream_takes_the_partitions_in_their_place() -> None:
         (keywords.ProducerKeywords, Stream.producer, set()),
         (keywords.SubscribeKeywords, Stream.subscribe, {"pattern"}),
         (keywords.ReaderKeywords, Stream.reader, {"start", "partitions"}),
+        (keywords.IncrementKeywords, shmq.Table.increment, {"key", "by"}),
         (keywords.RecordLoanKeywords, Stream.loan, {"size"}),
     ],
 )

@@ -19,7 +19,12 @@ from shmq.model.schema.compare import Compatibility
 from shmq.suggestions import suggest_known
 
 if TYPE_CHECKING:
-    from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
+    from shmq.api.keywords import (
+        EnsureStreamKeywords,
+        QueueKeywords,
+        StreamKeywords,
+        SubscribeOptions,
+    )
     from shmq.api.table import TableDurability
     from shmq.model.codec.codecs import Default
 
@@ -209,6 +214,22 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     def stream(self, name: str) -> Stream:
         stream: Stream = self._open("stream", name)
         return stream
+
+    def asubscribe(
+        self,
+        stream: str,
+        pattern: str = "#",
+        history: int | None = 0,
+        **how: Unpack[SubscribeOptions],
+    ) -> api.AsyncSubscription:
+        with late_imports:  # they import asyncio
+            from shmq.client.handles.subscription import AsyncSubscription  # noqa: PLC0415
+            from shmq.client.shared.blocking_calls import run_blocking  # noqa: PLC0415
+
+        name = check_name(stream, "stream")
+        return AsyncSubscription(
+            name, lambda: run_blocking(self.stream, name), pattern, history, **how
+        )
 
     def delete_stream(self, name: str) -> None:
         self._delete("stream", name)

@@ -17,7 +17,7 @@ from shmq.native import _stream
 #: The longest wait of a reader of all partitions before it checks for new ones, in seconds.
 _SLICE: Final = 1.0
 #: The most bytes that one read fetches from a partition.
-_BYTES: Final = 1 << 20
+READ_BYTES: Final = 1 << 20
 
 # The binding of streams gets its policy, and its records their contract, before a record is read.
 _stream.set_policy(POLICY)
@@ -29,14 +29,15 @@ class Position:
     """A reader's position in each of its partitions, and its lost records.
 
     It reads a partition only once it has reached the end of the earlier ones sealed for it.
-    ``hold``: the number of a hold that moves with the reader, see `StreamPort.fetch`.
+    ``follows``: it reads partitions that the stream gets, too. ``hold``: the number of a hold that
+    moves with the reader, see `StreamPort.fetch`.
     """
 
     def __init__(
         self,
         stream: Any,
-        start: api.Start,
-        partitions: Iterable[int] | None,
+        offsets: dict[int, int],
+        follows: bool,
         limit: int,
         lapped: Literal["raise", "skip"],
         where: str | None,
@@ -52,12 +53,12 @@ class Position:
         self._where = where
         self._hold = hold
         #: The partitions that were read least recently come first.
-        self.offsets = where_from(stream, start, partitions)
+        self.offsets = offsets
         self.lost = 0
         self.damaged = 0
         #: The partitions that cannot be read on, which are reported once others were read.
         self._problems: dict[int, DamagedFile | OffsetOutOfRange] = {}
-        self._follows = partitions is None
+        self._follows = follows
         self._known = 0
         self._behind: dict[int, int] = {}
         self._ends: dict[int, int] = {}
@@ -84,7 +85,7 @@ class Position:
             found = yield from self.stream.fetch(
                 self.offsets if clear else self._list_readable(),
                 self._limit,
-                _BYTES,
+                READ_BYTES,
                 (wait := self._limit_wait(left)),
                 self._where,
                 None if self._hold is None else (self._hold, self.offsets),
@@ -105,7 +106,7 @@ class Position:
         stream = self.stream
         if self._ends or self._problems or stream.partitions != self._known:
             return []
-        found = stream.fetch_now(self.offsets, self._limit, _BYTES, self._where)
+        found = stream.fetch_now(self.offsets, self._limit, READ_BYTES, self._where)
         return self._move(found)[0] if found else []
 
     def _limit_wait(self, left: float | None) -> float | None:
@@ -235,10 +236,10 @@ class _Reading:
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
         on_damage: api.OnDamage = "raise",
-        hold: int | None = None,
     ) -> None:
         _stream.check_timeout(timeout)
-        self._at = Position(stream, start, partitions, limit, lapped, where, on_damage, hold)
+        offsets = where_from(stream, start, partitions)
+        self._at = Position(stream, offsets, partitions is None, limit, lapped, where, on_damage)
         self._timeout = timeout
         self._ready: list[api.Records] = []
         self._records: Iterator[api.Record] | None = None

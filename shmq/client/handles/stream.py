@@ -14,7 +14,7 @@ from shmq.client.handles.member import member_name
 from shmq.client.handles.producer import Producer
 from shmq.client.handles.reader import AsyncReader, Reader
 from shmq.client.handles.share import Share, share_options
-from shmq.client.handles.subscription import Lost, Subscription
+from shmq.client.handles.subscription import AsyncSubscription, Subscription
 from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.ports.stream import StreamPort
 from shmq.client.shared.buffered_loan import BufferedLoan
@@ -25,7 +25,12 @@ from shmq.native import _stream
 from shmq.native._stream import MAX_PARTITIONS
 
 if TYPE_CHECKING:
-    from shmq.api.keywords import ProducerKeywords, ReaderKeywords, RecordLoanKeywords
+    from shmq.api.keywords import (
+        ProducerKeywords,
+        ReaderKeywords,
+        RecordLoanKeywords,
+        SubscribeOptions,
+    )
     from shmq.model.codec.codecs import Default
 
 
@@ -220,17 +225,17 @@ class StreamHandle(StreamPort, api.Stream):
         return AsyncReader(self, start, partitions, **how)
 
     def subscribe(
-        self,
-        pattern: str = "#",
-        history: int | None = 0,
-        *,
-        policy: api.Policy = "drop-oldest",
-        timeout: float | None = None,
-        limit: int = 1000,
-        on_lost: Lost | None = None,
-        on_damage: api.OnDamage = "raise",
+        self, pattern: str = "#", history: int | None = 0, **how: Unpack[SubscribeOptions]
     ) -> api.Subscription:
-        return Subscription(self, pattern, history, policy, timeout, limit, on_lost, on_damage)
+        return Subscription(self, pattern, history, **how)
+
+    def asubscribe(
+        self, pattern: str = "#", history: int | None = 0, **how: Unpack[SubscribeOptions]
+    ) -> api.AsyncSubscription:
+        async def find() -> StreamHandle:
+            return self
+
+        return AsyncSubscription(self.name, find, pattern, history, **how)
 
     # ---- looking ----
 

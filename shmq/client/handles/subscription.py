@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Self, Unpack
 
 from shmq import api
+from shmq.api.keywords import SubscribeOptions
 from shmq.api.options import check_one_of, check_whole
-from shmq.client.handles.reader import Reader, behind_damage
+from shmq.client.handles.reader import READ_BYTES, Position, behind_damage
+from shmq.client.ports.steps import Steps, arun, pause, run
 from shmq.client.ports.stream import Floors
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.model.routing.topic import Topics, check_pattern
@@ -32,15 +34,20 @@ class _NoFloors:
 
     number = None
 
-    def take(self, position: Mapping[int, int]) -> None:
+    def taking(self, position: Mapping[int, int]) -> Steps[None]:
+        """Nothing is held."""
+        del position
+        yield from ()
+
+    def move(self, position: Mapping[int, int]) -> None:
         """Nothing is held."""
 
-    move = take
-
-    def close(self) -> None:
+    def closing(self) -> Steps[None]:
         """Nothing is held."""
+        yield from ()
 
-    drop = close
+    def drop(self) -> None:
+        """Nothing is held."""
 
 
 class _Keys:
@@ -68,19 +75,19 @@ class _Keys:
         return known
 
 
-class Subscription(api.Subscription):
-    """Implements :class:`shmq.api.Subscription`."""
+class _Subscribing:
+    """What a subscription and its twin for asyncio have in common."""
 
     def __init__(
         self,
-        stream: Any,
         pattern: str,
         history: int | None,
-        policy: api.Policy,
-        timeout: float | None,
-        limit: int,
-        on_lost: Lost | None,
-        on_damage: api.OnDamage,
+        *,
+        policy: api.Policy = "drop-oldest",
+        timeout: float | None = None,
+        limit: int = 1000,
+        on_lost: Lost | None = None,
+        on_damage: api.OnDamage = "raise",
     ) -> None:
         _core.check_timeout(timeout)
         check_one_of("policy", policy, ("drop-oldest", "block"))
@@ -93,28 +100,14 @@ class Subscription(api.Subscription):
         self._on_lost = on_lost
         self._told = 0
         self._keys = _Keys(pattern)
-        history = None if history is None else check_whole("history", history, 0)
-        first = stream.earliest if history is None else stream.latest
+        self._history = None if history is None else check_whole("history", history, 0)
+        self._limit = check_whole("limit", limit, 1)
+        self._on_damage = on_damage
         self._floors: Floors = _NoFloors()
-        if policy == "block":
-            self._floors = stream.new_floors()
-        try:
-            position = _begin(stream, first, self._floors)
-            before = _History(stream, self._keys, history or 0, on_damage)
-            self._ready = deque(before.newest(position))
-            self._damaged_before = before.damaged
-            self._reader = Reader(
-                stream,
-                position,
-                None,
-                limit,
-                lapped="skip",
-                on_damage=on_damage,
-                hold=self._floors.number,
-            )
-        except BaseException:
-            self._floors.close()
-            raise
+        self._ready: deque[api.Record] = deque()
+        self._damaged_before = 0
+        #: None: it has not started.
+        self._at: Position | None = None
         self._closed = False
 
     @property
@@ -127,42 +120,42 @@ class Subscription(api.Subscription):
 
     @property
     def position(self) -> dict[int, int]:
-        return dict(self._reader.position)
+        return {} if self._at is None else dict(sorted(self._at.offsets.items()))
 
     @property
     def lost(self) -> int:
-        return int(self._reader.lost)
+        return 0 if self._at is None else self._at.lost
 
     @property
     def damaged(self) -> int:
-        return self._damaged_before + int(self._reader.damaged)
+        return self._damaged_before + (0 if self._at is None else self._at.damaged)
 
-    def poll(self, timeout: float | None = 0.0) -> list[api.Record]:
-        _core.check_timeout(timeout)
-        self._check_open()
-        if not self._ready:
-            self._fill(timeout)
-        found = list(self._ready)
-        self._ready.clear()
-        return found
+    def _start(self, stream: Any) -> Steps[None]:
+        if self._policy == "block":
+            self._floors = stream.new_floors()
+        edge = "earliest" if self._history is None else "latest"
+        try:
+            offsets = yield from _begin(stream, edge, self._floors)
+            before = _History(stream, self._keys, self._history or 0, self._on_damage)
+            found = yield from before.newest(offsets)
+        except BaseException:
+            self._floors.drop()
+            raise
+        self._ready.extend(found)
+        self._damaged_before = before.damaged
+        number = self._floors.number
+        self._at = Position(
+            stream, offsets, True, self._limit, "skip", None, self._on_damage, number
+        )
 
-    def __next__(self) -> api.Record:
-        if self._closed:
-            raise StopIteration
-        if not self._ready:
-            self._fill(self._timeout)
-        if not self._ready:
-            raise StopIteration
-        return self._ready.popleft()
-
-    def _fill(self, timeout: float | None) -> None:
+    def _fill(self, at: Position, timeout: float | None) -> Steps[None]:
         """Read until a record matches, or the time has expired; then nothing is ready."""
         until = None if timeout is None else time.monotonic() + timeout
         left = timeout
         while not self._ready:
             self._check_open()  # before it holds anything back again
-            self._floors.move(self._reader.position)
-            found = self._reader.poll(left)
+            self._floors.move(at.offsets)
+            found = at.take_now() or (yield from at.take(left))
             self._report_lost()
             for records in found:
                 self._ready += self._keys.select(records)
@@ -183,12 +176,11 @@ class Subscription(api.Subscription):
             if self._on_lost is not None:
                 self._on_lost(more)
 
-    def close(self) -> None:
+    def _closing(self) -> Steps[None]:
         if not self._closed:
             self._closed = True
             self._ready.clear()
-            self._reader.close()
-            self._floors.close()
+            yield from self._floors.closing()
 
     def __del__(self) -> None:
         floors = getattr(self, "_floors", None)
@@ -196,12 +188,91 @@ class Subscription(api.Subscription):
             floors.drop()
 
 
-def _begin(stream: Any, first: Callable[[int], int], floors: Floors) -> dict[int, int]:
+class Subscription(_Subscribing, api.Subscription):
+    """Implements :class:`shmq.api.Subscription`."""
+
+    _at: Position
+
+    def __init__(
+        self, stream: Any, pattern: str, history: int | None, **how: Unpack[SubscribeOptions]
+    ) -> None:
+        super().__init__(pattern, history, **how)
+        run(self._start(stream))
+
+    def poll(self, timeout: float | None = 0.0) -> list[api.Record]:
+        _core.check_timeout(timeout)
+        self._check_open()
+        if not self._ready:
+            run(self._fill(self._at, timeout))
+        found = list(self._ready)
+        self._ready.clear()
+        return found
+
+    def __next__(self) -> api.Record:
+        if self._closed:
+            raise StopIteration
+        if not self._ready:
+            run(self._fill(self._at, self._timeout))
+        if not self._ready:
+            raise StopIteration
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        run(self._closing())
+
+
+class AsyncSubscription(_Subscribing, api.AsyncSubscription):
+    """Implements :class:`shmq.api.AsyncSubscription`.
+
+    ``open_stream`` returns the stream ``name``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_stream: Callable[[], Awaitable[Any]],
+        pattern: str,
+        history: int | None,
+        **how: Unpack[SubscribeOptions],
+    ) -> None:
+        super().__init__(pattern, history, **how)
+        self.name = name
+        self._open_stream = open_stream
+
+    async def _ensure_started(self) -> Position:
+        if self._at is None:
+            await arun(self._start(await self._open_stream()))
+            assert self._at is not None
+        return self._at
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        await self._ensure_started()
+        return self
+
+    async def __anext__(self) -> api.Record:
+        if not self._closed:
+            at = await self._ensure_started()
+            if not self._ready:
+                import asyncio  # noqa: PLC0415 - callers that await have it loaded
+
+                await asyncio.sleep(0)  # lets other tasks run, even if records are always there
+                await arun(self._fill(at, self._timeout))
+        if self._closed or not self._ready:
+            raise StopAsyncIteration
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        await arun(self._closing())
+
+
+def _begin(stream: Any, edge: str, floors: Floors) -> Steps[dict[int, int]]:
     """Where to begin; the floors keep the records from there on."""
     while True:
-        position = {partition: first(partition) for partition in range(stream.partitions)}
+        found: list[api.PartitionOffsets] = yield from stream.describe()
+        position = {each.partition: getattr(each, edge) for each in found}
         with contextlib.suppress(OffsetOutOfRange):  # some were overwritten in the meantime
-            floors.take(position)
+            yield from floors.taking(position)
             return position
 
 
@@ -221,46 +292,46 @@ class _History:
         self._skips = on_damage == "skip"
         self.damaged = 0
 
-    def newest(self, position: dict[int, int]) -> list[api.Record]:
+    def newest(self, position: dict[int, int]) -> Steps[list[api.Record]]:
         """The records of all partitions, by their time."""
         if not self._most:
             return []
-        found = [
-            record
-            for partition, end in position.items()
-            for record in self._find_newest(partition, end)
-        ]
+        found: list[api.Record] = []
+        for each in (yield from self._stream.describe()):
+            if each.partition in position:
+                found += yield from self._find_newest(each, position[each.partition])
         found.sort(key=lambda record: record.timestamp_ns)
         return found[-self._most :]
 
-    def _find_newest(self, partition: int, end: int) -> list[api.Record]:
+    def _find_newest(self, partition: api.PartitionOffsets, end: int) -> Steps[list[api.Record]]:
         """The records of one partition, searched from the end in growing steps."""
         found: list[api.Record] = []
         step = max(64, self._most)
-        while len(found) < self._most and end > (earliest := self._stream.earliest(partition)):
-            begin = max(earliest, end - step)
-            found = self._keys.select(self._read_between(partition, begin, end)) + found
+        while len(found) < self._most and end > partition.earliest:
+            begin = max(partition.earliest, end - step)
+            found = (yield from self._read_between(partition.partition, begin, end)) + found
             end, step = begin, 2 * step
         return found[-self._most :]
 
-    def _read_between(self, partition: int, begin: int, end: int) -> Iterator[api.Record]:
-        """The remaining records between two offsets."""
+    def _read_between(self, partition: int, begin: int, end: int) -> Steps[list[api.Record]]:
+        """The remaining records between two offsets whose keys match."""
+        found: list[api.Record] = []
         while begin < end:
-            try:
-                records = self._stream.read(partition, begin, min(end - begin, _MOST))
-            except OffsetOutOfRange as error:
-                begin = error.earliest
-                continue
-            except DamagedFile as error:
+            yield pause(0.0)  # other tasks run: a read of this host takes no step
+            limit = min(end - begin, _MOST)
+            part = yield from self._stream.fetch({partition: begin}, limit, READ_BYTES, 0.0)
+            records = part.get(partition)
+            if isinstance(records, OffsetOutOfRange):
+                begin = records.earliest
+            elif isinstance(records, DamagedFile):
                 if not self._skips:
-                    raise
-                behind = min(behind_damage(error, begin), end)
+                    raise records
+                behind = min(behind_damage(records, begin), end)
                 self.damaged += behind - begin
                 begin = behind
-                continue
-            for record in records:
-                if record.offset < end:
-                    yield record
-            if records.next_offset <= begin:
-                return
-            begin = records.next_offset
+            elif records is None:
+                break
+            else:
+                found += self._keys.select(record for record in records if record.offset < end)
+                begin = records.next_offset
+        return found

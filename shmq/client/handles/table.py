@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from shmq import api
+from shmq.api.keywords import IncrementKeywords
 from shmq.api.options import check_one_of, check_whole
 from shmq.api.table import MIN_BYTES, TableDurability
-from shmq.client.shared.blocking_calls import run_blocking
+from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.shared.table_waits import FIRST_PAUSE, TableWaits
 from shmq.model.table.entry import (
     Bounds,
@@ -51,7 +53,8 @@ class TableHandle(api.Table):
         self._name = name
         self._durability: TableDurability = durability
         self._max_bytes = max_bytes
-        self._waits: TableWaits | None = None
+        #: The waits of the tasks of each event loop.
+        self._waits: dict[asyncio.AbstractEventLoop, TableWaits] = {}
 
     @property
     def name(self) -> str:
@@ -68,108 +71,176 @@ class TableHandle(api.Table):
     # ---- what a transport does ----
 
     @abc.abstractmethod
-    def _poll(self, key: str) -> Stored | None:
+    def _poll(self, key: str) -> Steps[Stored | None]:
         """The key's value."""
 
     @abc.abstractmethod
-    def _find(self, keys: list[str]) -> dict[str, Stored]:
+    def _find(self, keys: list[str]) -> Steps[dict[str, Stored]]:
         """Those of the keys that are there."""
 
     @abc.abstractmethod
-    def _store(self, entries: dict[str, Stored], ttl: float | None) -> None: ...
+    def _store(self, entries: dict[str, Stored], ttl: float | None) -> Steps[None]: ...
 
     @abc.abstractmethod
-    def _add(self, key: str, stored: Stored, ttl: float | None) -> bool: ...
+    def _add(self, key: str, stored: Stored, ttl: float | None) -> Steps[bool]: ...
 
     @abc.abstractmethod
-    def _delete(self, keys: list[str]) -> int: ...
+    def _delete(self, keys: list[str]) -> Steps[int]: ...
 
     @abc.abstractmethod
-    def _expire(self, key: str, ttl: float | None) -> bool: ...
+    def _expire(self, key: str, ttl: float | None) -> Steps[bool]: ...
 
     @abc.abstractmethod
-    def _increment(self, key: str, by: int, ttl: float | None, bounds: Bounds) -> int | None: ...
+    def _increment(
+        self, key: str, by: int, ttl: float | None, bounds: Bounds
+    ) -> Steps[int | None]: ...
 
     @abc.abstractmethod
-    def _keys(self, prefix: str, limit: int, after: str) -> list[str]: ...
+    def _keys(self, prefix: str, limit: int, after: str) -> Steps[list[str]]: ...
 
-    def _changed(self) -> object:
-        """What differs after a write, if the transport knows that sooner than by a look."""
-        return object()
+    @abc.abstractmethod
+    def _count(self) -> Steps[int]: ...
 
-    # ---- reading ----
+    def _look(self, keys: list[str], state: object) -> Steps[tuple[dict[str, Stored], object]]:
+        """Those of the keys that are there, and the state of the table before.
 
-    def get(self, key: str, default: Any = None) -> Any:
-        stored = self._poll(check_key(key))
+        A transport that learns the state sooner finds nothing if it is that of the last lookup.
+        """
+        return (yield from self._find(keys)), state
+
+    # ---- procedures of the calls and their twins ----
+
+    def _getting(self, key: str, default: Any) -> Steps[Any]:
+        stored = yield from self._poll(check_key(key))
         return default if stored is None else decoded(stored)
 
-    def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
-        found = self._find(check_keys(keys))
+    def _getting_many(self, keys: Iterable[str]) -> Steps[dict[str, Any]]:
+        found = yield from self._find(check_keys(keys))
         return {key: decoded(stored) for key, stored in found.items()}
 
-    def keys(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+    def _listing(self, prefix: str, limit: int, after: str) -> Steps[list[str]]:
         checked = check_prefix(prefix, "prefix"), check_limit(limit), check_prefix(after, "after")
         return self._keys(*checked)
 
-    def wait(self, key: str, timeout: float | None = None) -> Any | None:
-        check_key(key)
-        check_timeout(timeout)
-        until = None if timeout is None else time.monotonic() + timeout
-        pause, seen = FIRST_PAUSE, None
-        while True:
-            changed = self._changed()  # before the look: what is written since is seen by the next
-            if changed != seen:
-                seen = changed
-                stored = self._poll(key)
-                if stored is not None:
-                    return decoded(stored)
-            left = pause if until is None else until - time.monotonic()
-            if left <= 0:
-                return None
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, self._longest_pause)
+    def _setting(self, key: str, value: Any, ttl: float | None) -> Steps[None]:
+        return self._store({check_key(key): encoded(value, self.default)}, check_ttl(ttl))
 
-    async def await_key(self, key: str, timeout: float | None = None) -> Any | None:
-        check_key(key)
-        check_timeout(timeout)
-        stored = await run_blocking(self._poll, key)
-        if stored is None and timeout != 0:
-            waits = self._waits
-            if waits is None or not waits.is_ours:
-                waits = self._waits = TableWaits(self._find, self._changed, self._longest_pause)
-            stored = await waits.wait(key, timeout)
-        return None if stored is None else decoded(stored)
+    def _setting_many(self, mapping: Mapping[str, Any], ttl: float | None) -> Steps[None]:
+        return self._store(encoded_all(mapping, self.default), check_ttl(ttl))
 
-    # ---- writing ----
-
-    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        self._store({check_key(key): encoded(value, self.default)}, check_ttl(ttl))
-
-    def set_many(self, mapping: Mapping[str, Any], ttl: float | None = None) -> None:
-        self._store(encoded_all(mapping, self.default), check_ttl(ttl))
-
-    def add(self, key: str, value: Any, ttl: float | None = None) -> bool:
+    def _adding(self, key: str, value: Any, ttl: float | None) -> Steps[bool]:
         return self._add(check_key(key), encoded(value, self.default), check_ttl(ttl))
 
-    def delete(self, *keys: str) -> int:
-        return self._delete(check_keys(keys))
-
-    def expire(self, key: str, ttl: float | None) -> bool:
-        return self._expire(check_key(key), check_ttl(ttl))
-
-    def increment(
+    def _incrementing(
         self,
         key: str,
-        by: int = 1,
+        by: int,
         *,
         ttl: float | None = None,
         least: int | None = None,
         most: int | None = None,
         sum_with: Iterable[str] = (),
-    ) -> int | None:
+    ) -> Steps[int | None]:
         bounds = Bounds(
             None if least is None else check_by("least", least),
             None if most is None else check_by("most", most),
             check_sum_with(check_key(key), sum_with),
         )
         return self._increment(key, check_by("by", by), check_ttl(ttl), bounds)
+
+    # ---- reading ----
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return run(self._getting(key, default))
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        return await arun(self._getting(key, default))
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
+        return run(self._getting_many(keys))
+
+    async def aget_many(self, keys: Iterable[str]) -> dict[str, Any]:
+        return await arun(self._getting_many(keys))
+
+    def keys(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+        return run(self._listing(prefix, limit, after))
+
+    async def akeys(self, prefix: str = "", limit: int = 1000, after: str = "") -> list[str]:
+        return await arun(self._listing(prefix, limit, after))
+
+    def wait(self, key: str, timeout: float | None = None) -> Any | None:
+        check_key(key)
+        check_timeout(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        pause, state = FIRST_PAUSE, None
+        while True:
+            found, state = run(self._look([key], state))
+            if found:
+                return decoded(found[key])
+            left = pause if until is None else until - time.monotonic()
+            if left <= 0:
+                return None
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, self._longest_pause)
+
+    async def await_(self, key: str, timeout: float | None = None) -> Any | None:
+        check_key(key)
+        check_timeout(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        stored = await arun(self._poll(key))
+        if stored is None and timeout != 0:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            waits = self._waits.get(asyncio.get_running_loop())
+            if waits is None:
+                waits = TableWaits(self._waits, self._alook, self._longest_pause)
+            stored = await waits.wait(key, left)
+        return None if stored is None else decoded(stored)
+
+    async def _alook(self, keys: list[str], state: object) -> tuple[dict[str, Stored], object]:
+        return await arun(self._look(keys, state))
+
+    def __len__(self) -> int:
+        return run(self._count())
+
+    async def alen(self) -> int:
+        return await arun(self._count())
+
+    # ---- writing ----
+
+    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        run(self._setting(key, value, ttl))
+
+    async def aset(self, key: str, value: Any, ttl: float | None = None) -> None:
+        await arun(self._setting(key, value, ttl))
+
+    def set_many(self, mapping: Mapping[str, Any], ttl: float | None = None) -> None:
+        run(self._setting_many(mapping, ttl))
+
+    async def aset_many(self, mapping: Mapping[str, Any], ttl: float | None = None) -> None:
+        await arun(self._setting_many(mapping, ttl))
+
+    def add(self, key: str, value: Any, ttl: float | None = None) -> bool:
+        return run(self._adding(key, value, ttl))
+
+    async def aadd(self, key: str, value: Any, ttl: float | None = None) -> bool:
+        return await arun(self._adding(key, value, ttl))
+
+    def delete(self, *keys: str) -> int:
+        return run(self._delete(check_keys(keys)))
+
+    async def adelete(self, *keys: str) -> int:
+        return await arun(self._delete(check_keys(keys)))
+
+    def expire(self, key: str, ttl: float | None) -> bool:
+        return run(self._expire(check_key(key), check_ttl(ttl)))
+
+    async def aexpire(self, key: str, ttl: float | None) -> bool:
+        return await arun(self._expire(check_key(key), check_ttl(ttl)))
+
+    def increment(self, key: str, by: int = 1, **how: Unpack[IncrementKeywords]) -> int | None:
+        return run(self._incrementing(key, by, **how))
+
+    async def aincrement(
+        self, key: str, by: int = 1, **how: Unpack[IncrementKeywords]
+    ) -> int | None:
+        return await arun(self._incrementing(key, by, **how))

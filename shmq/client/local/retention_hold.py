@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from shmq.client.ports.steps import Steps
 from shmq.errors import InvalidOption, NoSpace, OffsetOutOfRange, ShmqError
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core, _stream
@@ -88,6 +89,16 @@ class RetentionHold:
             self._partition(partition).drop(hold)
 
     drop = close
+
+    def taking(self, position: Mapping[int, int]) -> Steps[None]:
+        """`take`, for a subscription."""
+        yield from ()
+        self.take(position)
+
+    def closing(self) -> Steps[None]:
+        """`close`, for a subscription."""
+        yield from ()
+        self.close()
 
     def _forget_parents(self) -> None:
         """In the child of a fork, forget the holds of the parent."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from shmq.client.handles.table import TableHandle
 from shmq.client.ports.broker import CollectionPort
+from shmq.client.ports.steps import Steps
+from shmq.client.shared.blocking_calls import run_in_turn
 from shmq.client.shared.pickling import reduce
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table import files
 from shmq.model.table.entries import Entries
-from shmq.model.table.entry import Bounds, Stored
+from shmq.model.table.entry import Bounds, Stored, check_key, decoded
+
+_T = TypeVar("_T")
 
 #: The longest pause of a wait, in seconds.
 _PAUSE: Final = 0.02
@@ -64,35 +68,51 @@ class LocalTable(TableHandle):
         """Its operations with encoded values, for a server."""
         return self._entries
 
-    def _poll(self, key: str) -> Stored | None:
-        return self._entries.look(key)
+    def _call(self, kind: str, call: Callable[..., _T], *arguments: Any) -> Steps[_T]:
+        """Make a call of the entries.
 
-    def _find(self, keys: list[str]) -> dict[str, Stored]:
-        return self._entries.find(keys)
+        A thread makes those of all tasks, as SQLite carries out one at a time. Another one makes
+        writes, which may wait for other processes; tables on disk have two threads of their own.
+        """
+        found: _T = yield (
+            lambda: call(*arguments),
+            lambda: run_in_turn(f"table {kind} {self._durability}", call, *arguments),
+        )
+        return found
 
-    def _store(self, entries: dict[str, Stored], ttl: float | None) -> None:
-        self._entries.store(entries, ttl)
+    def get(self, key: str, default: Any = None) -> Any:
+        stored = self._entries.look(check_key(key))  # as `_getting`, for speed
+        return default if stored is None else decoded(stored)
 
-    def _add(self, key: str, stored: Stored, ttl: float | None) -> bool:
-        return self._entries.add(key, stored, ttl)
+    def _poll(self, key: str) -> Steps[Stored | None]:
+        return self._call("read", self._entries.look, key)
 
-    def _delete(self, keys: list[str]) -> int:
-        return self._entries.delete(keys)
+    def _find(self, keys: list[str]) -> Steps[dict[str, Stored]]:
+        return self._call("read", self._entries.find, keys)
 
-    def _expire(self, key: str, ttl: float | None) -> bool:
-        return self._entries.expire(key, ttl)
+    def _look(self, keys: list[str], state: object) -> Steps[tuple[dict[str, Stored], object]]:
+        return self._call("read", self._entries.find_news, keys, state)
 
-    def _increment(self, key: str, by: int, ttl: float | None, bounds: Bounds) -> int | None:
-        return self._entries.increment(key, by, ttl, bounds)
+    def _keys(self, prefix: str, limit: int, after: str) -> Steps[list[str]]:
+        return self._call("read", self._entries.keys, prefix, limit, after)
 
-    def _keys(self, prefix: str, limit: int, after: str) -> list[str]:
-        return self._entries.keys(prefix, limit, after)
+    def _count(self) -> Steps[int]:
+        return self._call("read", self._entries.count)
 
-    def _changed(self) -> object:
-        return self._entries.stamp()
+    def _store(self, entries: dict[str, Stored], ttl: float | None) -> Steps[None]:
+        return self._call("write", self._entries.store, entries, ttl)
 
-    def __len__(self) -> int:
-        return self._entries.count()
+    def _add(self, key: str, stored: Stored, ttl: float | None) -> Steps[bool]:
+        return self._call("write", self._entries.add, key, stored, ttl)
+
+    def _delete(self, keys: list[str]) -> Steps[int]:
+        return self._call("write", self._entries.delete, keys)
+
+    def _expire(self, key: str, ttl: float | None) -> Steps[bool]:
+        return self._call("write", self._entries.expire, key, ttl)
+
+    def _increment(self, key: str, by: int, ttl: float | None, bounds: Bounds) -> Steps[int | None]:
+        return self._call("write", self._entries.increment, key, by, ttl, bounds)
 
     def close(self) -> None:
         self.database.close()

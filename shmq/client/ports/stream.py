@@ -54,20 +54,20 @@ class Floors(Protocol):
     def number(self) -> int | None:
         """The ``hold`` to `StreamPort.fetch` with; None: a fetch moves no floors."""
 
-    def take(self, position: Mapping[int, int]) -> None:
+    def taking(self, position: Mapping[int, int]) -> Steps[None]:
         """Keep the records of these partitions from these offsets on, and release earlier ones.
 
         If records from there on are gone, it keeps the remaining ones, and raises OffsetOutOfRange.
         """
 
     def move(self, position: Mapping[int, int]) -> None:
-        """As `take`, but the reader reports the records that are gone."""
+        """As `taking`, but without a request, and the reader reports the records that are gone."""
 
-    def close(self) -> None:
+    def closing(self) -> Steps[None]:
         """Release all records. May be called again."""
 
     def drop(self) -> None:
-        """As `close`, without waiting for anything."""
+        """As `closing`, without waiting for anything."""
 
 
 class StreamPort(abc.ABC):

@@ -10,6 +10,7 @@ from shmq import api, errors
 from shmq.api.options import Options, QueueOptions
 from shmq.api.stream_options import StreamOptions
 from shmq.client.ports.broker import CollectionPort, Kind
+from shmq.client.ports.steps import run
 from shmq.client.remote import exchange, table
 from shmq.client.remote import stream as streams
 from shmq.client.remote.connection import Connection
@@ -275,11 +276,11 @@ class TableCollection(Collection):
         return self._open(name, "look", {})
 
     def _open(self, name: str, action: str, options: Mapping[str, Any]) -> RemoteTable:
-        answer = table.ask(self._connection, name, TableRequest(action, dict(options)))
+        answer = run(table.ask(self._connection, name, TableRequest(action, dict(options))))
         return RemoteTable(self._broker, self._connection, name, TableInfo.unpack(answer))
 
     def delete(self, name: str) -> None:
-        table.ask(self._connection, name, TableRequest("drop"))
+        run(table.ask(self._connection, name, TableRequest("drop")))
 
     def summaries(self) -> list[str]:
         return List.unpack_names(self._ask_all(Type.LIST, List(tables=True).pack()))

@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from shmq.client.ports.steps import Steps
 from shmq.errors import ShmqError
+from shmq.native import _core
 from shmq.protocol.messages.stream import Hold
 from shmq.protocol.opcodes import Type
 
@@ -26,35 +28,35 @@ class RemoteRetentionHold:
         self.number = number
         self._ended = False
 
-    def take(self, position: Mapping[int, int]) -> None:
+    def taking(self, position: Mapping[int, int]) -> Steps[None]:
         """Hold the records from these offsets on; moves a hold that exists."""
-        self._stream.ask(Type.HOLD, self._pack_position(position))
+        yield self._stream.asking(Type.HOLD, self._pack_position(position))
 
     def move(self, position: Mapping[int, int]) -> None:
         """Nothing to do: the reader's next FETCH includes the position."""
 
-    def close(self) -> None:
+    def closing(self) -> Steps[None]:
         """Release the records. May be called again."""
-        self._end(wait=True)
+        connection = self._stream.connection
+        with contextlib.suppress(ShmqError):
+            if (sent := self._send_end()) is not None:
+                yield connection.answering(*sent, connection.target.request_timeout)
 
     def drop(self) -> None:
         """Release the records, from a destructor."""
-        self._end(wait=False)
+        with contextlib.suppress(ShmqError):
+            if (sent := self._send_end()) is not None:
+                wire, answer = sent
+                wire.forget(answer)
+                wire.send()
 
     def _pack_position(self, position: Mapping[int, int]) -> bytes:
         return Hold(self._stream.identity, self.number, list(position.items())).pack()
 
-    def _end(self, *, wait: bool) -> None:
-        """Release the hold; with a lost connection, the server has already dropped it."""
-        connection = self._stream.connection
-        wire = connection.wire
+    def _send_end(self) -> tuple[_core.Wire, _core.Answer] | None:
+        """Request the release; with a lost connection, the server has already dropped the hold."""
+        wire = self._stream.connection.wire
         if self._ended or wire is None or wire.is_broken or not wire.is_of_this_process:
-            return
+            return None
         self._ended = True
-        with contextlib.suppress(ShmqError):
-            answer = wire.request(Type.HOLD, True, self._pack_position({}))
-            if wait:
-                connection.await_(wire, answer, connection.target.request_timeout)
-            else:
-                wire.forget(answer)
-                wire.send()
+        return wire, wire.request(Type.HOLD, True, self._pack_position({}))

@@ -111,7 +111,8 @@ class RemoteStream(RemoteHandle, RemoteGroups):
             )
         )
 
-    def _asking(self, kind: int, rest: bytes, wait: float = 0.0) -> Step:
+    def asking(self, kind: int, rest: bytes, wait: float = 0.0) -> Step:
+        """The step of a request: see `ask`."""
         return (lambda: self.ask(kind, rest, wait), lambda: self.aask(kind, rest, wait))
 
     def _check(self, answer: _core.Answer) -> _core.Answer:
@@ -120,7 +121,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
         return answer
 
     def describe(self) -> Steps[list[api.PartitionOffsets]]:
-        answer = yield self._asking(Type.STREAM_INFO, b"")
+        answer = yield self.asking(Type.STREAM_INFO, b"")
         info = StreamInfo.unpack(answer)
         if info.identity != self._identity:
             raise errors.StreamDeleted(f"stream {self._name!r} was deleted")
@@ -210,7 +211,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
                 kind = Type.HOLD
                 rest = Hold(self._identity, hold[0], list(hold[1].items()), fetch).pack()
             try:
-                answer = yield self._asking(kind, rest, wait)
+                answer = yield self.asking(kind, rest, wait)
             except errors.OffsetOutOfRange as error:
                 if len(left) == 1:
                     ends = {next(iter(left)): (error.earliest, error.latest)}

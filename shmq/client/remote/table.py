@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from shmq import errors
 from shmq.client.handles.table import TableHandle
+from shmq.client.ports.steps import Steps
 from shmq.client.remote.connection import Connection
 from shmq.model.table.entry import Bounds, Stored
 from shmq.native import _core
@@ -33,7 +34,7 @@ _BESIDE: Final = 1024
 _AGAIN: Final = frozenset({"look", "make", "get", "keys", "count"})
 
 
-def ask(connection: Connection, name: str, asked: TableRequest) -> _core.Answer:
+def ask(connection: Connection, name: str, asked: TableRequest) -> Steps[_core.Answer]:
     """Send a request. Raises the error of a refusal, and MessageTooLarge."""
     payload = pack_name(name) + asked.pack()
     greeting = connection.greeting
@@ -42,8 +43,14 @@ def ask(connection: Connection, name: str, asked: TableRequest) -> _core.Answer:
             f"the request about table {name!r} has {len(payload)} bytes, and the server takes "
             f"{greeting.max_frame}: set fewer or smaller values at once"
         )
-    answer = connection.call(
-        lambda wire: wire.request(Type.TABLE, False, payload), again=asked.action in _AGAIN
+    again = asked.action in _AGAIN
+
+    def write(wire: _core.Wire) -> _core.Answer:
+        return wire.request(Type.TABLE, False, payload)
+
+    answer: _core.Answer = yield (
+        lambda: connection.call(write, again=again),
+        lambda: connection.acall(write, again=again),
     )
     if answer.status == Status.NO_QUEUE:
         if asked.identity:
@@ -66,7 +73,7 @@ class RemoteTable(TableHandle):
         self._identity = info.identity
         self._closed = False
 
-    def _ask(self, action: str, **arguments: Any) -> _core.Answer:
+    def _ask(self, action: str, **arguments: Any) -> Steps[_core.Answer]:
         if self._closed:
             raise errors.ShmqError(
                 f"this handle of table {self._name!r} is closed: attach to it again"
@@ -77,15 +84,17 @@ class RemoteTable(TableHandle):
 
     # ---- reading ----
 
-    def _poll(self, key: str) -> Stored | None:
-        return found_in(self._ask("get", keys=[key]))[0].get(key)
+    def _poll(self, key: str) -> Steps[Stored | None]:
+        answer = yield from self._ask("get", keys=[key])
+        return found_in(answer)[0].get(key)
 
-    def _find(self, keys: list[str]) -> dict[str, Stored]:
+    def _find(self, keys: list[str]) -> Steps[dict[str, Stored]]:
         found: dict[str, Stored] = {}
         for some in self._portions(keys):
             left = some
             while left:
-                values, looked = found_in(self._ask("get", keys=left))
+                answer = yield from self._ask("get", keys=left)
+                values, looked = found_in(answer)
                 found |= values
                 left = left[max(1, looked) :]
         return found
@@ -106,41 +115,44 @@ class RemoteTable(TableHandle):
         if some:
             yield some
 
-    def _keys(self, prefix: str, limit: int, after: str) -> list[str]:
+    def _keys(self, prefix: str, limit: int, after: str) -> Steps[list[str]]:
         found: list[str] = []
         more = True
         while more and len(found) < limit:
             asked = {"prefix": prefix, "limit": limit - len(found), "after": after}
-            answer = self._ask("keys", **asked)
+            answer = yield from self._ask("keys", **asked)
             keys = [str(key) for key in field_of(answer, "keys", list)]
             more = bool(keys) and field_of(answer, "more", bool)
             found += keys
             after = found[-1] if found else after
         return found
 
-    def __len__(self) -> int:
-        return int(field_of(self._ask("count"), "count", int))
+    def _count(self) -> Steps[int]:
+        answer = yield from self._ask("count")
+        return int(field_of(answer, "count", int))
 
     # ---- writing ----
 
-    def _store(self, entries: dict[str, Stored], ttl: float | None) -> None:
-        self._ask("set", entries=pack_entries(entries), ttl=milliseconds_of(ttl))
+    def _store(self, entries: dict[str, Stored], ttl: float | None) -> Steps[None]:
+        yield from self._ask("set", entries=pack_entries(entries), ttl=milliseconds_of(ttl))
 
-    def _add(self, key: str, stored: Stored, ttl: float | None) -> bool:
+    def _add(self, key: str, stored: Stored, ttl: float | None) -> Steps[bool]:
         entries = pack_entries({key: stored})
-        answer = self._ask("add", entries=entries, ttl=milliseconds_of(ttl))
+        answer = yield from self._ask("add", entries=entries, ttl=milliseconds_of(ttl))
         return bool(field_of(answer, "added", bool))
 
-    def _delete(self, keys: list[str]) -> int:
-        return int(field_of(self._ask("delete", keys=keys), "deleted", int))
+    def _delete(self, keys: list[str]) -> Steps[int]:
+        answer = yield from self._ask("delete", keys=keys)
+        return int(field_of(answer, "deleted", int))
 
-    def _expire(self, key: str, ttl: float | None) -> bool:
-        answer = self._ask("expire", key=key, ttl=milliseconds_of(ttl))
+    def _expire(self, key: str, ttl: float | None) -> Steps[bool]:
+        answer = yield from self._ask("expire", key=key, ttl=milliseconds_of(ttl))
         return bool(field_of(answer, "there", bool))
 
-    def _increment(self, key: str, by: int, ttl: float | None, bounds: Bounds) -> int | None:
+    def _increment(self, key: str, by: int, ttl: float | None, bounds: Bounds) -> Steps[int | None]:
         asked = {"key": key, "by": by, "ttl": milliseconds_of(ttl), **bounds._asdict()}
-        value = field_of(self._ask("increment", **asked), "value", int, type(None))
+        answer = yield from self._ask("increment", **asked)
+        value = field_of(answer, "value", int, type(None))
         return None if value is None else int(value)
 
     # ---- the handle ----

@@ -25,6 +25,7 @@ def _create_pool() -> ThreadPoolExecutor:
 
 
 _pool = _create_pool()
+_lanes: dict[str, ThreadPoolExecutor] = {}
 
 
 async def run_blocking(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -39,9 +40,19 @@ async def run_blocking(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwar
     return found
 
 
+async def run_in_turn(lane: str, call: Callable[..., _T], *args: Any) -> _T:
+    """Return the result of a short call; the thread of its lane makes one call after the other.
+
+    If the task is cancelled, a call that has not started is not made.
+    """
+    pool = _lanes.get(lane) or _lanes.setdefault(lane, ThreadPoolExecutor(1, f"shmq {lane}"))
+    return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(call, *args))
+
+
 def _renew_pool() -> None:
     global _pool  # noqa: PLW0603 - the child of a fork has none of its parent's threads
     _pool = _create_pool()
+    _lanes.clear()
 
 
 os.register_at_fork(after_in_child=_renew_pool)

@@ -1,142 +1,99 @@
-"""The thread that waits for the keys of a table on behalf of a process's event loops."""
+"""The task that waits for the keys of a table on behalf of all tasks of an event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from shmq.client.shared import loop_timer
-from shmq.fork_safe import new_lock
 from shmq.model.table.entry import Stored
 
 #: The first pause between two lookups, in seconds; doubled each time.
 FIRST_PAUSE: Final = 0.001
-#: How long the thread stays after the last waiter has left, in seconds.
-_LINGER: Final = 1.0
 
-
-class _Waiter:
-    """A task that waits until its key has a value."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Stored] = self.loop.create_future()
-
-    def resolve(self, outcome: Stored | Exception) -> None:
-        """End the wait, from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self.loop.call_soon_threadsafe(self._set, outcome)
-
-    def _set(self, outcome: Stored | Exception) -> None:
-        if self.future.done():
-            return
-        if isinstance(outcome, Exception):
-            self.future.set_exception(outcome)
-        else:
-            self.future.set_result(outcome)
+#: Looks keys up, see `TableHandle._look`.
+Look = Callable[[list[str], object], Awaitable[tuple[Mapping[str, Stored], object]]]
 
 
 class TableWaits:
-    """Looks the keys up that tasks of this process wait for, all of them in one thread.
+    """Looks up the keys that tasks of the running loop wait for, all of them in one task.
 
-    ``find`` returns those of some keys that have a value, and ``changed`` what differs after a
-    write. The thread runs as long as a task waits. After a fork the child cannot use it.
+    It ends, for good, when no task waits any more, or by an error, which each of them raises.
     """
 
     def __init__(
-        self,
-        find: Callable[[list[str]], dict[str, Stored]],
-        changed: Callable[[], object],
-        longest_pause: float,
+        self, current: dict[asyncio.AbstractEventLoop, TableWaits], look: Look, longest_pause: float
     ) -> None:
-        self._find = find
-        self._changed = changed
+        #: The table's waits by their loops, from which these remove themselves at their end.
+        self._current = current
+        self._loop = asyncio.get_running_loop()
+        current[self._loop] = self
+        self._look = look
         self._longest_pause = longest_pause
-        self._process = os.getpid()
-        self._condition = threading.Condition(new_lock())
-        self._waiters: set[_Waiter] = set()
-        self._has_new = False
-        self._thread: threading.Thread | None = None
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether it was made in this process."""
-        return self._process == os.getpid()
+        self._waiters: dict[asyncio.Future[Stored], str] = {}
+        self._joined: asyncio.Future[None] | None = None
+        self._task = self._loop.create_task(self._run())
 
     async def wait(self, key: str, timeout: float | None) -> Stored | None:
         """Return the value of the key once it is set; None after ``timeout`` seconds without it.
 
-        Raises what ``find`` raises.
+        Raises what a lookup raises.
         """
-        waiter = _Waiter(key)
-        self._join(waiter)
+        waiter: asyncio.Future[Stored] = self._loop.create_future()
+        self._waiters[waiter] = key
+        if self._joined is not None and not self._joined.done():
+            self._joined.set_result(None)
         try:
-            await loop_timer.wait(waiter.future, timeout)
-            return waiter.future.result() if waiter.future.done() else None
+            await loop_timer.wait(waiter, timeout)
+            return waiter.result() if waiter.done() else None
         finally:
-            with self._condition:
-                self._waiters.discard(waiter)
-            waiter.future.cancel()
+            self._leave(waiter)
 
-    def _join(self, waiter: _Waiter) -> None:
-        with self._condition:
-            self._waiters.add(waiter)
-            self._has_new = True
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="shmq table waits", daemon=True
-                )
-                self._thread.start()
-            self._condition.notify()
+    def _leave(self, waiter: asyncio.Future[Stored]) -> None:
+        self._waiters.pop(waiter, None)
+        if not waiter.cancel() and not waiter.cancelled():
+            waiter.exception()  # has been raised, unless the task was cancelled
+        if not self._waiters:
+            self._end()
+            self._task.cancel()
 
-    # ---- the thread ----
+    def _end(self) -> None:
+        if self._current.get(self._loop) is self:
+            del self._current[self._loop]
 
-    def _run(self) -> None:
-        seen: object = None
+    # ---- the task ----
+
+    async def _run(self) -> None:
+        try:
+            await self._look_repeatedly()
+        except Exception as error:  # noqa: BLE001 - each waiter raises it
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_exception(error)
+        finally:
+            self._end()
+            for waiter in self._waiters:  # the loop is ending
+                waiter.cancel()
+
+    async def _look_repeatedly(self) -> None:
+        keys: list[str] = []
+        state: object = None
         pause = FIRST_PAUSE
-        while (waiters := self._get_waiters()) is not None:
-            waiting, has_new = waiters
-            if has_new:
-                seen, pause = None, FIRST_PAUSE
-            seen = self._look_up(waiting, seen)
-            self._sleep(pause)
+        joined = True
+        while True:
+            if joined:
+                state, pause = None, FIRST_PAUSE
+            if joined or len(keys) > len(self._waiters):
+                keys = list({*self._waiters.values()})
+            self._joined = self._loop.create_future()
+            found, state = await self._look(keys, state)
+            if found:
+                self._resolve(found)
+            joined = await loop_timer.wait(self._joined, pause)
             pause = min(2 * pause, self._longest_pause)
 
-    def _get_waiters(self) -> tuple[list[_Waiter], bool] | None:
-        """Return the waiters and whether some are new; None if the thread is to end."""
-        with self._condition:
-            if not self._condition.wait_for(lambda: self._waiters, _LINGER):
-                self._thread = None
-                return None
-            has_new, self._has_new = self._has_new, False
-            return list(self._waiters), has_new
-
-    def _look_up(self, waiting: list[_Waiter], seen: object) -> object:
-        """Resolve the waiters whose keys are set; returns the state of the table before that."""
-        try:
-            changed = self._changed()
-            if changed == seen:
-                return seen
-            found = self._find(list({waiter.key for waiter in waiting}))
-        except Exception as error:  # noqa: BLE001 - each waiter raises it
-            for waiter in waiting:
-                self._resolve(waiter, error)
-            return None
-        for waiter in waiting:
-            if waiter.key in found:
-                self._resolve(waiter, found[waiter.key])
-        return changed
-
-    def _resolve(self, waiter: _Waiter, outcome: Stored | Exception) -> None:
-        with self._condition:
-            self._waiters.discard(waiter)
-        waiter.resolve(outcome)
-
-    def _sleep(self, pause: float) -> None:
-        with self._condition:
-            self._condition.wait_for(lambda: self._has_new, pause)
+    def _resolve(self, found: Mapping[str, Stored]) -> None:
+        for waiter, key in self._waiters.items():
+            if key in found and not waiter.done():
+                waiter.set_result(found[key])

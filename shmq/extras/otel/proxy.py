@@ -236,6 +236,14 @@ class _AsyncBodies(_InHand):
             await self.aclose()
 
 
+class _AsyncSubscription(Traced):
+    __slots__ = ()
+
+    async def __aenter__(self) -> Self:
+        await self.__wrapped__.__aenter__()
+        return self
+
+
 class _Transaction(Traced):
     """A transaction whose operations are traced: their spans end with the commit."""
 
@@ -277,6 +285,7 @@ _BASES: Final[dict[str, type[Traced]]] = {
     "RecordLoan": _Loan,
     "Bodies": _Bodies,
     "AsyncBodies": _AsyncBodies,
+    "AsyncSubscription": _AsyncSubscription,
     "Transaction": _Transaction,
 }
 

@@ -289,6 +289,7 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
         "stream": _STREAM,
         "ensure_stream": _STREAM,
         "subscribe": _OWN,
+        "asubscribe": Row(opens="AsyncSubscription", place="named"),
         "transaction": Row(opens="Transaction"),
         "request": _REQUEST,
         "arequest": _REQUEST,
@@ -339,6 +340,7 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
         "reader": Row(opens="Reader"),
         "areader": Row(opens="AsyncReader"),
         "subscribe": Row(opens="Subscription"),
+        "asubscribe": Row(opens="AsyncSubscription"),
         "group": Row(opens="Group", place="group"),
         "share": Row(opens="Share", place="group"),
     },
@@ -347,6 +349,7 @@ TABLE: Final[Mapping[str, Mapping[str, Row]]] = {
     "Reader": {**_ITER, "__next__": _NEXT, "poll": _POLL},
     "AsyncReader": {**_AITER, **_ASYNC, "__anext__": _NEXT},
     "Subscription": {**_ITER, "__next__": _NEXT, "poll": Receive(note=_link_received)},
+    "AsyncSubscription": {**_AITER, "__aexit__": _OWN, "__anext__": _NEXT},
     "Group": {"join": Row(opens="Member")},
     "Member": {**_ITER, "__next__": _NEXT, "poll": _POLL, "commit": Settle(name="commit")},
     "Share": {

@@ -92,7 +92,7 @@ class ShmqResultBackend(AsyncResultBackend[T]):
         found = await self._get(task_id)
         if found is None:
             limit = None if timeout is None or timeout < 0 else timeout
-            found = await self._table.table.await_key(shorten_key(task_id), limit)
+            found = await self._table.table.await_(shorten_key(task_id), limit)
         if found is None:
             raise TaskiqResultTimeoutError(timeout=timeout)
         return await self._decode_result(task_id, found, with_logs)

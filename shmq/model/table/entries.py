@@ -79,7 +79,12 @@ class Entries:
             row = self._find_row(connection, key, self._clock())
             return None if row is None else row[0]
 
-    def stamp(self) -> tuple[int, int, int]:
+    def find_news(self, keys: Iterable[str], state: object) -> tuple[dict[str, Stored], object]:
+        """Those keys that are there, and the state of the table; none if it still is ``state``."""
+        now = self._stamp()  # before the lookup: what is written since is found by the next one
+        return ({} if now == state else self.find(keys)), now
+
+    def _stamp(self) -> tuple[int, int, int]:
         """Numbers that differ after every write, by this handle or another."""
         with self._database.using() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchall()[0]

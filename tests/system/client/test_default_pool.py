@@ -53,11 +53,26 @@ async def _read(broker: shmq.Broker) -> Any:
     return None
 
 
+async def _subscribed(broker: shmq.Broker) -> Any:
+    async for record in broker.asubscribe("s", history=1, timeout=PATIENCE):
+        return record.body
+    return None
+
+
+async def _set(broker: shmq.Broker) -> Any:
+    table = broker.ensure_table("t")
+    await table.aset("k", "one")
+    broker.delete_table("t")
+    return "one"
+
+
 CALLS: dict[str, Callable[[shmq.Broker], Awaitable[Any]]] = {
     "a first put and get": _put,
     "a consumer": _consumed,
     "a first request": _replied,
     "a reader": _read,
+    "a subscription": _subscribed,
+    "a table": _set,
 }
 
 

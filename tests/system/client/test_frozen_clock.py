@@ -32,6 +32,10 @@ async def aread():
     async for _ in stream.areader("latest", timeout=SOON):
         pass
 
+async def asubscribe():
+    async for _ in broker.asubscribe("s", timeout=SOON):
+        pass
+
 async def aconsume():
     async with queue.aconsume(timeout=SOON) as messages:
         async for _ in messages:
@@ -58,7 +62,8 @@ waits = {{
     "aput": lambda: asyncio.run(full.aput(b"", timeout=SOON)),
     "aconsume": lambda: asyncio.run(aconsume()),
     "areader": lambda: asyncio.run(aread()),
-    "await_key": lambda: asyncio.run(table.await_key("key", SOON)),
+    "asubscribe": lambda: asyncio.run(asubscribe()),
+    "await_": lambda: asyncio.run(table.await_("key", SOON)),
     "arequest": lambda: asyncio.run(broker.arequest("asked", 1, SOON)),
 }}
 for name, wait in waits.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
@@ -105,6 +106,12 @@ def test_a_stopped_writer_delays_writers_with_an_error_that_names_it_and_no_read
             pipe.send("within")
             pipe.recv()
 
+    async def write_and_read() -> None:
+        write = asyncio.create_task(table.aset("k", 2))
+        assert [await table.aget("k"), await table.await_("k")] == [1, 1]
+        with pytest.raises(shmq.LockTimeout):
+            await write
+
     table.set("k", 1)
     child = start(work)
     child.hear()
@@ -114,6 +121,7 @@ def test_a_stopped_writer_delays_writers_with_an_error_that_names_it_and_no_read
         table.set("k", 2)
     assert (caught.value.pid, caught.value.state) == (child.pid, "stopped")
     assert table.get("k") == 1
+    asyncio.run(write_and_read())
     child.signal(signal.SIGCONT)
     child.tell()
     child.reap()

@@ -95,12 +95,19 @@ def test_subscriptions_and_asynchronous_readers_link_to_the_context(
         async with visits.areader(timeout=0) as reader:
             return [record.body async for record in reader]
 
+    async def follow(found: Any) -> list[Any]:
+        async with found as records:
+            return [record.body async for record in records]
+
     assert asyncio.run(read()) == ["one"]
+    found = traced.asubscribe("visits", "a.*", history=1, timeout=0)
+    assert asyncio.run(follow(found)) == ["one"]
+    assert asyncio.run(follow(visits.asubscribe("a.*", 1, timeout=0))) == ["one"]
     with traced.subscribe("visits", "a.*", history=1, timeout=0) as records:
         assert [record.body for record in records] == ["one"]
     with visits.subscribe("a.*", history=1) as records:
         assert len(records.poll()) == 1
-    assert [links_of(span) for span in recorded.spans("receive visits")] == [[origin]] * 3
+    assert [links_of(span) for span in recorded.spans("receive visits")] == [[origin]] * 5
 
 
 def test_members_of_groups_are_traced_with_their_group(
