@@ -75,6 +75,7 @@ class QueueKeywords(TypedDict, total=False):
     visibility_timeout: float | dt.timedelta
     max_deliveries: int | None
     dead_letter: str | None
+    error_bytes: int
     ttl: float | dt.timedelta | None
     dead_letter_ttl: float | dt.timedelta | None
     on_expired: Expired

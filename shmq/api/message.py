@@ -220,8 +220,8 @@ class Message(Settling):
     ) -> None:
         """Return it to the queue after ``delay`` seconds; None: the queue's back-off.
 
-        The message keeps the ``error`` as its ``last_error``, up to 4 KiB of it, if the queue has
-        room. At the end of a ``with`` block it is the exception.
+        The message keeps the ``error`` as its ``last_error``, up to the queue's ``error_bytes``
+        of it, if the queue has room. At the end of a ``with`` block it is the exception.
 
         If the message has reached the queue's ``max_deliveries``, it becomes a dead letter instead.
         With ``counted=False`` it returns as if it had not been delivered: this delivery counts

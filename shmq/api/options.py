@@ -18,7 +18,13 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, g
 
 from shmq.api.names import check_name, dead_letter_name
 from shmq.errors import InvalidName, InvalidOption
-from shmq.native._core import MAX_CAPACITY, MAX_PRIORITIES, check_seconds, plain_number
+from shmq.native._core import (
+    MAX_CAPACITY,
+    MAX_ERROR_BYTES,
+    MAX_PRIORITIES,
+    check_seconds,
+    plain_number,
+)
 from shmq.suggestions import suggest
 
 #: The priorities of a queue with the default number of three; higher is served first.
@@ -275,6 +281,19 @@ class QueueOptions(Options):
         follows="`NAME.dlq`; None with `auto_delete` or `exclusive`",
         of_dead_letters=None,
         fixed="dead letters may be on their way there",
+    )
+    error_bytes: int = option(
+        MAX_ERROR_BYTES,
+        "bytes",
+        "The most bytes that the error of a failed delivery may take with its message; 0: it is "
+        "not stored",
+        "error_bytes",
+        least=0,
+        most=MAX_ERROR_BYTES,
+        more="A longer one is truncated in the middle of its texts, and below 128 bytes it is not "
+        "stored. `stats().errors` counts it by its type in any case",
+        copied=True,
+        changed_by="alter_queue",
     )
     ttl: float | None = option(
         None,

@@ -16,18 +16,10 @@ import msgpack
 
 from shmq.api.message import Failure
 from shmq.native import _clock as time
+from shmq.native import _core
 
-#: The most bytes of an error with its frame, as a message keeps it.
-MOST_BYTES: Final = 4096
-#: The most bytes of a class's name.
-_MOST_TYPE: Final = 200
-#: What its frame takes: the keys, the lengths, the time.
-_FRAME: Final = 48
-#: A part of the rest that a traceback leaves to the line.
-_LINE_PART: Final = 4
 #: Frames of a traceback that are formatted: the last ones.
 _MOST_FRAMES: Final = 20
-_CUT: Final = " … "
 #: The most types that are shown each.
 MOST_TYPES: Final = 20
 #: All others, and what stands for errors without a type: a text.
@@ -36,7 +28,7 @@ TEXT: Final = "text"
 
 
 def pack_error(error: BaseException | Failure | str) -> bytes:
-    """Return the error as a message keeps it, at most `MOST_BYTES`. Raises TypeError."""
+    """Return the error as a message keeps it, at most `MAX_ERROR_BYTES`. Raises TypeError."""
     if isinstance(error, BaseException):
         error = describe_error(error)
     if isinstance(error, Failure):
@@ -47,18 +39,13 @@ def pack_error(error: BaseException | Failure | str) -> bytes:
         raise TypeError(
             f"an error is an exception or a str, not {type(error).__name__}: {error!r:.60}"
         )
-    name = shorten(name, _MOST_TYPE)
-    room = MOST_BYTES - _FRAME - 2 * len(name.encode())
-    traced = min(len(trace.encode(errors="backslashreplace")), room - room // _LINE_PART)
-    text = shorten(text, room - traced)
     kept: dict[str, Any] = {
         "at": int(time.time() * 1000),
-        "line": str(Failure(name, text)),
-        **({"type": name} if name else {}),
-        **({"trace": shorten(trace, room - len(text.encode()))} if trace else {}),
+        "line": _escape(str(Failure(name, text))),
+        **({"type": _escape(name)} if name else {}),
+        **({"trace": _escape(trace)} if trace else {}),
     }
-    packed: bytes = msgpack.packb(kept)
-    return packed
+    return _core.fit_error(msgpack.packb(kept), _core.MAX_ERROR_BYTES)
 
 
 def describe_error(error: BaseException, trace: str | None = None) -> Failure:
@@ -96,18 +83,9 @@ def rank_types(failed: int, counted: Iterable[tuple[str, int]]) -> dict[str, int
     return dict(types)
 
 
-def shorten(text: str, most: int) -> str:
-    """Return a text of at most ``most`` bytes of UTF-8, without its middle if it is longer.
-
-    Characters stay whole. What UTF-8 cannot express, a lone surrogate, is escaped.
-    """
-    raw = text.encode(errors="backslashreplace")
-    if len(raw) <= most:
-        return raw.decode()
-    room = max(most - len(_CUT.encode()), 0)
-    begin = raw[: room - room // 2].decode(errors="ignore")
-    end = raw[len(raw) - room // 2 :].decode(errors="ignore")
-    return f"{begin}{_CUT}{end}"
+def _escape(text: str) -> str:
+    """The text, with what UTF-8 cannot express, a lone surrogate, escaped."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _plain(value: object) -> str:

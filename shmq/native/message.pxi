@@ -364,6 +364,16 @@ cpdef bytes pack_error(error: BaseException | api.Failure | str | None, bint cou
     return _policy.pack_error(error)
 
 
+def fit_error(bytes error not None, uint32_t most) -> bytes:
+    """A packed error in at most ``most`` bytes; empty if nothing of it fits."""
+    cdef unsigned char to[<int>SHMQ_ERROR_BYTES]
+    cdef shmq_text text
+    text.at = <const unsigned char *>PyBytes_AS_STRING(error)
+    text.bytes = <uint32_t>PyBytes_GET_SIZE(error)
+    text = shmq_fit_error(text, most, to)
+    return PyBytes_FromStringAndSize(<const char *>text.at, text.bytes)
+
+
 cdef object _dead(properties):
     return None if properties is None else _policy.dead_letter(properties)
 

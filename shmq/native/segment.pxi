@@ -3,6 +3,7 @@
 LAYOUT_VERSION = SHMQ_LAYOUT_VERSION
 MAX_CAPACITY = <int>SHMQ_MAX_CAPACITY
 MAX_PRIORITIES = <int>SHMQ_MAX_PRIORITIES
+MAX_ERROR_BYTES = <int>SHMQ_ERROR_BYTES
 MAX_NAME = <int>SHMQ_NAME_MAX
 
 cdef uint64_t fork_generation = 1
@@ -57,6 +58,7 @@ cdef int _pack_given(shmq_options *o, dict given) except -1:
     p.visibility = <int64_t>((given["visibility_timeout"]) * 1e9 + 0.5)
     p.max_deliveries = given["max_deliveries"] or 0
     _copy_name(o.dead_letter, given["dead_letter"] or "")
+    p.error_bytes = given["error_bytes"]
     p.ttl = <int64_t>((given["ttl"] or 0) * 1e9 + 0.5)
     p.dead_letter_ttl = <int64_t>((given["dead_letter_ttl"] or 0) * 1e9 + 0.5)
     p.drop_expired = _ON_EXPIRED.index(given["on_expired"])
@@ -82,6 +84,7 @@ cdef dict _unpack_options(const shmq_options *o, const shmq_policies *p):
         "visibility_timeout": p.visibility / 1e9,
         "max_deliveries": p.max_deliveries or None,
         "dead_letter": o.dead_letter.decode("ascii") or None,
+        "error_bytes": p.error_bytes,
         "ttl": p.ttl / 1e9 if p.ttl else None,
         "dead_letter_ttl": p.dead_letter_ttl / 1e9 if p.dead_letter_ttl else None,
         "on_expired": _ON_EXPIRED[p.drop_expired % 2],

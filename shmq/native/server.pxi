@@ -243,7 +243,7 @@ cdef class Session:
         return self._flags()
 
     def close(self):
-        """End the session, whose connection is gone. Its leases return at once. May be repeated."""
+        """End the session, whose connection is gone. Its leases return. May be repeated."""
         cdef shmq_session *c = self.c
         if c == NULL:
             return
@@ -259,6 +259,11 @@ cdef class Session:
         """Note that queues end with the session: it may be idle for as long as it likes."""
         if self.c != NULL:
             self.c.owns = True
+
+    def supervise(self, bint supervised):
+        """Note whether a supervisor reports the death of the client: its leases wait for that."""
+        if self.c != NULL:
+            self.c.supervised = supervised
 
     def park(self):
         """Leave the current request to `unpark`. It holds back all later requests."""

@@ -61,8 +61,7 @@ class CurrentDelivery(SharedNumbers):
 class WatchedQueue:
     """A plan's queue, as its supervisor has it open to report deaths there.
 
-    The queue of a server is not kept open: a server returns the messages of a connection that has
-    ended before anyone could report why.
+    A server waits for the report as well, as the processes connect as supervised ones.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -77,9 +76,8 @@ class WatchedQueue:
         with contextlib.ExitStack() as stack:
             queue = stack.enter_context(self._plan.reach()).queue(self._plan.queue)
             local = unwrapped(queue)
-            if isinstance(local, LocalQueue):
-                self._queue, self._open = queue, stack.pop_all()
-                self._roles = local.namespace.roles
+            self._roles = local.namespace.roles if isinstance(local, LocalQueue) else None
+            self._queue, self._open = queue, stack.pop_all()
 
     def close(self) -> None:
         """Close the queue."""

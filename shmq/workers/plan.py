@@ -157,5 +157,5 @@ class Plan:
             with late_imports:
                 from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
 
-            return traced(RemoteBroker(self.server))
+            return traced(RemoteBroker(dataclasses.replace(self.server, supervised=True)))
         return traced(LocalBroker(self.namespace))

@@ -230,6 +230,91 @@ def test_a_get_chooses_by_it(failing: Queue) -> None:
     assert failing.get(timeout=PATIENCE, where="error = null").body == "c"
 
 
+# ---- limits ----
+
+
+def fail(queue: Queue, error: Any) -> shmq.Failure | None:
+    """Fail a delivery with it; return what the next one has of it."""
+    queue.put("body")
+    take(queue).nack(0, error=error)
+    with take(queue) as again:
+        return again.last_error
+
+
+@pytest.mark.parametrize("most", [0, 1, 127])
+def test_nothing_of_an_error_is_stored_without_room_and_it_is_counted(
+    broker: Broker, most: int
+) -> None:
+    queue = broker.create_queue("f", error_bytes=most)
+
+    assert fail(queue, raised(ValueError("SMTP refused " * 99))) is None
+    queue.put("body", headers={"a": 1})
+    take(queue).reject(KeyError("no such user " * 99))
+    dead = take(broker.queue("f.dlq"))
+
+    assert dead.dead is not None
+    assert (dead.dead.reason, dead.dead.error, dead.headers) == ("rejected", None, {"a": 1})
+
+
+@pytest.mark.parametrize("text", ["x", "ü", "€", "\U0001f600"])
+@pytest.mark.parametrize("most", [128, 129, 130, 131, 300, 1000, 4095, 4096])
+def test_an_error_is_truncated_in_the_middle_and_never_within_a_character(
+    broker: Broker, most: int, text: str
+) -> None:
+    queue = broker.create_queue("f", error_bytes=most)
+
+    error = fail(queue, shmq.Failure("ValueError", text * 5000, "begin" + text * 5000 + "end"))
+
+    assert error is not None
+    for part, whole in ((error.text, text * 5000), (error.trace, f"begin{text * 5000}end")):
+        begin, cut, end = part.partition(" … ")
+        assert whole.startswith(begin)
+        assert whole.endswith(end)
+        assert cut or not part
+    assert most - 70 < len(f"{error}{error.trace}".encode()) < most
+    assert error.at > 1e9
+    assert error.type == "ValueError"
+    assert len(error.text) > 10
+
+
+def test_an_error_that_fits_is_whole(broker: Broker) -> None:
+    queue = broker.create_queue("f", error_bytes=100)
+    assert str(fail(queue, ValueError("SMTP refused"))) == "ValueError: SMTP refused"
+
+
+@pytest.mark.refused_by_clusters
+def test_an_altered_limit_is_that_of_the_next_error(broker: Broker, failing: Queue) -> None:
+    """Handles that were opened before obey it, too; what is stored stays."""
+    failing.put("stored")
+    take(failing).nack(0, error="x" * 4000)
+    stored = take(failing)
+
+    broker.alter_queue("f", error_bytes=200)
+    assert stored.last_error is not None
+    assert len(stored.last_error.text) == 4000
+    short = fail(failing, "x" * 4000)
+    assert short is not None
+    assert 100 < len(short.text) < 200
+
+    broker.alter_queue("f", error_bytes=0)
+    stored.nack(0, error="the last one is not stored, and an earlier one is not the last")
+    with take(failing) as again:
+        assert again.last_error is None
+    assert fail(failing, "why") is None
+
+    broker.alter_queue("f", error_bytes=4096)
+    whole = fail(failing, "x" * 4000)
+    assert whole is not None
+    assert len(whole.text) == 4000
+    assert failing.stats().errors == {"text": 5}
+
+
+@pytest.mark.refused_by_clusters
+def test_failures_are_counted_without_their_errors(broker: Broker) -> None:
+    queue = broker.create_queue("f", error_bytes=0)
+    assert count(queue, KeyError("a"), "text", KeyError("b")) == {"KeyError": 2, "text": 1}
+
+
 # ---- counts by type ----
 
 

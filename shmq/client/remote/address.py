@@ -116,6 +116,8 @@ class Target:
     connect_timeout: float
     request_timeout: float
     wait_for_acks: bool = True
+    #: Whether another process reports the death of this one, which has no part in a pickle.
+    supervised: bool = False
 
     @classmethod
     def of(

@@ -93,7 +93,7 @@ def _shake_hands(sock: socket.socket, context: Any, target: Target, until: float
 
 
 def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
-    hello = wire.request(Type.HELLO, False, Hello("shmq", target.token).pack())
+    hello = wire.request(Type.HELLO, False, Hello("shmq", target.token, target.supervised).pack())
     answered = wire.wait(hello, timeout)
     what = f"{target.address}"
     if target.token is None and Status.UNAUTHORIZED in {wire.fatal, hello.status}:

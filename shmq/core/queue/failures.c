@@ -1,6 +1,7 @@
 #include "queue/failures.h"
 
 #include "base/msgpack.h"
+#include "queue/last_error.h"
 #include "queue/segment.h"
 
 /* The name, without its beginning if that is too long for an entry: the class is at its end. */
@@ -15,23 +16,6 @@ static struct shmq_text fit(struct shmq_text name)
     while (name.at < end && (*name.at & 0xC0) == 0x80) /* the rest of a character */
         name.at++;
     return (struct shmq_text){name.at, (uint32_t)(end - name.at)};
-}
-
-static struct shmq_text type_of(struct shmq_text error)
-{
-    struct shmq_reader r = {error.at, error.at + error.bytes, false};
-    struct shmq_msgpack map, key, value;
-
-    shmq_msgpack_read(&r, &map);
-    for (uint32_t i = 0; !r.bad && map.kind == SHMQ_MSGPACK_MAP && i < map.count; i++) {
-        shmq_msgpack_read(&r, &key);
-        shmq_msgpack_skip(&r, &key);
-        shmq_msgpack_read(&r, &value);
-        if (!r.bad && shmq_msgpack_is(&key, "type") && value.kind == SHMQ_MSGPACK_STR)
-            return fit((struct shmq_text){value.bytes, value.count});
-        shmq_msgpack_skip(&r, &value);
-    }
-    return (struct shmq_text){NULL, 0};
 }
 
 bool shmq_failures_of(const struct shmq_queue *q, uint32_t at, struct shmq_text *name,
@@ -79,7 +63,7 @@ static struct shmq_failure_type *add(struct shmq_queue *q, struct shmq_text type
 
 void shmq_count_failure(struct shmq_queue *q, struct shmq_text error)
 {
-    struct shmq_text type = type_of(error);
+    struct shmq_text type = fit(shmq_error_type(error));
     struct shmq_failure_type *entry;
 
     SET(q->h->failed, q->h->failed + 1);

@@ -30,6 +30,7 @@
 #define SHMQ_MAX_PRIORITIES 16
 #define SHMQ_MAX_ATTACHMENTS 4096u
 #define SHMQ_HOLDERS 64u      /* named holders of leases: one page of them              */
+#define SHMQ_ERROR_BYTES 4096u /* the largest error that a message keeps                  */
 #define SHMQ_FAILURE_TYPES 64u /* types of errors that are counted each: two pages       */
 #define SHMQ_BY_NAME 0xFFFFu  /* as a slot's owner: a named holder has the lease       */
 #define SHMQ_PARTIES 64u      /* waiting parties of a queue, one bit each                 */
@@ -206,7 +207,7 @@ struct shmq_policies {
     uint8_t drop_expired;
     uint8_t confirm; /* 1: a put waits for the disk by default               */
     uint8_t reserved;
-    uint32_t reserved1;
+    uint32_t error_bytes; /* of an error that a message keeps: at most SHMQ_ERROR_BYTES */
     uint32_t crc; /* CRC32C of the members before it                                */
 };
 

@@ -2,6 +2,7 @@
 #include "queue/failures.h"
 #include "queue/holder.h"
 #include "queue/index.h"
+#include "queue/last_error.h"
 #include "queue/put_ring.h"
 #include "queue/slot.h"
 #include "queue/transition.h"
@@ -218,12 +219,18 @@ static int64_t back_off(struct shmq_queue *q, uint32_t deliveries)
 int shmq_keep_error(struct shmq_queue *q, uint64_t receipt, struct shmq_text error, int64_t now)
 {
     struct shmq_slot *s = shmq_leased(q, receipt, now);
+    unsigned char fit[SHMQ_ERROR_BYTES];
     struct shmq_text put;
     int status;
 
     if (!s || !shmq_close_lease(q, s))
         return SHMQ_STALE;
     shmq_count_failure(q, error);
+    error = shmq_fit_error(error, shmq_policies_now(q->h)->error_bytes, fit);
+    if (!error.bytes) {
+        shmq_drop_amended(q, s);
+        return SHMQ_OK;
+    }
     put.at = s->meta_bytes ? shmq_put_meta_of(q, s) : NULL;
     put.bytes = s->meta_bytes;
     status = shmq_amend(q, s, put, error);

@@ -161,8 +161,9 @@ int shmq_return(struct shmq_queue *q, uint64_t receipt, int64_t now);
 /* Returns it after `delay`, and counts no delivery, even if it was handed out. */
 int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now);
 
-/* The message keeps `error`, one msgpack value, as its property "error", if there is room for it
- * (amend.h), and it is counted by its type (failures.h). Before shmq_nack or shmq_reject, without releasing the locks: the lease is closed then.
+/* The message keeps `error`, one msgpack value, as its property "error", as far as the queue's
+ * error_bytes (last_error.h) and its arena (amend.h) have room, and it is counted by its type
+ * (failures.h). Before shmq_nack or shmq_reject, without releasing the locks: the lease is closed then.
  * SHMQ_STALE; damage is the settlement's to report. Holds both locks. */
 int shmq_keep_error(struct shmq_queue *q, uint64_t receipt, struct shmq_text error, int64_t now);
 

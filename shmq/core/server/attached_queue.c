@@ -172,8 +172,8 @@ void shmq_attached_queue_owe(struct shmq_attached_queue *queue, enum shmq_owed_k
     owed[queue->owed_count++] = (struct shmq_owed){kind, what};
 }
 
-/* Holds the lock. */
-static void do_one(struct shmq_attached_queue *queue, const struct shmq_owed *owed, int64_t now)
+void shmq_attached_queue_do(struct shmq_attached_queue *queue, const struct shmq_owed *owed,
+                            int64_t now)
 {
     if (owed->kind == SHMQ_UNPIN_IT)
         unpin(queue, (uint32_t)owed->what);
@@ -183,6 +183,8 @@ static void do_one(struct shmq_attached_queue *queue, const struct shmq_owed *ow
         (void)shmq_return(queue->q, owed->what, now);
     else if (owed->kind == SHMQ_RETURN_UNSEEN)
         (void)shmq_return_unseen(queue->q, owed->what, 0, now);
+    else if (owed->kind == SHMQ_RETURN_SOON)
+        (void)shmq_extend(queue->q, owed->what, SHMQ_REPORTED_WITHIN, now);
     else
         (void)shmq_abandon(queue->q, owed->what);
 }
@@ -202,7 +204,7 @@ static bool do_some(struct shmq_attached_queue *queue)
         return true;
     }
     for (uint32_t i = 0; i < SHMQ_RUN && queue->owed_count; i++)
-        do_one(queue, &queue->owed[--queue->owed_count], now);
+        shmq_attached_queue_do(queue, &queue->owed[--queue->owed_count], now);
     shmq_attached_queue_unlock(queue);
     return true;
 }

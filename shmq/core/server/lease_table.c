@@ -110,12 +110,17 @@ static bool is_unseen(const struct shmq_held_lease *t)
     return t->of && t->of->tells && (int32_t)(t->number - t->of->handed) >= 0;
 }
 
-static void give_back(struct shmq_queue *q, const struct shmq_held_lease *t, int64_t now)
+/* How the lease ends with its session. */
+static struct shmq_owed end_of(const struct shmq_held_lease *t)
 {
-    if (is_unseen(t))
-        (void)shmq_return_unseen(q, t->receipt, 0, now);
-    else
-        (void)shmq_return(q, t->receipt, now);
+    bool soon = t->queue_session->session->supervised;
+
+    return (struct shmq_owed){
+        .kind = is_unseen(t) ? SHMQ_RETURN_UNSEEN
+                : soon       ? SHMQ_RETURN_SOON
+                             : SHMQ_RETURN_IT,
+        .what = t->receipt,
+    };
 }
 
 /* Ends up to SHMQ_RUN of the queue session's held leases, and returns those that it still holds. */
@@ -126,13 +131,12 @@ static void return_some(struct shmq_queue_session *queue_session)
     int64_t now = shmq_now();
 
     for (uint32_t i = 0; i < SHMQ_RUN && queue_session->count; i++) {
-        const struct shmq_held_lease *t = &queue->held_leases[queue_session->first];
+        struct shmq_owed owed = end_of(&queue->held_leases[queue_session->first]);
 
         if (status == SHMQ_OK)
-            give_back(queue->q, t, now);
+            shmq_attached_queue_do(queue, &owed, now);
         else if (status == SHMQ_BUSY)
-            shmq_attached_queue_owe(queue, is_unseen(t) ? SHMQ_RETURN_UNSEEN : SHMQ_RETURN_IT,
-                                    t->receipt);
+            shmq_attached_queue_owe(queue, owed.kind, owed.what);
         end(queue, queue_session->first);
     }
     if (status == SHMQ_OK)

@@ -29,6 +29,7 @@
 #define SHMQ_WAITERS 4096u         /* waiting CONSUMEs, READYs and subscriptions of a session */
 #define SHMQ_WHY_BYTES 256u        /* the most bytes of policy's reason for a refusal */
 #define SHMQ_DURABLE_REPLIES 65536u /* durable replies: with this many nothing is begun */
+#define SHMQ_REPORTED_WITHIN 1000000000ll /* ns that the leases of a dead client await a report */
 
 #define SHMQ_NOT_ASKED 0x80u /* an addition to enum shmq_right: policy was not asked yet */
 
@@ -134,7 +135,13 @@ struct shmq_waiter {
 };
 
 /* Deferred work for a queue whose lock was not free. */
-enum shmq_owed_kind { SHMQ_RETURN_IT, SHMQ_RETURN_UNSEEN, SHMQ_ABANDON_IT, SHMQ_UNPIN_IT };
+enum shmq_owed_kind {
+    SHMQ_RETURN_IT,
+    SHMQ_RETURN_UNSEEN,
+    SHMQ_RETURN_SOON, /* unless the supervisor of its holder settles it with the reason before */
+    SHMQ_ABANDON_IT,
+    SHMQ_UNPIN_IT
+};
 
 struct shmq_owed {
     enum shmq_owed_kind kind;
@@ -231,6 +238,7 @@ struct shmq_session {
     uint8_t type; /* of the request that is carried out */
     bool owns; /* queues that are deleted when it ends: it may be idle */
     bool authorised; /* a HELLO succeeded, or none is required */
+    bool supervised; /* another process reports the death of its client */
     bool held; /* frames wait: there is much to send or to confirm, or it is parked */
     bool parked; /* one of its requests waits, and all behind it */
     bool unread; /* the frame that is carried out is put back */
@@ -352,6 +360,10 @@ bool shmq_attached_queue_is_awaited(const struct shmq_attached_queue *queue);
 /* Defers the operation, for lack of the lock, to a later tick. */
 void shmq_attached_queue_owe(struct shmq_attached_queue *queue, enum shmq_owed_kind kind,
                              uint64_t what);
+
+/* Does it at once. Holds the lock. */
+void shmq_attached_queue_do(struct shmq_attached_queue *queue, const struct shmq_owed *owed,
+                            int64_t now);
 
 /* Has a tick look at it soon. */
 void shmq_attached_queue_later(struct shmq_attached_queue *queue);

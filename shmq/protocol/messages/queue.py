@@ -62,14 +62,17 @@ QUEUES: Final = Listing(QueueSummary, kind="queue")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hello(Request):
-    """A HELLO: the client's name, and its token."""
+    """A HELLO: the client's name, its token, and whether another process reports its death."""
 
     client: str
     token: str | None = None
+    supervised: bool = False
 
     def pack(self) -> bytes:
         """The payload."""
-        shown = {} if self.token is None else {"token": self.token}
+        shown: dict[str, Any] = {} if self.token is None else {"token": self.token}
+        if self.supervised:
+            shown["supervised"] = True
         return pack_map({"client": self.client, **shown})
 
 

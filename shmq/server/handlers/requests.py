@@ -374,6 +374,7 @@ class Control:
                 return None
             self._login_failures.succeeded(peer.source)
             log.debug("%s: authenticated with token %r", peer, peer.token.name)
+        session.supervise(asked.supervised)
         return Greeting(f"shmq/{VERSION}", session.engine.max_frame, self._broker.namespace).pack()
 
     def _reject_login(self, session: Session, asked: Hello) -> None:

@@ -451,6 +451,28 @@ def test_altered_options_come_back(persist: Persist, durability: Durability) -> 
         broker.alter_queue("jobs", max_deliveries=9, max_message_bytes=1)
 
 
+def test_the_limit_of_errors_comes_back_and_so_does_what_is_stored(
+    persist: Persist, durability: Durability
+) -> None:
+    with shmq.connect(persist.namespace) as broker:
+        jobs = broker.create_queue("jobs", durability=durability, error_bytes=1000, retry_delay=0)
+        broker.create_queue("none", durability=durability, error_bytes=0)
+        for limit in (1000, 300):
+            jobs.put(limit)
+        for message in [jobs.get(timeout=PATIENCE) for _ in range(2)]:
+            broker.alter_queue("jobs", error_bytes=message.body)
+            message.nack(0, error="ü" * 4000)
+
+    persist.reboot()
+
+    with shmq.connect(persist.namespace) as broker, broker.queue("jobs") as jobs:
+        assert jobs.options.error_bytes == 300
+        assert [broker.queue(name).options.error_bytes for name in ("none", "none.dlq")] == [0, 0]
+        for message in jobs.peek(2):
+            assert message.last_error is not None
+            assert 0.8 * message.body < len(message.last_error.text.encode()) < message.body
+
+
 def stops_without_a_lock(persist: Persist, broker: shmq.Broker) -> bool:
     """Stop the writer; if it has a lock, let it go on, and return false."""
     assert persist.process is not None

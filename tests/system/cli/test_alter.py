@@ -10,13 +10,14 @@ from tests.system.cli.conftest import Quick
 def test_options_are_altered_by_their_flags(quick: Quick, broker: shmq.Broker) -> None:
     broker.create_queue("jobs", ttl=60)
 
-    ran = quick("alter", "jobs", "--max-deliveries", "9", "--ttl", "none")
+    ran = quick("alter", "jobs", "--max-deliveries", "9", "--ttl", "none", "--error-bytes", "0")
 
-    assert (
-        ran.text == "queue 'jobs' is altered: max_deliveries from 5 to 9, ttl from 60.0 to None\n"
+    assert ran.text == (
+        "queue 'jobs' is altered: max_deliveries from 5 to 9, error_bytes from 4096 to 0, "
+        "ttl from 60.0 to None\n"
     )
     options = broker.queue("jobs").options
-    assert (options.max_deliveries, options.ttl) == (9, None)
+    assert (options.max_deliveries, options.error_bytes, options.ttl) == (9, 0, None)
     assert quick("alter", "jobs", "--max-deliveries", "9").text == (
         "queue 'jobs' has these options already\n"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -58,6 +59,36 @@ def test_a_return_may_have_a_delay(wire: Wire, queue: str) -> None:
     returned = frames.timed(queue, 60_000, wire.take_one(queue).receipt)
     assert wire.ok(T.RETURN, returned) == b""
     assert wire.counts(queue) == (0, 1, 0)
+
+
+def test_what_a_supervised_client_held_waits_for_the_report_of_its_death(
+    wire: Wire, address: Address, queue: str
+) -> None:
+    wire.put(queue, b"reported")
+    wire.put(queue, b"not reported")
+    with Wire(address) as dies:
+        dies.ok(T.HELLO, frames.pack({"client": "dies", "supervised": True}))
+        taken = dies.take(queue, 2)
+        dies.reset()
+
+    error = frames.pack({"line": "killed by signal 9"})
+    head = struct.pack(">BIH", 0, 0, len(error)) + error
+    assert wire.ok(T.FAIL, frames.name(queue) + head + struct.pack(">Q", taken[0].receipt)) == b""
+    reported = wire.take_one(queue)
+    assert (reported.body, reported.deliveries) == (b"reported", 2)
+    assert reported.properties == {"error": {"line": "killed by signal 9"}}
+
+    (other,) = wire.take(queue, wait=FOREVER)
+    assert (other.body, other.deliveries) == (b"not reported", 2)
+    assert "error" not in (other.properties or {})
+    assert wire.status(T.ACK, frames.receipts(queue, taken[1].receipt)) == S.LEASE_EXPIRED
+
+
+@pytest.mark.parametrize("value", [1, "yes", None, []])
+def test_a_client_is_supervised_or_not(wire: Wire, value: object) -> None:
+    payload = frames.pack({"client": "a test", "supervised": value})
+    assert wire.status(T.HELLO, payload) == S.BAD_REQUEST
+    wire.still_answers()
 
 
 @pytest.mark.parametrize("rest", [1, 3, 5, 7, 9, 11])

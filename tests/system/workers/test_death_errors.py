@@ -12,6 +12,7 @@ import shmq
 from shmq.host.namespace import roles
 from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import run_script
+from tests.support.server import serve
 from tests.support.waiting import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, kill
@@ -73,6 +74,33 @@ def test_so_has_one_whose_handler_took_too_long(
 
     assert error_of(dead_letter(broker)) == "handler timeout (0.3 s)"
     assert workers.stops() == 0
+
+
+@pytest.mark.parametrize(
+    ("operation", "error"),
+    [
+        ("signal SIGKILL", "killed by signal 9"),
+        ("exit 3", "exit code 3"),
+        ("stuck", "handler timeout (0.3 s)"),
+    ],
+)
+def test_so_has_one_of_the_queue_of_a_server(
+    namespace: str, broker: shmq.Broker, started: Work, operation: str, error: str
+) -> None:
+    jobs = broker.create_queue("jobs", max_deliveries=2, visibility_timeout=3600)
+    jobs.put([1, operation])
+    handler = "tests.system.workers.handlers:act"
+    with serve(namespace) as server:
+        workers = started(
+            *("-m", "shmq.cli", "--url", server.url, "worker", handler),
+            *("-q", "jobs", "--timeout", "0.3"),
+        )
+        letter = dead_letter(broker)
+
+        assert error_of(letter) == error
+        assert letter.dead is not None
+        assert (letter.dead.reason, letter.dead.deliveries) == ("max_deliveries", 2)
+        assert workers.stops() == 0
 
 
 def test_only_the_message_in_hand_has_it_and_it_is_delivered_once_more(

@@ -30,6 +30,7 @@ from shmq.extras.nats.client.settlement import Leases, Settlements
 from shmq.model.codec.codecs import unpack_properties
 from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
+from shmq.native import _core
 
 _T = TypeVar("_T")
 
@@ -257,7 +258,8 @@ class NatsQueuePort(QueuePort):
         error: bytes | None,
     ) -> None:
         seconds = None if ms is None else ms / 1000
-        failed = None if error is None else unpack_properties(error)
+        kept = b"" if error is None else _core.fit_error(error, self.options.error_bytes)
+        failed = unpack_properties(kept) if kept else None
         if kind == "reject":
             await self.settlements.reject(lease, message, failed)
         elif kind == "extend":

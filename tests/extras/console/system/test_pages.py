@@ -390,15 +390,17 @@ def test_options_are_altered_once_the_differences_were_confirmed(
     assert (fields["max_deliveries"], fields["visibility_timeout"]) == ("5", "30")
     assert (fields["ttl"], "priorities" in fields) == ("none", False)
 
-    given = {"max_deliveries": "9", "ttl": "5m", "visibility_timeout": "30s"}
+    given = {"max_deliveries": "9", "ttl": "5m", "visibility_timeout": "30s", "error_bytes": "0"}
     asked = Page(send(site, ALTER, **fields | given).content.decode())
-    assert "max_deliveries changes from 5 to 9. ttl changes from none to 300.0." in asked.text
-    assert "Alter 2 options" in asked.text and asked.text.count(" changes from ") == 2
+    assert "max_deliveries changes from 5 to 9." in asked.text
+    assert "error_bytes changes from 4,096 to 0. ttl changes from none to 300.0." in asked.text
+    assert "Alter 3 options" in asked.text and asked.text.count(" changes from ") == 3
     assert queue.options.as_dict() == before
 
     done = send(site, ALTER, **asked.fields(ALTER))
     assert (done.status, done.headers["location"]) == (303, "/queues/orders")
-    assert queue.options.as_dict() == {**before, "max_deliveries": 9, "ttl": 300.0}
+    altered = {"max_deliveries": 9, "ttl": 300.0, "error_bytes": 0}
+    assert queue.options.as_dict() == {**before, **altered}
     eventually(lambda: "max_deliveries 9" in seen(site, "/queues/orders"), "the page shows it")
 
 

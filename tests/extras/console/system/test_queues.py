@@ -174,11 +174,12 @@ def test_the_overview_tells_what_waits_in_numbers_and_in_words(
 def test_options_of_a_queue_are_altered_and_others_stay(site: Console, shop: shmq.Broker) -> None:
     orders = shop.create_queue("orders", ttl=60)
 
-    reply = site.api("PATCH", "/queues/orders", {"max_deliveries": 9})
+    reply = site.api("PATCH", "/queues/orders", {"max_deliveries": 9, "error_bytes": 0})
 
     assert reply.status == 200
     assert reply.json["options"] == orders.options.as_dict()
-    assert (orders.options.max_deliveries, orders.options.ttl) == (9, 60)
+    assert (orders.options.max_deliveries, orders.options.error_bytes) == (9, 0)
+    assert orders.options.ttl == 60
     assert site.api("PATCH", "/queues/orders", {}).json["options"] == reply.json["options"]
 
 
@@ -187,6 +188,7 @@ def test_options_of_a_queue_are_altered_and_others_stay(site: Console, shop: shm
     [
         ({"ttl": 9, "capacity": 7}, "capacity=7 (it has 16384), because"),
         ({"ttl": 9, "max_deliveries": "9"}, "max_deliveries='9' must be an int"),
+        ({"ttl": 9, "error_bytes": 4097}, "error_bytes=4097 is out of range: 0 to 4096"),
         ({"ttl": 9, "<b>": 1}, "unknown option '<b>'"),
         ({"ttl": 9, "confirm": "disk"}, "needs a journal"),
         ({"ttl": 9, "name": "other"}, "unknown option 'name'"),
