@@ -23,6 +23,10 @@ log = logging.getLogger("shmq.workers")
 #: The exit code with which faulthandler ends a process at the timeout of its handler.
 _TIMED_OUT: Final = 1
 
+#: How long a request to a server may take, in seconds, as the supervisor has processes to restart
+#: meanwhile. The server returns the message itself after a second.
+_PATIENCE: Final = 5.0
+
 _OWN_CGROUP: Final = Path("/proc/self/cgroup")
 #: Where version 2 of cgroups is mounted: alone, and beside version 1.
 _MOUNTS: Final = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
@@ -74,7 +78,8 @@ class WatchedQueue:
         """Attach to the queue of that name, again if it was recreated. Raises what that raises."""
         self.close()
         with contextlib.ExitStack() as stack:
-            queue = stack.enter_context(self._plan.reach()).queue(self._plan.queue)
+            broker = stack.enter_context(self._plan.reach(request_timeout=_PATIENCE))
+            queue = broker.queue(self._plan.queue)
             local = unwrapped(queue)
             self._roles = local.namespace.roles if isinstance(local, LocalQueue) else None
             self._queue, self._open = queue, stack.pop_all()

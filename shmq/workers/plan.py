@@ -151,11 +151,15 @@ class Plan:
         if self.idle_timeout is not None:
             check_seconds("idle_timeout", self.idle_timeout, 0.0)
 
-    def reach(self) -> api.Broker:
-        """The broker of the queue. Raises what :func:`shmq.connect` does."""
+    def reach(self, **settings: float) -> api.Broker:
+        """The broker of the queue; a server's with these settings, as of its `Target`.
+
+        Raises what :func:`shmq.connect` does.
+        """
         if self.server is not None:
             with late_imports:
                 from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
 
-            return traced(RemoteBroker(dataclasses.replace(self.server, supervised=True)))
+            target = dataclasses.replace(self.server, supervised=True, **settings)
+            return traced(RemoteBroker(target))
         return traced(LocalBroker(self.namespace))
