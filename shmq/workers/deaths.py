@@ -78,7 +78,7 @@ class WatchedQueue:
         """Attach to the queue of that name, again if it was recreated. Raises what that raises."""
         self.close()
         with contextlib.ExitStack() as stack:
-            broker = stack.enter_context(self._plan.reach(request_timeout=_PATIENCE))
+            broker = stack.enter_context(self._plan.reach(_PATIENCE))
             queue = broker.queue(self._plan.queue)
             local = unwrapped(queue)
             self._roles = local.namespace.roles if isinstance(local, LocalQueue) else None

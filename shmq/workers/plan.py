@@ -151,15 +151,16 @@ class Plan:
         if self.idle_timeout is not None:
             check_seconds("idle_timeout", self.idle_timeout, 0.0)
 
-    def reach(self, **settings: float) -> api.Broker:
-        """The broker of the queue; a server's with these settings, as of its `Target`.
+    def reach(self, patience: float | None = None) -> api.Broker:
+        """The broker of the queue. Raises what :func:`shmq.connect` does.
 
-        Raises what :func:`shmq.connect` does.
+        ``patience`` is how many seconds a request to a server may take, if not as many as usual.
         """
         if self.server is not None:
             with late_imports:
                 from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
 
-            target = dataclasses.replace(self.server, supervised=True, **settings)
+            timeout = self.server.request_timeout if patience is None else patience
+            target = dataclasses.replace(self.server, supervised=True, request_timeout=timeout)
             return traced(RemoteBroker(target))
         return traced(LocalBroker(self.namespace))
