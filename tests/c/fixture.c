@@ -61,6 +61,8 @@ static struct shmq_options with_defaults(const struct shmq_options *given)
                                                                     : 30 * SECOND;
     if (!options.policies[0].max_message_bytes)
         options.policies[0].max_message_bytes = options.arena_bytes;
+    options.policies[0].capacity = options.capacity;
+    options.policies[0].arena_bytes = options.arena_bytes;
     return options;
 }
 
