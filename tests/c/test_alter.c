@@ -195,13 +195,13 @@ TEST("the sizes that a header has are within its layout, or it is damaged")
     struct shmq_policies *policies = &q->h->options.policies[0], good = *policies;
     struct shmq_geometry geo;
 
-#define IS(member, value, status)                                                      \
-    do {                                                                               \
-        *policies = good;                                                              \
-        policies->member = (value);                                                    \
-        policies->crc = shmq_policies_checksum(policies);                              \
+#define IS(member, value, status)                                                       \
+    do {                                                                                \
+        *policies = good;                                                               \
+        policies->member = (value);                                                     \
+        policies->crc = shmq_policies_checksum(policies);                               \
         CHECK_EQ(shmq_inspect(q->base, SHMQ_PAGE, q->geo.segment_bytes, &geo), status); \
-        CHECK(shmq_capacity(q) <= geo.slots_max && shmq_units(q) <= q->geo.units);     \
+        CHECK(shmq_capacity(q) <= geo.slots_max && shmq_units(q) <= q->geo.units);      \
     } while (0)
     IS(capacity, 4 * SHMQ_GROWTH, SHMQ_OK);
     IS(capacity, 4 * SHMQ_GROWTH + 1, SHMQ_DAMAGED);

@@ -239,8 +239,8 @@ def test_a_put_that_waits_for_room_goes_on_once_the_queue_grows(
     assert connect().alter_queue("jobs", capacity=3).capacity == 3
 
     outcome(putting)
-    with pytest.raises(shmq.Full, match="3 messages|of 3"):
-        jobs.put(b"d", block=False)
+    with pytest.raises(shmq.Full, match="3 messages"):
+        connect().queue("jobs").put(b"d", block=False)
     assert jobs.stats().capacity == 3
     assert drain(jobs) == [b"a", b"b", b"c"]
 
@@ -269,7 +269,8 @@ def test_a_queue_cannot_outgrow_its_memory(broker: Broker, name: str, most: int)
     before = jobs.options
 
     with pytest.raises(
-        shmq.InvalidOption, match=rf"'jobs' is unchanged: {name}={most + 1} is more than {most}.*move"
+        shmq.InvalidOption,
+        match=rf"'jobs' is unchanged: {name}={most + 1} is more than {most}.*move",
     ):
         broker.alter_queue("jobs", ttl=9, **{name: most + 1})  # type: ignore[arg-type]
 
@@ -290,8 +291,7 @@ def test_a_queue_shrinks_once_it_is_empty(broker: Broker, name: str, least: int)
 
     broker.alter_queue("jobs", **{name: least})  # type: ignore[arg-type]
     jobs.put(b"x" * 1000)
-    with pytest.raises(shmq.Full):
-        jobs.put_many([b"x" * 1000] * 4, block=False)
+    assert jobs.put_many([b"x" * 1000] * 4, block=False) == (0 if name == "capacity" else 3)
 
 
 def test_an_arena_must_hold_the_largest_message(broker: Broker) -> None:
@@ -313,10 +313,10 @@ def test_groups_and_ids_outlive_growth(broker: Broker) -> None:
     for number in range(120):
         jobs.put(number, group=f"g{number % 60}", dedupe_id=str(number))
     taken = lease_all(jobs)
-    assert sorted(message.body for message in taken) == [*range(8), *range(16, 60)]
+    assert sorted(message.body for message in taken) == [*range(8), *range(16, 60), *range(68, 76)]
     for message in taken:
         message.ack()
-    assert sorted(message.body for message in lease_all(jobs)) == [*range(8, 16), *range(60, 112)]
+    assert sorted(message.body for message in lease_all(jobs)) == [*range(8, 16), *range(76, 120)]
 
 
 def test_two_that_alter_different_options_at_once_both_do(broker: Broker, connect: Connect) -> None:

@@ -107,8 +107,8 @@ class Quotas:
                 raise Refusal(
                     Status.NO_SPACE,
                     f"limits.{scope}.bytes={quota.bytes}: the queues, streams and tables of {who} "
-                    f"take {taken} bytes, and {what or _UNNAMED[wanted.kind]} would take {wanted.size} "
-                    f"more: delete some, ask for less, or have the server's limit raised",
+                    f"take {taken} bytes, and {what or _UNNAMED[wanted.kind]} would take "
+                    f"{wanted.size} more: delete some, ask for less, or have the server's limit raised",
                 )
 
     # ---- counting ----

@@ -807,7 +807,7 @@ def alter(stage: Stage) -> None:
 
 
 def resized_whole(stage: Stage) -> None:
-    """Both sizes are old or both are new; the queue takes what it should, and can be altered again."""
+    """Both sizes are old or both are new; the queue takes what it should, and can grow again."""
     found = stage.queue.options
     if (found.capacity, found.arena_bytes) not in {(200, 1 << 20), (400, 2 << 20), (50, 1 << 16)}:
         raise AssertionError(f"the sizes are half altered: {found}")

@@ -60,7 +60,9 @@ def produce(pipe: Connection, namespace: str, producer: int) -> None:
 def test_a_queue_grows_and_shrinks_under_its_producers(namespace: str, start: Start) -> None:
     with shmq.connect(namespace) as broker:
         sizes = [(4, 16 << 10), (64, 256 << 10), (16, 64 << 10), (9, 200 << 10), (1, 8 << 10)]
-        queue = broker.create_queue("small", capacity=4, arena_bytes=16 << 10, max_message_bytes=4096)
+        queue = broker.create_queue(
+            "small", capacity=4, arena_bytes=16 << 10, max_message_bytes=4096
+        )
         children = [start(produce, namespace, producer) for producer in range(2)]
         assert [child.hear() for child in children] == ["attached", "attached"]
         for child in children:
