@@ -41,11 +41,12 @@ cdef object _not_resized(Handle handle, int status, dict options):
         return _errors.InvalidOption(
             f"queue {handle.name!r} is unchanged: {wrong}, for which its memory is laid out; create a "
             f"larger queue, and move the messages there (shmq move)")
+    advice = handle._why_unwritten(q.h.spent) if q.h.spent else (
+        "alter it once it is empty, or move the messages to another queue (shmq move)")
     return _errors.InvalidOption(
         f"queue {handle.name!r} is unchanged: its {q.h.live} messages take "
         f"{(q.h.units_used - q.h.units_cached) * SHMQ_UNIT} bytes, and some are where there is no room "
-        f"with capacity={options['capacity']} and arena_bytes={options['arena_bytes']}; alter it once "
-        f"it is empty, or move the messages to another queue (shmq move)")
+        f"with capacity={options['capacity']} and arena_bytes={options['arena_bytes']}; {advice}")
 
 
 cdef object _empty(Handle handle, block, timeout):

@@ -108,7 +108,8 @@ class Quotas:
                     Status.NO_SPACE,
                     f"limits.{scope}.bytes={quota.bytes}: the queues, streams and tables of {who} "
                     f"take {taken} bytes, and {what or _UNNAMED[wanted.kind]} would take "
-                    f"{wanted.size} more: delete some, ask for less, or have the server's limit raised",
+                    f"{wanted.size} more: delete some, ask for less, or have the server's limit "
+                    f"raised",
                 )
 
     # ---- counting ----
