@@ -53,7 +53,7 @@ PROGRAM = """
 #include "stream/layout.h"
 #include "stream/group_state.h"
 
-static struct shmq_geometry lay_out(int64_t dedupe_window)
+static struct shmq_geometry geometry_of(int64_t dedupe_window)
 {{
     struct shmq_options options = {{
         .capacity = {capacity}, .arena_bytes = {arena_bytes}, .dedupe_window = dedupe_window}};
@@ -65,7 +65,7 @@ static struct shmq_geometry lay_out(int64_t dedupe_window)
 
 int main(void)
 {{
-    struct shmq_geometry plain = lay_out(0), dedupe = lay_out(1);
+    struct shmq_geometry plain = geometry_of(0), dedupe = geometry_of(1);
 
     (void)plain, (void)dedupe;
     {prints}

@@ -68,6 +68,10 @@ _DELETE: Final = "delete the queue when it is done with"
 
 _LAID_OUT: Final = "the queue's memory is laid out for it"
 
+_GROWS: Final = (
+    "It can grow to 16 times what the queue was created with, and shrink to what is in use"
+)
+
 _PARTS: Final = {2: "half", 4: "a quarter"}
 
 
@@ -229,8 +233,9 @@ class QueueOptions(Options):
         "How many messages the queue can hold, in any state",
         "capacity",
         most=MAX_CAPACITY,
+        more=_GROWS,
         copied=True,
-        fixed=_LAID_OUT,
+        changed_by="alter_queue",
     )
     arena_bytes: int = option(
         DEFAULT_ARENA,
@@ -239,8 +244,9 @@ class QueueOptions(Options):
         "arena_bytes",
         least=MIN_ARENA,
         most=MAX_ARENA,
+        more=_GROWS,
         copied=True,
-        fixed=_LAID_OUT,
+        changed_by="alter_queue",
     )
     max_message_bytes: int = option(
         DEFAULT_ARENA // 4,

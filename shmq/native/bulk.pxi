@@ -148,7 +148,7 @@ cdef class Bulk:
     def slots(self) -> int:
         """See shmq.api.BulkQueue.slots."""
         self._be_usable()
-        return min(self.handle.q.h.slots_made, self.handle.q.h.options.capacity)
+        return min(self.handle.q.h.slots_made, self.handle.q.geo.slots_max)
 
     # Reading takes no lock, so it checks by itself that the handle and the queue are usable.
     cdef int _be_usable(self) except -1:
@@ -176,7 +176,7 @@ cdef class Bulk:
         self._be_usable()
         self._do_what_is_due()
         at = self._slot_bound("start", start)
-        made = min(self.handle.q.h.slots_made, self.handle.q.h.options.capacity)
+        made = min(self.handle.q.h.slots_made, self.handle.q.geo.slots_max)
         last = min(made, made if end is None else self._slot_bound("end", end))
         _begin_read(&e, _most_bytes(max_bytes), last - at if last > at else 0)
         try:

@@ -395,7 +395,7 @@ def make_consumer(Handle handle, prefetch: int, timeout: float | None, block: bo
     if not 1 <= prefetch <= 1 << 20:
         raise _errors.InvalidOption(f"prefetch={prefetch} is out of range: 1 to {1 << 20}")
     _check_timeout(timeout)
-    return Consumer(handle, min(prefetch, <int>handle.q.h.options.capacity), timeout, block,
+    return Consumer(handle, min(prefetch, <int>shmq_capacity(&handle.q)), timeout, block,
                     None if where is None else _filter_of(where))
 
 

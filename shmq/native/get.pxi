@@ -76,7 +76,7 @@ cdef int _most(Handle handle, max, timeout) except -1:
     if max < 1:
         raise _errors.InvalidOption(f"max={max} must be 1 or more")
     _check_timeout(timeout)
-    return min(max, handle.q.h.options.capacity)
+    return min(max, shmq_capacity(&handle.q))
 
 
 # Leases 1 to `most` messages and counts them as delivered; 0 if none came in time. With

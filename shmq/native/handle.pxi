@@ -684,7 +684,8 @@ cdef class Handle(_Putting):
     def alter(self, dict options: Mapping[str, Any], uint32_t alterations) -> bool:
         """Make these the policies among the queue's options, all of which must be given.
 
-        Returns false, and changes nothing, if they were altered since ``alterations`` was read.
+        Returns false, and changes nothing, if they were altered since ``alterations`` was read. Raises
+        InvalidOption for a size that the queue cannot have, and NoSpace.
         """
         cdef shmq_options o
         cdef int status
@@ -693,6 +694,11 @@ cdef class Handle(_Putting):
         _lock(self)
         status = shmq_alter(&self.q, &o.policies[0], alterations)
         _unlock(self)
+        self._after()
+        if status == SHMQ_TOO_LARGE or status == SHMQ_FULL:
+            raise _not_resized(self, status, options)
+        if status != SHMQ_OK and status != SHMQ_STALE:
+            raise _error(self, status)
         return status == SHMQ_OK
 
     # ---- counting ----
@@ -718,7 +724,7 @@ cdef class Handle(_Putting):
 
     def full(self) -> bool:
         """See shmq.api.Queue.full."""
-        return self._counts()[1] >= self.q.h.options.capacity
+        return self._counts()[1] >= shmq_capacity(&self.q)
 
     # The number of visible messages and of used slots, after all due maintenance.
     cdef tuple _counts(self):

@@ -20,15 +20,33 @@ cdef object _error(Handle handle, int status):
 
 
 cdef object _full(Handle handle):
-    o = &handle.q.h.options
+    p = shmq_policies_now(handle.q.h)
     spent = handle.q.h.spent
     advice = handle._why_unwritten(spent) if spent else (
         "consume, wait (block=True), or make it larger")
     return _errors.Full(
-        f"queue {handle.name!r} is full: {handle.q.h.live} of {o.capacity} messages, "
+        f"queue {handle.name!r} is full: {handle.q.h.live} of {p.capacity} messages, "
         f"{(handle.q.h.units_used - handle.q.h.units_cached) * SHMQ_UNIT} of "
-        f"{o.arena_bytes} bytes; {advice}"
+        f"{p.arena_bytes} bytes; {advice}"
     )
+
+
+cdef object _not_resized(Handle handle, int status, dict options):
+    """The error for sizes of ``options`` for which the queue is laid out too small, or too full."""
+    cdef shmq_queue *q = &handle.q
+    if status == SHMQ_TOO_LARGE:
+        most = {"capacity": q.geo.slots_max, "arena_bytes": <uint64_t>q.geo.units * SHMQ_UNIT}
+        wrong = ", ".join(f"{name}={options[name]} is more than {limit}"
+                          for name, limit in most.items() if options[name] > limit)
+        return _errors.InvalidOption(
+            f"queue {handle.name!r} is unchanged: {wrong}, for which its memory is laid out; create a "
+            f"larger queue, and move the messages there (shmq move)")
+    advice = handle._why_unwritten(q.h.spent) if q.h.spent else (
+        "alter it once it is empty, or move the messages to another queue (shmq move)")
+    return _errors.InvalidOption(
+        f"queue {handle.name!r} is unchanged: its {q.h.live} messages take "
+        f"{(q.h.units_used - q.h.units_cached) * SHMQ_UNIT} bytes, and some are where there is no room "
+        f"with capacity={options['capacity']} and arena_bytes={options['arena_bytes']}; {advice}")
 
 
 cdef object _empty(Handle handle, block, timeout):
@@ -48,7 +66,7 @@ cdef object _too_large(Handle handle, size, uint32_t meta):
     return _errors.MessageTooLarge(
         f"a body of {size} bytes with {meta} bytes of properties can never fit into queue "
         f"{handle.name!r}: max_message_bytes={shmq_policies_now(handle.q.h).max_message_bytes}, "
-        f"arena_bytes={handle.q.h.options.arena_bytes}"
+        f"arena_bytes={shmq_policies_now(handle.q.h).arena_bytes}"
     )
 
 

@@ -27,7 +27,7 @@ cdef class Inspection:
         span = (now - h.samples[0].at) / 1e9
         return {
             "depth": h.visible, "delayed": h.delayed, "in_flight": h.leased, "dying": h.dead,
-            "capacity": h.options.capacity, "put": h.last_seq, "acked": h.acked,
+            "capacity": shmq_policies_now(&h).capacity, "put": h.last_seq, "acked": h.acked,
             "nacked": h.nacked, "expired": h.expired, "redelivered": h.redelivered,
             "dead_lettered": h.dead_lettered, "dropped": h.dropped, "deduped": h.deduped,
             "dead_lettered_rejected": h.dead_lettered_by[<int>SHMQ_REJECTED],
@@ -37,7 +37,7 @@ cdef class Inspection:
             "dropped_rejected": h.dropped_by[<int>SHMQ_REJECTED],
             "dropped_max_deliveries": h.dropped_by[<int>SHMQ_EXHAUSTED],
             "dropped_expired": h.dropped_by[<int>SHMQ_EXPIRED_TTL],
-            "recoveries": h.recoveries, "arena_bytes": h.options.arena_bytes,
+            "recoveries": h.recoveries, "arena_bytes": shmq_policies_now(&h).arena_bytes,
             "arena_used": (h.units_used - h.units_cached) * SHMQ_UNIT,
             "arena_largest_free": min(largest * SHMQ_UNIT, shmq_policies_now(&h).max_message_bytes),
             "waiting_get": h.asleep[0] + int(shmq_armed(&h, SHMQ_NOT_EMPTY)).bit_count(),

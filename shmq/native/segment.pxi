@@ -40,7 +40,10 @@ cdef int _pack_options(shmq_options *o, str name, uint64_t queue_id, dict given)
     o.created_at = shmq_wall()
     _copy_name(o.name, name)
     o.dead_letters = given["dead_letter"] is not None
-    return _pack_given(o, given)
+    _pack_given(o, given)
+    o.capacity = o.policies[0].capacity
+    o.arena_bytes = o.policies[0].arena_bytes
+    return 0
 
 
 # transfer of a queue: made by tools/options.py
@@ -52,8 +55,8 @@ _CONFIRM = ("memory", "disk")
 
 cdef int _pack_given(shmq_options *o, dict given) except -1:
     cdef shmq_policies *p = &o.policies[0]
-    o.capacity = given["capacity"]
-    o.arena_bytes = given["arena_bytes"]
+    p.capacity = given["capacity"]
+    p.arena_bytes = given["arena_bytes"]
     p.max_message_bytes = given["max_message_bytes"]
     p.visibility = <int64_t>((given["visibility_timeout"]) * 1e9 + 0.5)
     p.max_deliveries = given["max_deliveries"] or 0
@@ -78,8 +81,8 @@ cdef int _pack_given(shmq_options *o, dict given) except -1:
 
 cdef dict _unpack_options(const shmq_options *o, const shmq_policies *p):
     return {
-        "capacity": o.capacity,
-        "arena_bytes": o.arena_bytes,
+        "capacity": p.capacity,
+        "arena_bytes": p.arena_bytes,
         "max_message_bytes": p.max_message_bytes,
         "visibility_timeout": p.visibility / 1e9,
         "max_deliveries": p.max_deliveries or None,
@@ -276,12 +279,10 @@ cdef class Segment(MappedFile):
 
 
 def segment_bytes(dict options: Mapping[str, Any]) -> int:
-    """The size in bytes of a queue's segment with these options, all of which must be given."""
+    """The bytes that a queue with these options, all of which must be given, can take."""
     cdef shmq_options o
-    cdef shmq_geometry geo
     _pack_options(&o, "q", 1, options)
-    shmq_lay_out(&o, &geo)
-    return geo.segment_bytes
+    return shmq_most_bytes(&o, &o.policies[0])
 
 
 def unfinished_id(int fd) -> int:

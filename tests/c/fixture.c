@@ -63,6 +63,8 @@ static struct shmq_options with_defaults(const struct shmq_options *given)
         options.policies[0].max_message_bytes = options.arena_bytes;
     if (!options.policies[0].error_bytes)
         options.policies[0].error_bytes = SHMQ_ERROR_BYTES;
+    options.policies[0].capacity = options.capacity;
+    options.policies[0].arena_bytes = options.arena_bytes;
     return options;
 }
 

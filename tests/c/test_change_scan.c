@@ -747,13 +747,28 @@ TEST("what cannot be restored is refused")
     record.priority = 3;
     CHECK_EQ(shmq_restore(&r, &record), SHMQ_STALE);
     record.priority = 1;
-    record.body_bytes = 5000;
+    record.body_bytes = 4096 * SHMQ_GROWTH + 1;
     CHECK_EQ(shmq_restore(&r, &record), SHMQ_TOO_LARGE);
     record.body_bytes = 10;
     CHECK_EQ(shmq_restore(&r, &record), SHMQ_OK);
     CHECK_EQ(shmq_restore(&r, &record), SHMQ_STALE);
-    record.seq = 6;
+    while (record.seq++, shmq_restore(&r, &record) == SHMQ_OK)
+        ;
+    CHECK_EQ(record.seq, 5 + SHMQ_GROWTH);
     CHECK_EQ(shmq_restore(&r, &record), SHMQ_FULL);
+    CHECK_WELL(q);
+}
+
+TEST("a queue that is restored gets as large as its messages, if its files do not know of that yet")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4, .arena_bytes = 4096);
+    struct shmq_restorer r = {.q = q, .now = now, .wall = shmq_wall()};
+    struct shmq_record record = {.type = SHMQ_R_PUT, .body = room, .body_bytes = 1024};
+
+    while (record.seq++ < 9)
+        CHECK_EQ(shmq_restore(&r, &record), SHMQ_OK);
+    CHECK_EQ(shmq_capacity(q), 16);
+    CHECK_EQ(shmq_units(q) * SHMQ_UNIT, 4 * 4096);
     CHECK_WELL(q);
 }
 

@@ -79,7 +79,7 @@ static struct region random_region(struct shmq_queue *q, struct chance *chance)
     case 6: return (struct region){q->timer_slots, slots * 4};
     case 7: return (struct region){q->order_slots, slots * 4};
     case 8: return (struct region){q->groups, slots * sizeof(struct shmq_group)};
-    case 9: return (struct region){q->group_buckets, q->geo.group_bucket_count * 4ull};
+    case 9: return (struct region){q->group_buckets, q->geo.group_buckets_max * 4ull};
     case 11: /* the rings between the two sides */
         return BETWEEN(q, inbox, offsetof(struct shmq_header, slots_made));
     case 10: return (struct region){q->attachments, 4 * sizeof(struct shmq_attachment)};

@@ -192,7 +192,7 @@ static void ruin_indexes(struct shmq_queue *q, unsigned char byte)
     fill_with(q->order_keys, byte, backed * 8);
     fill_with(q->order_slots, byte, backed * 4);
     fill_with(q->groups, byte, h->groups_backed * sizeof(struct shmq_group));
-    fill_with(q->group_buckets, byte, q->geo.group_bucket_count * 4ull);
+    fill_with(q->group_buckets, byte, q->geo.group_buckets_max * 4ull);
     fill_with(q->dedupe_buckets, byte, h->dedupe_size * 4ull);
     fill_with(q->bitmap, byte, (h->units_backed + 7ull) / 8);
     for (uint32_t at = 0; at < h->attachments_made; at++)

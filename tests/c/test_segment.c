@@ -1,6 +1,7 @@
 /* Making a segment, and deciding whether one may be trusted. */
 #include "base/crc32c.h"
 #include "fixture.h"
+#include "queue/alter.h"
 #include "queue/segment.h"
 
 #include <stdlib.h>
@@ -266,7 +267,7 @@ static void check_layout(const struct shmq_options *o)
     REGION(order_keys, n * 8);
     REGION(order_slots, n * 4);
     REGION(groups, n * sizeof(struct shmq_group));
-    REGION(group_buckets, g.group_bucket_count * 4ull);
+    REGION(group_buckets, g.group_buckets_max * 4ull);
     REGION(dedupe, (uint64_t)g.dedupe_max * sizeof(struct shmq_dedupe));
     REGION(dedupe_buckets, g.dedupe_max * 4ull);
     REGION(bitmap, (g.units + 63ull) / 64 * 8);
@@ -274,7 +275,7 @@ static void check_layout(const struct shmq_options *o)
 #undef REGION
     CHECK(g.segment_bytes >= end && g.segment_bytes % SHMQ_PAGE == 0);
     CHECK((uint64_t)g.units * SHMQ_UNIT >= o->arena_bytes);
-    CHECK(g.group_bucket_count && !(g.group_bucket_count & (g.group_bucket_count - 1)));
+    CHECK(g.group_buckets_max && !(g.group_buckets_max & (g.group_buckets_max - 1)));
     CHECK(!(g.dedupe_max & (g.dedupe_max - 1)));
     CHECK((g.dedupe_max != 0) == (o->dedupe_window != 0));
 }

@@ -209,7 +209,7 @@ TEST("of random puts, leases and returns, each search finds the first that is me
     for (int round = 0; round < 20000; round++) {
         uint64_t action = chance_below(&chance, 10), seq;
 
-        if (action < 5 && q->h->live < q->capacity) {
+        if (action < 5 && q->h->live < shmq_capacity(q)) {
             PUT(q, .body = "ab", .body_bytes = 1 + chance_below(&chance, 2),
                 .priority = (uint8_t)chance_below(&chance, 3));
         } else if (action < 7 && count < 64 && q->h->ready) {

@@ -48,7 +48,7 @@ static uint32_t read_slots(struct shmq_queue *q, uint32_t *start, uint32_t end, 
 {
     struct shmq_snapshot_read e;
 
-    shmq_snapshot_read_begin(&e, q->capacity, max_bytes, INT32_MAX);
+    shmq_snapshot_read_begin(&e, shmq_capacity(q), max_bytes, INT32_MAX);
     CHECK(e.picks);
     CHECK_EQ(shmq_snapshot_read_slots(q, &e, start, end), SHMQ_OK);
     copy_into_block(q, &e);
@@ -131,7 +131,7 @@ TEST("an error that came since the message was chosen is left out, and the messa
     put_text(q, "a");
     put_text(q, "b");
     fail_next(q, "\xa4oops", 0);
-    shmq_snapshot_read_begin(&e, q->capacity, ROOM, INT32_MAX);
+    shmq_snapshot_read_begin(&e, shmq_capacity(q), ROOM, INT32_MAX);
     CHECK_EQ(shmq_snapshot_read_slots(q, &e, &start, ALL), SHMQ_OK);
     fail_next(q, "\xa6longer", 0);
     (void)take_next(q);

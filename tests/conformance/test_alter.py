@@ -1,7 +1,8 @@
 """Options of a queue that change while it is in use.
 
-Other levels: c/test_segment.c (the two copies), system/cli/test_alter.py,
-prove/recovery/test_recovery.py, prove/crash (the scenario `alter`).
+Other levels: c/test_segment.c (the two copies), c/test_alter.c (sizes), system/cli/test_alter.py,
+system/processes/test_alter.py, prove/recovery/test_recovery.py, prove/crash (the scenarios `alter`,
+`grow`, `grow_with_groups` and `shrink`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.refused_by_clusters
 #: Another value for each option, than that of a new queue.
 OTHERS: dict[str, Any] = {
     "capacity": 10,
-    "arena_bytes": 1 << 20,
+    "arena_bytes": 64 << 20,
     "max_message_bytes": 1000,
     "visibility_timeout": 5.5,
     "max_deliveries": None,
@@ -94,8 +95,8 @@ def test_an_option_that_is_fixed_says_why_and_what_to_do(broker: Broker, name: s
 def test_all_options_that_are_fixed_are_named(broker: Broker) -> None:
     broker.create_queue("jobs")
 
-    with pytest.raises(shmq.InvalidOption, match=r"capacity=7 .*; priorities=1 .*create"):
-        broker.alter_queue("jobs", ttl=9, capacity=7, priorities=1)
+    with pytest.raises(shmq.InvalidOption, match=r"priorities=1 .*; dedupe_window=7 .*create"):
+        broker.alter_queue("jobs", ttl=9, dedupe_window=7, priorities=1)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +123,21 @@ def test_all_options_that_are_fixed_are_named(broker: Broker) -> None:
         ({"max_message_bytes": 1 << 70}, shmq.InvalidOption),
         ({"confirm": "disk"}, shmq.InvalidOption),
         ({"on_expired": ""}, shmq.InvalidOption),
+        ({"capacity": 0}, shmq.InvalidOption),
+        ({"capacity": -1}, shmq.InvalidOption),
+        ({"capacity": 1 << 24}, shmq.InvalidOption),
+        ({"capacity": 1 << 64}, shmq.InvalidOption),
+        ({"capacity": 16 * 16_384 + 1}, shmq.InvalidOption),
+        ({"capacity": True}, TypeError),
+        ({"capacity": "x"}, TypeError),
+        ({"capacity": None}, TypeError),
+        ({"arena_bytes": 0}, shmq.InvalidOption),
+        ({"arena_bytes": 4095}, shmq.InvalidOption),
+        ({"arena_bytes": 1 << 64}, shmq.InvalidOption),
+        ({"arena_bytes": (256 << 20) + 1}, shmq.InvalidOption),
+        ({"arena_bytes": True}, TypeError),
+        ({"arena_bytes": 1e9}, TypeError),
+        ({"arena_bytes": b"x"}, TypeError),
         ({"max_delivery": 9}, shmq.InvalidOption),
         ({"a" * 1_000_000: 9}, shmq.InvalidOption),
     ],
@@ -217,6 +233,97 @@ def test_a_put_to_a_full_queue_does_as_its_options_say_now(broker: Broker) -> No
     assert jobs.get(timeout=LATER).body == b"d"
 
 
+def test_a_put_that_waits_for_room_goes_on_once_the_queue_grows(
+    broker: Broker, connect: Connect
+) -> None:
+    jobs = broker.create_queue("jobs", capacity=2, overflow="block")
+    jobs.put_many([b"a", b"b"])
+    putting = in_thread(broker.queue("jobs").put, b"c")
+    putter_asleep(jobs)
+
+    assert connect().alter_queue("jobs", capacity=3).capacity == 3
+
+    outcome(putting)
+    with pytest.raises(shmq.Full, match="3 messages"):
+        connect().queue("jobs").put(b"d", block=False)
+    assert jobs.stats().capacity == 3
+    assert drain(jobs) == [b"a", b"b", b"c"]
+
+
+def test_the_room_for_bodies_grows_for_handles_from_before(
+    broker: Broker, connect: Connect
+) -> None:
+    jobs = broker.create_queue("jobs", arena_bytes=8192, max_message_bytes=4096)
+    other = connect().queue("jobs")
+    bodies = [bytes([number]) * 4000 for number in range(32)]
+    jobs.put_many(bodies[:2])
+    with pytest.raises(shmq.Full):
+        jobs.put(bodies[2])
+
+    altered = broker.alter_queue("jobs", arena_bytes=16 * 8192)
+
+    jobs.put_many(bodies[2:])
+    assert altered.max_message_bytes == 4096
+    assert jobs.stats().arena_bytes == altered.arena_bytes == 16 * 8192
+    assert drain(other) == bodies
+
+
+@pytest.mark.parametrize(("name", "most"), [("capacity", 320), ("arena_bytes", 65_536)])
+def test_a_queue_cannot_outgrow_its_memory(broker: Broker, name: str, most: int) -> None:
+    jobs = broker.create_queue("jobs", capacity=20, arena_bytes=4096)
+    before = jobs.options
+
+    with pytest.raises(
+        shmq.InvalidOption,
+        match=rf"'jobs' is unchanged: {name}={most + 1} is more than {most}.*move",
+    ):
+        broker.alter_queue("jobs", ttl=9, **{name: most + 1})  # type: ignore[arg-type]
+
+    assert broker.queue("jobs").options == before
+    assert getattr(broker.alter_queue("jobs", **{name: most}), name) == most  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "least"), [("capacity", 1), ("arena_bytes", 4096)])
+def test_a_queue_shrinks_once_it_is_empty(broker: Broker, name: str, least: int) -> None:
+    jobs = broker.create_queue("jobs", capacity=20, arena_bytes=64 << 10, max_message_bytes=1000)
+    jobs.put_many([b"x" * 1000] * 20)
+    before = jobs.options
+
+    with pytest.raises(shmq.InvalidOption, match=rf"unchanged: its 20 messages.*{name}={least}"):
+        broker.alter_queue("jobs", ttl=9, **{name: least})  # type: ignore[arg-type]
+    assert broker.queue("jobs").options == before
+    assert len(drain(jobs)) == 20
+
+    broker.alter_queue("jobs", **{name: least})  # type: ignore[arg-type]
+    jobs.put(b"x" * 1000)
+    assert jobs.put_many([b"x" * 1000] * 4, block=False) == (0 if name == "capacity" else 3)
+
+
+def test_an_arena_must_hold_the_largest_message(broker: Broker) -> None:
+    jobs = broker.create_queue("jobs", max_message_bytes=1 << 20)
+
+    with pytest.raises(shmq.InvalidOption, match=r"max_message_bytes=1048576 .*524288"):
+        broker.alter_queue("jobs", arena_bytes=1 << 19)
+    altered = broker.alter_queue("jobs", arena_bytes=1 << 19, max_message_bytes=1 << 19)
+    assert altered.arena_bytes == 1 << 19 == jobs.options.max_message_bytes
+
+
+def test_groups_and_ids_outlive_growth(broker: Broker) -> None:
+    jobs = broker.create_queue("jobs", capacity=16, dedupe_window=60)
+    for number in range(16):
+        jobs.put(number, group=f"g{number % 8}", dedupe_id=str(number))
+
+    broker.alter_queue("jobs", capacity=160)
+
+    for number in range(120):
+        jobs.put(number, group=f"g{number % 60}", dedupe_id=str(number))
+    taken = lease_all(jobs)
+    assert sorted(message.body for message in taken) == [*range(8), *range(16, 60), *range(68, 76)]
+    for message in taken:
+        message.ack()
+    assert sorted(message.body for message in lease_all(jobs)) == [*range(8, 16), *range(76, 120)]
+
+
 def test_two_that_alter_different_options_at_once_both_do(broker: Broker, connect: Connect) -> None:
     jobs = broker.create_queue("jobs")
     others = [connect(), connect()]
@@ -244,8 +351,8 @@ def test_an_ensured_queue_is_altered_where_that_is_asked_for(
 
     with connect().ensure_queue("jobs", if_different="alter", max_deliveries=9) as jobs:
         assert (jobs.options.max_deliveries, jobs.options.ttl) == (9, 9.0)
-    with pytest.raises(shmq.InvalidOption, match="capacity=9"):
-        broker.ensure_queue("jobs", if_different="alter", max_deliveries=4, capacity=9)
+    with pytest.raises(shmq.InvalidOption, match="priorities=9"):
+        broker.ensure_queue("jobs", if_different="alter", max_deliveries=4, priorities=9)
     with broker.ensure_queue("new", if_different="alter", capacity=9) as new:
         assert new.options.capacity == 9
     assert broker.queue("jobs").options.max_deliveries == 9
@@ -275,6 +382,14 @@ def test_a_dead_letter_queue_must_hold_what_its_queue_takes(broker: Broker) -> N
     with pytest.raises(shmq.InvalidOption, match="dead_letter='small': its arena_bytes"):
         broker.alter_queue("jobs", max_message_bytes=2 << 20)
     assert broker.alter_queue("jobs", max_message_bytes=2000).max_message_bytes == 2000
+
+
+def test_a_dead_letter_queue_stays_large_enough(broker: Broker) -> None:
+    broker.create_queue("jobs", arena_bytes=1 << 20)
+
+    with pytest.raises(shmq.InvalidOption, match=r"'jobs\.dlq': its arena_bytes=65536 cannot hold"):
+        broker.alter_queue("jobs.dlq", arena_bytes=1 << 16, max_message_bytes=9)
+    assert broker.alter_queue("jobs.dlq", arena_bytes=2 << 20).arena_bytes == 2 << 20
 
 
 def test_the_empty_dead_letter_queue_of_an_altered_queue_goes_with_it(broker: Broker) -> None:

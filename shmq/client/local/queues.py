@@ -229,7 +229,8 @@ class QueueCollection(CollectionPort):
             segment = find_segment(self._namespace, dead_letter)
             if segment is not None:
                 wanted.check_dead_letters(name, QueueOptions(**segment.options))
-        if wanted.max_deliveries is not None and options.max_deliveries is None:
+        limited = wanted.max_deliveries is not None and options.max_deliveries is None
+        if limited or wanted.arena_bytes < options.arena_bytes:
             for other in self._namespace.noted_queues(""):
                 source = None if other == name else self._options_of(other)
                 if source is not None and source.dead_letter == name:

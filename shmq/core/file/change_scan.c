@@ -303,7 +303,7 @@ static void look_at_all(struct shmq_change_scan *f)
     f->fresh = GET_ACQUIRE(q->h->fresh_tail);
     f->puts_at = f->puts.len = f->changed.len = f->moved.len = 0;
     f->lacking = f->all = false;
-    for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++)
+    for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->geo.slots_max; at++)
         look_at(f, at);
     if (f->puts.len)
         qsort(f->puts.at, f->puts.len, sizeof *f->puts.at, by_seq);
@@ -340,7 +340,7 @@ void shmq_disclaim(struct shmq_change_scan *f)
     struct shmq_queue *q = f->q;
     uint64_t synced = GET_ACQUIRE(q->h->journal.batch);
 
-    for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++) {
+    for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->geo.slots_max; at++) {
         struct shmq_logged *logged = &q->logged[at];
 
         if (GET_ATOMIC(logged->batch) > synced && is_kept(shmq_word(&q->slots[at])))
@@ -672,7 +672,7 @@ static void keep(const uint64_t *seqs, bool *waits, uint32_t count, uint64_t seq
 void shmq_copies_waiting(struct shmq_queue *q, uint64_t origin_queue, const uint64_t *seqs,
                          bool *waits, uint32_t count)
 {
-    for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++) {
+    for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->geo.slots_max; at++) {
         const struct shmq_slot *s = &q->slots[at];
         uint64_t word = shmq_word(s);
 
@@ -842,7 +842,7 @@ int shmq_scan(struct shmq_queue *q, uint32_t *cursor, uint64_t limit, struct shm
 {
     int64_t wall = shmq_wall() - shmq_now();
 
-    for (; *cursor < GET_ATOMIC(q->h->slots_made) && *cursor < q->capacity; ++*cursor) {
+    for (; *cursor < GET_ATOMIC(q->h->slots_made) && *cursor < q->geo.slots_max; ++*cursor) {
         const struct shmq_slot *s = &q->slots[*cursor];
         uint64_t seq = seq_of(s);
         struct shmq_record r;

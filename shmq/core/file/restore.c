@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "queue/alter.h"
 #include "queue/index.h"
 #include "queue/slot.h"
 #include "queue/transition.h"
@@ -106,11 +107,14 @@ int shmq_restore(struct shmq_restorer *r, const struct shmq_record *record)
     uint32_t at;
     int status;
 
-    if (shmq_units_for(q, bytes) > q->geo.units) /* it may be from before a lower limit */
+    if (shmq_units_of(bytes) > q->geo.units)
         return SHMQ_TOO_LARGE;
     if (record->seq <= q->h->last_seq || (record->priority & 0xF) >= q->h->options.priorities)
         return SHMQ_STALE;
-    if ((status = shmq_slot_take(q, bytes, &at)))
+    while ((status = shmq_slot_take(q, bytes, &at)) == SHMQ_FULL)
+        if ((status = shmq_enlarge(q)))
+            return status;
+    if (status)
         return shmq_outcome(q, status);
     s = shmq_slot_at(q, at);
     if ((status = fill_slot(r, s, record))) {

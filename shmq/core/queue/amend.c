@@ -16,7 +16,7 @@ static uint32_t units_of(struct shmq_queue *q, const struct shmq_amended *amende
 int shmq_amend(struct shmq_queue *q, struct shmq_slot *s, struct shmq_text put,
                struct shmq_text error)
 {
-    uint32_t at = shmq_index_of(q, s), most = q->geo.units / SHMQ_AMENDED_PART;
+    uint32_t at = shmq_index_of(q, s), most = shmq_units(q) / SHMQ_AMENDED_PART;
     uint32_t bytes, units, block;
     struct shmq_amended *entry;
     int status;

@@ -25,7 +25,7 @@ static inline struct shmq_amended *shmq_amended_of(const struct shmq_queue *q,
     if (__builtin_expect(!GET_RELAXED(q->h->amended), 1))
         return NULL;
     at = (uint32_t)(s - q->slots);
-    if (s == &q->nowhere || at >= GET_RELAXED(q->h->amended_backed) || at >= q->capacity)
+    if (s == &q->nowhere || at >= GET_RELAXED(q->h->amended_backed) || at >= q->geo.slots_max)
         return NULL;
     seq = GET_ACQUIRE(q->amended[at].seq); /* 0 is also that of a slot that was never used */
     return seq && seq == GET_ATOMIC(s->seq) ? &q->amended[at] : NULL;

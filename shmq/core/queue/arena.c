@@ -15,9 +15,9 @@ static uint64_t round_up(uint64_t units)
 
 uint32_t shmq_units_for(const struct shmq_queue *q, uint64_t bytes)
 {
-    uint64_t units = (bytes + SHMQ_UNIT - 1) / SHMQ_UNIT, rounded = round_up(units);
+    uint64_t units = shmq_units_of(bytes), rounded = round_up(units);
 
-    return (uint32_t)(rounded <= q->geo.units ? rounded : units);
+    return (uint32_t)(rounded == units || rounded <= shmq_units(q) ? rounded : units);
 }
 
 uint32_t shmq_class_of(uint32_t units)
@@ -94,16 +94,22 @@ static void taken(struct shmq_queue *q, uint32_t block, uint32_t units)
     SET(q->h->units_used, q->h->units_used + units);
 }
 
+/* The units that have memory, of an arena of so many. */
+static uint32_t usable(const struct shmq_queue *q, uint32_t all)
+{
+    return q->h->units_backed < all ? q->h->units_backed : all;
+}
+
 /* First fit among the backed units; else the end of them, with more behind it. */
 int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block, bool may_grow)
 {
     struct shmq_header *h = q->h;
-    uint32_t limit = h->units_backed < q->geo.units ? h->units_backed : q->geo.units;
+    uint32_t all = shmq_units(q), limit = usable(q, all);
     uint32_t at = h->units_hint;
     bool first = true;
     int status;
 
-    if (units > q->geo.units - h->units_used)
+    if (h->units_used > all || units > all - h->units_used)
         return SHMQ_FULL;
     for (;;) {
         struct gap gap = next_gap(q->bitmap, at, limit, units);
@@ -111,7 +117,7 @@ int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block, bool 
         if (first)
             SET(h->units_hint, gap.start);
         if (gap.end == limit && gap.end - gap.start < units) {
-            if (!may_grow || units > q->geo.units - gap.start)
+            if (!may_grow || units > all - gap.start)
                 return SHMQ_FULL;
             if ((status = shmq_back_units(q, gap.start + units)))
                 return status;
@@ -172,16 +178,16 @@ uint32_t shmq_arena_top(struct shmq_queue *q)
 
 uint32_t shmq_arena_largest(struct shmq_queue *q)
 {
-    uint32_t limit = q->h->units_backed, at = 0, most = 0;
+    uint32_t all = shmq_units(q), limit = usable(q, all), at = 0, most = 0;
 
     while (at < limit) {
         struct gap gap = next_gap(q->bitmap, at, limit, UINT32_MAX);
 
         if (gap.end == limit)
-            gap.end = q->geo.units;
+            gap.end = all;
         if (gap.end - gap.start > most)
             most = gap.end - gap.start;
         at = gap.end;
     }
-    return most > q->geo.units - limit ? most : q->geo.units - limit;
+    return most > all - limit ? most : all - limit;
 }

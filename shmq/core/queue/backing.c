@@ -113,7 +113,7 @@ static int back_slot_range(struct shmq_queue *q, uint32_t from, uint32_t to)
 int shmq_back_slots(struct shmq_queue *q, uint32_t count)
 {
     uint32_t have = q->h->slots_backed;
-    uint32_t to = step(have, count, LEAST_SLOTS, MOST_SLOTS, q->capacity);
+    uint32_t to = step(have, count, LEAST_SLOTS, MOST_SLOTS, shmq_capacity(q));
     int status;
 
     if (have >= count)
@@ -140,7 +140,7 @@ static int back_unit_range(struct shmq_queue *q, uint32_t from, uint32_t to)
 int shmq_back_units(struct shmq_queue *q, uint32_t count)
 {
     uint32_t have = q->h->units_backed;
-    uint32_t to = step(have, count, LEAST_UNITS, MOST_UNITS, q->geo.units);
+    uint32_t to = step(have, count, LEAST_UNITS, MOST_UNITS, shmq_units(q));
     int status;
 
     if (have >= count)
@@ -151,20 +151,27 @@ int shmq_back_units(struct shmq_queue *q, uint32_t count)
     return status;
 }
 
+int shmq_back_buckets(struct shmq_queue *q, uint32_t count)
+{
+    uint32_t have = q->h->group_buckets;
+    int status = shmq_back(q, q->geo.group_buckets, (uint64_t)count * sizeof(uint32_t));
+
+    if (status)
+        return status;
+    for (uint32_t i = have; i < count; i++)
+        q->group_buckets[i] = SHMQ_NIL;
+    SET(q->h->group_buckets, count);
+    return SHMQ_OK;
+}
+
 int shmq_back_groups(struct shmq_queue *q, uint32_t count)
 {
     uint32_t have = q->h->groups_backed;
-    uint32_t to = step(have, count, LEAST_SLOTS * 4, MOST_SLOTS * 4, q->capacity);
+    uint32_t to = step(have, count, LEAST_SLOTS * 4, MOST_SLOTS * 4, shmq_capacity(q));
     int status;
 
-    if (!q->h->group_buckets_backed) {
-        status = shmq_back(q, q->geo.group_buckets, (uint64_t)q->geo.group_bucket_count * 4);
-        if (status)
-            return status;
-        for (uint32_t i = 0; i < q->geo.group_bucket_count; i++)
-            q->group_buckets[i] = SHMQ_NIL;
-        SET(q->h->group_buckets_backed, 1);
-    }
+    if (!q->h->group_buckets && (status = shmq_back_buckets(q, shmq_power_up(shmq_capacity(q)))))
+        return status;
     if (have >= count)
         return SHMQ_OK;
     status = back_entries(q, q->geo.groups, have, to, sizeof(struct shmq_group));
@@ -191,7 +198,7 @@ int shmq_back_attachments(struct shmq_queue *q, uint32_t count)
 int shmq_back_amended(struct shmq_queue *q, uint32_t count)
 {
     uint32_t have = q->h->amended_backed;
-    uint32_t to = step(have, count, LEAST_SLOTS * 8, MOST_SLOTS * 8, q->capacity);
+    uint32_t to = step(have, count, LEAST_SLOTS * 8, MOST_SLOTS * 8, shmq_capacity(q));
     int status;
 
     if (have >= count)

@@ -108,6 +108,7 @@ static const char *check_counts(struct shmq_queue *q, const struct counts *c)
     EXPECT(c->amended == h->amended && c->amended_units == h->amended_units,
            "the count of amended properties is wrong");
     EXPECT(c->units == h->units_used, "the arena has lost bytes");
+    EXPECT(h->units_backed <= shmq_units(q), "the arena has more memory than it is large");
     EXPECT(c->cached == h->units_cached, "the count of cached bytes is wrong");
     EXPECT(!memcmp(c->claimed, q->bitmap, (h->units_backed + 63) / 64 * 8),
            "the bitmap does not show what the slots own");
@@ -392,13 +393,13 @@ static void check_each(struct shmq_queue *q, struct counts *c, struct tally *tal
 uint32_t shmq_check_all(struct shmq_queue *q, const char **wrong, uint32_t most)
 {
     struct counts counts = {.claimed = calloc((q->geo.units + 63) / 64 + 1, 8),
-                            .listed = calloc(q->capacity / 64 + 1, 8)};
+                            .listed = calloc(q->geo.slots_max / 64 + 1, 8)};
     struct tally *tallies = calloc((uint64_t)q->h->groups_made + 1, sizeof *tallies);
     struct findings found = {.wrong = wrong, .most = most};
 
     if (!counts.claimed || !counts.listed || !tallies)
         note(&found, "no memory to check with");
-    else if (q->h->slots_made > q->capacity || q->h->slots_made > q->h->slots_backed)
+    else if (q->h->slots_made > shmq_capacity(q) || q->h->slots_made > q->h->slots_backed)
         note(&found, "more slots are in use than there are");
     else
         check_each(q, &counts, tallies, &found);

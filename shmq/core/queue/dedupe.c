@@ -84,7 +84,7 @@ static int grow(struct shmq_queue *q)
     uint32_t old = h->dedupe_size, size = old ? old * 2 : LEAST_SIZE;
     int status;
 
-    if (size > q->geo.dedupe_max)
+    if (size > shmq_most_ids(shmq_capacity(q)))
         return SHMQ_FULL;
     if ((status = shmq_back(q, q->geo.dedupe, (uint64_t)size * sizeof(struct shmq_dedupe))) ||
         (status = shmq_back(q, q->geo.dedupe_buckets, (uint64_t)size * sizeof(uint32_t))))

@@ -172,14 +172,14 @@ static void land(struct shmq_queue *q, struct shmq_group *g, struct shmq_slot *s
 
 static uint32_t *bucket_of(struct shmq_queue *q, uint64_t hash)
 {
-    return &q->group_buckets[hash & (q->geo.group_bucket_count - 1)];
+    return &q->group_buckets[shmq_bucket_of(q, hash)];
 }
 
 static uint32_t find(struct shmq_queue *q, uint64_t hash)
 {
     uint32_t at, guard = q->h->groups_made + 1;
 
-    if (!q->h->group_buckets_backed)
+    if (!q->h->group_buckets)
         return SHMQ_NIL;
     for (at = *bucket_of(q, hash); at != SHMQ_NIL && guard--; at = shmq_group_at(q, at)->chain)
         if (shmq_group_at(q, at)->hash == hash)
@@ -204,7 +204,7 @@ static void fetch_message(struct shmq_queue *q, uint32_t at)
 
 void shmq_group_fetch(struct shmq_queue *q, uint64_t hash)
 {
-    uint32_t at = q->h->group_buckets_backed ? *bucket_of(q, hash) : SHMQ_NIL;
+    uint32_t at = q->h->group_buckets ? *bucket_of(q, hash) : SHMQ_NIL;
 
     if (at < q->h->groups_made)
         shmq_fetch_to_write(&q->groups[at]);
@@ -255,6 +255,32 @@ static void unmake(struct shmq_queue *q, uint32_t at)
     SET(g->chain, q->h->group_free);
     SET(q->h->group_free, at);
     SET(q->h->groups, q->h->groups - 1);
+}
+
+int shmq_group_spread(struct shmq_queue *q, uint32_t capacity)
+{
+    uint32_t had = q->h->group_buckets, count = shmq_power_up(capacity);
+    uint32_t guard = q->h->groups_made + 1;
+    int status;
+
+    if (!had || count <= had)
+        return SHMQ_OK;
+    if ((status = shmq_back_buckets(q, count)))
+        return status;
+    for (uint32_t i = 0; i < had && i < count; i++) {
+        uint32_t at = q->group_buckets[i], next;
+
+        SET(q->group_buckets[i], SHMQ_NIL);
+        for (; at != SHMQ_NIL && guard--; at = next) {
+            struct shmq_group *g = shmq_group_at(q, at);
+            uint32_t *bucket = bucket_of(q, g->hash);
+
+            next = g->chain;
+            SET(g->chain, *bucket);
+            SET(*bucket, at);
+        }
+    }
+    return shmq_outcome(q, SHMQ_OK);
 }
 
 int shmq_group_reserve(struct shmq_queue *q, uint64_t hash)

@@ -160,6 +160,10 @@ uint32_t shmq_group_behind(struct shmq_queue *q, const struct shmq_slot *s);
  * next one becomes the front. */
 void shmq_group_leave(struct shmq_queue *q, struct shmq_slot *s);
 
+/* Ensures: there is a bucket for each of `capacity` groups, if there is any group. The records move to
+ * their buckets, which a rebuild does, too, after a death in between. SHMQ_NO_SPACE. */
+int shmq_group_spread(struct shmq_queue *q, uint32_t capacity);
+
 /* Recovery, for slots that have joined: first the message is put in flight, or READY behind the
  * front; then each group with nothing in flight gets its front. */
 void shmq_group_rebuild_flight(struct shmq_queue *q, struct shmq_slot *s);
@@ -200,6 +204,14 @@ int64_t shmq_next_due(struct shmq_queue *q);
  * The ring is a truth of its own, because messages are forgotten before their ids. Ids are stored
  * as 128-bit hashes. A put writes its entry behind the tail before its commit, and makes it part of
  * the ring afterwards; recovery settles an entry in between. */
+
+/* The most ids that a queue of so many messages remembers. */
+static inline uint32_t shmq_most_ids(uint64_t capacity)
+{
+    uint32_t ids = shmq_power_up(capacity * 4);
+
+    return ids < 1u << 20 ? 1u << 20 : ids;
+}
 
 /* SHMQ_DUPLICATE and the first put's sequence number, or SHMQ_OK. */
 int shmq_dedupe_find(struct shmq_queue *q, const uint64_t hash[2], int64_t now, uint64_t *seq);

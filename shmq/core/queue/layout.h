@@ -27,6 +27,8 @@
 #define SHMQ_UNIT 64u         /* the arena's granule: a cache line */
 #define SHMQ_NIL UINT32_MAX   /* no slot, no group */
 #define SHMQ_MAX_CAPACITY ((1u << 24) - 2)
+#define SHMQ_GROWTH 16u       /* how many times its first size a queue can get */
+#define SHMQ_MAX_GROWN (1ull << 36) /* bytes: no arena grows further */
 #define SHMQ_MAX_PRIORITIES 16
 #define SHMQ_MAX_ATTACHMENTS 4096u
 #define SHMQ_HOLDERS 64u      /* named holders of leases: one page of them              */
@@ -195,6 +197,7 @@ enum shmq_durability { SHMQ_MEMORY = 0, SHMQ_SNAPSHOT = 1, SHMQ_JOURNAL = 2 };
  * are in ns, 0 for none. */
 struct shmq_policies {
     uint64_t max_message_bytes;
+    uint64_t arena_bytes; /* the sizes, which the geometry bounds: see alter.c        */
     int64_t visibility;
     int64_t ttl;
     int64_t dead_letter_ttl;
@@ -207,7 +210,9 @@ struct shmq_policies {
     uint8_t drop_expired;
     uint8_t confirm; /* 1: a put waits for the disk by default               */
     uint8_t reserved;
+    uint32_t capacity;
     uint32_t error_bytes; /* of an error that a message keeps: at most SHMQ_ERROR_BYTES */
+    uint32_t reserved1;
     uint32_t crc; /* CRC32C of the members before it                                */
 };
 
@@ -215,11 +220,11 @@ struct shmq_policies {
  * published, and protected by the header's `crc`. */
 struct shmq_options {
     uint64_t queue_id;
-    uint64_t arena_bytes;
+    uint64_t arena_bytes; /* the first one, from which the geometry follows           */
     int64_t created_at; /* ns since 1970 */
     int64_t dedupe_window;
     uint64_t hash_key; /* for groups and dedupe ids; a restored queue keeps it         */
-    uint32_t capacity;
+    uint32_t capacity;    /* the same                                                 */
     uint32_t priorities;
     uint8_t dead_letters; /* whether there is a dead-letter queue */
     uint8_t durability;
@@ -343,7 +348,7 @@ struct shmq_header {
     uint32_t groups_backed;
     uint32_t group_free;     /* head of the list of free records                       */
     uint32_t groups;         /* records in use                                         */
-    uint32_t group_buckets_backed;
+    uint32_t group_buckets;  /* their number, 2^n; 0: none yet                         */
     uint32_t attachments_made;
     uint32_t attachments_backed;
     uint32_t units_backed;   /* of the arena                                           */
@@ -390,7 +395,8 @@ struct shmq_header {
 
 enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };
 
-/* The places of the regions, which follow from the options alone. Offsets in bytes. */
+/* The places of the regions, which follow from the options alone. Offsets in bytes. Each region has
+ * room for the greatest size that the queue can be altered to, and takes memory as it is used. */
 struct shmq_geometry {
     uint64_t attachments, holders, slots;
     uint64_t timer_keys, timer_slots, order_keys, order_slots;
@@ -400,8 +406,9 @@ struct shmq_geometry {
     uint64_t amended, failures;
     uint64_t bitmap, arena;
     uint64_t segment_bytes;
-    uint32_t units;            /* of the arena                                         */
-    uint32_t group_bucket_count;
+    uint32_t slots_max;        /* the most slots, groups and entries of heaps          */
+    uint32_t units;            /* the most of the arena                                */
+    uint32_t group_buckets_max;
     uint32_t dedupe_max;       /* the most entries of the dedupe ring                  */
     uint32_t hints_max;        /* the most entries of the rings of hints               */
 };
@@ -409,6 +416,15 @@ struct shmq_geometry {
 static inline uint64_t shmq_page_up(uint64_t bytes)
 {
     return (bytes + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE;
+}
+
+static inline uint32_t shmq_power_up(uint64_t at_least)
+{
+    uint32_t power = 1;
+
+    while (power < at_least)
+        power *= 2;
+    return power;
 }
 
 /* The offset of a region of `count` entries, which begins at a page; moves the cursor behind it. */
@@ -429,8 +445,8 @@ _Static_assert(SHMQ_HOLDERS * sizeof(struct shmq_holder) == SHMQ_PAGE, "the hold
 _Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line");
 _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
-_Static_assert(sizeof(struct shmq_policies) == 80, "another size is another layout version");
-_Static_assert(sizeof(struct shmq_options) == 424, "another size is another layout version");
+_Static_assert(sizeof(struct shmq_policies) == 96, "another size is another layout version");
+_Static_assert(sizeof(struct shmq_options) == 456, "another size is another layout version");
 _Static_assert(sizeof(struct shmq_amended) == 16, "four entries are one line");
 _Static_assert(sizeof(struct shmq_failure_type) == 128, "a type of errors is two lines");
 _Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots is one line");

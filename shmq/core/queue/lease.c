@@ -83,7 +83,7 @@ void shmq_grant(struct shmq_queue *q, struct shmq_slot *s, bool by_name, int64_t
 /* The message that is served first, or SHMQ_NIL. Expired ones end here. */
 uint32_t shmq_next_ready(struct shmq_queue *q, int64_t now)
 {
-    uint32_t at, guard = q->capacity;
+    uint32_t at, guard = q->geo.slots_max;
 
     shmq_tick_if_due(q, now);
     while (guard-- && !q->damaged) {
@@ -381,7 +381,7 @@ uint32_t shmq_leases_in(struct shmq_queue *q, uint32_t from, uint32_t end, uint6
 {
     uint32_t count = 0;
 
-    for (uint32_t at = from; at < end && at < q->h->slots_made && at < q->capacity; at++) {
+    for (uint32_t at = from; at < end && at < q->h->slots_made && at < q->geo.slots_max; at++) {
         struct shmq_slot *s = &q->slots[at];
         uint64_t word = shmq_word(s);
 

@@ -45,10 +45,10 @@ static bool within_bounds(const struct shmq_queue *q)
 {
     const struct shmq_header *h = q->h;
 
-    return h->slots_made <= h->slots_backed && h->slots_backed <= q->capacity &&
+    return h->slots_made <= h->slots_backed && h->slots_backed <= q->geo.slots_max &&
            h->units_backed <= q->geo.units && h->units_used <= q->geo.units &&
            h->order_len <= h->slots_made && h->timer_len <= h->slots_made &&
-           h->groups_made <= h->groups_backed && h->groups_backed <= q->capacity &&
+           h->groups_made <= h->groups_backed && h->groups_backed <= q->geo.slots_max &&
            h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }
 

@@ -88,7 +88,7 @@ static inline int64_t shmq_time_of_put(const struct shmq_queue *q, const struct 
 /* Prefetches what the put of a group reads first. Needs no lock. */
 static inline void shmq_fetch_bucket(const struct shmq_queue *q, uint64_t group)
 {
-    shmq_fetch(&q->group_buckets[group & (q->geo.group_bucket_count - 1)]);
+    shmq_fetch(&q->group_buckets[shmq_bucket_of(q, group)]);
 }
 
 /* Puts one message that shmq_fits: SHMQ_OK, DUPLICATE (`seq` is the first put's then), FULL,

@@ -9,7 +9,7 @@ int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_byt
 {
     if (body_bytes > shmq_policies_now(q->h)->max_message_bytes || body_bytes > UINT32_MAX)
         return SHMQ_TOO_LARGE;
-    return shmq_units_for(q, body_bytes + meta_bytes) > q->geo.units ? SHMQ_TOO_LARGE : SHMQ_OK;
+    return shmq_units_of(body_bytes + meta_bytes) > shmq_units(q) ? SHMQ_TOO_LARGE : SHMQ_OK;
 }
 
 /* ---- room, by dropping the oldest messages ---- */
@@ -308,7 +308,7 @@ static bool has_room_for_ids(struct shmq_queue *q, uint32_t ids, int64_t now)
     const struct shmq_header *h = q->h;
 
     return !shmq_dedupe_reserve(q, now) &&
-           h->dedupe_tail - h->dedupe_head + ids <= q->geo.dedupe_max;
+           h->dedupe_tail - h->dedupe_head + ids <= shmq_most_ids(shmq_capacity(q));
 }
 
 int shmq_stage_row(struct shmq_queue *q, const struct shmq_put *put, uint32_t ids, int64_t now,

@@ -31,7 +31,7 @@ static uint32_t returned_count(struct shmq_header *h)
  * mark of damage with the get side. */
 static inline bool is_slot(const struct shmq_queue *q, uint32_t at)
 {
-    return at < q->h->slots_made && at < q->capacity;
+    return at < q->h->slots_made && at < q->geo.slots_max;
 }
 
 /* Prefetches what the next puts will write: the slot some puts ahead, and the block of a nearer
@@ -79,7 +79,7 @@ static uint32_t next_spare(struct shmq_queue *q, uint32_t class)
 {
     struct shmq_header *h = q->h;
     uint32_t count = returned_count(h);
-    uint32_t distance = h->slots_made < ENOUGH && h->slots_made < q->capacity ? DISTANCE : 0;
+    uint32_t distance = h->slots_made < ENOUGH && h->slots_made < shmq_capacity(q) ? DISTANCE : 0;
 
     while (count > distance && count <= SHMQ_RING) {
         uint32_t head = GET_RELAXED(h->returned_head);

@@ -28,14 +28,13 @@ struct shmq_queue {
     struct shmq_failure_type *failures;
     uint64_t *bitmap;
     unsigned char *arena;
-    struct shmq_geometry geo;
+    struct shmq_geometry geo; /* private: bounds every index and offset                */
     char *base;
     const struct shmq_process *self; /* this process in the namespace, for the locks   */
     int fd;               /* to back the segment with memory                           */
     uint32_t attachment;  /* ours, or SHMQ_NIL                                         */
     bool owned;           /* our attachment has owned or pinned a slot since it was made */
     uint32_t staged;      /* apart from these: slots staged by it and not committed yet  */
-    uint32_t capacity;    /* a private copy of the option: bounds every index          */
     bool whole;           /* both locks are held, not only the get-side lock           */
     bool damaged;         /* this operation met an index out of bounds                 */
     bool look_for_dead;   /* it is time to check which processes are alive             */
@@ -62,7 +61,7 @@ struct shmq_queue {
  * private scratch space, never outside of the mapping. */
 static inline struct shmq_slot *shmq_slot_at(struct shmq_queue *q, uint32_t at)
 {
-    if (__builtin_expect(at >= q->h->slots_made || at >= q->capacity, 0)) {
+    if (__builtin_expect(at >= q->h->slots_made || at >= q->geo.slots_max, 0)) {
         q->damaged = true;
         return &q->nowhere;
     }
@@ -73,7 +72,7 @@ static inline struct shmq_slot *shmq_slot_at(struct shmq_queue *q, uint32_t at)
  * remove slots, so an old index is not damage. */
 static inline struct shmq_slot *shmq_slot_if_made(const struct shmq_queue *q, uint32_t at)
 {
-    return at < GET_ATOMIC(q->h->slots_made) && at < q->capacity ? &q->slots[at] : NULL;
+    return at < GET_ATOMIC(q->h->slots_made) && at < q->geo.slots_max ? &q->slots[at] : NULL;
 }
 
 /* The same for the slot that a receipt names. */
@@ -84,11 +83,17 @@ static inline struct shmq_slot *shmq_slot_named(const struct shmq_queue *q, uint
 
 static inline struct shmq_group *shmq_group_at(struct shmq_queue *q, uint32_t at)
 {
-    if (__builtin_expect(at >= q->h->groups_made || at >= q->capacity, 0)) {
+    if (__builtin_expect(at >= q->h->groups_made || at >= q->geo.slots_max, 0)) {
         q->damaged = true;
         return &q->no_group;
     }
     return &q->groups[at];
+}
+
+/* The number of the bucket of a group. */
+static inline uint32_t shmq_bucket_of(const struct shmq_queue *q, uint64_t hash)
+{
+    return (uint32_t)hash & (GET_ATOMIC(q->h->group_buckets) - 1) & (q->geo.group_buckets_max - 1);
 }
 
 static inline uint32_t shmq_index_of(const struct shmq_queue *q, const struct shmq_slot *s)
@@ -165,17 +170,35 @@ static inline bool shmq_looks_ready(const struct shmq_header *h)
     return shmq_ready(h) || shmq_inbox_count(h);
 }
 
-/* The same for `count` puts. */
-static inline bool shmq_looks_roomy(const struct shmq_queue *q, uint32_t count)
-{
-    return GET_ATOMIC(q->h->live) + shmq_inbox_count(q->h) + count <= q->capacity;
-}
-
 /* The policies that apply now. A pointer to them is for one operation, and not for keeping. Under a
  * lock they are one alteration's; without one each member is, but two members may be of two. */
 static inline const struct shmq_policies *shmq_policies_now(const struct shmq_header *h)
 {
     return &h->options.policies[GET_ACQUIRE(h->alterations) & 1];
+}
+
+/* The sizes that apply now: slots, and units of the arena. They say what is full; the geometry says
+ * what is in bounds. */
+static inline uint32_t shmq_capacity(const struct shmq_queue *q)
+{
+    uint32_t capacity = shmq_policies_now(q->h)->capacity;
+
+    return capacity < q->geo.slots_max ? capacity : q->geo.slots_max;
+}
+
+static inline uint64_t shmq_units_of(uint64_t bytes) { return (bytes + SHMQ_UNIT - 1) / SHMQ_UNIT; }
+
+static inline uint32_t shmq_units(const struct shmq_queue *q)
+{
+    uint64_t units = shmq_units_of(shmq_policies_now(q->h)->arena_bytes);
+
+    return units < q->geo.units ? (uint32_t)units : q->geo.units;
+}
+
+/* Whether `count` puts would find room: a hint, not to rely on. Needs no lock. */
+static inline bool shmq_looks_roomy(const struct shmq_queue *q, uint32_t count)
+{
+    return GET_ATOMIC(q->h->live) + shmq_inbox_count(q->h) + count <= shmq_capacity(q);
 }
 
 /* Whether leases are so short that they need the exact time. */

@@ -37,9 +37,8 @@ static void forget_indexes(struct shmq_queue *q)
     shmq_put_ring_clear(h);
     for (int c = 0; c < SHMQ_CLASSES; c++)
         SET(h->free[c], SHMQ_NIL);
-    if (h->group_buckets_backed)
-        for (uint32_t i = 0; i < q->geo.group_bucket_count; i++)
-            q->group_buckets[i] = SHMQ_NIL;
+    for (uint32_t i = 0; i < h->group_buckets && i < q->geo.group_buckets_max; i++)
+        q->group_buckets[i] = SHMQ_NIL;
     shmq_arena_clear(q);
 }
 
@@ -178,9 +177,9 @@ static bool sane(struct shmq_queue *q)
 {
     const struct shmq_header *h = q->h;
 
-    return h->slots_made <= q->capacity && h->slots_backed <= q->capacity &&
+    return h->slots_made <= q->geo.slots_max && h->slots_backed <= q->geo.slots_max &&
            h->slots_made <= h->slots_backed && h->units_backed <= q->geo.units &&
-           h->groups_backed <= q->capacity && h->amended_backed <= q->capacity &&
+           h->groups_backed <= q->geo.slots_max && h->amended_backed <= q->geo.slots_max &&
            h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }
 

@@ -252,7 +252,7 @@ int shmq_find_tagged(struct shmq_queue *q, const struct shmq_claim *claim,
     *count = 0;
     if (status)
         return status;
-    for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++) {
+    for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->geo.slots_max; at++) {
         const struct shmq_slot *s = &q->slots[at];
 
         if (may_be_taken(s) && shmq_is_tagged_by(q, s, holder) &&

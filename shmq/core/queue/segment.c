@@ -6,26 +6,19 @@
 #include "base/crc32c.h"
 #include "queue/index.h"
 
-static uint32_t power_up(uint64_t at_least)
+/* The layout of so many slots and bytes. */
+static void lay_out(const struct shmq_options *options, uint64_t n, uint64_t arena_bytes,
+                    struct shmq_geometry *geo)
 {
-    uint32_t power = 1;
-
-    while (power < at_least)
-        power *= 2;
-    return power;
-}
-
-void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
-{
-    uint64_t n = options->capacity, at = SHMQ_PAGE;
-    uint32_t ids = power_up(n * 4);
+    uint64_t at = SHMQ_PAGE;
 
     memset(geo, 0, sizeof *geo); /* so that two can be compared */
-    geo->units = (uint32_t)((options->arena_bytes + SHMQ_UNIT - 1) / SHMQ_UNIT);
-    geo->group_bucket_count = power_up(n);
-    geo->dedupe_max = options->dedupe_window ? (ids < 1u << 20 ? 1u << 20 : ids) : 0;
+    geo->slots_max = (uint32_t)n;
+    geo->units = (uint32_t)shmq_units_of(arena_bytes);
+    geo->group_buckets_max = shmq_power_up(n);
+    geo->dedupe_max = options->dedupe_window ? shmq_most_ids(n) : 0;
     if (options->durability == SHMQ_JOURNAL)
-        geo->hints_max = power_up(n < SHMQ_LEAST_HINTS ? SHMQ_LEAST_HINTS : n);
+        geo->hints_max = shmq_power_up(n < SHMQ_LEAST_HINTS ? SHMQ_LEAST_HINTS : n);
     geo->attachments = shmq_region(&at, SHMQ_MAX_ATTACHMENTS, sizeof(struct shmq_attachment));
     geo->holders = shmq_region(&at, SHMQ_HOLDERS, sizeof(struct shmq_holder));
     geo->slots = shmq_region(&at, n, sizeof(struct shmq_slot));
@@ -34,7 +27,7 @@ void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
     geo->order_keys = shmq_region(&at, n, sizeof(uint64_t));
     geo->order_slots = shmq_region(&at, n, sizeof(uint32_t));
     geo->groups = shmq_region(&at, n, sizeof(struct shmq_group));
-    geo->group_buckets = shmq_region(&at, geo->group_bucket_count, sizeof(uint32_t));
+    geo->group_buckets = shmq_region(&at, geo->group_buckets_max, sizeof(uint32_t));
     geo->dedupe = shmq_region(&at, geo->dedupe_max, sizeof(struct shmq_dedupe));
     geo->dedupe_buckets = shmq_region(&at, geo->dedupe_max, sizeof(uint32_t));
     geo->logged = shmq_region(&at, geo->hints_max ? n : 0, sizeof(struct shmq_logged));
@@ -47,9 +40,30 @@ void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
     geo->segment_bytes = shmq_page_up(at);
 }
 
+/* `size` times SHMQ_GROWTH, up to `most`, and not less than `size`. */
+static uint64_t grown(uint64_t size, uint64_t most)
+{
+    if (size >= most)
+        return size;
+    return size * SHMQ_GROWTH < most ? size * SHMQ_GROWTH : most;
+}
+
+void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
+{
+    lay_out(options, grown(options->capacity, SHMQ_MAX_CAPACITY),
+            grown(options->arena_bytes, SHMQ_MAX_GROWN), geo);
+}
+
+uint64_t shmq_most_bytes(const struct shmq_options *options, const struct shmq_policies *policies)
+{
+    struct shmq_geometry geo;
+
+    lay_out(options, policies->capacity, policies->arena_bytes, &geo);
+    return geo.segment_bytes;
+}
+
 static void know_options(struct shmq_queue *q)
 {
-    q->capacity = q->h->options.capacity;
     q->middle = (uint8_t)(q->h->options.priorities / 2);
     q->journaled = q->h->options.durability == SHMQ_JOURNAL;
 }
@@ -96,7 +110,7 @@ static uint32_t checksum(const struct shmq_header *h)
     return shmq_crc32c(crc, &h->segment_bytes, sizeof h->segment_bytes);
 }
 
-static uint32_t policies_checksum(const struct shmq_policies *policies)
+uint32_t shmq_policies_checksum(const struct shmq_policies *policies)
 {
     return shmq_crc32c(0, policies, offsetof(struct shmq_policies, crc));
 }
@@ -107,24 +121,11 @@ bool shmq_read_policies(const struct shmq_header *h, struct shmq_policies *polic
     do {
         *alterations = GET_ACQUIRE(h->alterations);
         *policies = h->options.policies[*alterations & 1];
-        if (policies->crc == policies_checksum(policies))
+        if (policies->crc == shmq_policies_checksum(policies))
             return true;
         shmq_read_fence();
     } while (*alterations != GET_ACQUIRE(h->alterations)); /* two alterations came in between */
     return false;
-}
-
-int shmq_alter(struct shmq_queue *q, const struct shmq_policies *policies, uint32_t alterations)
-{
-    struct shmq_header *h = q->h;
-    struct shmq_policies *next = &h->options.policies[(alterations + 1) & 1];
-
-    if (alterations != h->alterations)
-        return SHMQ_STALE;
-    SET(*next, *policies);
-    SET(next->crc, policies_checksum(next));
-    SET_RELEASE(h->alterations, alterations + 1);
-    return SHMQ_OK;
 }
 
 void shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
@@ -132,7 +133,7 @@ void shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
     struct shmq_header *h = q->h;
 
     SET(h->options, *options);
-    SET(h->options.policies[0].crc, policies_checksum(&h->options.policies[0]));
+    SET(h->options.policies[0].crc, shmq_policies_checksum(&h->options.policies[0]));
     know_options(q);
     SET(h->segment_bytes, q->geo.segment_bytes);
     SET(h->crc, checksum(h));
@@ -169,6 +170,13 @@ static bool sane(const struct shmq_options *o)
            memchr(o->name, 0, sizeof o->name) && memchr(o->dead_letter, 0, sizeof o->dead_letter);
 }
 
+/* Whether the sizes are within the layout. */
+static bool fits(const struct shmq_policies *policies, const struct shmq_geometry *geo)
+{
+    return policies->capacity >= 1 && policies->capacity <= geo->slots_max &&
+           policies->arena_bytes >= 1 && policies->arena_bytes <= (uint64_t)geo->units * SHMQ_UNIT;
+}
+
 int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, struct shmq_geometry *geo)
 {
     const struct shmq_header *h = base;
@@ -189,7 +197,7 @@ int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, struct shmq_g
         !shmq_read_policies(h, &policies, &alterations))
         return SHMQ_DAMAGED;
     shmq_lay_out(&h->options, geo);
-    if (geo->segment_bytes != h->segment_bytes)
+    if (geo->segment_bytes != h->segment_bytes || !fits(&policies, geo))
         return SHMQ_DAMAGED;
     return size < geo->segment_bytes ? SHMQ_TRUNCATED : SHMQ_OK;
 }

@@ -20,10 +20,11 @@ void shmq_announce(struct shmq_queue *q);
 bool shmq_read_policies(const struct shmq_header *h, struct shmq_policies *policies,
                         uint32_t *alterations);
 
-/* Makes these the policies of the queue, at once and for every process; a death at any store leaves
- * the old ones or the new. SHMQ_STALE, if `alterations` led not to the old ones. Holds the lock, of
- * both sides. */
-int shmq_alter(struct shmq_queue *q, const struct shmq_policies *policies, uint32_t alterations);
+/* The checksum of the policies, which is their last member. */
+uint32_t shmq_policies_checksum(const struct shmq_policies *policies);
+
+/* The bytes that the segment can take at its size: its file is longer, see struct shmq_geometry. */
+uint64_t shmq_most_bytes(const struct shmq_options *options, const struct shmq_policies *policies);
 
 /* Whether the `size` bytes at `base` are a segment that may be attached to: SHMQ_OK, NOT_READY,
  * INCOMPATIBLE, TRUNCATED or DAMAGED. `mapped` is how much of it is mapped; at least the header.
@@ -48,7 +49,10 @@ int shmq_back_slots(struct shmq_queue *q, uint32_t count);
 /* Ensures: units below `count` of the arena, with their bits, have memory. */
 int shmq_back_units(struct shmq_queue *q, uint32_t count);
 
-/* Ensures: group records below `count`, and all buckets, have memory. */
+/* Ensures: there are `count` buckets of groups, 2^n and not fewer than now; new ones are empty. */
+int shmq_back_buckets(struct shmq_queue *q, uint32_t count);
+
+/* Ensures: group records below `count`, and buckets, have memory. */
 int shmq_back_groups(struct shmq_queue *q, uint32_t count);
 
 /* Ensures: the entries for amended properties of slots below `count` have memory. */

@@ -245,7 +245,7 @@ int shmq_select(struct shmq_queue *q, struct shmq_selection *selection, int64_t 
     if (selection->recoveries != q->h->recoveries)
         begin_anew(q, selection);
     at = next(q, selection, now);
-    if (selection->looked > (uint64_t)ROUNDS * (q->capacity + AT_ONCE))
+    if (selection->looked > (uint64_t)ROUNDS * (q->geo.slots_max + AT_ONCE))
         selection->more = false;
     if (at == SHMQ_NIL)
         return shmq_outcome(q, SHMQ_EMPTY);

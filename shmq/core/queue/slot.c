@@ -103,7 +103,7 @@ static int take_bare(struct shmq_queue *q, struct shmq_slot **s)
     struct shmq_header *h = q->h;
     int status = SHMQ_FULL;
 
-    if (h->free[0] == SHMQ_NIL && h->slots_made < q->capacity && !(status = take_new(q, s)))
+    if (h->free[0] == SHMQ_NIL && h->slots_made < shmq_capacity(q) && !(status = take_new(q, s)))
         return SHMQ_OK;
     if (h->free[0] == SHMQ_NIL && !give_cached(q, false))
         return status;
@@ -176,7 +176,7 @@ int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
     struct shmq_slot *s;
     int status;
 
-    if (h->live >= q->capacity)
+    if (h->live >= shmq_capacity(q))
         return SHMQ_FULL;
     class = list_for(units);
     if (class && *spare_of(q, class) != SHMQ_NIL) {

@@ -290,7 +290,8 @@ void shmq_search(const struct shmq_queue *q, const uint64_t *seqs, uint32_t coun
         if (*entry == SHMQ_NIL)
             *entry = i;
     }
-    for (uint32_t slot = 0; slot < GET_ATOMIC(q->h->slots_made) && slot < q->capacity; slot++) {
+    for (uint32_t slot = 0; slot < GET_ATOMIC(q->h->slots_made) && slot < q->geo.slots_max;
+         slot++) {
         const struct shmq_slot *s = &q->slots[slot];
 
         if (is_live(shmq_word(s))) {

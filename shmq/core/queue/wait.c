@@ -151,7 +151,7 @@ int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns, int64
 {
     int64_t start = shmq_read_clock(CLOCK_MONOTONIC), now = start;
     int pauses = event == SHMQ_NOT_EMPTY ? 4 : 32;
-    uint32_t room = q->capacity / 8 < A_FEW ? q->capacity / 8 + 1 : A_FEW;
+    uint32_t room = shmq_capacity(q) / 8 < A_FEW ? shmq_capacity(q) / 8 + 1 : A_FEW;
 
     do {
         if (now - start >= yield_after)

@@ -100,7 +100,7 @@ void shmq_held_lease_end(struct shmq_attached_queue *queue, uint64_t receipt)
 {
     uint32_t slot = slot_of(receipt);
 
-    if (receipt && slot < queue->q->capacity && queue->held_leases[slot].receipt == receipt)
+    if (receipt && slot < queue->q->geo.slots_max && queue->held_leases[slot].receipt == receipt)
         end(queue, slot);
 }
 
@@ -177,7 +177,7 @@ void shmq_held_leases_review(struct shmq_session *session, int64_t now)
 
 void shmq_held_leases_void(struct shmq_attached_queue *queue)
 {
-    for (uint32_t slot = 0; slot < queue->q->capacity; slot++)
+    for (uint32_t slot = 0; slot < queue->q->geo.slots_max; slot++)
         if (queue->held_leases[slot].receipt)
             end(queue, slot);
 }

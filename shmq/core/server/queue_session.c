@@ -95,7 +95,7 @@ static uint16_t attach(struct shmq_session *session, struct shmq_attached_queue 
 
     if (status)
         return status;
-    queue->held_leases = calloc(queue->q->capacity, sizeof *queue->held_leases);
+    queue->held_leases = calloc(queue->q->geo.slots_max, sizeof *queue->held_leases);
     if (queue->held_leases)
         return SHMQ_S_OK;
     engine->hooks->detach(engine, queue);

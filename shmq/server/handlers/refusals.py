@@ -17,11 +17,20 @@ from typing import Final, NamedTuple
 
 from shmq.api.names import staging_target
 from shmq.client.local.broker import LocalBroker
-from shmq.errors import InvalidName, InvalidOption, NoSpace, NoSuchStream, SegmentError, ShmqError
+from shmq.errors import (
+    InvalidName,
+    InvalidOption,
+    NoSpace,
+    NoSuchQueue,
+    NoSuchStream,
+    SegmentError,
+    ShmqError,
+)
 from shmq.host.namespace import streams
 from shmq.host.namespace.group_files import group_names
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table.files import TableFile, tables_of
+from shmq.native import _core
 from shmq.native._core import Session
 from shmq.protocol.opcodes import Right, Status
 from shmq.protocol.status import Refusal
@@ -30,6 +39,8 @@ from shmq.server.config.tokens import Token
 from shmq.server.connection.peer import Peer
 
 _BLOCK: Final = 512  # bytes of st_blocks
+#: What takes bytes without a new name, by the kind of a request.
+_UNNAMED: Final = {"queues": "its larger size", "streams": "new partitions"}
 
 
 class QuotaRequest(NamedTuple):
@@ -96,8 +107,9 @@ class Quotas:
                 raise Refusal(
                     Status.NO_SPACE,
                     f"limits.{scope}.bytes={quota.bytes}: the queues, streams and tables of {who} "
-                    f"take {taken} bytes, and {what or 'new partitions'} would take {wanted.size} "
-                    f"more: delete some, ask for less, or have the server's limit raised",
+                    f"take {taken} bytes, and {what or _UNNAMED[wanted.kind]} would take "
+                    f"{wanted.size} more: delete some, ask for less, or have the server's limit "
+                    f"raised",
                 )
 
     # ---- counting ----
@@ -146,12 +158,17 @@ class Quotas:
         )
 
     def _queue_bytes(self, name: str) -> int:
-        """The bytes the queue may take; of a staging queue, which may grow large, what it takes."""
-        try:
-            status = os.stat(self._namespace.path_of(name))
-        except FileNotFoundError:
-            return 0
-        return status.st_size if staging_target(name) is None else status.st_blocks * _BLOCK
+        """The bytes the queue may take; of a staging queue, which may grow large, what it takes.
+
+        Of a segment that cannot be used also what it takes.
+        """
+        if staging_target(name) is None:
+            with contextlib.suppress(NoSuchQueue, SegmentError):
+                segment = self._namespace.look_at(name)
+                return 0 if segment is None else _core.segment_bytes(segment.options)
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(self._namespace.path_of(name)).st_blocks * _BLOCK
+        return 0
 
     def stream_bytes(self, name: str) -> int:
         """The bytes that the stream's partitions may take."""

@@ -436,10 +436,19 @@ class Control:
             raise Refusal(Status.FORBIDDEN, "dead_letter: the token has no right to that queue")
         with well_formed():
             options.altered(name, given)  # a key need not be a keyword
-            options = self._broker.alter_queue(name, **given)
+            with self.quotas.room_for(session, lambda: self._growth(session, name, given)):
+                options = self._broker.alter_queue(name, **given)
         if not self._can_see_dead_letters(session, name, options.dead_letter):
             options = dataclasses.replace(options, dead_letter=None)
         return pack_map(options)
+
+    def _growth(self, session: Session, name: str, given: dict[str, Any]) -> QuotaRequest | None:
+        """The bytes that an ALTER adds; None: none."""
+        with self._open_for(session, name) as queue:
+            options = queue.options
+        both = (options, options.altered(name, given))
+        before, wanted = (_core.segment_bytes(one.as_dict()) for one in both)
+        return QuotaRequest("queues", (), wanted - before) if wanted > before else None
 
     def _create_queue(self, session: Session, name: str, given: dict[str, Any]) -> None:
         try:

@@ -806,6 +806,57 @@ def alter(stage: Stage) -> None:
     stage.broker.alter_queue("q", max_deliveries=9, retry_delay_max=7, ttl=60)
 
 
+def resized_whole(stage: Stage) -> None:
+    """Both sizes are old or both are new; the queue takes what it should, and can grow again."""
+    found = stage.queue.options
+    if (found.capacity, found.arena_bytes) not in {(200, 1 << 20), (400, 2 << 20), (50, 1 << 16)}:
+        raise AssertionError(f"the sizes are half altered: {found}")
+    stage.broker.alter_queue("q", capacity=800, arena_bytes=4 << 20)
+    with stage.broker.queue("q") as other:
+        for number in range(410):
+            other.put(b"x" * 4000, group=f"x{number}")
+        taken = other.get_many(500, block=False)
+        if len(taken) != 413:
+            raise AssertionError(f"{len(taken)} messages are there, not 413")
+        for message in taken:
+            message.ack() if message.body[:1] == b"x" else message.nack(0)
+    stage.sync()
+    stage.queue.check()
+
+
+SIZES = {"arena_bytes": 1 << 20, "max_message_bytes": 1 << 14}
+
+
+@scenario(options=SIZES, prepare=three, kept=ABC, afterwards=resized_whole)
+def grow(stage: Stage) -> None:
+    stage.broker.alter_queue("q", capacity=400, arena_bytes=2 << 20)
+
+
+def three_in_groups(stage: Stage) -> None:
+    for body in ABC:
+        stage.queue.put(body, group=body.decode())
+
+
+@scenario(options=SIZES, prepare=three_in_groups, kept=ABC, afterwards=resized_whole)
+def grow_with_groups(stage: Stage) -> None:
+    stage.broker.alter_queue("q", capacity=400, arena_bytes=2 << 20)
+
+
+def three_where_many_were(stage: Stage) -> None:
+    stage.queue.put_many(ABC)
+    stage.queue.put_many([b"x" * 1000] * 100)
+    taken = stage.queue.get_many(103, block=False)
+    stage.queue.ack_many(taken[3:])
+    for message in taken[:3]:
+        message.nack(0)
+    stage.sync()
+
+
+@scenario(options=SIZES, prepare=three_where_many_were, kept=ABC, afterwards=resized_whole)
+def shrink(stage: Stage) -> None:
+    stage.broker.alter_queue("q", capacity=50, arena_bytes=1 << 16)
+
+
 # ---- the survivor's own work, cut short ----
 
 

@@ -473,6 +473,32 @@ def test_the_limit_of_errors_comes_back_and_so_does_what_is_stored(
             assert 0.8 * message.body < len(message.last_error.text.encode()) < message.body
 
 
+def test_a_queue_comes_back_in_the_size_that_it_has_grown_to(
+    persist: Persist, durability: Durability
+) -> None:
+    with shmq.connect(persist.namespace) as broker:
+        jobs = broker.create_queue(
+            "jobs", durability=durability, capacity=4, arena_bytes=8192, max_message_bytes=2000
+        )
+        jobs.put_many([b"x" * 2000] * 4)
+        broker.alter_queue("jobs", capacity=40, arena_bytes=100_000)
+        jobs.put_many([b"y" * 2000] * 36)
+        broker.alter_queue("jobs", max_deliveries=7)  # a snapshot
+
+    persist.reboot()
+
+    with shmq.connect(persist.namespace) as broker, broker.queue("jobs") as jobs:
+        assert (jobs.options.capacity, jobs.options.arena_bytes) == (40, 100_000)
+        assert drain(jobs) == [b"x" * 2000] * 4 + [b"y" * 2000] * 36
+        eventually(lambda: jobs.stats().arena_used == 0, "the journal has what was settled")
+        assert broker.alter_queue("jobs", capacity=4, arena_bytes=8192).capacity == 4
+
+    persist.reboot()
+
+    with shmq.connect(persist.namespace) as broker, broker.queue("jobs") as jobs:
+        assert (jobs.options.capacity, jobs.options.arena_bytes, jobs.qsize()) == (4, 8192, 0)
+
+
 def stops_without_a_lock(persist: Persist, broker: shmq.Broker) -> bool:
     """Stop the writer; if it has a lock, let it go on, and return false."""
     assert persist.process is not None

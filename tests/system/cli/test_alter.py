@@ -38,15 +38,28 @@ def test_an_option_that_is_fixed_is_refused_with_the_reason(
 ) -> None:
     before = broker.create_queue("jobs").options
 
-    ran = quick("alter", "jobs", "--ttl", "9", "--capacity", "50", code=Code.USAGE)
+    ran = quick("alter", "jobs", "--ttl", "9", "--priorities", "5", code=Code.USAGE)
 
-    assert "--capacity 50 (it has 16384), because the queue's memory is laid out" in ran.error
+    assert "--priorities 5 (it has 3), because the queue's memory is laid out" in ran.error
     assert broker.queue("jobs").options == before
+
+
+def test_sizes_grow_by_their_flags_and_say_how_far(quick: Quick, broker: shmq.Broker) -> None:
+    broker.create_queue("jobs", capacity=10)
+
+    ran = quick("alter", "jobs", "--capacity", "160", "--arena-bytes", "32MiB")
+    assert ran.text == (
+        "queue 'jobs' is altered: capacity from 10 to 160, arena_bytes from 16777216 to 33554432\n"
+    )
+    ran = quick("alter", "jobs", "--capacity", "161", code=Code.USAGE)
+    assert "161 is more than 160" in ran.error and "shmq move" in ran.error
+    assert broker.queue("jobs").options.capacity == 160
 
 
 def test_the_help_has_only_what_can_be_altered(quick: Quick) -> None:
     text = quick("alter", "--help").text
 
     assert "--max-deliveries" in text
-    assert "--capacity" not in text
+    assert "--capacity" in text
+    assert "--priorities" not in text
     assert "[default" not in text

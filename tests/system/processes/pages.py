@@ -121,6 +121,15 @@ def _using(use: Callable[[Queue], object], *, refused: bool = False) -> Operatio
     return course
 
 
+def grow(broker: Broker) -> Course:
+    queue = _a_queue(broker, capacity=2000)
+    for number in range(40):
+        queue.put(b"1", group=str(number))
+    done = yield functools.partial(broker.alter_queue, "q", capacity=32_000)
+    assert queue.options.capacity == (32_000 if done else 2000)
+    _sound(queue)
+
+
 def _consume(queue: Queue) -> None:
     for message in queue.consume(prefetch=4, block=False):
         message.ack()
@@ -540,6 +549,7 @@ KINDS: dict[str, dict[str, Operation]] = {
         "reject": reject,
         "redrive": redrive,
         "request": request,
+        "alter": grow,
         "delete": delete_queue,
     },
     "streams": {

@@ -157,3 +157,19 @@ def test_of_many_at_once_no_more_are_made_than_the_quota_has_room_for(served: Se
                 peers[0].ok(Type.DELETE, name_of(name))
             rounds += len(made)
         assert rounds, "some are made"
+
+
+def test_a_queue_does_not_grow_beyond_the_quota(served: Serve) -> None:
+    server = served(limits=of_namespace(bytes=2 << 20))
+    with shmq.connect(server.url) as remote:
+        remote.create_queue("a", **SMALL)
+        remote.create_queue("b", **SMALL)
+        remote.alter_queue("a", arena_bytes=1 << 20)
+        with pytest.raises(
+            shmq.NoSpace, match=r"limits.namespace.bytes=2097152: .*its larger size"
+        ):
+            remote.alter_queue("b", arena_bytes=1 << 20, ttl=9)
+        assert remote.queue("b").options.ttl is None
+        remote.alter_queue("b", ttl=9)
+        remote.alter_queue("a", arena_bytes=1 << 16)
+        assert remote.alter_queue("b", arena_bytes=1 << 20).arena_bytes == 1 << 20

@@ -355,13 +355,25 @@ def test_what_ends_the_restoring_of_a_queue_leaves_nothing_of_it(registry: Names
         assert not list(Path("/dev/shm").glob(f"*{registry.name}@q*"))
 
 
+def test_a_queue_is_as_large_as_its_messages_if_it_grew_after_its_options_were_written(
+    registry: Namespace,
+) -> None:
+    options = QueueOptions.for_queue("q", {"capacity": 3, "dead_letter": None})
+    file = Building(options=options.as_dict()).batch(*(put(seq) for seq in range(1, 41)))
+    with QueueFiles([("f", bytes(file))]) as chain, registry.locked():
+        rebuild_queue(registry, "q", chain, logged=False)
+    with shmq.connect(registry.name) as broker, broker.queue("q") as queue:
+        assert (queue.qsize(), queue.options.capacity) == (40, 48)
+        broker.delete_queue("q")
+
+
 def test_messages_that_do_not_fit_are_refused_with_what_to_do(registry: Namespace) -> None:
     options = QueueOptions.for_queue("q", {"capacity": 3, "dead_letter": None})
-    file = Building(options=options.as_dict()).batch(*(put(seq) for seq in range(1, 5)))
+    file = Building(options=options.as_dict()).batch(*(put(seq) for seq in range(1, 50)))
     with (
         QueueFiles([("f", bytes(file))]) as chain,
         registry.locked(),
-        pytest.raises(shmq.FileError, match=r"message 4 does not fit .*: the queue is full"),
+        pytest.raises(shmq.FileError, match=r"message 49 does not fit .*: the queue is full"),
     ):
         rebuild_queue(registry, "q", chain, logged=False)
     assert registry.queue_names() == []

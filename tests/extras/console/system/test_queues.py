@@ -186,7 +186,9 @@ def test_options_of_a_queue_are_altered_and_others_stay(site: Console, shop: shm
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"ttl": 9, "capacity": 7}, "capacity=7 (it has 16384), because"),
+        ({"ttl": 9, "priorities": 7}, "priorities=7 (it has 3), because"),
+        ({"ttl": 9, "capacity": 262_145}, "capacity=262145 is more than 262144"),
+        ({"ttl": 9, "arena_bytes": "x"}, "arena_bytes='x' must be an int"),
         ({"ttl": 9, "max_deliveries": "9"}, "max_deliveries='9' must be an int"),
         ({"ttl": 9, "error_bytes": 4097}, "error_bytes=4097 is out of range: 0 to 4096"),
         ({"ttl": 9, "<b>": 1}, "unknown option '<b>'"),
