@@ -3,6 +3,7 @@
 
 #include "base/endian.h"
 #include "base/msgpack.h"
+#include "queue/alter.h"
 #include "queue/last_error.h"
 #include "queue/segment.h"
 
