@@ -332,6 +332,7 @@ def _c_functions(path: Path) -> Iterator[tuple[int, int]]:
 #: The modules whose names an application imports: no other one lists its names.
 PUBLIC = {
     "api/__init__",
+    "extras/cachelib/__init__",
     "extras/cloudevents/__init__",
     "errors",
     "extras/django/__init__",

@@ -37,10 +37,10 @@ _MISSING: Final = object()
 class Serializer(Protocol):
     """Encodes values as bytes."""
 
-    def dumps(self, value: Any) -> bytes | None:
+    def dumps(self, value: Any, /) -> bytes | None:
         """The value as bytes; None, or an error: it has none."""
 
-    def loads(self, encoded: bytes) -> Any:
+    def loads(self, encoded: bytes, /) -> Any:
         """The value of these bytes."""
 
 
@@ -219,9 +219,13 @@ class CacheTable:
         """Delete the keys; return how many were there."""
         return self._table.run(lambda table: table.delete(*map(shorten_key, keys)))
 
-    def clear(self) -> None:
-        """Delete all keys of the table."""
-        self._table.run(lambda table: table.clear())
+    def clear(self, prefix: str = "") -> None:
+        """Delete all keys in one step, or those that begin with ``prefix``, a page at a time."""
+        if not prefix:
+            self._table.run(lambda table: table.clear())
+            return
+        while keys := self._table.run(lambda table: table.keys(prefix)):
+            self.delete(*keys)
 
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
