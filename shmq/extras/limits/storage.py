@@ -191,7 +191,6 @@ class AsyncShmqStorage(AsyncStorage, AsyncSlidingWindowCounterSupport, Timestamp
         return ShmqError
 
     async def incr(self, key: str, expiry: float, amount: int = 1) -> int:
-        """See `ShmqStorage.incr`, as for the others."""
         return await run_blocking(self._storage.incr, key, expiry, amount)
 
     async def get(self, key: str) -> int:
