@@ -299,4 +299,4 @@ def has_expired(ttl: float | None) -> bool:
 
 def bound_ttl(ttl: float | None) -> float | None:
     """The ttl of a table for that of a framework."""
-    return None if ttl is None or ttl > MAX_TTL else max(_SHORTEST, ttl)
+    return None if ttl is None or ttl > MAX_TTL else max(ttl, _SHORTEST)

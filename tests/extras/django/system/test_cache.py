@@ -127,6 +127,21 @@ def test_timeouts(cache: BaseCache) -> None:
     assert cache.get("century") == 1
 
 
+@pytest.mark.parametrize(
+    ("timeout", "error"), [(float("nan"), shmq.InvalidOption), ("5", TypeError), ({}, TypeError)]
+)
+def test_an_invalid_timeout_is_an_error(
+    cache: BaseCache, timeout: Any, error: type[Exception]
+) -> None:
+    cache.set("k", 1)
+    for call in (cache.set, cache.add):
+        with pytest.raises(error):
+            call("other", 1, timeout)
+    with pytest.raises(error):
+        cache.touch("k", timeout)
+    assert (cache.get("k"), cache.get("other")) == (1, None)
+
+
 # --- counters --------------------------------------------------------------------------
 
 
