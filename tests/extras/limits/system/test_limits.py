@@ -85,8 +85,8 @@ def _hit(uri: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["fixed", "sliding"])
 def test_processes_pass_the_limit_together(namespace: str, name: str) -> None:
     uri = f"shmq://{namespace}/limits"
-    fork = multiprocessing.get_context("spawn")
-    workers = [fork.Process(target=_hit, args=(uri, name)) for _ in range(3)]
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=_hit, args=(uri, name)) for _ in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:
