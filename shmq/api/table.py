@@ -169,6 +169,17 @@ class Table(Closing):
         """:meth:`delete`, without blocking the event loop."""
 
     @abc.abstractmethod
+    def clear(self, most: int | None = None) -> int:
+        """Delete all keys, or ``most`` keys, those that expire first; return how many were there.
+
+        Keys without a ttl come last, the oldest first.
+        """
+
+    @abc.abstractmethod
+    async def aclear(self, most: int | None = None) -> int:
+        """:meth:`clear`, without blocking the event loop."""
+
+    @abc.abstractmethod
     def expire(self, key: str, ttl: float | None) -> bool:
         """Give the key a new ttl from now on; return whether it is there."""
 

@@ -307,6 +307,42 @@ def test_a_limit_out_of_range_is_refused(table: Table, limit: Any) -> None:
         table.keys(limit=limit)
 
 
+# --- clearing --------------------------------------------------------------------------
+
+
+def test_clear_deletes_all_keys_and_counts_those_that_were_there(
+    table: Table, other: Table
+) -> None:
+    table.set_many({str(number): b"x" for number in range(100)}, ttl=LATER)
+    table.set("lasting", 1)
+    table.set("expired", 1, ttl=0.001)
+    eventually(lambda: table.get("expired") is None, "the value expires")
+
+    assert other.clear() == 101
+    assert (table.keys(), table.clear()) == ([], 0)
+    table.set("again", 1)
+    assert other.get("again") == 1
+
+
+def test_clear_of_some_deletes_those_that_expire_first(table: Table, other: Table) -> None:
+    for key, ttl in [("old", None), ("b", LATER + 2), ("a", LATER + 1), ("c", LATER + 3)]:
+        table.set(key, 1, ttl=ttl)
+    table.set("young", 1)
+
+    assert (other.clear(2), table.keys()) == (2, ["c", "old", "young"])
+    assert (table.clear(most=2), table.keys()) == (2, ["young"])
+    assert (other.clear(5), table.keys()) == (1, [])
+
+
+@pytest.mark.parametrize("most", [0, -1, "1", 1.5])
+def test_a_number_of_keys_to_clear_out_of_range_is_rejected(table: Table, most: Any) -> None:
+    table.set("k", 1)
+    with pytest.raises((shmq.InvalidOption, TypeError), match="most"):
+        table.clear(most)
+
+    assert table.get("k") == 1
+
+
 # --- waiting ---------------------------------------------------------------------------
 
 
@@ -428,6 +464,7 @@ def test_every_call_has_a_twin_for_asyncio(table: Table, other: Table) -> None:
 
     asyncio.run(main())
     assert other.get_many(list("abcd")) == {"b": 2, "c": "three", "d": 4}
+    assert (asyncio.run(table.aclear(1)), asyncio.run(table.aclear())) == (1, 2)
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), "5"])

@@ -332,12 +332,14 @@ def _c_functions(path: Path) -> Iterator[tuple[int, int]]:
 #: The modules whose names an application imports: no other one lists its names.
 PUBLIC = {
     "api/__init__",
+    "extras/cachelib/__init__",
     "extras/cloudevents/__init__",
     "errors",
     "extras/django/__init__",
     "extras/django/framework",
     "extras/dramatiq/__init__",
     "extras/faststream/__init__",
+    "extras/limits/__init__",
     "extras/taskiq/__init__",
     "mp/__init__",
     "extras/otel/__init__",

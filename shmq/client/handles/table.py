@@ -20,6 +20,7 @@ from shmq.model.table.entry import (
     check_key,
     check_keys,
     check_limit,
+    check_most,
     check_prefix,
     check_sum_with,
     check_ttl,
@@ -86,6 +87,9 @@ class TableHandle(api.Table):
 
     @abc.abstractmethod
     def _delete(self, keys: list[str]) -> Steps[int]: ...
+
+    @abc.abstractmethod
+    def _clear(self, most: int | None) -> Steps[int]: ...
 
     @abc.abstractmethod
     def _expire(self, key: str, ttl: float | None) -> Steps[bool]: ...
@@ -230,6 +234,12 @@ class TableHandle(api.Table):
 
     async def adelete(self, *keys: str) -> int:
         return await arun(self._delete(check_keys(keys)))
+
+    def clear(self, most: int | None = None) -> int:
+        return run(self._clear(check_most(most)))
+
+    async def aclear(self, most: int | None = None) -> int:
+        return await arun(self._clear(check_most(most)))
 
     def expire(self, key: str, ttl: float | None) -> bool:
         return run(self._expire(check_key(key), check_ttl(ttl)))

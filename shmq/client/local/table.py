@@ -108,6 +108,9 @@ class LocalTable(TableHandle):
     def _delete(self, keys: list[str]) -> Steps[int]:
         return self._call("write", self._entries.delete, keys)
 
+    def _clear(self, most: int | None) -> Steps[int]:
+        return self._call("write", self._entries.clear, most)
+
     def _expire(self, key: str, ttl: float | None) -> Steps[bool]:
         return self._call("write", self._entries.expire, key, ttl)
 

@@ -145,6 +145,10 @@ class RemoteTable(TableHandle):
         answer = yield from self._ask("delete", keys=keys)
         return int(field_of(answer, "deleted", int))
 
+    def _clear(self, most: int | None) -> Steps[int]:
+        answer = yield from self._ask("clear", most=most)
+        return int(field_of(answer, "deleted", int))
+
     def _expire(self, key: str, ttl: float | None) -> Steps[bool]:
         answer = yield from self._ask("expire", key=key, ttl=milliseconds_of(ttl))
         return bool(field_of(answer, "there", bool))

@@ -46,10 +46,17 @@ def shorten_key(key: str) -> str:
 class TaskTable:
     """A table of any name, created at its first use, and again if it was deleted."""
 
-    def __init__(self, connection: Connection, name: str, durability: TableDurability) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        durability: TableDurability,
+        max_bytes: int | None = None,
+    ) -> None:
         self._connection = connection
         self._name = given_name(name)
         self._durability = durability
+        self._max_bytes = max_bytes
         self._lock = new_lock()
         self._opened: shmq.Table | None = None
 
@@ -59,7 +66,9 @@ class TaskTable:
         with self._lock:
             if self._opened is None:
                 broker = self._connection.broker
-                self._opened = broker.ensure_table(self._name, durability=self._durability)
+                self._opened = broker.ensure_table(
+                    self._name, self._durability, max_bytes=self._max_bytes
+                )
             return self._opened
 
     def run(self, call: Callable[[shmq.Table], _T]) -> _T:

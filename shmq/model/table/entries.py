@@ -37,6 +37,14 @@ _SWEEP: Final = (
     "DELETE FROM entry WHERE number IN"
     f" (SELECT number FROM entry WHERE deadline <= :now LIMIT {_SWEPT})"
 )
+_FIRST: Final = (
+    "DELETE FROM entry WHERE number IN"
+    " (SELECT number FROM entry WHERE deadline > :now ORDER BY deadline LIMIT :most)"
+)
+_LASTING: Final = (
+    "DELETE FROM entry WHERE number IN"
+    " (SELECT number FROM entry WHERE deadline IS NULL ORDER BY number LIMIT :most)"
+)
 _KEYS: Final = (
     f"SELECT key FROM entry WHERE key > :after AND key >= :first AND key < :end AND {_LIVE}"
     " ORDER BY key LIMIT :limit"
@@ -147,6 +155,24 @@ class Entries:
         def deed(connection: sqlite3.Connection, now: int) -> int:
             given = ({"key": key.encode(), "now": now} for key in keys)
             found = sum(connection.execute(_DELETE, each).rowcount for each in given)
+            _shrink(connection)
+            return found
+
+        return self._write(deed)
+
+    def clear(self, most: int | None) -> int:
+        """Delete all, or ``most``, those that expire first; return how many were there."""
+
+        def deed(connection: sqlite3.Connection, now: int) -> int:
+            if most is None:
+                connection.execute("DELETE FROM entry WHERE deadline <= ?", (now,))
+                found = connection.execute("DELETE FROM entry").rowcount
+            else:
+                found = 0
+                for statement in (_FIRST, _LASTING):
+                    found += connection.execute(
+                        statement, {"now": now, "most": most - found}
+                    ).rowcount
             _shrink(connection)
             return found
 

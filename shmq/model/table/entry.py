@@ -85,6 +85,11 @@ def check_limit(limit: int) -> int:
     return check_whole("limit", limit, 1, MAX_KEYS)
 
 
+def check_most(most: int | None) -> int | None:
+    """Return how many keys `Table.clear` deletes; None: all. Raises InvalidOption, TypeError."""
+    return None if most is None else check_whole("most", most, 1)
+
+
 def check_by(name: str, value: object) -> int:
     """Return an integer of an increment. Raises InvalidOption, TypeError."""
     return check_whole(name, value, _LEAST_INTEGER, _MOST_INTEGER)

@@ -26,6 +26,7 @@ _KEYS: Final[dict[str, tuple[str, ...]]] = {
     "set": ("entries", "ttl"),
     "add": ("entries", "ttl"),
     "delete": ("keys",),
+    "clear": ("most",),
     "expire": ("key", "ttl"),
     "increment": ("key", "by", "ttl", "least", "most", "sum_with"),
 }

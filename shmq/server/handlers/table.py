@@ -16,6 +16,7 @@ from shmq.model.table.entry import (
     check_by,
     check_key,
     check_limit,
+    check_most,
     check_prefix,
     check_sum_with,
     check_ttl,
@@ -54,6 +55,7 @@ class TableHandler:
             "set": (Right.PRODUCE, _set),
             "add": (Right.PRODUCE, _add),
             "delete": (Right.PRODUCE, _delete),
+            "clear": (Right.PRODUCE, _clear),
             "expire": (Right.PRODUCE, _expire),
             "increment": (Right.PRODUCE, _increment),
         }
@@ -161,6 +163,10 @@ def _add(table: LocalTable, asked: Asked) -> dict[str, Any]:
 
 def _delete(table: LocalTable, asked: Asked) -> dict[str, Any]:
     return {"deleted": table.entries.delete(dict.fromkeys(asked["keys"]))}
+
+
+def _clear(table: LocalTable, asked: Asked) -> dict[str, Any]:
+    return {"deleted": table.entries.clear(check_most(asked.get("most")))}
 
 
 def _expire(table: LocalTable, asked: Asked) -> dict[str, Any]:

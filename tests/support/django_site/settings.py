@@ -11,7 +11,7 @@ DATABASES = {
         "NAME": os.environ.get("SITE_DATABASE", ":memory:"),
     }
 }
-INSTALLED_APPS = ["shmq.extras.django", "tests.support.django_site"]
+INSTALLED_APPS = ["django.contrib.sessions", "shmq.extras.django", "tests.support.django_site"]
 if importlib.util.find_spec("django.tasks") is None:
     INSTALLED_APPS.insert(0, "django_tasks")
 TASKS = {

@@ -317,7 +317,7 @@ table_keys: Keys = {
 def tables(draw: st.DrawFn) -> dict[str, Any]:
     """What a TABLE asks for."""
     actions = ["look", "make", "drop", "get", "keys", "count", "set", "set", "add", "delete"]
-    action = draw(mostly(st.sampled_from([*actions, "expire", "increment"]), values))
+    action = draw(mostly(st.sampled_from([*actions, "clear", "expire", "increment"]), values))
     identity = draw(mostly(st.just(_TABLE), st.sampled_from([0, _MOST]) | values))
     return {"action": action, "identity": identity} | draw(some_of(table_keys, 4))
 

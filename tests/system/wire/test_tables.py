@@ -74,6 +74,8 @@ def test_each_action_does_what_it_says(wire: Wire, t: str, identity: int) -> Non
     assert ask("keys", prefix="", limit=10, after="a") == {"keys": ["n"], "more": False}
     assert ask("count") == {"count": 2}
     assert ask("delete", keys=["a", "a", "absent"]) == {"deleted": 1}
+    assert ask("clear", most=5) == {"deleted": 1}
+    assert ask("clear", most=None) == {"deleted": 0}
 
 
 def test_a_get_of_many_large_values_ends_where_an_answer_is_long_enough(
@@ -135,6 +137,8 @@ def test_another_table_of_the_name_is_not_the_one_that_is_meant(
         {"action": "add", "entries": {}},
         {"action": "add", "entries": {"a": [0, b""], "b": [0, b""]}},
         {"action": "delete", "keys": None},
+        {"action": "clear", "most": 0},
+        {"action": "clear", "most": "all"},
         {"action": "expire", "ttl": None},
         {"action": "expire", "key": "k", "ttl": -5},
         {"action": "increment"},
@@ -204,6 +208,7 @@ NEEDS: dict[str, tuple[str, dict[str, Any]]] = {
     "set": ("produce", {"entries": {"k": [0, b""]}, "ttl": None}),
     "add": ("produce", {"entries": {"k": [0, b""]}, "ttl": None}),
     "delete": ("produce", {"keys": ["k"]}),
+    "clear": ("produce", {}),
     "expire": ("produce", {"key": "k", "ttl": None}),
     "increment": ("produce", {"key": "n"}),
     "look": ("any", {}),
