@@ -129,6 +129,15 @@ def test_a_deleted_queue_takes_its_own_empty_dead_letter_queue_with_it(broker: B
     assert broker.queue_names() == []
 
 
+@pytest.mark.parametrize("altered", ["jobs", "jobs.dlq"])
+def test_so_does_one_of_which_options_were_altered(broker: Broker, altered: str) -> None:
+    broker.create_queue("jobs")
+    broker.alter_queue(altered, visibility_timeout=9, capacity=20_000)
+    broker.delete_queue("jobs")
+
+    assert broker.queue_names() == []
+
+
 def _reject_one(queue: Queue) -> None:
     queue.put(b"x")
     queue.get(timeout=LATER).reject()
@@ -160,8 +169,11 @@ def test_an_empty_dead_letter_queue_that_holds_a_lease_stays(broker: Broker) -> 
     assert broker.queue_names() == ["jobs.dlq"]
 
 
-def test_a_dead_letter_queue_that_was_created_by_itself_stays(broker: Broker) -> None:
-    broker.create_queue("jobs.dlq", dead_letter=None, max_deliveries=None, capacity=7)
+@pytest.mark.parametrize("own", [{"capacity": 7}, {"visibility_timeout": 9.0}])
+def test_a_dead_letter_queue_that_was_created_by_itself_stays(
+    broker: Broker, own: dict[str, Any]
+) -> None:
+    broker.create_queue("jobs.dlq", dead_letter=None, max_deliveries=None, **own)
     broker.create_queue("jobs")
     broker.create_queue("more", dead_letter="dead")
     broker.delete_queue("jobs")

@@ -232,7 +232,9 @@ class QueueCollection(CollectionPort):
         limited = wanted.max_deliveries is not None and options.max_deliveries is None
         if limited or wanted.arena_bytes < options.arena_bytes:
             for other in self._namespace.noted_queues(""):
-                source = None if other == name else self._options_of(other)
+                if other == name:
+                    continue
+                source, _ = self._options_of(other)
                 if source is not None and source.dead_letter == name:
                     source.check_dead_letters(other, wanted)
 
@@ -249,19 +251,23 @@ class QueueCollection(CollectionPort):
         with contextlib.suppress(FileError):  # then its files are deleted as they are
             self._bring_back(name)
         with self._namespace.locked():
-            options = self._options_of(name)
+            options, altered = self._options_of(name)
             remove_staged(self._namespace, name)
             remove_queue(self._namespace, name)
             # Last: a death before it leaves an empty queue.
             if with_dead_letters and options is not None:
-                remove_empty_dead_letters(self._namespace, name, options, LocalQueue)
+                remove_empty_dead_letters(self._namespace, name, options, altered, LocalQueue)
 
-    def _options_of(self, name: str) -> QueueOptions | None:
-        """The options of the queue; None: there is none, or it cannot be used."""
+    def _options_of(self, name: str) -> tuple[QueueOptions | None, bool]:
+        """The options of the queue, and whether they were altered.
+
+        None: there is no such queue, or it cannot be used.
+        """
         try:
-            return QueueOptions(**self._namespace.open_segment(name).options)
+            options, alterations = self._namespace.open_segment(name).read_options()
         except (NoSuchQueue, SegmentError):
-            return None
+            return None, False
+        return QueueOptions(**options), alterations > 0
 
     def _settle_rows(self, name: str, target: str) -> None:
         """Settle the moves from a staging queue before it is deleted."""

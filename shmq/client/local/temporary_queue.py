@@ -77,7 +77,8 @@ def _can_be_over(namespace: Namespace, segment: _core.Segment) -> bool:
 
 def _end(namespace: Namespace, name: str, segment: _core.Segment, open_queue: _OpenQueue) -> bool:
     """Delete it, unless it has a consumer after all. Needs the registry lock."""
-    options = QueueOptions(**segment.options)
+    current, alterations = segment.read_options()
+    options = QueueOptions(**current)
     if segment.is_exclusive and not namespace.roles.is_claimed(segment.queue_id):
         remove_staged(namespace, name)
         remove_queue(namespace, name)
@@ -88,27 +89,31 @@ def _end(namespace: Namespace, name: str, segment: _core.Segment, open_queue: _O
                 return False
         remove_staged(namespace, name)
         remove_ended(namespace, name, segment)
-    remove_empty_dead_letters(namespace, name, options, open_queue)
+    remove_empty_dead_letters(namespace, name, options, alterations > 0, open_queue)
     namespace.forget_names()
     return True
 
 
 def remove_empty_dead_letters(
-    namespace: Namespace, name: str, options: QueueOptions, open_queue: _OpenQueue
+    namespace: Namespace, name: str, options: QueueOptions, altered: bool, open_queue: _OpenQueue
 ) -> None:
     """Delete the dead-letter queue that was created for a queue that is gone, if it is empty.
 
-    It was if its name and options are those that it would be created with; the options of both may
-    have been altered. One that another queue uses stays. Needs the registry lock.
+    It was if its name and options are those that it would be created with, but for what can be
+    altered, if the options of either were altered. One that another queue uses stays. Needs the
+    registry lock.
     """
     dead_letter = options.dead_letter
     if dead_letter is None or dead_letter != own_dead_letters(name):
         return
     with contextlib.suppress(ShmqError):  # the queue is gone: without memory, say, this one stays
         segment = namespace.open_segment(dead_letter)
-        others = options.for_dead_letters().differences(QueueOptions(**segment.options))
-        fixed = options_of(QueueOptions)
-        if any(fixed[key].fixed for key in others) or _is_used(namespace, dead_letter):
+        present, alterations = segment.read_options()
+        others = options.for_dead_letters().differences(QueueOptions(**present))
+        if altered or alterations:
+            fixed = options_of(QueueOptions)
+            others = {key: both for key, both in others.items() if fixed[key].fixed}
+        if others or _is_used(namespace, dead_letter):
             return
         with open_queue(namespace, dead_letter, segment) as queue:
             ended = queue.end(unused=False)
