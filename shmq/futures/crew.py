@@ -23,7 +23,7 @@ _CODE_TRIES: Final = 1000
 class Member:
     """A worker process, as the pool sees it."""
 
-    def __init__(self, crew: Crew, slot: int) -> None:
+    def __init__(self, crew: Crew, slot: int, on_death: Callable[[Member], None]) -> None:
         self.slot = slot
         self.activity = crew.activities.slot(slot)
         self.activity.reset()
@@ -35,19 +35,21 @@ class Member:
         self.process = crew.context.Process(target=work, args=(crew.assignment(slot),))
         self.process.start()
         self.pid: int = self.process.pid
-        self.thread = threading.Thread(target=self._watch, args=(crew,), name="shmq pool's worker")
+        self.thread = threading.Thread(
+            target=self._watch, args=(crew.timeout, on_death), name="shmq pool's worker"
+        )
 
-    def _watch(self, crew: Crew) -> None:
+    def _watch(self, timeout: float | None, on_death: Callable[[Member], None]) -> None:
         """Wait for the end of the process; end it if a call takes longer than the timeout."""
-        if crew.timeout is not None:
-            self._limit_calls(crew.timeout)
+        if timeout is not None:
+            self._limit_calls(timeout)
         self.process.join()
         for _ in range(_CODE_TRIES):
             self.code = self.process.exitcode
             if self.code is not None:
                 break
             time.sleep(_CODE_INTERVAL)
-        crew.on_death(self)
+        on_death(self)
 
     def _limit_calls(self, timeout: float) -> None:
         left = timeout
@@ -65,23 +67,14 @@ class Member:
 
 
 class Crew:
-    """All workers of a pool: at most ``size``, started when there are calls for them.
-
-    ``on_death`` is called in a separate thread for each of them that has ended.
-    """
+    """All workers of a pool: at most ``size``, started when there are calls for them."""
 
     def __init__(
-        self,
-        context: Any,
-        size: int,
-        timeout: float | None,
-        startup: tuple[Any, ...],
-        on_death: Callable[[Member], None],
+        self, context: Any, size: int, timeout: float | None, startup: tuple[Any, ...]
     ) -> None:
         self.context = context
         self.size = size
         self.timeout = timeout
-        self.on_death = on_death
         self.oom_kills = OomKills()
         self.activities = Activities.of(size)
         self.members: list[Member] = []
@@ -100,10 +93,10 @@ class Crew:
         """What the worker in that slot is told."""
         return Assignment(*self._queues, self.activities, slot, *self._startup)
 
-    def grow(self, calls: int) -> None:
+    def grow(self, calls: int, on_death: Callable[[Member], None]) -> None:
         """Start workers until there are as many as calls, or ``size``. Raises what a start raises.
 
-        With the start method "fork" all start at once: later there may be other threads.
+        ``on_death`` is called with each of them after its end, in a separate thread. With the start method "fork" all start at once: later there may be other threads.
         """
         if len(self.members) >= min(calls, self.size):
             return
@@ -112,13 +105,13 @@ class Crew:
             started = []
             try:
                 while self._free and len(self.members) < wanted:
-                    started.append(self._start())
+                    started.append(self._start(on_death))
             finally:
                 for member in started:  # after the last fork
                     member.thread.start()
 
-    def _start(self) -> Member:
-        member = Member(self, self._free[-1])
+    def _start(self, on_death: Callable[[Member], None]) -> Member:
+        member = Member(self, self._free[-1], on_death)
         self._free.pop()
         self.members.append(member)
         if self._calls is not None:
@@ -138,3 +131,8 @@ class Crew:
         """Kill all workers."""
         for member in self.members:
             member.process.kill()
+
+    def close(self) -> None:
+        """Forget the workers, which have ended."""
+        self.members.clear()
+        self.activities.close()

@@ -54,7 +54,7 @@ class Pool:
         namespace: str | None,
         arena_bytes: int | None,
     ) -> None:
-        self.crew = Crew(*crew_arguments, self._on_death)
+        self.crew = Crew(*crew_arguments)
         self._retries = retries
         self._process = os.getpid()
         self._calls: dict[int, Call] = {}
@@ -69,7 +69,7 @@ class Pool:
         self._store = Store.create(0, namespace, **options)
         self._results = Store.create(0, namespace, **options)
         self.crew.attach(self._store, self._results)
-        self._thread = threading.Thread(target=self._run, name="shmq pool")
+        self._thread: threading.Thread | None = None
         _pools.add(self)
 
     # ---- callers ----
@@ -81,16 +81,19 @@ class Pool:
                 raise BrokenProcessPool(self._broken)
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self.crew.grow(len(self._calls) + 1)
-            if self._thread.ident is None:
+            self.crew.grow(len(self._calls) + 1, self._on_death)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="shmq pool")
                 self._thread.start()
             call = Call(self, next(self._numbers))
             self._calls[call.number] = call
         try:
             put_parcel(self._store.queue, call.number, (function, arguments, keywords))
-        except Exception as error:  # noqa: BLE001 - it belongs to the call
+        except BaseException as error:
             self._finish(call.number, False, error)
             self._wake()
+            if not isinstance(error, Exception):
+                raise
         return call
 
     def withdraw(self, number: int) -> bool:
@@ -118,9 +121,10 @@ class Pool:
         if self._process != os.getpid():  # a forked child has no part in it
             return
         with self._lock:
-            self._closed = True
-            if self._thread.ident is None:
-                self._release()
+            first, self._closed = not self._closed, True
+            if self._thread is None:
+                if first:
+                    self._release()
                 return
         if cancel:
             self.withdraw_all()
@@ -128,9 +132,11 @@ class Pool:
 
     def join(self) -> None:
         """Wait until all workers have ended."""
-        here = self._process == os.getpid()
-        if here and self._thread.ident and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return
+        if self._process == os.getpid():
+            thread.join()
 
     def _wake(self) -> None:
         if self._closed:
@@ -155,7 +161,7 @@ class Pool:
     def _release(self) -> None:
         self._store.drop()
         self._results.drop()
-        self.crew.activities.close()
+        self.crew.close()
         _pools.discard(self)
 
     def _read(self, message: Message) -> None:
@@ -166,7 +172,7 @@ class Pool:
             return
         try:
             success, value = read_parcel(message)
-        except Exception as error:  # noqa: BLE001 - it belongs to the caller
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller
             success, value = False, error
         message.ack()
         self._finish(int(message.correlation), success, value)
@@ -203,7 +209,7 @@ class Pool:
             self._failed_starts += 1
         if self._calls:
             try:
-                self.crew.grow(len(self._calls))
+                self.crew.grow(len(self._calls), self._on_death)
             except Exception as error:  # noqa: BLE001 - no process, no descriptor, no memory
                 if not self.crew.members:
                     self._break(f"no worker can be started: {error}")

@@ -85,7 +85,7 @@ def _put_result(results: LocalQueue, number: int, success: bool, value: Any) -> 
     """Put the result, or why it cannot be put."""
     try:
         put_parcel(results, number, (success, value))
-    except Exception as error:  # noqa: BLE001 - it belongs to the caller
+    except BaseException as error:  # noqa: BLE001 - it belongs to the caller
         put_parcel(results, number, (False, pack_error(error)))
 
 
