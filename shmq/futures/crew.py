@@ -96,7 +96,8 @@ class Crew:
     def grow(self, calls: int, on_death: Callable[[Member], None]) -> None:
         """Start workers until there are as many as calls, or ``size``. Raises what a start raises.
 
-        ``on_death`` is called with each of them after its end, in a separate thread. With the start method "fork" all start at once: later there may be other threads.
+        ``on_death`` is called with each of them after its end, in a separate thread. With the start
+        method "fork" all start at once: later there may be other threads.
         """
         if len(self.members) >= min(calls, self.size):
             return

@@ -67,7 +67,7 @@ class ProcessPoolExecutor(Executor):
         """
         return self._pool.submit(fn, args, kwargs)
 
-    def map(  # type: ignore[override]
+    def map(
         self,
         fn: Callable[..., T],
         *iterables: Iterable[Any],
@@ -90,10 +90,7 @@ class ProcessPoolExecutor(Executor):
             rows = list(rows)
             total = len(rows)
         chunks = super().map(
-            functools.partial(_call_all, fn),
-            _split(rows, chunksize),
-            timeout=timeout,
-            **options,
+            functools.partial(_call_all, fn), _split(rows, chunksize), timeout=timeout, **options
         )
         results = _flatten(chunks)
         return results if total is None else show_progress(results, total)

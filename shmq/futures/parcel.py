@@ -46,7 +46,7 @@ def signal(queue: LocalQueue) -> None:
 
 def pack_error(error: BaseException) -> object:
     """The error with its traceback, or its text if it cannot be pickled or unpickled."""
-    trace = error.__traceback__
+    trace: Any = error.__traceback__  # None only of an error that was not raised
     try:
         packed = _ExceptionWithTraceback(error, trace)
         pickle.loads(pickle.dumps(packed))

@@ -76,6 +76,10 @@ class Pool:
 
     def submit(self, function: Any, arguments: Any, keywords: Any) -> Call:
         """Put a call. What its pickling or its put raises is the exception of the call."""
+        if self._process != os.getpid():
+            raise RuntimeError(
+                f"the pool belongs to process {self._process}: create one in this process"
+            )
         with self._lock:
             if self._broken:
                 raise BrokenProcessPool(self._broken)
@@ -197,11 +201,11 @@ class Pool:
 
     def _bury(self, member: Member) -> None:
         """Decide about the call of a dead worker, and start another one if it is needed."""
-        number = member.activity.call
+        was_ready, number = member.activity.is_ready, member.activity.call
         if number:
             self._settle(member, number)
-        self.crew.remove(member)
-        if member.activity.is_ready:
+        self.crew.remove(member)  # from now on its place may be another one's
+        if was_ready:
             self._failed_starts = 0
         elif (member.code or 0) >= 0 or self._failed_starts == _STARTS - 1:
             self._break(f"a worker could not be started: {_describe(member, oom=False)}")
@@ -238,9 +242,10 @@ class Pool:
             return None
         code = member.code
         oom = code == -signals.SIGKILL and member.ran_out_of_memory()
-        times = "" if call.deaths == 1 else f", the last of {call.deaths} workers that died with it"
+        times = "" if call.deaths == 1 else f"; {call.deaths} workers have died with it"
         return WorkerDied(
-            f"worker process {member.pid} died during the call: {_describe(member, oom=oom)}{times}",
+            f"worker process {member.pid} died during the call: {_describe(member, oom=oom)}"
+            f"{times}",
             member.pid,
             None if code is None or code >= 0 else -code,
             code if code is not None and code >= 0 else None,

@@ -339,6 +339,7 @@ PUBLIC = {
     "extras/dramatiq/__init__",
     "extras/faststream/__init__",
     "extras/taskiq/__init__",
+    "futures/__init__",
     "mp/__init__",
     "extras/otel/__init__",
     "spark/__init__",

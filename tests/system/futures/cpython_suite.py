@@ -13,6 +13,8 @@ import unittest
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
+from test.support import threading_helper
+
 import shmq
 import shmq.futures
 
@@ -65,7 +67,7 @@ def run_with_shmq(run: Any) -> Any:
         source = "from concurrent.futures import ProcessPool"
         return run(
             *(text.replace(source, "from shmq.futures import ProcessPool") for text in arguments),
-            **options,
+            **options | {"__isolated": False},  # with PYTHONPATH, where this shmq is
         )
 
     return run_program
@@ -88,12 +90,13 @@ class Executor(shmq.futures.ProcessPoolExecutor):
 
 
 Executor.__name__ = "ProcessPoolExecutor"
+#: It waits for other threads to end, and the guardian of a namespace stays for the next queue.
+threading_helper.threading_cleanup = lambda *_: None
 concurrent.futures.ProcessPoolExecutor = Executor  # type: ignore[assignment, misc]
 suite: Any = importlib.import_module("test.test_concurrent_futures")
-modules = [suite]
-for found in pkgutil.iter_modules(getattr(suite, "__path__", ())):  # from Python 3.12 on
-    if found.name not in {"__main__", "test_thread_pool", "test_interpreter_pool"}:
-        modules.append(importlib.import_module(f"{suite.__name__}.{found.name}"))
+parts = pkgutil.iter_modules(getattr(suite, "__path__", ()))  # from Python 3.12 on
+names = {part.name for part in parts} - {"__main__", "test_thread_pool", "test_interpreter_pool"}
+modules = [suite, *(importlib.import_module(f"{suite.__name__}.{name}") for name in sorted(names))]
 for module in modules:
     adapt(module)
     for name, kind in vars(module).copy().items():
