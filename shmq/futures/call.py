@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from shmq.futures.pool import Pool
+from typing import Any
 
 
 class Call(Future[Any]):
-    """The future of a call, which waits in shared memory until a worker takes it."""
+    """The future of a call, which waits in shared memory until a worker takes it.
 
-    def __init__(self, pool: Pool, number: int) -> None:
+    ``withdraw`` removes a call of that number from the queue, and returns whether it was there;
+    ``is_running`` returns whether a worker is executing it.
+    """
+
+    def __init__(
+        self, number: int, withdraw: Callable[[int], bool], is_running: Callable[[int], bool]
+    ) -> None:
         super().__init__()
         self.number = number
         #: How many workers have died with it.
         self.deaths = 0
-        self._pool: Pool | None = pool
+        self._withdraw: Callable[[int], bool] = withdraw
+        self._is_running: Callable[[int], bool] = is_running
         self.add_done_callback(_release_pool)
 
     def cancel(self) -> bool:
         """Cancel the call, unless a worker has taken it; return whether it is cancelled."""
-        pool = self._pool
-        if pool is not None and not self.done() and pool.withdraw(self.number):
-            self.withdrawn()
+        if not self.done() and self._withdraw(self.number):
+            self.note_withdrawal()
         return self.cancelled()
 
-    def withdrawn(self) -> None:
-        """Note that the call was removed from the queue."""
+    def note_withdrawal(self) -> None:
+        """Become cancelled: the call was removed from the queue."""
         super().cancel()
         self.set_running_or_notify_cancel()
 
     def running(self) -> bool:
         """Whether a worker is executing the call."""
-        pool = self._pool
-        return pool is not None and not self.done() and pool.crew.activities.has_call(self.number)
+        return not self.done() and self._is_running(self.number)
 
 
 def _release_pool(call: Any) -> None:
-    call._pool = None
+    """Keep no reference to the pool once the call is done."""
+    call._withdraw = call._is_running = _is_over
+
+
+def _is_over(number: int) -> bool:  # noqa: ARG001 - in place of another callback
+    return False

@@ -89,7 +89,7 @@ class Pool:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="shmq pool")
                 self._thread.start()
-            call = Call(self, next(self._numbers))
+            call = Call(next(self._numbers), self.withdraw, self.crew.activities.has_call)
             self._calls[call.number] = call
         try:
             put_parcel(self._store.queue, call.number, (function, arguments, keywords))
@@ -117,7 +117,7 @@ class Pool:
                     message.ack()
                     call = self._calls.pop(int(message.correlation or 0), None)
                     if call is not None:
-                        call.withdrawn()
+                        call.note_withdrawal()
         self._wake()
 
     def close(self, *, cancel: bool = False) -> None:
