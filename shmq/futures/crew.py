@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any, Final
 
 from shmq.client.local.queue import LocalQueue
+from shmq.errors import LockTimeout
 from shmq.futures.activity import Activities
 from shmq.futures.worker import Assignment, work
 from shmq.mp.store import Store
@@ -126,7 +128,8 @@ class Crew:
             self._free.append(member.slot)
         if self._calls is not None:
             self._calls.namespace.roles.end_supervision(member.pid)
-            self._calls.look_for_dead()
+            with contextlib.suppress(LockTimeout):  # others do it later
+                self._calls.look_for_dead()
 
     def kill(self) -> None:
         """Kill all workers."""

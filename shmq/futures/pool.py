@@ -150,14 +150,18 @@ class Pool:
     # ---- the thread of the results ----
 
     def _run(self) -> None:
-        while not self._closed or self._calls:
-            for message in self._results.queue.get_many(_RESULTS):
-                self._read(message)
-                del message
+        try:
+            while not self._closed or self._calls:
+                for message in self._results.queue.get_many(_RESULTS):
+                    self._read(message)
+                    del message
+        except ShmqError as error:
+            self._break(f"a queue of the pool failed: {error}")
         if self._broken:
             self.crew.kill()
-        for _ in self.crew.members:
-            signal(self._store.queue)
+        with contextlib.suppress(ShmqError):  # the queue was deleted: the workers end
+            for _ in self.crew.members:
+                signal(self._store.queue)
         for member in list(self.crew.members):
             member.thread.join()
         self._release()

@@ -52,7 +52,7 @@ OMITTED = {
         "test_kill_workers_not_started_yet",
         "test_kill_workers_stops_pool",
     ),
-    "for CPython the first calls are running before a worker has started; here they are cancelled": (
+    "CPython cannot cancel the first calls, even if no worker has started": (
         "test_cancel_futures",
     ),
     "what cannot be unpickled breaks CPython's pool; here its error is that of the call": (

@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections import Counter
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,21 @@ def test_an_idle_worker_that_dies_is_replaced() -> None:
         first = pool.submit(os.getpid).result()
         os.kill(first, signal.SIGKILL)
         assert pool.submit(os.getpid).result() != first
+
+
+@pytest.mark.parametrize("queue", ["_store", "_results"])
+def test_calls_fail_whose_queue_is_deleted(queue: str, own_namespace: str, tmp_path: Path) -> None:
+    with ProcessPoolExecutor(1) as pool:
+        calls = [pool.submit(jobs.wait_for, tmp_path / "go"), pool.submit(jobs.square, 3)]
+        eventually(calls[0].running, "the call runs")
+        with shmq.connect(own_namespace) as broker:
+            broker.delete_queue(getattr(pool._pool, queue).name)
+        (tmp_path / "go").touch()
+
+        assert isinstance(calls[1].exception(), BrokenProcessPool)
+        assert calls[0].done()
+        with pytest.raises(BrokenProcessPool, match="deleted"):
+            pool.submit(jobs.square, 1)
 
 
 def use_pool(pipe: Any, path: Path) -> None:
