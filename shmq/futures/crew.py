@@ -29,7 +29,7 @@ class Member:
         self.slot = slot
         self.activity = crew.activities.slot(slot)
         self.activity.reset()
-        #: The call whose time was over when the process was killed, or 0.
+        #: The call for whose timeout the process was killed, or 0.
         self.timed_out = 0
         self.code: int | None = None
         self._oom_kills = crew.oom_kills
@@ -92,7 +92,7 @@ class Crew:
         self._queues = (calls.namespace.name, calls.name, results.name)
 
     def assignment(self, slot: int) -> Assignment:
-        """What the worker in that slot is told."""
+        """The parameters of the worker in that slot."""
         return Assignment(*self._queues, self.activities, slot, *self._startup)
 
     def grow(self, calls: int, on_death: Callable[[Member], None]) -> None:

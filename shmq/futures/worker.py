@@ -21,7 +21,7 @@ from shmq.mp.store import Store
 
 
 class Assignment(NamedTuple):
-    """What a worker is told at its start; ``limit`` is how many calls it executes at most."""
+    """The parameters of a worker; ``limit`` is the largest number of calls that it executes."""
 
     namespace: str
     calls: str
