@@ -21,6 +21,8 @@ class Call(Future[Any]):
         self.number = number
         #: How many workers have died with it.
         self.deaths = 0
+        #: The sequence numbers of its messages that workers have returned.
+        self.returned: set[str] = set()
         self._withdraw: Callable[[int], bool] = withdraw
         self._is_running: Callable[[int], bool] = is_running
         self.add_done_callback(_release_pool)

@@ -9,7 +9,7 @@ from multiprocessing.connection import wait
 from typing import Any, Final
 
 from shmq.client.local.queue import LocalQueue
-from shmq.errors import LockTimeout
+from shmq.errors import LockTimeout, ShmqError
 from shmq.futures.activity import Activities
 from shmq.futures.worker import Assignment, work
 from shmq.mp.store import Store
@@ -118,7 +118,8 @@ class Crew:
         self._free.pop()
         self.members.append(member)
         if self._calls is not None:
-            self._calls.namespace.roles.supervise(member.pid)
+            with contextlib.suppress(ShmqError, OSError):  # others may return its call first
+                self._calls.namespace.roles.supervise(member.pid)
         return member
 
     def remove(self, member: Member) -> None:

@@ -1,7 +1,8 @@
 """Calls and results as messages: pickles, with large arrays beside them, and a number.
 
-The number of the call is the message's correlation. A message without one is a signal: to a worker
-that it has to end, to the pool that something has changed.
+The number of the call is the message's correlation; "NUMBER.SEQUENCE" is a call that a worker has
+returned. A message without one is a signal: to a worker that it has to end, to the pool that
+something has changed.
 """
 
 from __future__ import annotations
@@ -37,6 +38,14 @@ def read_parcel(message: Message) -> Any:
     if message.codec == codec.FRAME:
         return codec.read_frame(message.view, in_place=False)
     return pickle.loads(message.body)
+
+
+def pass_on(message: Message, queue: LocalQueue, correlation: str, *, block: bool) -> None:
+    """Put the content of a message into another queue."""
+    view = message.view
+    loan = queue.loan(len(view), block=block, codec=message.codec, correlation=correlation)
+    with loan as place:
+        place[:] = view
 
 
 def signal(queue: LocalQueue) -> None:

@@ -1,9 +1,11 @@
 """The calls of a pool: from their submission to their result.
 
 Two queues in shared memory: the calls, and their results. A worker leases a call, puts its result,
-and acknowledges the call then. If a worker dies, the pool's process alone decides about the lease
-(see `Roles.supervise`), after it has read all results that the worker had put: a call with a result
-is done, any other is repeated, or fails. So no call is executed again that has a result.
+and acknowledges the call then. If a worker dies, the pool decides after it has read all results
+that the worker had put: a call with a result is done, any other is repeated, or fails. A worker
+that gets a call for the second time does not execute it, but returns it to the pool, which puts it
+again. So no call is executed more often than the pool has decided, even if the pool's process was
+stopped at the time, and other processes have returned the lease.
 
 One thread reads the results and decides about deaths. One thread for each worker waits for the end
 of its process.
@@ -28,7 +30,7 @@ from shmq.api.options import MAX_ARENA
 from shmq.errors import LeaseExpired, ShmqError, WorkerDied
 from shmq.futures.call import Call
 from shmq.futures.crew import Crew, Member
-from shmq.futures.parcel import put_parcel, read_parcel, signal
+from shmq.futures.parcel import pass_on, put_parcel, read_parcel, signal
 from shmq.mp.store import Store
 from shmq.workers.deaths import describe_death
 
@@ -175,15 +177,41 @@ class Pool:
     def _read(self, message: Message) -> None:
         if message.correlation is None:
             message.ack()
-            while self._deaths:
-                self._bury(self._deaths.popleft())
+            self._bury_all()
+            return
+        number, _, sequence = message.correlation.partition(".")
+        if sequence:
+            self._repeat(message, int(number), sequence)
             return
         try:
             success, value = read_parcel(message)
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
             success, value = False, error
         message.ack()
-        self._finish(int(message.correlation), success, value)
+        self._finish(int(number), success, value)
+
+    def _repeat(self, message: Message, number: int, sequence: str) -> None:
+        """Put a call again that a worker has returned, unless it fails because of that death."""
+        call = self._calls.get(number)
+        if call is not None and sequence not in call.returned:  # not also by one that died then
+            call.returned.add(sequence)
+            for member in list(self.crew.members):
+                if member.activity.call == number:  # it has lost its lease: it is dead
+                    member.thread.join()
+            self._bury_all()
+            if number in self._calls:
+                self._put_again(message, number)
+        message.ack()
+
+    def _put_again(self, message: Message, number: int) -> None:
+        try:
+            pass_on(message, self._store.queue, str(number), block=False)
+        except ShmqError as error:
+            self._finish(number, False, error)
+
+    def _bury_all(self) -> None:
+        while self._deaths:
+            self._bury(self._deaths.popleft())
 
     def _finish(self, number: int, success: bool, value: Any) -> None:
         call = self._calls.pop(number, None)

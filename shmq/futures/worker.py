@@ -16,7 +16,7 @@ from shmq.api import Message
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import ShmqError
 from shmq.futures.activity import Activities, Activity
-from shmq.futures.parcel import pack_error, put_parcel, read_parcel
+from shmq.futures.parcel import pack_error, pass_on, put_parcel, read_parcel
 from shmq.mp.store import Store
 
 
@@ -64,6 +64,10 @@ def _execute_next(calls: LocalQueue, results: LocalQueue, activity: Activity) ->
     if message.correlation is None:
         message.ack()
         return False
+    if message.delivery_count > 1:  # a worker has died with it: the pool decides
+        pass_on(message, results, f"{message.correlation}.{message.sequence}", block=True)
+        message.ack()
+        return True
     number = int(message.correlation)
     activity.begin(number, message.receipt)
     _put_result(results, number, *_call(message))

@@ -97,6 +97,18 @@ def test_an_idle_worker_that_dies_is_replaced() -> None:
         assert pool.submit(os.getpid).result() != first
 
 
+def test_a_busy_pool_decides_about_a_death_later(tmp_path: Path) -> None:
+    """Other processes return the call in the meantime, and one of them gets it."""
+    with ProcessPoolExecutor(2) as pool:
+        busy = pool.submit(jobs.square, 3)
+        busy.add_done_callback(lambda _: time.sleep(1))  # in the thread that decides
+        call = pool.submit(jobs.note_and_die, tmp_path / "notes", 1)
+
+        assert isinstance(call.exception(), shmq.WorkerDied)
+        assert pool.submit(jobs.square, 3).result() == 9
+    assert (tmp_path / "notes").read_text() == "x\n"
+
+
 @pytest.mark.parametrize("queue", ["_store", "_results"])
 def test_calls_fail_whose_queue_is_deleted(queue: str, own_namespace: str, tmp_path: Path) -> None:
     with ProcessPoolExecutor(1) as pool:
