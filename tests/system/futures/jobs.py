@@ -53,6 +53,12 @@ def note(path: Path, text: str = "x") -> int:
     return len(path.read_text().splitlines())
 
 
+def note_and_wait(path: Path) -> None:
+    """Note the process, and wait; a process that notes itself later returns at once."""
+    if note(path, str(os.getpid())) == 1:
+        time.sleep(60)
+
+
 def wait_for(path: Path) -> int:
     """Note the start in PATH.pid, wait until the path exists; return the process."""
     Path(f"{path}.pid").write_text(str(os.getpid()))

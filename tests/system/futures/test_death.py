@@ -97,16 +97,38 @@ def test_an_idle_worker_that_dies_is_replaced() -> None:
         assert pool.submit(os.getpid).result() != first
 
 
-def test_a_busy_pool_decides_about_a_death_later(tmp_path: Path) -> None:
-    """Other processes return the call in the meantime, and one of them gets it."""
+def execute_while_stopped(pipe: Any, path: Path) -> str:
     with ProcessPoolExecutor(2) as pool:
-        busy = pool.submit(jobs.square, 3)
-        busy.add_done_callback(lambda _: time.sleep(1))  # in the thread that decides
-        call = pool.submit(jobs.note_and_die, tmp_path / "notes", 1)
+        list(pool.map(jobs.pause, [0.2, 0.2]))
+        call = pool.submit(jobs.note_and_wait, path)
+        eventually(lambda: path.exists() and path.read_text() != "", "the call runs")
+        pipe.send(int(path.read_text()))
+        return type(call.exception()).__name__
 
-        assert isinstance(call.exception(), shmq.WorkerDied)
-        assert pool.submit(jobs.square, 3).result() == 9
-    assert (tmp_path / "notes").read_text() == "x\n"
+
+def test_a_stopped_pool_decides_about_a_death_when_it_goes_on(
+    own_namespace: str, tmp_path: Path, start: Start
+) -> None:
+    """Another process returns the call in the meantime, and a worker gets it."""
+    path = tmp_path / "notes"
+    child = start(execute_while_stopped, path)
+    worker = child.hear()
+
+    os.kill(child.pid, signal.SIGSTOP)
+    os.kill(worker, signal.SIGKILL)
+    with shmq.connect(own_namespace) as broker:
+        queues: list[Any] = [broker.queue(name) for name in broker.queue_names()]
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            for queue in queues:
+                queue.look_for_dead()
+            time.sleep(0.01)
+        for queue in queues:
+            queue.close()
+    os.kill(child.pid, signal.SIGCONT)
+
+    assert child.hear() == "WorkerDied"
+    assert path.read_text() == f"{worker}\n"
 
 
 @pytest.mark.parametrize("queue", ["_store", "_results"])
