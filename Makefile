@@ -120,7 +120,7 @@ test-units:
 	$(QUICK) tests/unit tests/tree
 
 # The last folder's are those marked `smoke`.
-COMMANDS := tests/system/cli tests/system/mp tests/system/workers
+COMMANDS := tests/system/cli tests/system/futures tests/system/mp tests/system/workers
 test-commands:
 	$(QUICK) $(COMMANDS) tests/prove --ignore=tests/prove/bench
 

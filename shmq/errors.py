@@ -67,6 +67,7 @@ __all__ = [
     "Unauthorized",
     "Unroutable",
     "Unsupported",
+    "WorkerDied",
     "WrongDirectory",
 ]
 
@@ -676,6 +677,37 @@ class Forbidden(ShmqError, PermissionError):
 
 class Unsupported(ShmqError):
     """The server, or the queue, does not know what was asked for."""
+
+
+class WorkerDied(ShmqError, RuntimeError):
+    """The worker process died that executed a call of a process pool, each time it was tried."""
+
+    #: The process.
+    pid: int
+    #: The number of the signal that killed it; None if it exited.
+    signal: int | None
+    #: Its exit code; None if a signal killed it.
+    exit_code: int | None
+    #: Whether the kernel killed it because its cgroup had no memory left.
+    out_of_memory: bool
+
+    def __init__(
+        self,
+        message: str,
+        pid: int = 0,
+        signal: int | None = None,
+        exit_code: int | None = None,
+        out_of_memory: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.pid = pid
+        self.signal = signal
+        self.exit_code = exit_code
+        self.out_of_memory = out_of_memory
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (self.pid, self.signal, self.exit_code, self.out_of_memory)
+        return type(self), (str(self), *fields)
 
 
 class WrongDirectory(ShmqError):

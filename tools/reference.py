@@ -32,6 +32,7 @@ MODULES = {
     "thread of your own: see [failures.md](../operate/failures.md#a-process-dies).",
     "shmq.extras.cloudevents": " See [cloudevents.md](../integrate/cloudevents.md).",
     "shmq.extras.otel": " See [tracing.md](../operate/tracing.md).",
+    "shmq.futures": " See [process-pool.md](../use/process-pool.md).",
     "shmq.mp": " All else in it is multiprocessing's own, and `ShutDown` what `queue` has from "
     "Python 3.13 on: see [multiprocessing.md](../use/multiprocessing.md).",
 }

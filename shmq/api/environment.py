@@ -38,7 +38,7 @@ VARIABLES: Final = (
     Variable("SHMQ_OTEL", "`1`: traces and metrics of OpenTelemetry", "`0`"),
     Variable(
         "SHMQ_MP_NAMESPACE",
-        "The namespace of the queues of `shmq.mp`; set for child processes",
+        "The namespace of the queues of `shmq.mp` and `shmq.futures`; set for child processes",
         "one for each program",
     ),
     Variable("SHMQ_TRACEBACK", "`1`: the command shows a traceback when it fails", "`0`"),

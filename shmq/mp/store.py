@@ -33,7 +33,7 @@ import re
 from collections.abc import Iterator
 from multiprocessing import util
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from shmq.api import names
 from shmq.api.names import SHM
@@ -93,17 +93,18 @@ class Store:
     # ---- making and finding ----
 
     @classmethod
-    def create(cls, maxsize: int) -> Store:
+    def create(cls, maxsize: int, namespace_name: str | None = None, **options: Any) -> Store:
         """A new queue of at most ``maxsize`` messages; 0 or less: as many as fit.
 
+        ``options`` are those of the queue that differ from those of multiprocessing's queues.
         Raises NoSpace, and ForeignSegment if another user's namespace has the name.
         """
-        namespace = Namespace.of(default_namespace())
+        namespace = Namespace.of(namespace_name or default_namespace())
         with namespace.locked():
-            return cls._make(namespace, maxsize)
+            return cls._make(namespace, maxsize, options)
 
     @classmethod
-    def _make(cls, namespace: Namespace, maxsize: int) -> Store:
+    def _make(cls, namespace: Namespace, maxsize: int, options: dict[str, Any]) -> Store:
         number = namespace.processes.own_number()
         for left in abandoned(namespace):
             with contextlib.suppress(OSError, ShmqError):
@@ -111,7 +112,7 @@ class Store:
         name = f"{number}.{next(_count)}"
         fd = _make_words(_make_path(namespace, name))
         try:
-            return cls(namespace, name, fd, _make_queue(namespace, name, maxsize))
+            return cls(namespace, name, fd, _make_queue(namespace, name, maxsize, options))
         except BaseException:
             remove(namespace, name)
             raise
@@ -265,21 +266,23 @@ def _make_words(path: Path) -> int:
     return fd
 
 
-def _make_queue(namespace: Namespace, name: str, maxsize: int) -> LocalQueue:
+def _make_queue(
+    namespace: Namespace, name: str, maxsize: int, options: dict[str, Any]
+) -> LocalQueue:
     space = os.statvfs(SHM)
     arena = max(MIN_ARENA, min(space.f_blocks * space.f_frsize, MAX_ARENA))
-    return LocalBroker(namespace.name).create_queue(
-        name,
-        capacity=min(maxsize, MAX_CAPACITY) if maxsize > 0 else MAX_CAPACITY,
-        arena_bytes=arena,
-        max_message_bytes=min(arena, _BODY_LIMIT),
-        visibility_timeout=_LEASE,
-        max_deliveries=None,
-        dead_letter=None,
-        priorities=1,
-        retry_delay=0.0,
-        overflow="block",
-    )
+    defaults = {
+        "capacity": min(maxsize, MAX_CAPACITY) if maxsize > 0 else MAX_CAPACITY,
+        "arena_bytes": arena,
+        "max_message_bytes": min(arena, _BODY_LIMIT),
+        "visibility_timeout": _LEASE,
+        "max_deliveries": None,
+        "dead_letter": None,
+        "priorities": 1,
+        "retry_delay": 0.0,
+        "overflow": "block",
+    }
+    return LocalBroker(namespace.name).create_queue(name, **defaults | options)
 
 
 # ---- removing: all of these need the registry lock ----

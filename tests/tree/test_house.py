@@ -341,6 +341,7 @@ PUBLIC = {
     "extras/faststream/__init__",
     "extras/limits/__init__",
     "extras/taskiq/__init__",
+    "futures/__init__",
     "mp/__init__",
     "extras/otel/__init__",
     "spark/__init__",

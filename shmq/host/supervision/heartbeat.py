@@ -33,6 +33,10 @@ class SharedNumbers:
             os.ftruncate(self._fd, count * _WORD)
         self.numbers = memoryview(mmap.mmap(self._fd, count * _WORD)).cast("Q")
 
+    def close(self) -> None:
+        """Close the descriptor: no further process can be given the numbers."""
+        os.close(self._fd)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach, (type(self), len(self.numbers), reduction.DupFd(self._fd))
 
