@@ -261,7 +261,7 @@ class QueueCollection(CollectionPort):
     def _options_of(self, name: str) -> tuple[QueueOptions | None, bool]:
         """The options of the queue, and whether they were altered.
 
-        None: there is no such queue, or it cannot be used.
+        None: it does not exist, or cannot be used.
         """
         try:
             options, alterations = self._namespace.open_segment(name).read_options()
