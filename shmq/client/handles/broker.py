@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast, get_args, overload
 
 from shmq import api
-from shmq.api.names import check_name
+from shmq.api.names import check_name, is_lock_queue
 from shmq.api.options import IfDifferent, QueueOptions, check_flag, check_one_of
 from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
     from shmq.api.table import TableDurability
     from shmq.model.codec.codecs import Default
+
+#: How many locks a broker keeps open that no handle uses.
+_MOST_LOCKS: Final = 64
 
 T = TypeVar("T")
 Queue = TypeVar("Queue", bound=api.Queue)
@@ -46,6 +49,10 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
         #: Errors whose hints may still be asked for; a closed broker can no longer list names.
         self._unread: weakref.WeakSet[NotFound] = weakref.WeakSet()
+        #: The queues of the locks that were used last, by their names.
+        self._lock_queues: dict[str, tuple[str, int, tuple[Any, Any]]] = {}
+        #: The handles that hold a lock: it is held even if the application drops its handle.
+        self.held_locks: set[api.Semaphore] = set()
 
     def _keep_handle(self, handle: _Any) -> _Any:
         """The handle, which is closed with the broker, and encodes as it does."""
@@ -161,11 +168,12 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self._delete("queue", name)
 
     def list_queues(self) -> list[api.QueueSummary]:
-        return with_texts(self, self._list("queue"))
+        found = [one for one in self._list("queue") if not is_lock_queue(one.name)]
+        return with_texts(self, found)
 
     def queue_names(self) -> list[str]:
         self._check_open()
-        names = self.collection("queue").names()
+        names = [name for name in self.collection("queue").names() if not is_lock_queue(name)]
         learn_names(self, names)
         return names
 
@@ -288,6 +296,49 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     def list_tables(self) -> list[str]:
         return self._list("table")
+
+    # ---- locks ----
+
+    def lock(self, name: str, *, timeout: float | None = None) -> api.Lock:
+        with late_imports:
+            from shmq.client.handles.lock import LockHandle  # noqa: PLC0415
+
+        return LockHandle(self, name, 1, timeout)
+
+    def semaphore(self, name: str, permits: int, *, timeout: float | None = None) -> api.Semaphore:
+        with late_imports:
+            from shmq.client.handles.lock import SemaphoreHandle  # noqa: PLC0415
+
+        return SemaphoreHandle(self, name, permits, timeout)
+
+    def list_locks(self) -> list[api.LockSummary]:
+        self._check_open()
+        with late_imports:
+            from shmq.client.handles.lock import summarize_all  # noqa: PLC0415
+
+        return summarize_all(self, self.collection("queue").names())
+
+    def lock_queues(
+        self, kind: str, name: str, permits: int, *, again: bool = False
+    ) -> tuple[Any, Any]:
+        """The queues of a lock; ``again``: those that are open were deleted."""
+        self._check_open()
+        with late_imports:
+            from shmq.client.handles.lock import open_queues  # noqa: PLC0415
+
+        known = self._lock_queues.pop(name, None) if isinstance(name, str) else None
+        if known is None or again or known[:2] != (kind, permits):
+            known = kind, permits, open_queues(self, kind, name, permits)
+        self._lock_queues[name] = known
+        if len(self._lock_queues) > _MOST_LOCKS:
+            self._lock_queues.pop(next(iter(self._lock_queues)), None)
+        return known[2]
+
+    def open_reserved(self, name: str, options: Mapping[str, Any]) -> Queue:
+        """Create or open a queue of a lock. Raises QueueExists if it has other options."""
+        wanted = QueueOptions.for_queue(name, options)
+        queue: Queue = self._make("queue", name, wanted, options, True)
+        return queue
 
     # ---- schemas ----
 

@@ -79,6 +79,12 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
             return self.streams
         return ExchangeCollection(self) if kind == "exchange" else NoTables()
 
+    # ---- locks: a lease of a cluster ends by its time, whether or not its holder lives ----
+
+    lock = api.Broker.lock
+    semaphore = api.Broker.semaphore
+    list_locks = api.Broker.list_locks
+
     # ---- schemas ----
 
     def add_schema(

@@ -1,0 +1,468 @@
+"""Locks and semaphores: the permits are messages of a queue, and a lease is a permit held.
+
+So a permit has what a lease has: the death of its holder, or the end of its connection, returns it,
+and no store has to be added to it. Two queues make a lock:
+
+- ``lock::NAME`` has as many messages as permits, and no room for more. Each process that opens it
+  puts until it is full, before its first acquire: whichever of them dies on the way, there are
+  never too many permits, nor too few while a process waits. They are never acknowledged.
+- ``line::NAME`` is the order of those who wait. A waiter puts a ticket and leases it; the order is
+  that of the tickets' sequence numbers. The first one waits for a permit; each other one waits for
+  a message that says that it is the first now. All of that expires within a second once no process
+  holds it leased, so what a dead waiter has left needs no repair.
+
+Only the permits decide who holds the lock; the line is advice. Who finds a permit free, and the
+same one first in the line for `_STUCK`, passes it by, as it may be stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from shmq import api
+from shmq.api.lock import MAX_PERMITS, LockHolder, LockSummary
+from shmq.api.names import LOCK_LINE, LOCK_PERMITS, check_name
+from shmq.api.options import check_flag, check_whole
+from shmq.client.handles.queue import QueueHandle
+from shmq.client.ports.steps import Step, Steps, arun, run
+from shmq.client.shared.blocking_calls import run_blocking
+from shmq.display import Displayed
+from shmq.errors import (
+    AlreadyExists,
+    Empty,
+    Full,
+    InvalidName,
+    LeaseExpired,
+    LockExists,
+    LockNotHeld,
+    LockTimeout,
+    NoSuchQueue,
+    QueueDeleted,
+    QueueExists,
+    ShmqError,
+)
+from shmq.native import _clock as time
+from shmq.native import _core
+
+if TYPE_CHECKING:
+    from shmq.client.handles.broker import BrokerHandle
+
+#: The most characters of a lock's name: those of a queue's, less those of the prefix.
+MAX_LOCK_NAME: Final = _core.MAX_NAME - len(LOCK_PERMITS)
+
+#: The visibility timeout of both queues, in seconds: no lease ends while its holder lives.
+_FOREVER: Final = 1e9
+#: How often an acquire opens queues that others delete at that moment.
+_REOPENS: Final = 20
+#: How long a ticket or a turn is in the line unless it is leased, in seconds.
+_ADVICE: Final = 1.0
+#: How many may be in the line; those beyond wait without an order.
+_MOST_WAITERS: Final = 4096
+#: After how many seconds a waiter looks whether those before it are gone or stuck.
+_SLICE: Final = 0.04
+#: For how many seconds a permit is left to the first one in the line.
+_STUCK: Final = 0.03
+
+_T = TypeVar("_T")
+
+#: A permit or a ticket that is held; None: there is none.
+_Permit = api.Message | None
+
+_COMMON: Final[dict[str, Any]] = {
+    "visibility_timeout": _FOREVER,
+    "max_deliveries": None,
+    "dead_letter": None,
+    "auto_delete": True,
+}
+
+
+def _permit_options(kind: str, permits: int) -> dict[str, Any]:
+    # The kind is the number of priorities, which permits have no use for.
+    priorities = 1 if kind == "lock" else 2
+    return {**_COMMON, "capacity": permits, "arena_bytes": 4096, "priorities": priorities}
+
+
+def _line_options() -> dict[str, Any]:
+    return {
+        **_COMMON,
+        "capacity": _MOST_WAITERS,
+        "arena_bytes": 1 << 20,
+        "priorities": 1,
+        "ttl": _ADVICE,
+        "on_expired": "drop",
+    }
+
+
+#: A queue of this host, or a `QueueHandle`: both know more than the contract has.
+Queue = Any
+#: The queue of the permits, and that of the line.
+Queues = tuple[Queue, Queue]
+
+
+def open_queues(
+    broker: BrokerHandle[Any, Any, Any, Any], kind: str, name: str, permits: int
+) -> Queues:
+    """Open the two queues of a lock, or create them, and put what permits are missing."""
+    if len(check_name(name, kind)) > MAX_LOCK_NAME:
+        raise InvalidName(
+            f"invalid {kind} name {name!r}: it has {len(name)} characters, and may have "
+            f"{MAX_LOCK_NAME}"
+        )
+    try:
+        held = broker.open_reserved(LOCK_PERMITS + name, _permit_options(kind, permits))
+    except QueueExists as error:
+        raise _make_exists_error(kind, name, error) from error
+    line = broker.open_reserved(LOCK_LINE + name, _line_options())
+    _fill(held, permits)
+    for queue in (held, line):
+        with contextlib.suppress(Empty):  # a consumer from now on: the queue stays
+            queue.get(False, where="correlation = 'none'")
+    return held, line
+
+
+def _make_exists_error(kind: str, name: str, error: AlreadyExists) -> AlreadyExists:
+    if "priorities" in error.differences:
+        other = "lock" if kind == "semaphore" else "semaphore"
+        return LockExists(f"{kind} {name!r}: a {other} of that name exists; use another name")
+    both = error.differences.get("capacity", ("?", "?"))
+    return LockExists(
+        f"semaphore {name!r} exists with {both[1]} permits, not {both[0]}: use as many, or another "
+        f"name",
+        {"permits": both},
+    )
+
+
+def _fill(queue: Queue, permits: int) -> None:
+    """Put permits until no more fit, however many processes do the same."""
+    if permits > 1 and queue.full():
+        return
+    with contextlib.suppress(Full):
+        for _ in range(permits):
+            queue.put(b"", block=False)
+
+
+def summarize(broker: BrokerHandle[Any, Any, Any, Any], name: str) -> LockSummary:
+    """The entry of the list for the lock of that name. Raises NoSuchQueue."""
+    with broker.queue(LOCK_PERMITS + name) as queue:
+        options, holders = queue.options, _leaseholders(queue)
+    waiters: list[LockHolder] = []
+    with contextlib.suppress(ShmqError), broker.queue(LOCK_LINE + name) as line:
+        waiters = _leaseholders(line)
+    return LockSummary(
+        name=name,
+        kind="lock" if options.priorities == 1 else "semaphore",
+        permits=options.capacity,
+        holders=sorted(holders, key=lambda one: one.since),
+        waiters=waiters,
+    )
+
+
+def summarize_all(broker: BrokerHandle[Any, Any, Any, Any], queues: list[str]) -> list[LockSummary]:
+    """The entries of the list, given the names of all queues."""
+    names = [name.removeprefix(LOCK_PERMITS) for name in queues if name.startswith(LOCK_PERMITS)]
+    found = []
+    for name in sorted(names):
+        with contextlib.suppress(NoSuchQueue, QueueDeleted):
+            found.append(summarize(broker, name))
+    return found
+
+
+def _leaseholders(queue: Queue) -> list[LockHolder]:
+    """Those who hold a message of the queue leased, in the order of the messages."""
+    now = time.time()
+    return [
+        LockHolder(
+            pid=lease.holder_pid,
+            name=lease.holder_name,
+            since=now - max(0.0, _FOREVER - lease.expires_in),
+        )
+        for lease in queue.leases(_MOST_WAITERS)
+    ]
+
+
+def _get(queue: Queue, timeout: float | None, where: str | None = None) -> Step:
+    """A step that gets a message, or None if none arrived within the timeout."""
+
+    def block() -> api.Message | None:
+        with contextlib.suppress(Empty):
+            found: api.Message = queue.get(timeout=timeout, where=where)
+            return found
+        return None
+
+    async def suspend() -> api.Message | None:
+        with contextlib.suppress(Empty):
+            found: api.Message = await queue.aget(timeout, where=where)
+            return found
+        return None
+
+    return block, suspend
+
+
+class _Line:
+    """The order of those who wait for one lock; what it says is advice."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+
+    def is_awaited(self) -> bool:
+        """Whether others may wait."""
+        return bool(self.queue.has_message())
+
+    def call(self, call: Callable[[], Any]) -> Step:
+        """A step that takes microseconds on this host, and a round trip otherwise."""
+
+        async def suspend() -> Any:
+            return await run_blocking(call) if isinstance(self.queue, QueueHandle) else call()
+
+        return call, suspend
+
+    def join(self) -> Steps[_Permit]:
+        """Return a ticket, leased; None: too many wait."""
+        name = os.urandom(8).hex()
+        while True:
+            try:
+                yield self.call(lambda: self.queue.put(b"", block=False, correlation=name))
+            except Full:
+                return None
+            ticket: _Permit = yield _get(self.queue, 0.0, f"correlation = '{name}'")
+            if ticket is not None:
+                return ticket  # else it had expired, or was purged by one who left
+
+    def first_two(self) -> list[int]:
+        """The sequence numbers of the first tickets; newcomers notice that there are some."""
+        if not self.queue.has_message():
+            with contextlib.suppress(Full):
+                self.queue.put(b"", block=False, correlation="awaited")
+        return [lease.sequence for lease in self.queue.leases(2)]
+
+    def leave(self, ticket: api.Message) -> None:
+        """Give the ticket back, and tell the next one if it was the first."""
+        with contextlib.suppress(ShmqError):
+            ticket.ack()
+            first = self.queue.leases(1)
+            if not first:
+                self.queue.purge()
+            elif first[0].sequence > ticket.sequence:
+                self.queue.put(b"", block=False, correlation=_turn(first[0].sequence))
+
+
+def _turn(ticket: int) -> str:
+    return f"turn {ticket}"
+
+
+def _await_turn(permits: Queue, line: _Line, ticket: int, until: float | None) -> Steps[_Permit]:
+    """Return a permit once the ticket is the first, or the first one is stuck; None: too late."""
+    turn = f"correlation = '{_turn(ticket)}'"
+    permit: _Permit = None
+    stuck = 0
+    while permit is None:
+        left = _SLICE if until is None else min(_SLICE, until - time.monotonic())
+        if left <= 0:
+            permit = yield _get(permits, 0.0)
+            break
+        first, *others = (yield line.call(line.first_two)) or [ticket]
+        if first >= ticket:
+            permit = yield _get(permits, left)
+            continue
+        if stuck == first:
+            left = min(left, _STUCK)
+        message = yield _get(line.queue, left, turn)
+        if message is not None:
+            stuck = 0
+            yield line.call(message.ack)
+        elif not (yield line.call(functools.partial(_is_free, permits, ticket in others))):
+            stuck = 0
+        elif stuck != first:
+            stuck = first
+        else:
+            permit = yield _get(permits, 0.0)
+    return permit
+
+
+def _is_free(permits: Queue, closely: bool) -> bool:
+    """Whether a permit is free; ``closely``: or will be once the dead holder is noticed."""
+    if closely:
+        permits.look_for_dead()
+    return bool(permits.has_message())
+
+
+class SemaphoreHandle(Displayed, api.Semaphore):
+    """Implements `api.Semaphore` for all transports."""
+
+    _KIND = "semaphore"
+
+    def __init__(
+        self, broker: BrokerHandle[Any, Any, Any, Any], name: str, permits: int, timeout: Any
+    ) -> None:
+        _core.check_timeout(timeout)
+        self._broker = broker
+        self._name = name
+        self._permits = check_whole("permits", permits, 1, MAX_PERMITS)
+        self._timeout: float | None = timeout
+        self._held: list[api.Message] = []
+        #: What the parent of this process held at the fork: none of it is settled here.
+        self._inherited: list[list[api.Message]] = []
+        self._pid = os.getpid()
+        self._open(broker.lock_queues(self._KIND, name, self._permits))
+
+    def _open(self, queues: Queues) -> None:
+        self._queue, line = queues
+        self._line = _Line(line)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def permits(self) -> int:
+        return self._permits
+
+    # ---- acquire ----
+
+    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        limit = self._limit(block, timeout)
+        with contextlib.suppress(Empty, QueueDeleted):  # the common case, without a generator
+            if limit == 0.0 or not self._line.queue.has_message():
+                self._keep(self._queue.get(False))
+                return True
+        return run(self._acquire(limit))
+
+    async def aacquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        return await arun(self._acquire(self._limit(block, timeout)))
+
+    def _limit(self, block: bool, timeout: float | None) -> float | None:
+        """For how long an acquire waits."""
+        check_flag("block", block)
+        _core.check_timeout(timeout)
+        if not block:
+            return 0.0
+        return self._timeout if timeout is None else timeout
+
+    def _acquire(self, timeout: float | None) -> Steps[bool]:
+        until = None if timeout is None else time.monotonic() + timeout
+        for attempt in range(_REOPENS):
+            try:
+                permit = yield from self._take(timeout, until)
+                break
+            except QueueDeleted:  # by the last one who used it
+                if attempt == _REOPENS - 1:
+                    raise
+                yield self._line.call(self._reopen)
+        if permit is not None:
+            self._keep(permit)
+        return permit is not None
+
+    def _keep(self, permit: api.Message) -> None:
+        self._own_permits().append(permit)
+        self._broker.held_locks.add(self)
+
+    def _reopen(self) -> None:
+        self._open(self._broker.lock_queues(self._KIND, self._name, self._permits, again=True))
+
+    def _look(self, look: Callable[[], _T]) -> _T:
+        """What ``look`` returns; once more if the queues were deleted by the last user."""
+        try:
+            return look()
+        except QueueDeleted:
+            self._reopen()
+            return look()
+
+    def _take(self, timeout: float | None, until: float | None) -> Steps[_Permit]:
+        permits, line = self._queue, self._line
+        if timeout == 0.0 or not (yield line.call(line.is_awaited)):
+            permit: _Permit = yield _get(permits, 0.0)
+            if permit is not None or timeout == 0.0:
+                return permit
+        ticket = yield from line.join()
+        if ticket is None:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            permit = yield _get(permits, left)
+            return permit
+        try:
+            permit = yield from _await_turn(permits, line, ticket.sequence, until)
+        except GeneratorExit:
+            line.leave(ticket)
+            raise
+        except BaseException:
+            yield line.call(lambda: line.leave(ticket))
+            raise
+        try:
+            yield line.call(lambda: line.leave(ticket))
+        except BaseException:
+            if permit is not None:
+                permit.nack(0, counted=False)
+            raise
+        return permit
+
+    def _own_permits(self) -> list[api.Message]:
+        """The permits that this process holds by this handle."""
+        if self._pid != os.getpid():
+            self._inherited.append(self._held)
+            self._held, self._pid = [], os.getpid()
+        return self._held
+
+    def _make_timeout_error(self) -> LockTimeout:
+        what = f"{self._KIND} {self._name!r} was not acquired within {self._timeout} s"
+        with contextlib.suppress(ShmqError):
+            for holder in self.holders():
+                held = f"process {holder.pid} ({holder.name}) holds it"
+                return LockTimeout(f"{what}: {held}", holder.pid)
+        return LockTimeout(what)
+
+    # ---- release ----
+
+    def release(self) -> None:
+        try:
+            permit = self._own_permits().pop()
+        except IndexError:
+            raise LockNotHeld(f"{self._KIND} {self._name!r} is not held by this handle") from None
+        if not self._held:
+            self._broker.held_locks.discard(self)
+        try:
+            permit.nack(0, counted=False)
+        except (LeaseExpired, QueueDeleted) as error:
+            raise LockNotHeld(
+                f"{self._KIND} {self._name!r} was lost while it was held: its connection or its "
+                f"broker was closed, or it was deleted"
+            ) from error
+
+    async def arelease(self) -> None:
+        if isinstance(self._queue, QueueHandle):
+            await run_blocking(self.release)
+        else:
+            self.release()
+
+    # ---- what it has ----
+
+    def locked(self) -> bool:
+        return self._look(lambda: not self._queue.has_message())
+
+    def holders(self) -> list[LockHolder]:
+        found = self._look(lambda: _leaseholders(self._queue))
+        return sorted(found, key=lambda one: one.since)
+
+    def waiters(self) -> list[LockHolder]:
+        return self._look(lambda: _leaseholders(self._line.queue))
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "name", self._name
+        yield "permits", self._permits
+        yield "held", len(self._own_permits())
+
+    def __repr__(self) -> str:
+        held = ", held" if self._own_permits() else ""
+        return f"<{type(self).__name__} {self._name!r}{held}>"
+
+
+class LockHandle(SemaphoreHandle, api.Lock):
+    """Implements `api.Lock` for all transports."""
+
+    _KIND = "lock"
+
+    def holder(self) -> LockHolder | None:
+        held = self.holders()
+        return held[0] if held else None
