@@ -263,7 +263,8 @@ def test_an_async_block_times_out(broker: Broker, connect: Connect) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "schön", "x" * 95, "a/b", "\0"])
 def test_an_invalid_name_is_refused(broker: Broker, name: str) -> None:
-    for make in (lambda: broker.lock(name), lambda: broker.semaphore(name, 2)):
+    makes: list[Callable[[], Any]] = [lambda: broker.lock(name), lambda: broker.semaphore(name, 2)]
+    for make in makes:
         with pytest.raises(shmq.InvalidName, match=r"invalid \w+ name"):
             make()
 
@@ -346,13 +347,14 @@ def test_a_lock_and_a_semaphore_do_not_share_a_name(broker: Broker, connect: Con
     lock, semaphore = broker.lock("a"), broker.semaphore("s", 2)
     other = connect()
     with lock, semaphore:
-        for make, why in (
+        calls: list[tuple[Callable[[], Any], str]] = [
             (lambda: other.semaphore("a", 1), "a lock of that name exists"),
             (lambda: other.semaphore("a", 2), "a lock of that name exists"),
             (lambda: other.lock("s"), "a semaphore of that name exists"),
             (lambda: other.semaphore("s", 3), "exists with 2 permits, not 3"),
             (lambda: broker.semaphore("s", 1), "exists with 2 permits, not 1"),
-        ):
+        ]
+        for make, why in calls:
             with pytest.raises(shmq.LockExists, match=why):
                 make()
     assert lock.acquire(block=False)

@@ -21,7 +21,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from shmq import api
 from shmq.api.lock import MAX_PERMITS, LockHolder, LockSummary
@@ -29,7 +29,6 @@ from shmq.api.names import LOCK_LINE, LOCK_PERMITS, check_name
 from shmq.api.options import check_flag, check_whole
 from shmq.client.handles.queue import QueueHandle
 from shmq.client.ports.steps import Step, Steps, arun, run
-from shmq.client.shared.blocking_calls import run_blocking
 from shmq.display import Displayed
 from shmq.errors import (
     AlreadyExists,
@@ -45,6 +44,7 @@ from shmq.errors import (
     QueueExists,
     ShmqError,
 )
+from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
 from shmq.native import _core
 
@@ -56,6 +56,8 @@ MAX_LOCK_NAME: Final = _core.MAX_NAME - len(LOCK_PERMITS)
 
 #: The visibility timeout of both queues, in seconds: no lease ends while its holder lives.
 _FOREVER: Final = 1e9
+#: How often it is tried to give a ticket back, each time for 0.1 s.
+_TRIES: Final = 10
 #: How often an acquire opens queues that others delete at that moment.
 _REOPENS: Final = 20
 #: How long a ticket or a turn is in the line unless it is leased, in seconds.
@@ -70,7 +72,7 @@ _STUCK: Final = 0.03
 _T = TypeVar("_T")
 
 #: A permit or a ticket that is held; None: there is none.
-_Permit = api.Message | None
+_Permit: TypeAlias = "api.Message | None"
 
 _COMMON: Final[dict[str, Any]] = {
     "visibility_timeout": _FOREVER,
@@ -202,26 +204,40 @@ def _get(queue: Queue, timeout: float | None, where: str | None = None) -> Step:
     return block, suspend
 
 
+async def _run_to_end(call: Callable[[], Any]) -> Any:
+    with late_imports:
+        from shmq.client.shared.blocking_calls import run_to_end  # noqa: PLC0415 - asyncio
+
+    return await run_to_end(call)
+
+
 class _Line:
     """The order of those who wait for one lock; what it says is advice."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
+        #: Tickets of those who left, as long as they could not be given back.
+        self._unreturned: list[api.Message] = []
 
     def is_awaited(self) -> bool:
         """Whether others may wait."""
         return bool(self.queue.has_message())
 
     def call(self, call: Callable[[], Any]) -> Step:
-        """A step that takes microseconds on this host, and a round trip otherwise."""
+        """A step that takes microseconds on this host, and a round trip otherwise.
+
+        It is carried out even if its task is cancelled.
+        """
 
         async def suspend() -> Any:
-            return await run_blocking(call) if isinstance(self.queue, QueueHandle) else call()
+            return await _run_to_end(call) if isinstance(self.queue, QueueHandle) else call()
 
         return call, suspend
 
     def join(self) -> Steps[_Permit]:
         """Return a ticket, leased; None: too many wait."""
+        if self._unreturned:
+            yield self.call(self._return_tickets)
         name = os.urandom(8).hex()
         while True:
             try:
@@ -241,13 +257,33 @@ class _Line:
 
     def leave(self, ticket: api.Message) -> None:
         """Give the ticket back, and tell the next one if it was the first."""
+        self._unreturned.append(ticket)
         with contextlib.suppress(ShmqError):
-            ticket.ack()
+            self._return_tickets()
             first = self.queue.leases(1)
             if not first:
                 self.queue.purge()
             elif first[0].sequence > ticket.sequence:
                 self.queue.put(b"", block=False, correlation=_turn(first[0].sequence))
+
+    def _return_tickets(self) -> None:
+        """Give back the tickets of those who left, also those that could not be given back then."""
+        while self._unreturned:
+            _patiently(self._unreturned[-1].ack, _TRIES)
+            self._unreturned.pop()
+
+
+def _patiently(call: Callable[[], object], tries: int | None = None) -> None:
+    """Make the call again while a process is stopped within an operation on the queue."""
+    while True:
+        try:
+            call()
+        except LockTimeout:
+            tries = None if tries is None else tries - 1
+            if tries == 0:
+                raise
+        else:
+            return
 
 
 def _turn(ticket: int) -> str:
@@ -325,7 +361,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         limit = self._limit(block, timeout)
-        with contextlib.suppress(Empty, QueueDeleted):  # the common case, without a generator
+        with contextlib.suppress(Empty, QueueDeleted, LockTimeout):  # without a generator
             if limit == 0.0 or not self._line.queue.has_message():
                 self._keep(self._queue.get(False))
                 return True
@@ -344,14 +380,20 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     def _acquire(self, timeout: float | None) -> Steps[bool]:
         until = None if timeout is None else time.monotonic() + timeout
-        for attempt in range(_REOPENS):
+        permit: _Permit = None
+        reopened = 0
+        while True:
             try:
                 permit = yield from self._take(timeout, until)
                 break
             except QueueDeleted:  # by the last one who used it
-                if attempt == _REOPENS - 1:
+                reopened += 1
+                if reopened > _REOPENS:
                     raise
                 yield self._line.call(self._reopen)
+            except LockTimeout:  # a process is stopped within an operation on a queue
+                if until is not None and time.monotonic() >= until:
+                    break
         if permit is not None:
             self._keep(permit)
         return permit is not None
@@ -416,25 +458,37 @@ class SemaphoreHandle(Displayed, api.Semaphore):
     # ---- release ----
 
     def release(self) -> None:
+        self._return(self._pop(), None)
+
+    def _pop(self) -> api.Message:
+        """A permit that is held, which the caller returns. Raises LockNotHeld."""
         try:
             permit = self._own_permits().pop()
         except IndexError:
             raise LockNotHeld(f"{self._KIND} {self._name!r} is not held by this handle") from None
         if not self._held:
             self._broker.held_locks.discard(self)
+        return permit
+
+    def _return(self, permit: api.Message, tries: int | None) -> None:
         try:
-            permit.nack(0, counted=False)
+            _patiently(lambda: permit.nack(0, counted=False), tries)
         except (LeaseExpired, QueueDeleted) as error:
             raise LockNotHeld(
                 f"{self._KIND} {self._name!r} was lost while it was held: its connection or its "
                 f"broker was closed, or it was deleted"
             ) from error
+        except KeyboardInterrupt:  # while a process is stopped within an operation on the queue
+            self._keep(permit)
+            raise
 
     async def arelease(self) -> None:
-        if isinstance(self._queue, QueueHandle):
-            await run_blocking(self.release)
-        else:
-            self.release()
+        permit = self._pop()
+        if not isinstance(self._queue, QueueHandle):
+            with contextlib.suppress(LockTimeout):
+                self._return(permit, 1)
+                return
+        await _run_to_end(lambda: self._return(permit, None))
 
     # ---- what it has ----
 
