@@ -57,6 +57,7 @@ _STAGED = re.compile(r"(.+)\.staged\.[0-9a-f]{8}\Z", re.ASCII)
 #: The queues of a lock: see `shmq.client.handles.lock`. No escape has two colons in a row.
 LOCK_PERMITS: Final = "lock::"
 LOCK_LINE: Final = "line::"
+LOCK_INBOX: Final = "turn::"
 
 _REPLY = re.compile(r"reply\.[0-9a-f]{16}\Z", re.ASCII)
 
@@ -332,4 +333,4 @@ def is_reply_name(name: str) -> bool:
 
 def is_lock_queue(name: str) -> bool:
     """Whether a queue of that name is part of a lock, and not listed among the queues."""
-    return name.startswith((LOCK_PERMITS, LOCK_LINE))
+    return name.startswith((LOCK_PERMITS, LOCK_LINE, LOCK_INBOX))

@@ -51,6 +51,8 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self._unread: weakref.WeakSet[NotFound] = weakref.WeakSet()
         #: The queues of the locks that were used last, by their names.
         self._lock_queues: dict[str, tuple[str, int, tuple[Any, Any]]] = {}
+        #: The inboxes of those who wait for locks, by name; this broker's own is "".
+        self._inboxes: dict[str, Any] = {}
         #: The handles that hold a lock: it is held even if the application drops its handle.
         self.held_locks: set[api.Semaphore] = set()
 
@@ -333,6 +335,22 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         if len(self._lock_queues) > _MOST_LOCKS:
             self._lock_queues.pop(next(iter(self._lock_queues)), None)
         return known[2]
+
+    def lock_inbox(self, name: str = "") -> Any:
+        """The inbox of that name, of one who waits for a lock; "": this broker's own."""
+        inbox = self._inboxes.pop(name, None)
+        if inbox is None or inbox.closed or getattr(inbox, "is_gone", False):
+            with late_imports:
+                from shmq.client.handles.lock import inbox_options, new_inbox  # noqa: PLC0415
+
+            if name:
+                inbox = self.put_target(name)
+            else:
+                inbox = self.open_reserved(new_inbox(), inbox_options())
+        self._inboxes[name] = inbox
+        if len(self._inboxes) > _MOST_LOCKS:
+            self._inboxes.pop(next(one for one in self._inboxes if one))
+        return inbox
 
     def open_reserved(self, name: str, options: Mapping[str, Any]) -> Queue:
         """Create or open a queue of a lock. Raises QueueExists if it has other options."""

@@ -7,9 +7,9 @@ and no store has to be added to it. Two queues make a lock:
   puts until it is full, before its first acquire: whichever of them dies on the way, there are
   never too many permits, nor too few while a process waits. They are never acknowledged.
 - ``line::NAME`` is the order of those who wait. A waiter puts a ticket and leases it; the order is
-  that of the tickets' sequence numbers. The first one waits for a permit; each other one waits for
-  a message that says that it is the first now. All of that expires within a second once no process
-  holds it leased, so what a dead waiter has left needs no repair.
+  that of the tickets' sequence numbers. The first one waits for a permit. Each other one waits in
+  the inbox of its broker, a third queue, ``turn::HEX``, for a message that says that it is the
+  first now; a note in the line says which inbox that is. What a dead waiter leaves expires.
 
 Only the permits decide who holds the lock; the line is advice. Who finds a permit free, and the
 same one first in the line for `_STUCK`, passes it by, as it may be stopped.
@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from shmq import api
 from shmq.api.lock import MAX_PERMITS, LockHolder, LockSummary
-from shmq.api.names import LOCK_LINE, LOCK_PERMITS, check_name
+from shmq.api.names import LOCK_INBOX, LOCK_LINE, LOCK_PERMITS, check_name
 from shmq.api.options import check_flag, check_whole
 from shmq.client.handles.queue import QueueHandle
 from shmq.client.ports.steps import Step, Steps, arun, run
@@ -60,8 +61,8 @@ _FOREVER: Final = 1e9
 _TRIES: Final = 10
 #: How often an acquire opens queues that others delete at that moment.
 _REOPENS: Final = 20
-#: How long a ticket or a turn is in the line unless it is leased, in seconds.
-_ADVICE: Final = 1.0
+#: How long a ticket or a note is in the line unless it is leased, in seconds.
+_ADVICE: Final = 60.0
 #: How many may be in the line; those beyond wait without an order.
 _MOST_WAITERS: Final = 4096
 #: After how many seconds a waiter looks whether those before it are gone or stuck.
@@ -99,6 +100,16 @@ def _line_options() -> dict[str, Any]:
     }
 
 
+def new_inbox() -> str:
+    """A new name of an inbox."""
+    return LOCK_INBOX + os.urandom(8).hex()
+
+
+def inbox_options() -> dict[str, Any]:
+    """The options of the queue by which the waiters of one broker are told that they are first."""
+    return {**_line_options(), "overflow": "drop-oldest", "ttl": 1.0}
+
+
 #: A queue of this host, or a `QueueHandle`: both know more than the contract has.
 Queue = Any
 #: The queue of the permits, and that of the line.
@@ -114,6 +125,15 @@ def open_queues(
             f"invalid {kind} name {name!r}: it has {len(name)} characters, and may have "
             f"{MAX_LOCK_NAME}"
         )
+    for _ in range(_REOPENS):
+        with contextlib.suppress(QueueDeleted):  # by the last one who used it, at this moment
+            return _open_once(broker, kind, name, permits)
+    return _open_once(broker, kind, name, permits)
+
+
+def _open_once(
+    broker: BrokerHandle[Any, Any, Any, Any], kind: str, name: str, permits: int
+) -> Queues:
     try:
         held = broker.open_reserved(LOCK_PERMITS + name, _permit_options(kind, permits))
     except QueueExists as error:
@@ -214,8 +234,9 @@ async def _run_to_end(call: Callable[[], Any]) -> Any:
 class _Line:
     """The order of those who wait for one lock; what it says is advice."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, broker: BrokerHandle[Any, Any, Any, Any]) -> None:
         self.queue = queue
+        self._broker = broker
         #: Tickets of those who left, as long as they could not be given back.
         self._unreturned: list[api.Message] = []
 
@@ -246,7 +267,7 @@ class _Line:
                 return None
             ticket: _Permit = yield _get(self.queue, 0.0, f"correlation = '{name}'")
             if ticket is not None:
-                return ticket  # else it had expired, or was purged by one who left
+                return ticket  # else it was purged by one who left
 
     def first_two(self) -> list[int]:
         """The sequence numbers of the first tickets; newcomers notice that there are some."""
@@ -255,16 +276,32 @@ class _Line:
                 self.queue.put(b"", block=False, correlation="awaited")
         return [lease.sequence for lease in self.queue.leases(2)]
 
+    def write_note(self, ticket: int, inbox: Queue) -> None:
+        """Say where the holder of the ticket is told that it is the first."""
+        with contextlib.suppress(Full):
+            self.queue.put(inbox.name, block=False, correlation=f"{ticket}")
+
     def leave(self, ticket: api.Message) -> None:
         """Give the ticket back, and tell the next one if it was the first."""
         self._unreturned.append(ticket)
         with contextlib.suppress(ShmqError):
             self._return_tickets()
+            self._take_note(ticket.sequence)
             first = self.queue.leases(1)
             if not first:
                 self.queue.purge()
             elif first[0].sequence > ticket.sequence:
-                self.queue.put(b"", block=False, correlation=_turn(first[0].sequence))
+                name = self._take_note(first[0].sequence)
+                if name is not None:
+                    inbox = self._broker.lock_inbox(name)
+                    inbox.put(b"", block=False, correlation=_turn(self.queue, first[0].sequence))
+
+    def _take_note(self, ticket: int) -> str | None:
+        """Remove the note of a ticket; the name of the inbox in it."""
+        where = f"correlation = '{ticket}'"
+        with contextlib.suppress(Empty), self.queue.get(False, where=where) as note:
+            return str(note.body)
+        return None
 
     def _return_tickets(self) -> None:
         """Give back the tickets of those who left, also those that could not be given back then."""
@@ -286,17 +323,21 @@ def _patiently(call: Callable[[], object], tries: int | None = None) -> None:
             return
 
 
-def _turn(ticket: int) -> str:
-    return f"turn {ticket}"
+def _turn(line: Queue, ticket: int) -> str:
+    return f"{line.name} {ticket}"
 
 
-def _await_turn(permits: Queue, line: _Line, ticket: int, until: float | None) -> Steps[_Permit]:
+def _await_turn(
+    permits: Queue, line: _Line, ticket: int, until: float | None, inbox: Queue
+) -> Steps[_Permit]:
     """Return a permit once the ticket is the first, or the first one is stuck; None: too late."""
-    turn = f"correlation = '{_turn(ticket)}'"
+    turn = f"correlation = '{_turn(line.queue, ticket)}'"
     permit: _Permit = None
     stuck = 0
+    noted = -math.inf
     while permit is None:
-        left = _SLICE if until is None else min(_SLICE, until - time.monotonic())
+        now = time.monotonic()
+        left = _SLICE if until is None else min(_SLICE, until - now)
         if left <= 0:
             permit = yield _get(permits, 0.0)
             break
@@ -304,9 +345,12 @@ def _await_turn(permits: Queue, line: _Line, ticket: int, until: float | None) -
         if first >= ticket:
             permit = yield _get(permits, left)
             continue
+        if now > noted + _ADVICE / 2:
+            noted = now
+            yield line.call(lambda: line.write_note(ticket, inbox))
         if stuck == first:
             left = min(left, _STUCK)
-        message = yield _get(line.queue, left, turn)
+        message = yield _get(inbox, left, turn)
         if message is not None:
             stuck = 0
             yield line.call(message.ack)
@@ -347,7 +391,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     def _open(self, queues: Queues) -> None:
         self._queue, line = queues
-        self._line = _Line(line)
+        self._line = _Line(line, self._broker)
 
     @property
     def name(self) -> str:
@@ -419,13 +463,14 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             permit: _Permit = yield _get(permits, 0.0)
             if permit is not None or timeout == 0.0:
                 return permit
+        inbox = yield line.call(self._broker.lock_inbox)
         ticket = yield from line.join()
         if ticket is None:
             left = None if until is None else max(0.0, until - time.monotonic())
             permit = yield _get(permits, left)
             return permit
         try:
-            permit = yield from _await_turn(permits, line, ticket.sequence, until)
+            permit = yield from _await_turn(permits, line, ticket.sequence, until, inbox)
         except GeneratorExit:
             line.leave(ticket)
             raise

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
 import random
 import signal
 import time
+import traceback
 from collections.abc import Callable
 
 import pytest
@@ -73,6 +75,8 @@ def child(work: Callable[[], None]) -> int:
     try:
         work()
         status = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(status)
 
@@ -117,8 +121,9 @@ def test_a_lock_has_one_holder_however_many_are_killed(namespace: str) -> None:
             pids.remove(pid)
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
     print(
         f"{seen.acquired} times acquired, {KILLS} kills, at most {seen.longest / 1e6:.1f} ms free, "
         f"{seen.over} times over 100 ms"
