@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast, get_args, overload
 
 from shmq import api
@@ -12,7 +13,7 @@ from shmq.api.options import IfDifferent, QueueOptions, check_flag, check_one_of
 from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
-from shmq.errors import InvalidOption, NotFound, ShmqError
+from shmq.errors import Empty, InvalidOption, NotFound, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.model.schema.check import as_json_schema
 from shmq.model.schema.compare import Compatibility
@@ -356,6 +357,8 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         """Create or open a queue of a lock. Raises QueueExists if it has other options."""
         wanted = QueueOptions.for_queue(name, options)
         queue: Queue = self._make("queue", name, wanted, options, True)
+        with suppress(Empty):  # a consumer from now on: the queue stays, and ends with its last one
+            queue.get(False, where="correlation = 'none'")
         return queue
 
     # ---- schemas ----

@@ -140,9 +140,6 @@ def _open_once(
         raise _make_exists_error(kind, name, error) from error
     line = broker.open_reserved(LOCK_LINE + name, _line_options())
     _fill(held, permits)
-    for queue in (held, line):
-        with contextlib.suppress(Empty):  # a consumer from now on: the queue stays
-            queue.get(False, where="correlation = 'none'")
     return held, line
 
 
@@ -306,8 +303,17 @@ class _Line:
     def _return_tickets(self) -> None:
         """Give back the tickets of those who left, also those that could not be given back then."""
         while self._unreturned:
-            _patiently(self._unreturned[-1].ack, _TRIES)
-            self._unreturned.pop()
+            try:
+                ticket = self._unreturned.pop()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                _patiently(ticket.ack, _TRIES)
+            except LockTimeout:
+                self._unreturned.append(ticket)
+                raise
+            except LeaseExpired:  # with the connection
+                pass
 
 
 def _patiently(call: Callable[[], object], tries: int | None = None) -> None:
@@ -354,7 +360,9 @@ def _await_turn(
         if message is not None:
             stuck = 0
             yield line.call(message.ack)
-        elif not (yield line.call(functools.partial(_is_free, permits, ticket in others))):
+        elif not (
+            yield line.call(functools.partial(_is_free, permits, line.queue, ticket in others))
+        ):
             stuck = 0
         elif stuck != first:
             stuck = first
@@ -363,9 +371,10 @@ def _await_turn(
     return permit
 
 
-def _is_free(permits: Queue, closely: bool) -> bool:
-    """Whether a permit is free; ``closely``: or will be once the dead holder is noticed."""
+def _is_free(permits: Queue, line: Queue, closely: bool) -> bool:
+    """Whether a permit is free; ``closely``: after a look for dead holders and waiters."""
     if closely:
+        line.look_for_dead()
         permits.look_for_dead()
     return bool(permits.has_message())
 

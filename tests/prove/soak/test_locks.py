@@ -22,6 +22,8 @@ from tests.support.waiting import PATIENCE, eventually
 
 PROCESSES = int(os.environ.get("SHMQ_LOCK_PROCESSES", "20"))
 KILLS = int(os.environ.get("SHMQ_LOCK_KILLS", "200"))
+#: The share of processes that are stopped for a moment instead.
+STOPS = float(os.environ.get("SHMQ_LOCK_STOPS", "0.1"))
 #: How long a lock may be free while a process waits, in seconds: the promise is 0.1, and the rest
 #: is for a host whose cores are busy.
 MOST = float(os.environ.get("SHMQ_LOCK_GAP", "1.0"))
@@ -85,7 +87,7 @@ def strike(seen: Seen, victim: int, chance: random.Random) -> bool:
     """Kill the process, or stop it for a moment; whether it was killed."""
     os.kill(victim, signal.SIGSTOP)
     os.waitpid(victim, os.WUNTRACED)  # from now on it is known whether it is the holder
-    if chance.random() < 0.1:
+    if chance.random() < STOPS:
         time.sleep(0.15)
         os.kill(victim, signal.SIGCONT)
         return False
