@@ -57,6 +57,8 @@ MAX_LOCK_NAME: Final = _core.MAX_NAME - len(LOCK_PERMITS)
 
 #: The visibility timeout of both queues, in seconds: no lease ends while its holder lives.
 _FOREVER: Final = 1e9
+#: How long a queue stays whose creator was killed before it used it, in seconds.
+_UNUSED: Final = 60.0
 #: How often it is tried to give a ticket back, each time for 0.1 s.
 _TRIES: Final = 10
 #: How often an acquire opens queues that others delete at that moment.
@@ -80,6 +82,7 @@ _COMMON: Final[dict[str, Any]] = {
     "max_deliveries": None,
     "dead_letter": None,
     "auto_delete": True,
+    "expires": _UNUSED,
 }
 
 
@@ -357,12 +360,11 @@ def _await_turn(
         if stuck == first:
             left = min(left, _STUCK)
         message = yield _get(inbox, left, turn)
+        look = functools.partial(_is_free, permits, line.queue, ticket in others)
         if message is not None:
             stuck = 0
             yield line.call(message.ack)
-        elif not (
-            yield line.call(functools.partial(_is_free, permits, line.queue, ticket in others))
-        ):
+        elif not (yield line.call(look)):
             stuck = 0
         elif stuck != first:
             stuck = first
