@@ -1,6 +1,6 @@
 """Locks and semaphores: one holder, in the order of waiting, released by a death.
 
-Other levels: system/processes/test_locks.py, prove/kernel/test_locks.py.
+Other levels: system/processes/test_locks.py, prove/soak/test_locks.py.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from shmq import api
 from shmq.api.lock import MAX_PERMITS, LockHolder, LockSummary
@@ -48,9 +48,6 @@ from shmq.errors import (
 from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
 from shmq.native import _core
-
-if TYPE_CHECKING:
-    from shmq.client.handles.broker import BrokerHandle
 
 #: The most characters of a lock's name: those of a queue's, less those of the prefix.
 MAX_LOCK_NAME: Final = _core.MAX_NAME - len(LOCK_PERMITS)
@@ -113,15 +110,15 @@ def inbox_options() -> dict[str, Any]:
     return {**_line_options(), "overflow": "drop-oldest", "ttl": 1.0}
 
 
+#: A `BrokerHandle`, which imports this module.
+Broker = Any
 #: A queue of this host, or a `QueueHandle`: both know more than the contract has.
 Queue = Any
 #: The queue of the permits, and that of the line.
 Queues = tuple[Queue, Queue]
 
 
-def open_queues(
-    broker: BrokerHandle[Any, Any, Any, Any], kind: str, name: str, permits: int
-) -> Queues:
+def open_queues(broker: Broker, kind: str, name: str, permits: int) -> Queues:
     """Open the two queues of a lock, or create them, and put what permits are missing."""
     if len(check_name(name, kind)) > MAX_LOCK_NAME:
         raise InvalidName(
@@ -134,9 +131,7 @@ def open_queues(
     return _open_once(broker, kind, name, permits)
 
 
-def _open_once(
-    broker: BrokerHandle[Any, Any, Any, Any], kind: str, name: str, permits: int
-) -> Queues:
+def _open_once(broker: Broker, kind: str, name: str, permits: int) -> Queues:
     try:
         held = broker.open_reserved(LOCK_PERMITS + name, _permit_options(kind, permits))
     except QueueExists as error:
@@ -167,7 +162,7 @@ def _fill(queue: Queue, permits: int) -> None:
             queue.put(b"", block=False)
 
 
-def summarize(broker: BrokerHandle[Any, Any, Any, Any], name: str) -> LockSummary:
+def summarize(broker: Broker, name: str) -> LockSummary:
     """The entry of the list for the lock of that name. Raises NoSuchQueue."""
     with broker.queue(LOCK_PERMITS + name) as queue:
         options, holders = queue.options, _leaseholders(queue)
@@ -183,7 +178,7 @@ def summarize(broker: BrokerHandle[Any, Any, Any, Any], name: str) -> LockSummar
     )
 
 
-def summarize_all(broker: BrokerHandle[Any, Any, Any, Any], queues: list[str]) -> list[LockSummary]:
+def summarize_all(broker: Broker, queues: list[str]) -> list[LockSummary]:
     """The entries of the list, given the names of all queues."""
     names = [name.removeprefix(LOCK_PERMITS) for name in queues if name.startswith(LOCK_PERMITS)]
     found = []
@@ -234,7 +229,7 @@ async def _run_to_end(call: Callable[[], Any]) -> Any:
 class _Line:
     """The order of those who wait for one lock; what it says is advice."""
 
-    def __init__(self, queue: Queue, broker: BrokerHandle[Any, Any, Any, Any]) -> None:
+    def __init__(self, queue: Queue, broker: Broker) -> None:
         self.queue = queue
         self._broker = broker
         #: Tickets of those who left, as long as they could not be given back.
@@ -386,9 +381,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     _KIND = "semaphore"
 
-    def __init__(
-        self, broker: BrokerHandle[Any, Any, Any, Any], name: str, permits: int, timeout: Any
-    ) -> None:
+    def __init__(self, broker: Broker, name: str, permits: int, timeout: Any) -> None:
         _core.check_timeout(timeout)
         self._broker = broker
         self._name = name
