@@ -267,9 +267,13 @@ class _Line:
     def first_two(self) -> list[int]:
         """The sequence numbers of the first tickets; newcomers notice that there are some."""
         if not self.queue.has_message():
-            with contextlib.suppress(Full):
-                self.queue.put(b"", block=False, correlation="awaited")
+            self._mark()
         return [lease.sequence for lease in self.queue.leases(2)]
+
+    def _mark(self) -> None:
+        """Have newcomers join the line."""
+        with contextlib.suppress(Full):
+            self.queue.put(b"", block=False, correlation="awaited")
 
     def write_note(self, ticket: int, inbox: Queue) -> None:
         """Say where the holder of the ticket is told that it is the first."""
@@ -281,22 +285,25 @@ class _Line:
         self._unreturned.append(ticket)
         with contextlib.suppress(ShmqError):
             self._return_tickets()
-            self._take_note(ticket.sequence)
             first = self.queue.leases(1)
             if not first:
                 self.queue.purge()
-            elif first[0].sequence > ticket.sequence:
-                name = self._take_note(first[0].sequence)
-                if name is not None:
-                    inbox = self._broker.lock_inbox(name)
-                    inbox.put(b"", block=False, correlation=_turn(self.queue, first[0].sequence))
+                if self.queue.leases(1):  # one who has joined in the meantime
+                    self._mark()
+                return
+            self._remove_note(ticket.sequence)
+            if first[0].sequence > ticket.sequence:
+                self._notify(first[0].sequence)
 
-    def _take_note(self, ticket: int) -> str | None:
-        """Remove the note of a ticket; the name of the inbox in it."""
-        where = f"correlation = '{ticket}'"
-        with contextlib.suppress(Empty), self.queue.get(False, where=where) as note:
-            return str(note.body)
-        return None
+    def _notify(self, ticket: int) -> None:
+        """Tell the holder of the ticket that it is the first."""
+        for note in self.queue.peek(1, where=f"correlation = '{ticket}'"):
+            inbox = self._broker.lock_inbox(str(note.body))
+            inbox.put(b"", block=False, correlation=_turn(self.queue, ticket))
+
+    def _remove_note(self, ticket: int) -> None:
+        with contextlib.suppress(Empty):
+            self.queue.get(False, where=f"correlation = '{ticket}'").ack()
 
     def _return_tickets(self) -> None:
         """Give back the tickets of those who left, also those that could not be given back then."""
@@ -409,10 +416,12 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         limit = self._limit(block, timeout)
-        with contextlib.suppress(Empty, QueueDeleted, LockTimeout):  # without a generator
+        try:  # the common case, without a generator
             if limit == 0.0 or not self._line.queue.has_message():
                 self._keep(self._queue.get(False))
                 return True
+        except (Empty, QueueDeleted, LockTimeout):
+            pass
         return run(self._acquire(limit))
 
     async def aacquire(self, block: bool = True, timeout: float | None = None) -> bool:
@@ -420,11 +429,12 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     def _limit(self, block: bool, timeout: float | None) -> float | None:
         """For how long an acquire waits."""
-        check_flag("block", block)
+        if block is not True:
+            check_flag("block", block)
+        if timeout is None:
+            return self._timeout if block else 0.0
         _core.check_timeout(timeout)
-        if not block:
-            return 0.0
-        return self._timeout if timeout is None else timeout
+        return timeout if block else 0.0
 
     def _acquire(self, timeout: float | None) -> Steps[bool]:
         until = None if timeout is None else time.monotonic() + timeout
