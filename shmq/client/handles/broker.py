@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shmq.api.table import TableDurability
     from shmq.model.codec.codecs import Default
 
-#: How many locks a broker keeps open that no handle uses.
+#: How many locks, and how many inboxes, a broker keeps open that no handle uses.
 _MOST_LOCKS: Final = 64
 
 T = TypeVar("T")
@@ -33,6 +33,13 @@ Stream = TypeVar("Stream", bound=api.Stream)
 Exchange = TypeVar("Exchange", bound=api.Exchange)
 Table = TypeVar("Table", bound=api.Table)
 _Any = TypeVar("_Any", bound="api.Queue | api.Stream | api.Exchange | api.Table")
+
+
+def _remember(used: dict[str, T], name: str, value: T) -> None:
+    """Store it as the one that was used last; threads may do so at the same time."""
+    used[name] = value
+    for oldest in list(used)[:-_MOST_LOCKS]:
+        used.pop(oldest, None)
 
 
 class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table]):
@@ -52,7 +59,9 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self._unread: weakref.WeakSet[NotFound] = weakref.WeakSet()
         #: The queues of the locks that were used last, by their names.
         self._lock_queues: dict[str, tuple[str, int, tuple[Any, Any]]] = {}
-        #: The inboxes of those who wait for locks, by name; this broker's own is "".
+        #: The inbox of this broker's waiters; None: none has waited.
+        self._inbox: Any = None
+        #: The inboxes of other brokers that were used last, by name.
         self._inboxes: dict[str, Any] = {}
         #: The handles that hold a lock: it is held even if the application drops its handle.
         self.held_locks: set[api.Semaphore] = set()
@@ -324,33 +333,35 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     def lock_queues(
         self, kind: str, name: str, permits: int, *, again: bool = False
     ) -> tuple[Any, Any]:
-        """The queues of a lock; ``again``: those that are open were deleted."""
+        """The queues of a lock; ``again``: those that are open, or the inbox, were deleted."""
         self._check_open()
         with late_imports:
             from shmq.client.handles.lock import open_queues  # noqa: PLC0415
 
+        if again:
+            self._inbox = None
         known = self._lock_queues.pop(name, None) if isinstance(name, str) else None
         if known is None or again or known[:2] != (kind, permits):
             known = kind, permits, open_queues(self, kind, name, permits)
-        self._lock_queues[name] = known
-        if len(self._lock_queues) > _MOST_LOCKS:
-            self._lock_queues.pop(next(iter(self._lock_queues)), None)
+        _remember(self._lock_queues, name, known)
         return known[2]
 
-    def lock_inbox(self, name: str = "") -> Any:
-        """The inbox of that name, of one who waits for a lock; "": this broker's own."""
-        inbox = self._inboxes.pop(name, None)
-        if inbox is None or inbox.closed or getattr(inbox, "is_gone", False):
+    def lock_inbox(self) -> Any:
+        """The inbox in which this broker's waiters are told that they are first."""
+        inbox = self._inbox
+        if inbox is None:
             with late_imports:
                 from shmq.client.handles.lock import inbox_options, new_inbox  # noqa: PLC0415
 
-            if name:
-                inbox = self.put_target(name)
-            else:
-                inbox = self.open_reserved(new_inbox(), inbox_options())
-        self._inboxes[name] = inbox
-        if len(self._inboxes) > _MOST_LOCKS:
-            self._inboxes.pop(next(one for one in self._inboxes if one))
+            inbox = self._inbox = self.open_reserved(new_inbox(), inbox_options())
+        return inbox
+
+    def other_inbox(self, name: str) -> Any:
+        """The inbox of that name, to put into it."""
+        inbox = self._inboxes.pop(name, None)
+        if inbox is None:
+            inbox = self.put_target(name)
+        _remember(self._inboxes, name, inbox)
         return inbox
 
     def open_reserved(self, name: str, options: Mapping[str, Any]) -> Queue:

@@ -74,6 +74,9 @@ _T = TypeVar("_T")
 #: A permit or a ticket that is held; None: there is none.
 _Permit: TypeAlias = "api.Message | None"
 
+#: What a queue raises that its last user has deleted: the server knows no more of it.
+_GONE: Final = (QueueDeleted, NoSuchQueue)
+
 _COMMON: Final[dict[str, Any]] = {
     "visibility_timeout": _FOREVER,
     "max_deliveries": None,
@@ -126,7 +129,7 @@ def open_queues(broker: Broker, kind: str, name: str, permits: int) -> Queues:
             f"{MAX_LOCK_NAME}"
         )
     for _ in range(_REOPENS):
-        with contextlib.suppress(QueueDeleted):  # by the last one who used it, at this moment
+        with contextlib.suppress(*_GONE):  # deleted by its last user, at this moment
             return _open_once(broker, kind, name, permits)
     return _open_once(broker, kind, name, permits)
 
@@ -183,7 +186,7 @@ def summarize_all(broker: Broker, queues: list[str]) -> list[LockSummary]:
     names = [name.removeprefix(LOCK_PERMITS) for name in queues if name.startswith(LOCK_PERMITS)]
     found = []
     for name in sorted(names):
-        with contextlib.suppress(NoSuchQueue, QueueDeleted):
+        with contextlib.suppress(*_GONE):
             found.append(summarize(broker, name))
     return found
 
@@ -298,7 +301,7 @@ class _Line:
     def _notify(self, ticket: int) -> None:
         """Tell the holder of the ticket that it is the first."""
         for note in self.queue.peek(1, where=f"correlation = '{ticket}'"):
-            inbox = self._broker.lock_inbox(str(note.body))
+            inbox = self._broker.other_inbox(str(note.body))
             inbox.put(b"", block=False, correlation=_turn(self.queue, ticket))
 
     def _remove_note(self, ticket: int) -> None:
@@ -420,7 +423,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             if limit == 0.0 or not self._line.queue.has_message():
                 self._keep(self._queue.get(False))
                 return True
-        except (Empty, QueueDeleted, LockTimeout):
+        except (Empty, LockTimeout, *_GONE):
             pass
         return run(self._acquire(limit))
 
@@ -439,16 +442,18 @@ class SemaphoreHandle(Displayed, api.Semaphore):
     def _acquire(self, timeout: float | None) -> Steps[bool]:
         until = None if timeout is None else time.monotonic() + timeout
         permit: _Permit = None
-        reopened = 0
+        reopens, is_gone = 0, False
         while True:
             try:
+                if is_gone:
+                    yield self._line.call(self._reopen)
+                    is_gone = False
                 permit = yield from self._take(timeout, until)
                 break
-            except QueueDeleted:  # by the last one who used it
-                reopened += 1
-                if reopened > _REOPENS:
+            except _GONE:
+                reopens, is_gone = reopens + 1, True
+                if reopens > _REOPENS:
                     raise
-                yield self._line.call(self._reopen)
             except LockTimeout:  # a process is stopped within an operation on a queue
                 if until is not None and time.monotonic() >= until:
                     break
@@ -464,10 +469,10 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         self._open(self._broker.lock_queues(self._KIND, self._name, self._permits, again=True))
 
     def _look(self, look: Callable[[], _T]) -> _T:
-        """What ``look`` returns; once more if the queues were deleted by the last user."""
+        """What ``look`` returns; again if the queues were deleted by their last user."""
         try:
             return look()
-        except QueueDeleted:
+        except _GONE:
             self._reopen()
             return look()
 
@@ -532,7 +537,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
     def _return(self, permit: api.Message, tries: int | None) -> None:
         try:
             _patiently(lambda: permit.nack(0, counted=False), tries)
-        except (LeaseExpired, QueueDeleted) as error:
+        except (LeaseExpired, *_GONE) as error:
             raise LockNotHeld(
                 f"{self._KIND} {self._name!r} was lost while it was held: its connection or its "
                 f"broker was closed, or it was deleted"

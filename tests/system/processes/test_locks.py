@@ -12,10 +12,11 @@ import pytest
 
 import shmq
 from shmq import Broker
+from shmq.client.local.broker import LocalBroker
 from tests.conformance.tools import in_thread, outcome
 from tests.support.namespaces import own_namespace
 from tests.support.processes import Child, Start, is_stopped
-from tests.support.stopped import locks_of_queue
+from tests.support.stopped import IN_REGISTRY, locks_of_queue, stopped_inside
 from tests.support.tcp_servers import TCP_SERVERS
 from tests.support.waiting import PATIENCE, eventually
 
@@ -132,3 +133,42 @@ def test_an_acquire_goes_on_after_a_process_that_was_stopped_in_the_queue(
     assert outcome(waiting) is True
     other.release()
     assert lock.waiters() == []
+
+
+def test_an_acquire_goes_on_after_a_process_that_was_stopped_in_the_registry(
+    broker: Broker,
+) -> None:
+    lock = broker.lock("a")
+    assert isinstance(broker, LocalBroker)
+    for queue in ("lock::a", "line::a"):
+        broker.delete_queue(queue)
+    with stopped_inside(IN_REGISTRY, broker.namespace) as stopped:
+        with pytest.raises(shmq.LockTimeout, match="registry"):
+            broker.lock("b")
+        assert not lock.acquire(timeout=0.2)
+        waiting = in_thread(lock.acquire)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.5)
+        stopped.send_signal(signal.SIGCONT)
+        assert outcome(waiting) is True
+    lock.release()
+
+
+def test_a_waiter_notices_that_all_before_it_are_dead(broker: Broker, start: Start) -> None:
+    holder = start(hold, broker.namespace)
+    assert holder.hear() == "held"
+    lock, before = broker.lock("a"), []
+    for number in range(3):
+        before.append(start(wait, broker.namespace))
+        assert before[-1].hear() == "waits"
+        eventually(lambda n=number: len(lock.waiters()) == n + 1, "it waits")  # type: ignore[misc]
+    last = start(wait, broker.namespace)
+    assert last.hear() == "waits"
+    eventually(lambda: len(lock.waiters()) == 4, "all wait")
+    for child in (holder, *before):
+        stop(child)
+    for child in (*before, holder):
+        child.kill()
+    assert last.hear() == "held"
+    last.tell()
+    assert lock.acquire(timeout=PATIENCE)
