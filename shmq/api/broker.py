@@ -458,7 +458,10 @@ class Broker(Closing, Displayed):
         ``timeout`` is for how many seconds ``with`` and ``acquire`` wait (None: no limit). Raises
         :class:`~shmq.LockExists` if a semaphore has the name, :class:`~shmq.InvalidName` for a name
         that no queue may have, or of over 94 characters, :class:`~shmq.InvalidOption`, TypeError,
-        :class:`~shmq.NoSpace`, and :class:`~shmq.Unsupported` in a NATS cluster.
+        :class:`~shmq.NoSpace`, :class:`~shmq.LockTimeout` if a process is stopped while it creates
+        or deletes a queue, :class:`~shmq.Unsupported` in a NATS cluster, and over TCP
+        :class:`~shmq.ConnectionLost`, and :class:`~shmq.NoSuchQueue` or :class:`~shmq.Forbidden`
+        if the token lacks a right.
         """
         raise _make_no_locks(name, timeout)
 

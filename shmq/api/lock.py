@@ -44,10 +44,10 @@ class Semaphore(abc.ABC):
     """A number of permits that processes share: ``with`` takes one, and returns it at the end.
 
     A permit is held until it is released, its broker is closed, or its process or, over TCP, its
-    connection ends: the permit of a dead process is free within 100 ms. A process that is stopped
-    keeps its permit; no timer takes it away. Those who wait get permits in the order in which they
-    began to wait; one that is next, and does not take a free permit for 30 to 100 ms, because it is
-    stopped, say, may be passed.
+    connection ends: the permit of a dead process is free within 100 ms, or later if all cores are
+    busy. A process that is stopped keeps its permit; no timer takes it away. Those who wait get
+    permits in the order in which they began to wait; one that is next, and does not take a free
+    permit for 30 to 100 ms, because it is stopped, say, may be passed.
 
     Threads and tasks may share a handle, and each acquire takes one more permit: a thread that
     holds the only permit of a handle and acquires again waits for another thread to release it. The
@@ -70,7 +70,9 @@ class Semaphore(abc.ABC):
 
         ``block=False`` takes one only if that is possible at once. ``timeout`` is in seconds, 0
         does not wait; None: that of the handle. Raises :class:`~shmq.InvalidOption` or TypeError
-        for an invalid timeout, and :class:`~shmq.ShmqError` if the broker is closed.
+        for an invalid timeout, :class:`~shmq.ShmqError` if the broker is closed, and over TCP
+        :class:`~shmq.ConnectionLost`, and :class:`~shmq.NoSuchQueue` or :class:`~shmq.Forbidden`
+        if the token lacks a right.
         """
 
     @abc.abstractmethod
