@@ -200,7 +200,7 @@ def _leaseholders(queue: Queue) -> list[LockHolder]:
             name=lease.holder_name,
             since=now - max(0.0, _FOREVER - lease.expires_in),
         )
-        for lease in queue.leases(_MOST_WAITERS)
+        for lease in queue.leases(MAX_PERMITS)
     ]
 
 
