@@ -51,7 +51,8 @@ class Semaphore(abc.ABC):
 
     Threads and tasks may share a handle, and each acquire takes one more permit: a thread that
     holds the only permit of a handle and acquires again waits for another thread to release it. The
-    child of a fork holds nothing that its parent holds.
+    child of a fork holds nothing that its parent holds, and a pickled handle holds nothing where it
+    is unpickled.
     """
 
     @property

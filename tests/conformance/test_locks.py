@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import math
 import os
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -377,6 +378,22 @@ def test_a_child_of_a_fork_does_not_hold_what_its_parent_holds(broker: Broker) -
     assert lock.locked()
     lock.release()
     assert not lock.locked()
+
+
+def test_a_pickled_handle_is_one_of_the_same_lock(broker: Broker) -> None:
+    for lock in (broker.lock("a", timeout=0.05), broker.semaphore("s", 2, timeout=0.05)):
+        with lock:
+            same = pickle.loads(pickle.dumps(lock))
+            assert (type(same), same.name, same.permits) == (type(lock), lock.name, lock.permits)
+            assert len(same.holders()) == 1
+            with pytest.raises(shmq.LockNotHeld):
+                same.release()
+            if lock.locked():
+                with pytest.raises(shmq.LockTimeout), same:
+                    pass
+        assert not same.locked()
+        with same:
+            assert len(lock.holders()) == 1
 
 
 def test_threads_exclude_each_other(broker: Broker, connect: Connect) -> None:

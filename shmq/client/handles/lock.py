@@ -566,6 +566,9 @@ class SemaphoreHandle(Displayed, api.Semaphore):
     def waiters(self) -> list[LockHolder]:
         return self._look(lambda: _leaseholders(self._line.queue))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._broker, self._name, self._permits, self._timeout)
+
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:
         yield "name", self._name
         yield "permits", self._permits
