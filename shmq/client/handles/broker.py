@@ -347,7 +347,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         return known[2]
 
     def lock_inbox(self) -> Any:
-        """The inbox in which this broker's waiters are told that they are first."""
+        """The inbox that notifies this broker's waiters that they are first in the line."""
         inbox = self._inbox
         if inbox is None:
             with late_imports:
@@ -357,7 +357,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         return inbox
 
     def other_inbox(self, name: str) -> Any:
-        """The inbox of that name, to put into it."""
+        """The inbox of another broker, to notify its waiters."""
         inbox = self._inboxes.pop(name, None)
         if inbox is None:
             inbox = self.put_target(name)

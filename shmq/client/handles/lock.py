@@ -6,13 +6,14 @@ and no store has to be added to it. Two queues make a lock:
 - ``lock::NAME`` has as many messages as permits, and no room for more. Each process that opens it
   puts until it is full, before its first acquire: whichever of them dies on the way, there are
   never too many permits, nor too few while a process waits. They are never acknowledged.
-- ``line::NAME`` is the order of those who wait. A waiter puts a ticket and leases it; the order is
+- ``line::NAME`` has the order of the waiters. A waiter puts a ticket and leases it; the order is
   that of the tickets' sequence numbers. The first one waits for a permit. Each other one waits in
-  the inbox of its broker, a third queue, ``turn::HEX``, for a message that says that it is the
-  first now; a note in the line says which inbox that is. What a dead waiter leaves expires.
+  the inbox of its broker, a third queue, ``turn::HEX``, for a message that notifies it that it is
+  the first now; a note in the line names that inbox. What a dead waiter leaves expires. A
+  notification may be lost: each waiter also checks the line every `_SLICE`.
 
-Only the permits decide who holds the lock; the line is advice. Who finds a permit free, and the
-same one first in the line for `_STUCK`, passes it by, as it may be stopped.
+Only the permits decide who holds the lock; the line is advisory. A waiter that finds a permit free,
+and the same other one first in the line for `_STUCK`, passes that one, which may be stopped.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ MAX_LOCK_NAME: Final = _core.MAX_NAME - len(LOCK_PERMITS)
 _FOREVER: Final = 1e9
 #: How long a queue stays whose creator was killed before it used it, in seconds.
 _UNUSED: Final = 60.0
-#: How often it is tried to give a ticket back, each time for 0.1 s.
+#: How often returning a ticket is tried, each time for 0.1 s.
 _TRIES: Final = 10
 #: How often an acquire opens queues that others delete at that moment.
 _REOPENS: Final = 20
@@ -109,7 +110,7 @@ def new_inbox() -> str:
 
 
 def inbox_options() -> dict[str, Any]:
-    """The options of the queue by which the waiters of one broker are told that they are first."""
+    """The options of the queue that notifies the waiters of one broker that they are first."""
     return {**_line_options(), "overflow": "drop-oldest", "ttl": 1.0}
 
 
@@ -230,12 +231,12 @@ async def _run_to_end(call: Callable[[], Any]) -> Any:
 
 
 class _Line:
-    """The order of those who wait for one lock; what it says is advice."""
+    """The order of the waiters of one lock, which is advisory."""
 
     def __init__(self, queue: Queue, broker: Broker) -> None:
         self.queue = queue
         self._broker = broker
-        #: Tickets of those who left, as long as they could not be given back.
+        #: Tickets of waiters that left, which could not be returned yet.
         self._unreturned: list[api.Message] = []
 
     def is_awaited(self) -> bool:
@@ -279,12 +280,12 @@ class _Line:
             self.queue.put(b"", block=False, correlation="awaited")
 
     def write_note(self, ticket: int, inbox: Queue) -> None:
-        """Say where the holder of the ticket is told that it is the first."""
+        """Put the name of the inbox in which the ticket's holder is notified."""
         with contextlib.suppress(Full):
             self.queue.put(inbox.name, block=False, correlation=f"{ticket}")
 
     def leave(self, ticket: api.Message) -> None:
-        """Give the ticket back, and tell the next one if it was the first."""
+        """Return the ticket, and notify the next waiter if it was the first."""
         self._unreturned.append(ticket)
         with contextlib.suppress(ShmqError):
             self._return_tickets()
@@ -299,7 +300,7 @@ class _Line:
                 self._notify(first[0].sequence)
 
     def _notify(self, ticket: int) -> None:
-        """Tell the holder of the ticket that it is the first."""
+        """Notify the holder of the ticket that it is the first."""
         for note in self.queue.peek(1, where=f"correlation = '{ticket}'"):
             inbox = self._broker.other_inbox(str(note.body))
             inbox.put(b"", block=False, correlation=_turn(self.queue, ticket))
@@ -309,7 +310,7 @@ class _Line:
             self.queue.get(False, where=f"correlation = '{ticket}'").ack()
 
     def _return_tickets(self) -> None:
-        """Give back the tickets of those who left, also those that could not be given back then."""
+        """Return the tickets of waiters that left, also those that could not be returned then."""
         while self._unreturned:
             try:
                 ticket = self._unreturned.pop()
