@@ -361,6 +361,14 @@ def test_a_lock_and_a_semaphore_do_not_share_a_name(broker: Broker, connect: Con
     assert lock.acquire(block=False)
 
 
+def test_a_semaphore_keeps_its_permits_although_no_handle_is_left(broker: Broker) -> None:
+    broker.semaphore("s", 2)
+    for _ in range(3):
+        with pytest.raises(shmq.LockExists):
+            broker.semaphore("s", 3)
+    assert broker.semaphore("s", 2).permits == 2
+
+
 @pytest.mark.only_local("a process of this host holds it")
 def test_a_child_of_a_fork_does_not_hold_what_its_parent_holds(broker: Broker) -> None:
     lock = broker.lock("a")

@@ -37,6 +37,7 @@ _Any = TypeVar("_Any", bound="api.Queue | api.Stream | api.Exchange | api.Table"
 
 def _remember(used: dict[str, T], name: str, value: T) -> None:
     """Store it as the one that was used last; threads may do so at the same time."""
+    used.pop(name, None)
     used[name] = value
     for oldest in list(used)[:-_MOST_LOCKS]:
         used.pop(oldest, None)
@@ -340,7 +341,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
         if again:
             self._inbox = None
-        known = self._lock_queues.pop(name, None) if isinstance(name, str) else None
+        known = self._lock_queues.get(name) if isinstance(name, str) else None
         if known is None or again or known[:2] != (kind, permits):
             known = kind, permits, open_queues(self, kind, name, permits)
         _remember(self._lock_queues, name, known)
@@ -358,7 +359,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     def other_inbox(self, name: str) -> Any:
         """The inbox of another broker, to notify its waiters."""
-        inbox = self._inboxes.pop(name, None)
+        inbox = self._inboxes.get(name)
         if inbox is None:
             inbox = self.put_target(name)
         _remember(self._inboxes, name, inbox)
