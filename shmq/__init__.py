@@ -25,6 +25,7 @@ Exchanges       Exchange, Binding, Published, ExchangeSummary, ExchangeStats
 Names           escape_name, unescape_name
 Bodies          encode_common
 Tables          Table
+Locks           Lock, Semaphore, LockHolder, LockSummary
 Schemas         SchemaVersion, TypedQueue, TypedStream
 Errors          ShmqError, of which all others are: see ``shmq.errors``
 """
@@ -96,6 +97,9 @@ _PLACES = {
             "GroupSummary",
             "Lease",
             "Loan",
+            "Lock",
+            "LockHolder",
+            "LockSummary",
             "Member",
             "MemberInfo",
             "Message",
@@ -116,6 +120,7 @@ _PLACES = {
             "Rows",
             "Run",
             "SchemaVersion",
+            "Semaphore",
             "Share",
             "SharedRecord",
             "StagedPublisher",

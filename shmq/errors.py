@@ -34,6 +34,8 @@ __all__ = [
     "InvalidName",
     "InvalidOption",
     "LeaseExpired",
+    "LockExists",
+    "LockNotHeld",
     "LockTimeout",
     "MemberFenced",
     "MessageTooLarge",
@@ -450,6 +452,14 @@ class LockTimeout(ShmqError, TimeoutError):
 
     def __reduce__(self) -> tuple[type[LockTimeout], tuple[str, int, str]]:
         return type(self), (str(self), self.pid, self.state)
+
+
+class LockExists(AlreadyExists):
+    """A lock or semaphore of that name exists, of the other kind or with other permits."""
+
+
+class LockNotHeld(ShmqError, RuntimeError):
+    """What is to be released is not held by this handle, or was lost."""
 
 
 class NoSpace(ShmqError, OSError):

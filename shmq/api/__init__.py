@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         MemberInfo,
         OnPartitions,
     )
+    from shmq.api.lock import Lock, LockHolder, LockSummary, Semaphore
     from shmq.api.message import Body, DeadLetter, Failure, Message, Put, Row, Rows
     from shmq.api.options import Match, TargetKind
     from shmq.api.producer import Acks, Partitioner, Producer
@@ -87,6 +88,9 @@ __all__ = [
     "GroupSummary",
     "Lease",
     "Loan",
+    "Lock",
+    "LockHolder",
+    "LockSummary",
     "Match",
     "Member",
     "MemberInfo",
@@ -113,6 +117,7 @@ __all__ = [
     "Rows",
     "Run",
     "SchemaVersion",
+    "Semaphore",
     "Share",
     "SharedRecord",
     "StagedPublisher",
@@ -159,6 +164,7 @@ _MODULES: Final = {
     "record": ("Appended", "AppendedRange", "OnDamage", "Record", "RecordLoan", "Records"),
     "schema": ("SchemaVersion", "TypedQueue", "TypedStream"),
     "share": ("Share", "SharedRecord"),
+    "lock": ("Lock", "LockHolder", "LockSummary", "Semaphore"),
     "stats": ("Attachment", "Lease", "QueueStats", "QueueSummary"),
     "stream": (
         "AsyncReader",

@@ -1,4 +1,4 @@
-"""The contract of a broker: the queues, exchanges, streams and tables of one namespace."""
+"""The contract of a broker: the queues, exchanges, streams, tables and locks of a namespace."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         StreamKeywords,
         SubscribeKeywords,
     )
+    from shmq.api.lock import Lock, LockSummary, Semaphore
     from shmq.api.message import Body, Message
     from shmq.api.options import IfDifferent, QueueOptions
     from shmq.api.queue import Queue
@@ -458,9 +459,44 @@ class Broker(Closing, Displayed):
     def list_tables(self) -> list[str]:
         """The names of the namespace's tables, sorted."""
 
+    # ---- locks ----
+
+    def lock(self, name: str, *, timeout: float | None = None) -> Lock:
+        """A handle of the lock ``name``, which all processes of the namespace share.
+
+        ``timeout`` is for how many seconds ``with`` and ``acquire`` wait (None: no limit). Raises
+        :class:`~shmq.LockExists` if a semaphore has the name, :class:`~shmq.InvalidName` for a name
+        that no queue may have, or of over 94 characters, :class:`~shmq.InvalidOption`, TypeError,
+        :class:`~shmq.NoSpace`, :class:`~shmq.LockTimeout` if a process is stopped while it creates
+        or deletes a queue, :class:`~shmq.Unsupported` in a NATS cluster, and over TCP
+        :class:`~shmq.ConnectionLost`, and :class:`~shmq.NoSuchQueue` or :class:`~shmq.Forbidden`
+        if the token lacks a right.
+        """
+        raise _make_no_locks(name, timeout)
+
+    def semaphore(self, name: str, permits: int, *, timeout: float | None = None) -> Semaphore:
+        """A handle of the semaphore ``name`` with so many permits, 1 to 10,000.
+
+        Raises :class:`~shmq.LockExists` if it exists with another number of permits or is a lock,
+        and otherwise what ``lock`` raises.
+        """
+        raise _make_no_locks(name, permits, timeout)
+
+    def list_locks(self) -> list[LockSummary]:
+        """Every lock and semaphore of the namespace, sorted by name, with holders and waiters.
+
+        One that no process has used, or that was closed by all of them, is not there.
+        """
+        raise _make_no_locks()
+
     @abc.abstractmethod
     def close(self) -> None:
         """Detach from every queue, stream and table this broker opened. May be called again."""
+
+
+def _make_no_locks(*asked: object) -> Unsupported:
+    what = f"lock {asked[0]!r}" if asked else "locks"
+    return Unsupported(f"this broker has no locks, so not {what}: connect to a host, or its server")
 
 
 def _make_no_streams(*asked: object) -> Unsupported:

@@ -54,6 +54,11 @@ _MOST_TEXTS: Final = 10_000
 
 _STAGED = re.compile(r"(.+)\.staged\.[0-9a-f]{8}\Z", re.ASCII)
 
+#: The queues of a lock: see `shmq.client.handles.lock`. No escape has two colons in a row.
+LOCK_PERMITS: Final = "lock::"
+LOCK_LINE: Final = "line::"
+LOCK_INBOX: Final = "turn::"
+
 _REPLY = re.compile(r"reply\.[0-9a-f]{16}\Z", re.ASCII)
 
 
@@ -324,3 +329,8 @@ def reply_name() -> str:
 def is_reply_name(name: str) -> bool:
     """Whether a queue of that name is a client's reply queue, removed once the client is gone."""
     return _REPLY.match(name) is not None
+
+
+def is_lock_queue(name: str) -> bool:
+    """Whether a queue of that name is part of a lock, and not listed among the queues."""
+    return name.startswith((LOCK_PERMITS, LOCK_LINE, LOCK_INBOX))

@@ -56,6 +56,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "delete": ("queue", "Delete a queue or stream"),
         "exchange": ("exchange", "Make and bind exchanges"),
         "table": ("table", "Keep values by key"),
+        "locks": ("lock", "Show holders and waiters"),
     },
     "Streams": {
         "stream": ("stream", "Append to and read streams"),

@@ -37,6 +37,7 @@ NO_MODULES: Final = {
     "test_group_misuse": _STREAM,
     "test_groups": _STREAM,
     "test_lifecycle": "lists are those of the last look, and handles are the client's",
+    "test_locks": "locks are of clients of the library: a request of HTTP has no connection to end",
     "test_long_names": "it is about what a client in Python knows",
     "test_loop": _LOOP,
     "test_memory": _LOOP,

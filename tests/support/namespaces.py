@@ -45,6 +45,7 @@ def _left_after_deletion(namespace: str) -> list[str]:
 
 def delete_all(broker: shmq.Broker) -> None:
     """Delete the queues, exchanges, streams and tables of the broker's namespace."""
+    broker.list_queues()  # which deletes those that end with a process that was killed
     for queue in broker.queue_names():
         with contextlib.suppress(shmq.NoSuchQueue):  # staging queues go with their target
             broker.delete_queue(queue)

@@ -30,6 +30,14 @@ os.kill(os.getpid(), signal.SIGSTOP)
 lock.write(0)
 """
 
+#: What `stopped_inside` runs to hold the registry lock of a namespace.
+IN_REGISTRY = """
+import os, signal, sys
+from shmq.host.namespace.namespace import Namespace
+with Namespace.of(sys.argv[1]).locked():
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
 
 @dataclass(frozen=True)
 class Lock:

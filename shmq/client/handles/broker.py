@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, get_args, overload
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast, get_args, overload
 
 from shmq import api
-from shmq.api.names import check_name
+from shmq.api.names import check_name, is_lock_queue
 from shmq.api.options import IfDifferent, QueueOptions, check_flag, check_one_of
 from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
-from shmq.errors import InvalidOption, NotFound, ShmqError
+from shmq.errors import Empty, InvalidOption, NotFound, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.model.schema.check import as_json_schema
 from shmq.model.schema.compare import Compatibility
@@ -28,12 +29,23 @@ if TYPE_CHECKING:
     from shmq.api.table import TableDurability
     from shmq.model.codec.codecs import Default
 
+#: How many locks, and how many inboxes, a broker keeps open that no handle uses.
+_MOST_LOCKS: Final = 64
+
 T = TypeVar("T")
 Queue = TypeVar("Queue", bound=api.Queue)
 Stream = TypeVar("Stream", bound=api.Stream)
 Exchange = TypeVar("Exchange", bound=api.Exchange)
 Table = TypeVar("Table", bound=api.Table)
 _Any = TypeVar("_Any", bound="api.Queue | api.Stream | api.Exchange | api.Table")
+
+
+def _remember(used: dict[str, T], name: str, value: T) -> None:
+    """Store it as the one that was used last; threads may do so at the same time."""
+    used.pop(name, None)
+    used[name] = value
+    for oldest in list(used)[:-_MOST_LOCKS]:
+        used.pop(oldest, None)
 
 
 class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table]):
@@ -51,6 +63,14 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
         #: Errors whose hints may still be asked for; a closed broker can no longer list names.
         self._unread: weakref.WeakSet[NotFound] = weakref.WeakSet()
+        #: The queues of the locks that were used last, by their names.
+        self._lock_queues: dict[str, tuple[str, int, tuple[Any, Any]]] = {}
+        #: The inbox of this broker's waiters; None: none has waited.
+        self._inbox: Any = None
+        #: The inboxes of other brokers that were used last, by name.
+        self._inboxes: dict[str, Any] = {}
+        #: The handles that hold a lock: it is held even if the application drops its handle.
+        self.held_locks: set[api.Semaphore] = set()
 
     def _keep_handle(self, handle: _Any) -> _Any:
         """The handle, which is closed with the broker, and encodes as it does."""
@@ -166,11 +186,12 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self._delete("queue", name)
 
     def list_queues(self) -> list[api.QueueSummary]:
-        return with_texts(self, self._list("queue"))
+        found = [one for one in self._list("queue") if not is_lock_queue(one.name)]
+        return with_texts(self, found)
 
     def queue_names(self) -> list[str]:
         self._check_open()
-        names = self.collection("queue").names()
+        names = [name for name in self.collection("queue").names() if not is_lock_queue(name)]
         learn_names(self, names)
         return names
 
@@ -309,6 +330,69 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     def list_tables(self) -> list[str]:
         return self._list("table")
+
+    # ---- locks ----
+
+    def lock(self, name: str, *, timeout: float | None = None) -> api.Lock:
+        with late_imports:
+            from shmq.client.handles.lock import LockHandle  # noqa: PLC0415
+
+        return LockHandle(self, name, 1, timeout)
+
+    def semaphore(self, name: str, permits: int, *, timeout: float | None = None) -> api.Semaphore:
+        with late_imports:
+            from shmq.client.handles.lock import SemaphoreHandle  # noqa: PLC0415
+
+        return SemaphoreHandle(self, name, permits, timeout)
+
+    def list_locks(self) -> list[api.LockSummary]:
+        self._check_open()
+        with late_imports:
+            from shmq.client.handles.lock import summarize_all  # noqa: PLC0415
+
+        return summarize_all(self, self.collection("queue").names())
+
+    def lock_queues(
+        self, kind: str, name: str, permits: int, *, again: bool = False
+    ) -> tuple[Any, Any]:
+        """The queues of a lock; ``again``: those that are open, or the inbox, were deleted."""
+        self._check_open()
+        with late_imports:
+            from shmq.client.handles.lock import open_queues  # noqa: PLC0415
+
+        if again:
+            self._inbox = None
+        known = self._lock_queues.get(name) if isinstance(name, str) else None
+        if known is None or again or known[:2] != (kind, permits):
+            known = kind, permits, open_queues(self, kind, name, permits)
+        _remember(self._lock_queues, name, known)
+        return known[2]
+
+    def lock_inbox(self) -> Any:
+        """The inbox that notifies this broker's waiters that they are first in the line."""
+        inbox = self._inbox
+        if inbox is None:
+            with late_imports:
+                from shmq.client.handles.lock import inbox_options, new_inbox  # noqa: PLC0415
+
+            inbox = self._inbox = self.open_reserved(new_inbox(), inbox_options())
+        return inbox
+
+    def other_inbox(self, name: str) -> Any:
+        """The inbox of another broker, to notify its waiters."""
+        inbox = self._inboxes.get(name)
+        if inbox is None:
+            inbox = self.put_target(name)
+        _remember(self._inboxes, name, inbox)
+        return inbox
+
+    def open_reserved(self, name: str, options: Mapping[str, Any]) -> Queue:
+        """Create or open a queue of a lock. Raises QueueExists if it has other options."""
+        wanted = QueueOptions.for_queue(name, options)
+        queue: Queue = self._make("queue", name, wanted, options, True)
+        with suppress(Empty):  # a consumer from now on: the queue stays, and ends with its last one
+            queue.get(False, where="correlation = 'none'")
+        return queue
 
     # ---- schemas ----
 

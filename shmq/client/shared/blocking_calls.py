@@ -49,6 +49,11 @@ async def run_in_turn(lane: str, call: Callable[..., _T], *args: Any) -> _T:
     return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(call, *args))
 
 
+async def run_to_end(call: Callable[[], _T]) -> _T:
+    """Return the result of a call that blocks, and is made even if the task is cancelled."""
+    return await asyncio.shield(run_blocking(call))
+
+
 def _renew_pool() -> None:
     global _pool  # noqa: PLW0603 - the child of a fork has none of its parent's threads
     _pool = _create_pool()

@@ -40,7 +40,7 @@ from shmq.errors import ForeignSegment, LockTimeout, NoSuchQueue, SegmentError, 
 from shmq.host.namespace.name_book import NameBook
 from shmq.host.namespace.processes import Processes
 from shmq.host.namespace.roles import Roles
-from shmq.host.namespace.semaphores import make_semaphores, remove_semaphores
+from shmq.host.namespace.semaphores import make_semaphores, remove_semaphores, sweep_wakeups
 from shmq.host.namespace.shm_files import (
     as_foreign,
     as_no_file,
@@ -145,6 +145,8 @@ class Namespace:
         with processes.section(), contextlib.suppress(ForeignSegment, LockTimeout, OSError):
             if not self.roles.is_writer and processes.path.exists() and self.is_empty():
                 with self.locked():
+                    # Without the file it is not known any more which processes are dead.
+                    sweep_wakeups(self.name, processes.is_alive)
                     processes.remove_if_unused()
             processes.close_if_removed()
 

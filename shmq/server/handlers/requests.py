@@ -493,7 +493,9 @@ class Control:
     def _list(self, session: Session, _: str, asked: List) -> bytes:
         if asked.tables:
             return List.pack_names(self._tables.names(self._bind_rights(session)))
-        names = [name for name in self._broker.queue_names() if self.rights(session, name)]
+        names = [
+            name for name in self._broker.collection("queue").names() if self.rights(session, name)
+        ]
         if asked.only_names:
             return List.pack_names(names)
         return QUEUES.pack(filter(None, map(self._broker.summary, names)))

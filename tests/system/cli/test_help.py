@@ -25,7 +25,7 @@ from tests.system.cli.test_serve import listening
 Invoke = Callable[..., Result]
 
 #: The terminal that the list of the commands fits, with a line for the next prompt.
-COLUMNS, ROWS = 80, 42
+COLUMNS, ROWS = 80, 43
 
 HEADINGS = ["Messages", "Queues", "Streams", "Durable", "Server", "Host"]
 

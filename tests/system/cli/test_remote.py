@@ -84,6 +84,8 @@ SESSION: list[tuple[str, bytes]] = [
     ("exchange delete strays --yes", b""),
     ("exchange delete orders", b""),
     ("exchange delete orders --yes --json", b""),
+    ("locks", b""),
+    ("locks --json", b""),
     ("table list", b""),
     ("table create results --max-bytes 1MiB", b""),
     ("table create results --json", b""),

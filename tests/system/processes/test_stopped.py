@@ -18,7 +18,13 @@ import shmq
 from shmq import Broker, LockTimeout, Queue
 from tests.conformance.tools import in_thread, outcome
 from tests.support.processes import HOUR, Start, asleep, drain, is_sound
-from tests.support.stopped import lock_of_partition, locks_of_group, locks_of_queue, stopped_inside
+from tests.support.stopped import (
+    IN_REGISTRY,
+    lock_of_partition,
+    locks_of_group,
+    locks_of_queue,
+    stopped_inside,
+)
 from tests.support.waiting import PATIENCE, eventually
 
 SIDES = ("gets", "puts")
@@ -39,14 +45,6 @@ OPERATIONS: dict[str, Callable[[Queue], Any]] = {
     "purge": lambda queue: queue.purge(),
     "wait": lambda queue: shmq.wait([queue], timeout=0.2),
 }
-
-#: Holds the registry of a namespace, stopped.
-REGISTRY = """
-import os, signal, sys
-from shmq.host.namespace.namespace import Namespace
-with Namespace.of(sys.argv[1]).locked():
-    os.kill(os.getpid(), signal.SIGSTOP)
-"""
 
 
 def refused(operation: Callable[[], Any], pid: int) -> LockTimeout:
@@ -322,7 +320,7 @@ def test_one_queue_that_is_locked_keeps_no_other_from_being_listed(broker: Broke
 def test_the_registry_is_waited_for_no_longer_either(broker: Broker) -> None:
     queue = broker.create_queue("q")
     queue.put(b"1")
-    with stopped_inside(REGISTRY, broker.namespace) as holder:
+    with stopped_inside(IN_REGISTRY, broker.namespace) as holder:
         refused(lambda: broker.create_queue("other"), holder.pid)
         refused(lambda: broker.delete_queue("q"), holder.pid)
         refused(lambda: broker.create_stream("s"), holder.pid)

@@ -79,6 +79,17 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
             return self.streams
         return ExchangeCollection(self) if kind == "exchange" else NoTables()
 
+    # ---- locks ----
+
+    def lock_queues(
+        self, kind: str, name: str, permits: int, *, again: bool = False
+    ) -> tuple[Any, Any]:
+        del permits, again
+        raise errors.Unsupported(
+            f"{kind} {name!r} is not possible on a cluster: its leases end by their time, although "
+            f"the holder may still be at work; lock on one host, or by its server"
+        )
+
     # ---- schemas ----
 
     def add_schema(

@@ -519,6 +519,8 @@ _REFUSED: dict[str, Callable[[shmq.Broker, shmq.Queue], object]] = {
     "leases": lambda _, queue: queue.leases(),
     "transaction": lambda broker, _: broker.transaction(),
     "table": lambda broker, _: broker.ensure_table("t"),
+    "lock": lambda broker, _: broker.lock("a"),
+    "semaphore": lambda broker, _: broker.semaphore("a", 2),
     "exclusive": lambda broker, _: broker.create_queue("x", exclusive=True),
     "auto_delete": lambda broker, _: broker.create_queue("x", auto_delete=True),
     "expires": lambda broker, _: broker.create_queue("x", expires=1),
@@ -532,7 +534,7 @@ _REFUSED: dict[str, Callable[[shmq.Broker, shmq.Queue], object]] = {
 
 @pytest.mark.cluster(
     "`get(where=…)`, `bulk`, `staged_publisher`, `fileno`, `attachments`, `leases`, "
-    "`transaction`, tables, `exclusive`, `auto_delete`, `expires`",
+    "`transaction`, tables, locks, `exclusive`, `auto_delete`, `expires`",
     "refused",
     "`Unsupported`, with the reason",
 )

@@ -1,0 +1,590 @@
+"""Locks and semaphores: the permits are messages of a queue, and a lease is a permit held.
+
+So a permit has what a lease has: the death of its holder, or the end of its connection, returns it,
+and no store has to be added to it. Two queues make a lock:
+
+- ``lock::NAME`` has as many messages as permits, and no room for more. Each process that opens it
+  puts until it is full, before its first acquire: whichever of them dies on the way, there are
+  never too many permits, nor too few while a process waits. They are never acknowledged.
+- ``line::NAME`` has the order of the waiters. A waiter puts a ticket and leases it; the order is
+  that of the tickets' sequence numbers. The first one waits for a permit. Each other one waits in
+  the inbox of its broker, a third queue, ``turn::HEX``, for a message that notifies it that it is
+  the first now; a note in the line names that inbox. What a dead waiter leaves expires. A
+  notification may be lost: each waiter also checks the line every `_SLICE`.
+
+Only the permits decide who holds the lock; the line is advisory. A waiter that finds a permit free,
+and the same other one first in the line for `_STUCK`, passes that one, which may be stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias, TypeVar
+
+from shmq import api
+from shmq.api.lock import MAX_PERMITS, LockHolder, LockSummary
+from shmq.api.names import LOCK_INBOX, LOCK_LINE, LOCK_PERMITS, check_name
+from shmq.api.options import check_flag, check_whole
+from shmq.client.handles.queue import QueueHandle
+from shmq.client.ports.steps import Step, Steps, arun, run
+from shmq.display import Displayed
+from shmq.errors import (
+    AlreadyExists,
+    Empty,
+    Full,
+    InvalidName,
+    LeaseExpired,
+    LockExists,
+    LockNotHeld,
+    LockTimeout,
+    NoSuchQueue,
+    QueueDeleted,
+    QueueExists,
+    ShmqError,
+)
+from shmq.lazy_imports import late_imports
+from shmq.native import _clock as time
+from shmq.native import _core
+
+#: The most characters of a lock's name: those of a queue's, less those of the prefix.
+MAX_LOCK_NAME: Final = _core.MAX_NAME - len(LOCK_PERMITS)
+
+#: The visibility timeout of both queues, in seconds: no lease ends while its holder lives.
+_FOREVER: Final = 1e9
+#: How long a queue stays whose creator was killed before it used it, in seconds.
+_UNUSED: Final = 60.0
+#: How often returning a ticket is tried, each time for 0.1 s.
+_TRIES: Final = 10
+#: How often an acquire opens queues that others delete at that moment.
+_REOPENS: Final = 20
+#: How long a ticket or a note is in the line unless it is leased, in seconds.
+_ADVICE: Final = 60.0
+#: How many may be in the line; those beyond wait without an order.
+_MOST_WAITERS: Final = 4096
+#: After how many seconds a waiter looks whether those before it are gone or stuck.
+_SLICE: Final = 0.04
+#: For how many seconds a permit is left to the first one in the line.
+_STUCK: Final = 0.03
+
+_T = TypeVar("_T")
+
+#: A permit or a ticket that is held; None: there is none.
+_Permit: TypeAlias = "api.Message | None"
+
+#: What a queue raises that its last user has deleted: the server knows no more of it.
+_GONE: Final = (QueueDeleted, NoSuchQueue)
+
+_COMMON: Final[dict[str, Any]] = {
+    "visibility_timeout": _FOREVER,
+    "max_deliveries": None,
+    "dead_letter": None,
+    "auto_delete": True,
+    "expires": _UNUSED,
+}
+
+
+def _permit_options(kind: str, permits: int) -> dict[str, Any]:
+    # The kind is the number of priorities, which permits have no use for.
+    priorities = 1 if kind == "lock" else 2
+    return {**_COMMON, "capacity": permits, "arena_bytes": 4096, "priorities": priorities}
+
+
+def _line_options() -> dict[str, Any]:
+    return {
+        **_COMMON,
+        "capacity": _MOST_WAITERS,
+        "arena_bytes": 1 << 20,
+        "priorities": 1,
+        "ttl": _ADVICE,
+        "on_expired": "drop",
+    }
+
+
+def new_inbox() -> str:
+    """A new name of an inbox."""
+    return LOCK_INBOX + os.urandom(8).hex()
+
+
+def inbox_options() -> dict[str, Any]:
+    """The options of the queue that notifies the waiters of one broker that they are first."""
+    return {**_line_options(), "overflow": "drop-oldest", "ttl": 1.0}
+
+
+#: A `BrokerHandle`, which imports this module.
+Broker = Any
+#: A queue of this host, or a `QueueHandle`: both know more than the contract has.
+Queue = Any
+#: The queue of the permits, and that of the line.
+Queues = tuple[Queue, Queue]
+
+
+def open_queues(broker: Broker, kind: str, name: str, permits: int) -> Queues:
+    """Open the two queues of a lock, or create them, and put what permits are missing."""
+    if len(check_name(name, kind)) > MAX_LOCK_NAME:
+        raise InvalidName(
+            f"invalid {kind} name {name!r}: it has {len(name)} characters, and may have "
+            f"{MAX_LOCK_NAME}"
+        )
+    for _ in range(_REOPENS):
+        with contextlib.suppress(*_GONE):  # deleted by its last user, at this moment
+            return _open_once(broker, kind, name, permits)
+    return _open_once(broker, kind, name, permits)
+
+
+def _open_once(broker: Broker, kind: str, name: str, permits: int) -> Queues:
+    try:
+        held = broker.open_reserved(LOCK_PERMITS + name, _permit_options(kind, permits))
+    except QueueExists as error:
+        raise _make_exists_error(kind, name, error) from error
+    line = broker.open_reserved(LOCK_LINE + name, _line_options())
+    _fill(held, permits)
+    return held, line
+
+
+def _make_exists_error(kind: str, name: str, error: AlreadyExists) -> AlreadyExists:
+    if "priorities" in error.differences:
+        other = "lock" if kind == "semaphore" else "semaphore"
+        return LockExists(f"{kind} {name!r}: a {other} of that name exists; use another name")
+    both = error.differences.get("capacity", ("?", "?"))
+    return LockExists(
+        f"semaphore {name!r} exists with {both[1]} permits, not {both[0]}: use as many, or another "
+        f"name",
+        {"permits": both},
+    )
+
+
+def _fill(queue: Queue, permits: int) -> None:
+    """Put permits until no more fit, however many processes do the same."""
+    if permits > 1 and queue.full():
+        return
+    with contextlib.suppress(Full):
+        for _ in range(permits):
+            queue.put(b"", block=False)
+
+
+def summarize(broker: Broker, name: str) -> LockSummary:
+    """The entry of the list for the lock of that name. Raises NoSuchQueue."""
+    with broker.queue(LOCK_PERMITS + name) as queue:
+        options, holders = queue.options, _leaseholders(queue)
+    waiters: list[LockHolder] = []
+    with contextlib.suppress(ShmqError), broker.queue(LOCK_LINE + name) as line:
+        waiters = _leaseholders(line)
+    return LockSummary(
+        name=name,
+        kind="lock" if options.priorities == 1 else "semaphore",
+        permits=options.capacity,
+        holders=sorted(holders, key=lambda one: one.since),
+        waiters=waiters,
+    )
+
+
+def summarize_all(broker: Broker, queues: list[str]) -> list[LockSummary]:
+    """The entries of the list, given the names of all queues."""
+    names = [name.removeprefix(LOCK_PERMITS) for name in queues if name.startswith(LOCK_PERMITS)]
+    found = []
+    for name in sorted(names):
+        with contextlib.suppress(*_GONE):
+            found.append(summarize(broker, name))
+    return found
+
+
+def _leaseholders(queue: Queue) -> list[LockHolder]:
+    """Those who hold a message of the queue leased, in the order of the messages."""
+    now = time.time()
+    return [
+        LockHolder(
+            pid=lease.holder_pid,
+            name=lease.holder_name,
+            since=now - max(0.0, _FOREVER - lease.expires_in),
+        )
+        for lease in queue.leases(MAX_PERMITS)
+    ]
+
+
+def _get(queue: Queue, timeout: float | None, where: str | None = None) -> Step:
+    """A step that gets a message, or None if none arrived within the timeout."""
+
+    def block() -> api.Message | None:
+        with contextlib.suppress(Empty):
+            found: api.Message = queue.get(timeout=timeout, where=where)
+            return found
+        return None
+
+    async def suspend() -> api.Message | None:
+        with contextlib.suppress(Empty):
+            found: api.Message = await queue.aget(timeout, where=where)
+            return found
+        return None
+
+    return block, suspend
+
+
+async def _run_to_end(call: Callable[[], Any]) -> Any:
+    with late_imports:
+        from shmq.client.shared.blocking_calls import run_to_end  # noqa: PLC0415 - asyncio
+
+    return await run_to_end(call)
+
+
+class _Line:
+    """The order of the waiters of one lock, which is advisory."""
+
+    def __init__(self, queue: Queue, broker: Broker) -> None:
+        self.queue = queue
+        self._broker = broker
+        #: Tickets of waiters that left, which could not be returned yet.
+        self._unreturned: list[api.Message] = []
+
+    def is_awaited(self) -> bool:
+        """Whether others may wait."""
+        return bool(self.queue.has_message())
+
+    def call(self, call: Callable[[], Any]) -> Step:
+        """A step that takes microseconds on this host, and a round trip otherwise.
+
+        It is carried out even if its task is cancelled.
+        """
+
+        async def suspend() -> Any:
+            return await _run_to_end(call) if isinstance(self.queue, QueueHandle) else call()
+
+        return call, suspend
+
+    def join(self) -> Steps[_Permit]:
+        """Return a ticket, leased; None: too many wait."""
+        if self._unreturned:
+            yield self.call(self._return_tickets)
+        name = os.urandom(8).hex()
+        while True:
+            try:
+                yield self.call(lambda: self.queue.put(b"", block=False, correlation=name))
+            except Full:
+                return None
+            ticket: _Permit = yield _get(self.queue, 0.0, f"correlation = '{name}'")
+            if ticket is not None:
+                return ticket  # else it was purged by one who left
+
+    def first_two(self) -> list[int]:
+        """The sequence numbers of the first tickets; newcomers notice that there are some."""
+        if not self.queue.has_message():
+            self._mark()
+        return [lease.sequence for lease in self.queue.leases(2)]
+
+    def _mark(self) -> None:
+        """Have newcomers join the line."""
+        with contextlib.suppress(Full):
+            self.queue.put(b"", block=False, correlation="awaited")
+
+    def write_note(self, ticket: int, inbox: Queue) -> None:
+        """Put the name of the inbox in which the ticket's holder is notified."""
+        with contextlib.suppress(Full):
+            self.queue.put(inbox.name, block=False, correlation=f"{ticket}")
+
+    def leave(self, ticket: api.Message) -> None:
+        """Return the ticket, and notify the next waiter if it was the first."""
+        self._unreturned.append(ticket)
+        with contextlib.suppress(ShmqError):
+            self._return_tickets()
+            first = self.queue.leases(1)
+            if not first:
+                self.queue.purge()
+                if self.queue.leases(1):  # one who has joined in the meantime
+                    self._mark()
+                return
+            self._remove_note(ticket.sequence)
+            if first[0].sequence > ticket.sequence:
+                self._notify(first[0].sequence)
+
+    def _notify(self, ticket: int) -> None:
+        """Notify the holder of the ticket that it is the first."""
+        for note in self.queue.peek(1, where=f"correlation = '{ticket}'"):
+            inbox = self._broker.other_inbox(str(note.body))
+            inbox.put(b"", block=False, correlation=_turn(self.queue, ticket))
+
+    def _remove_note(self, ticket: int) -> None:
+        with contextlib.suppress(Empty):
+            self.queue.get(False, where=f"correlation = '{ticket}'").ack()
+
+    def _return_tickets(self) -> None:
+        """Return the tickets of waiters that left, also those that could not be returned then."""
+        while self._unreturned:
+            try:
+                ticket = self._unreturned.pop()
+            except IndexError:  # another thread was faster
+                return
+            try:
+                _patiently(ticket.ack, _TRIES)
+            except LockTimeout:
+                self._unreturned.append(ticket)
+                raise
+            except LeaseExpired:  # with the connection
+                pass
+
+
+def _patiently(call: Callable[[], object], tries: int | None = None) -> None:
+    """Make the call again while a process is stopped within an operation on the queue."""
+    while True:
+        try:
+            call()
+        except LockTimeout:
+            tries = None if tries is None else tries - 1
+            if tries == 0:
+                raise
+        else:
+            return
+
+
+def _turn(line: Queue, ticket: int) -> str:
+    return f"{line.name} {ticket}"
+
+
+def _await_turn(
+    permits: Queue, line: _Line, ticket: int, until: float | None, inbox: Queue
+) -> Steps[_Permit]:
+    """Return a permit once the ticket is the first, or the first one is stuck; None: too late."""
+    turn = f"correlation = '{_turn(line.queue, ticket)}'"
+    permit: _Permit = None
+    stuck = 0
+    noted = -math.inf
+    while permit is None:
+        now = time.monotonic()
+        left = _SLICE if until is None else min(_SLICE, until - now)
+        if left <= 0:
+            permit = yield _get(permits, 0.0)
+            break
+        first, *others = (yield line.call(line.first_two)) or [ticket]
+        if first >= ticket:
+            permit = yield _get(permits, left)
+            continue
+        if now > noted + _ADVICE / 2:
+            noted = now
+            yield line.call(lambda: line.write_note(ticket, inbox))
+        if stuck == first:
+            left = min(left, _STUCK)
+        message = yield _get(inbox, left, turn)
+        look = functools.partial(_is_free, permits, line.queue, ticket in others)
+        if message is not None:
+            stuck = 0
+            yield line.call(message.ack)
+        elif not (yield line.call(look)):
+            stuck = 0
+        elif stuck != first:
+            stuck = first
+        else:
+            permit = yield _get(permits, 0.0)
+    return permit
+
+
+def _is_free(permits: Queue, line: Queue, closely: bool) -> bool:
+    """Whether a permit is free; ``closely``: after a look for dead holders and waiters."""
+    if closely:
+        line.look_for_dead()
+        permits.look_for_dead()
+    return bool(permits.has_message())
+
+
+class SemaphoreHandle(Displayed, api.Semaphore):
+    """Implements `api.Semaphore` for all transports."""
+
+    _KIND = "semaphore"
+
+    def __init__(self, broker: Broker, name: str, permits: int, timeout: Any) -> None:
+        _core.check_timeout(timeout)
+        self._broker = broker
+        self._name = name
+        self._permits = check_whole("permits", permits, 1, MAX_PERMITS)
+        self._timeout: float | None = timeout
+        self._held: list[api.Message] = []
+        #: What the parent of this process held at the fork: none of it is settled here.
+        self._inherited: list[list[api.Message]] = []
+        self._pid = os.getpid()
+        self._open(broker.lock_queues(self._KIND, name, self._permits))
+
+    def _open(self, queues: Queues) -> None:
+        self._queue, line = queues
+        self._line = _Line(line, self._broker)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def permits(self) -> int:
+        return self._permits
+
+    # ---- acquire ----
+
+    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        limit = self._limit(block, timeout)
+        try:  # the common case, without a generator
+            if limit == 0.0 or not self._line.queue.has_message():
+                self._keep(self._queue.get(False))
+                return True
+        except (Empty, LockTimeout, *_GONE):
+            pass
+        return run(self._acquire(limit))
+
+    async def aacquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        return await arun(self._acquire(self._limit(block, timeout)))
+
+    def _limit(self, block: bool, timeout: float | None) -> float | None:
+        """For how long an acquire waits."""
+        if block is not True:
+            check_flag("block", block)
+        if timeout is None:
+            return self._timeout if block else 0.0
+        _core.check_timeout(timeout)
+        return timeout if block else 0.0
+
+    def _acquire(self, timeout: float | None) -> Steps[bool]:
+        until = None if timeout is None else time.monotonic() + timeout
+        permit: _Permit = None
+        reopens, is_gone = 0, False
+        while True:
+            try:
+                if is_gone:
+                    yield self._line.call(self._reopen)
+                    is_gone = False
+                permit = yield from self._take(timeout, until)
+                break
+            except _GONE:
+                reopens, is_gone = reopens + 1, True
+                if reopens > _REOPENS:
+                    raise
+            except LockTimeout:  # a process is stopped within an operation on a queue
+                if until is not None and time.monotonic() >= until:
+                    break
+        if permit is not None:
+            self._keep(permit)
+        return permit is not None
+
+    def _keep(self, permit: api.Message) -> None:
+        self._own_permits().append(permit)
+        self._broker.held_locks.add(self)
+
+    def _reopen(self) -> None:
+        self._open(self._broker.lock_queues(self._KIND, self._name, self._permits, again=True))
+
+    def _look(self, look: Callable[[], _T]) -> _T:
+        """What ``look`` returns; again if the queues were deleted by their last user."""
+        try:
+            return look()
+        except _GONE:
+            self._reopen()
+            return look()
+
+    def _take(self, timeout: float | None, until: float | None) -> Steps[_Permit]:
+        permits, line = self._queue, self._line
+        if timeout == 0.0 or not (yield line.call(line.is_awaited)):
+            permit: _Permit = yield _get(permits, 0.0)
+            if permit is not None or timeout == 0.0:
+                return permit
+        inbox = yield line.call(self._broker.lock_inbox)
+        ticket = yield from line.join()
+        if ticket is None:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            permit = yield _get(permits, left)
+            return permit
+        try:
+            permit = yield from _await_turn(permits, line, ticket.sequence, until, inbox)
+        except GeneratorExit:
+            line.leave(ticket)
+            raise
+        except BaseException:
+            yield line.call(lambda: line.leave(ticket))
+            raise
+        try:
+            yield line.call(lambda: line.leave(ticket))
+        except BaseException:
+            if permit is not None:
+                permit.nack(0, counted=False)
+            raise
+        return permit
+
+    def _own_permits(self) -> list[api.Message]:
+        """The permits that this process holds by this handle."""
+        if self._pid != os.getpid():
+            self._inherited.append(self._held)
+            self._held, self._pid = [], os.getpid()
+        return self._held
+
+    def _make_timeout_error(self) -> LockTimeout:
+        what = f"{self._KIND} {self._name!r} was not acquired within {self._timeout} s"
+        with contextlib.suppress(ShmqError):
+            for holder in self.holders():
+                held = f"process {holder.pid} ({holder.name}) holds it"
+                return LockTimeout(f"{what}: {held}", holder.pid)
+        return LockTimeout(what)
+
+    # ---- release ----
+
+    def release(self) -> None:
+        self._return(self._pop(), None)
+
+    def _pop(self) -> api.Message:
+        """A permit that is held, which the caller returns. Raises LockNotHeld."""
+        try:
+            permit = self._own_permits().pop()
+        except IndexError:
+            raise LockNotHeld(f"{self._KIND} {self._name!r} is not held by this handle") from None
+        if not self._held:
+            self._broker.held_locks.discard(self)
+        return permit
+
+    def _return(self, permit: api.Message, tries: int | None) -> None:
+        try:
+            _patiently(lambda: permit.nack(0, counted=False), tries)
+        except (LeaseExpired, *_GONE) as error:
+            raise LockNotHeld(
+                f"{self._KIND} {self._name!r} was lost while it was held: its connection or its "
+                f"broker was closed, or it was deleted"
+            ) from error
+        except KeyboardInterrupt:  # while a process is stopped within an operation on the queue
+            self._keep(permit)
+            raise
+
+    async def arelease(self) -> None:
+        permit = self._pop()
+        if not isinstance(self._queue, QueueHandle):
+            with contextlib.suppress(LockTimeout):
+                self._return(permit, 1)
+                return
+        await _run_to_end(lambda: self._return(permit, None))
+
+    # ---- what it has ----
+
+    def locked(self) -> bool:
+        return self._look(lambda: not self._queue.has_message())
+
+    def holders(self) -> list[LockHolder]:
+        found = self._look(lambda: _leaseholders(self._queue))
+        return sorted(found, key=lambda one: one.since)
+
+    def waiters(self) -> list[LockHolder]:
+        return self._look(lambda: _leaseholders(self._line.queue))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._broker, self._name, self._permits, self._timeout)
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        yield "name", self._name
+        yield "permits", self._permits
+        yield "held", len(self._own_permits())
+
+    def __repr__(self) -> str:
+        held = ", held" if self._own_permits() else ""
+        return f"<{type(self).__name__} {self._name!r}{held}>"
+
+
+class LockHandle(SemaphoreHandle, api.Lock):
+    """Implements `api.Lock` for all transports."""
+
+    _KIND = "lock"
+
+    def holder(self) -> LockHolder | None:
+        held = self.holders()
+        return held[0] if held else None
