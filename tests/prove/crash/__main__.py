@@ -55,8 +55,8 @@ def _own_broker() -> Iterator[Any]:
     namespace = f"crash-{os.getpid()}"
     with shmq.connect(namespace) as broker:
         yield broker
-        for name in reversed(broker.queue_names()):
-            broker.delete_queue(name)
+        for queue in reversed(broker.list_queues()):
+            broker.delete_queue(queue.name)
         for stream in broker.list_streams():
             broker.delete_stream(stream.name)
     left = [entry for entry in os.listdir(SHM) if f"@{namespace}" in entry]

@@ -69,7 +69,7 @@ def make_anew(stage: Stage, finished: bool) -> None:
 
 
 def queues_of(stage: Stage) -> list[Any]:
-    return [stage.broker.queue(name) for name in stage.broker.queue_names()]
+    return [stage.broker.queue(summary.name) for summary in stage.broker.list_queues()]
 
 
 def check_all(stage: Stage) -> None:
