@@ -196,6 +196,7 @@ LEFT_OUT: Final[dict[str, str]] = {
     "test_expired_messages_are_dropped_and_counted_if_the_queue_says_so": _EXPIRED,
     "test_expired_messages_are_dropped_where_there_are_no_dead_letters": _EXPIRED,
     "test_failures_are_counted_by_type": _TOTALS,
+    "test_failures_are_counted_without_their_errors": _TOTALS,
     "test_groups_are_served_in_parallel": _GROUPS,
     "test_groups_of_long_and_of_similar_names_are_kept_apart": _GROUPS,
     "test_in_a_shared_dead_letter_queue_each_source_says_how_long_its_letters_stay": _EXPIRED,

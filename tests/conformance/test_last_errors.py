@@ -309,7 +309,6 @@ def test_an_altered_limit_is_that_of_the_next_error(broker: Broker, failing: Que
     assert failing.stats().errors == {"text": 5}
 
 
-@pytest.mark.refused_by_clusters
 def test_failures_are_counted_without_their_errors(broker: Broker) -> None:
     queue = broker.create_queue("f", error_bytes=0)
     assert count(queue, KeyError("a"), "text", KeyError("b")) == {"KeyError": 2, "text": 1}

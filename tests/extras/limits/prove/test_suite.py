@@ -8,16 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.processes import ROOT, environment
 from tests.support.sources import source_of
 
 FILES = ("test_storage.py", "test_strategy.py", "aio/test_storage.py", "aio/test_strategy.py")
 
 #: The tests that are not of these storages: a moving window is a list of times, which a table does
-#: not change in one step, and `limits` reports that. The others are of other storages' URLs, and the
-#: last one has a second for ten hits.
+#: not change in one step, and `limits` reports that. The others are of other storages' URLs, and
+#: the last one has a second for ten hits.
 CHOSEN = (
     "in-shmq and not MovingWindow and not moving_window"
     " and (not fixed_window or empty_stats or multiple_cost)"
