@@ -134,7 +134,7 @@ test-extras:
 	$(QUICK) tests/extras
 
 prove: $(VENV)/test $(VENV)/bench
-	@started=$$(date +%s); $(LANES) --jobs=4 $(THOROUGH_LANES) || exit 1; \
+	@started=$$(date +%s); $(LANES) --jobs=5 $(THOROUGH_LANES) || exit 1; \
 	echo "make prove: passed in $$(($$(date +%s) - started)) s"
 
 prove-c:

@@ -125,6 +125,9 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
         "NoReply": Code.UNREACHED,
         "SchemaError": Code.WRONG,
         "RequestFailed": Code.REFUSED,
+        "LockExists": Code.EXISTS,
+        "LockNotHeld": Code.REFUSED,
+        "WorkerDied": Code.REFUSED,
     }
 
 
