@@ -155,7 +155,7 @@ async def _publish_records(
 
 def _choose_error(error: BaseException) -> BaseException:
     """The error to raise: that of another last record passes once the places are found again."""
-    if isinstance(error, ApiError) and error.number == WRONG_LAST:
+    if isinstance(error, ApiError) and error.number in WRONG_LAST:
         return OutOfSequence(f"the cluster has another last record than this bridge knew: {error}")
     return error
 

@@ -84,7 +84,7 @@ class Definitions:
                 check_there=self._make_anew,
             )
         except ApiError as error:
-            if error.number == WRONG_LAST:
+            if error.number in WRONG_LAST:
                 return None
             raise
         return int(answer["seq"])

@@ -27,7 +27,7 @@ from shmq.native import _clock as time
 NO_STREAM: Final = 10059
 NO_MESSAGE: Final = 10037
 IN_USE: Final = 10058
-WRONG_LAST: Final = 10071
+WRONG_LAST: Final = frozenset({10071, 10164})  # the second while another change is under way
 FULL: Final = 10077
 SINGLE: Final = 10074
 #: The most messages of one atomic batch.

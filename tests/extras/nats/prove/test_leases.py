@@ -335,6 +335,22 @@ def test_a_renewal_that_only_a_server_has_that_is_stopped_then_makes_no_second_h
     again.ack()
 
 
+def test_of_changes_of_one_definition_at_once_one_succeeds(broker: shmq.Broker) -> None:
+    """A cluster refuses the others in two ways: while the first is under way, and later."""
+    queue: Any = broker.create_queue("q")
+    put = queue.port.definitions.put
+
+    async def race(revision: int | None, number: int) -> list[int | None]:
+        values = [{"round": number, "place": place} for place in range(8)]
+        return await asyncio.gather(*(put("race", value, revision) for value in values))
+
+    revision: int | None = 0
+    for number in range(100):
+        done = [one for one in queue.port.run(race(revision, number)) if one is not None]
+        assert len(done) == 1
+        revision = done[0]
+
+
 def consumer_leader(queue: Any, cluster: LocalCluster) -> Any:
     """The server that leads the consumer of the messages without a group."""
     consumers = queue.port.run(queue.port.pulls.consumers())
