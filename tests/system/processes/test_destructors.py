@@ -118,9 +118,9 @@ def test_the_last_queue_may_be_dropped_while_another_one_is_made(
     garbage(Store.create(1))
     real = Store._make.__func__  # type: ignore[attr-defined]
 
-    def make(kind: type[Store], where: Namespace, maxsize: int) -> Store:
+    def make(kind: type[Store], *arguments: object) -> Store:
         gc.collect()
-        return real(kind, where, maxsize)  # type: ignore[no-any-return]
+        return real(kind, *arguments)  # type: ignore[no-any-return]
 
     monkeypatch.setattr(Store, "_make", classmethod(make))
     store = Store.create(1)

@@ -342,7 +342,7 @@ def test_of_changes_of_one_definition_at_once_one_succeeds(broker: shmq.Broker) 
 
     async def race(revision: int | None, number: int) -> list[int | None]:
         values = [{"round": number, "place": place} for place in range(8)]
-        return await asyncio.gather(*(put("race", value, revision) for value in values))
+        return list(await asyncio.gather(*(put("race", value, revision) for value in values)))
 
     revision: int | None = 0
     for number in range(100):
