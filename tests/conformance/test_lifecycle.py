@@ -129,6 +129,7 @@ def test_a_deleted_queue_takes_its_own_empty_dead_letter_queue_with_it(broker: B
     assert broker.queue_names() == []
 
 
+@pytest.mark.refused_by_clusters
 @pytest.mark.parametrize("altered", ["jobs", "jobs.dlq"])
 def test_so_does_one_of_which_options_were_altered(broker: Broker, altered: str) -> None:
     broker.create_queue("jobs")
