@@ -40,9 +40,9 @@ cdef object _not_resized(Handle handle, int status, dict options):
                           for name, limit in most.items() if options[name] > limit)
         return _errors.InvalidOption(
             f"queue {handle.name!r} is unchanged: {wrong}, for which its memory is laid out; create a "
-            f"larger queue, and move the messages there (shmq move)")
+            f"larger queue, and delete this one once it is drained")
     advice = handle._why_unwritten(q.h.spent) if q.h.spent else (
-        "alter it once it is empty, or move the messages to another queue (shmq move)")
+        "alter it once it is drained")
     return _errors.InvalidOption(
         f"queue {handle.name!r} is unchanged: its {q.h.live} messages take "
         f"{(q.h.units_used - q.h.units_cached) * SHMQ_UNIT} bytes, and some are where there is no room "

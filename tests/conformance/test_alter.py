@@ -275,7 +275,7 @@ def test_a_queue_cannot_outgrow_its_memory(broker: Broker, name: str, most: int)
 
     with pytest.raises(
         shmq.InvalidOption,
-        match=rf"'jobs' is unchanged: {name}={most + 1} is more than {most}.*move",
+        match=rf"'jobs' is unchanged: {name}={most + 1} is more than {most}.*create a larger queue",
     ):
         broker.alter_queue("jobs", ttl=9, **{name: most + 1})  # type: ignore[arg-type]
 

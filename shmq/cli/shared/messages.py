@@ -210,7 +210,7 @@ class BatchPut:
     def _describe_full(self) -> str:
         return (
             f"queue {self.queue!r} is full: consume from it, wait with --block or a longer "
-            f"--timeout, or make it with a larger --capacity or --arena-bytes"
+            f"--timeout, or alter it to a larger --capacity or --arena-bytes"
         )
 
     def _decode_body(self, text: bytes, place: str) -> Any:
