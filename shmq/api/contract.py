@@ -27,6 +27,25 @@ class Closing(abc.ABC):
         self.close()
 
 
+class AsyncClosing(abc.ABC):
+    """`Closing` for asyncio."""
+
+    @abc.abstractmethod
+    async def aclose(self) -> None:
+        """End its use."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
 class Settling(abc.ABC):
     """Acknowledged at the end of its block, or returned on an exception, unless already settled."""
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from shmq.api.contract import Closing
+from shmq.api.contract import AsyncClosing, Closing
 from shmq.api.options import Confirm, Level, QueueOptions
 from shmq.display import Displayed
 
@@ -91,7 +91,7 @@ class Consumer(Closing):
         """Flush, return the messages that were not delivered, and end the iteration."""
 
 
-class AsyncConsumer(abc.ABC):
+class AsyncConsumer(AsyncClosing):
     """An asynchronous iterator over a queue's messages that prefetches some.
 
     Messages, acknowledgements and closing are as for a :class:`Consumer`. One task at a time may
@@ -112,17 +112,6 @@ class AsyncConsumer(abc.ABC):
     @abc.abstractmethod
     async def aclose(self) -> None:
         """Flush, return the messages that were not delivered, and end the iteration."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 class Bodies(Closing):
@@ -159,7 +148,7 @@ class Bodies(Closing):
         """
 
 
-class AsyncBodies(abc.ABC):
+class AsyncBodies(AsyncClosing):
     """An asynchronous iterator over the bodies of a queue's messages.
 
     It acknowledges them as :class:`Bodies` does, with ``async with`` in place of ``with``; a
@@ -179,9 +168,6 @@ class AsyncBodies(abc.ABC):
     @abc.abstractmethod
     async def aclose(self) -> None:
         """Flush, return the last message and those that were not delivered, end the iteration."""
-
-    async def __aenter__(self) -> Self:
-        return self
 
     @abc.abstractmethod
     async def __aexit__(

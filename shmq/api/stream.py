@@ -5,10 +5,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from shmq.api.contract import Closing
+from shmq.api.contract import AsyncClosing, Closing
 from shmq.api.options import Confirm
 from shmq.errors import Unsupported
 from shmq.native import _clock as time
@@ -91,13 +90,8 @@ class PartitionRate:
     hot: bool
 
 
-class Reader(Closing):
-    """An iterator over a stream's records that follows the stream.
-
-    Within a partition the records come in order of their offsets; partitions take turns. A reader
-    of all partitions also reads the ones added later: see `Stream.repartition`. It keeps its own
-    position and does not affect other readers. One thread at a time may use it.
-    """
+class _Progress(abc.ABC):
+    """How far a reader has come."""
 
     @property
     @abc.abstractmethod
@@ -113,6 +107,15 @@ class Reader(Closing):
     @abc.abstractmethod
     def damaged(self) -> int:
         """How many records in damaged files were skipped, with ``on_damage="skip"``."""
+
+
+class Reader(_Progress, Closing):
+    """An iterator over a stream's records that follows the stream.
+
+    Within a partition the records come in order of their offsets; partitions take turns. A reader
+    of all partitions also reads the ones added later: see `Stream.repartition`. It keeps its own
+    position and does not affect other readers. One thread at a time may use it.
+    """
 
     @abc.abstractmethod
     def seek(self, position: Mapping[int, int]) -> None:
@@ -139,23 +142,8 @@ class Reader(Closing):
         """End the iteration. May be called again."""
 
 
-class AsyncReader(abc.ABC):
+class AsyncReader(_Progress, AsyncClosing):
     """An asynchronous :class:`Reader`. One task at a time may use it."""
-
-    @property
-    @abc.abstractmethod
-    def position(self) -> dict[int, int]:
-        """The offset of the next record, for each partition that it reads."""
-
-    @property
-    @abc.abstractmethod
-    def lost(self) -> int:
-        """How many records were gone before it reached them, with ``lapped="skip"``."""
-
-    @property
-    @abc.abstractmethod
-    def damaged(self) -> int:
-        """How many records in damaged files were skipped, with ``on_damage="skip"``."""
 
     @abc.abstractmethod
     async def __anext__(self) -> Record: ...
@@ -166,17 +154,6 @@ class AsyncReader(abc.ABC):
     @abc.abstractmethod
     async def aclose(self) -> None:
         """End the iteration. May be called again."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 class Stream(Closing):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import AsyncIterator, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from shmq.api.contract import Closing
+from shmq.api.contract import AsyncClosing, Closing
 
 if TYPE_CHECKING:
     from shmq.api.record import Record
@@ -16,12 +15,8 @@ if TYPE_CHECKING:
 Policy = Literal["drop-oldest", "block"]
 
 
-class Subscription(Closing):
-    """An iterator over the records whose keys match a pattern, at the subscriber's own pace.
-
-    It does not affect other subscribers: the stream stores each record once, and each subscription
-    has its own position. One thread at a time may use it.
-    """
+class _Subscribed(abc.ABC):
+    """What a subscription is, and how far it has come."""
 
     @property
     @abc.abstractmethod
@@ -48,6 +43,14 @@ class Subscription(Closing):
     def damaged(self) -> int:
         """How many records were skipped with ``on_damage="skip"``, whatever their keys."""
 
+
+class Subscription(_Subscribed, Closing):
+    """An iterator over the records whose keys match a pattern, at the subscriber's own pace.
+
+    It does not affect other subscribers: the stream stores each record once, and each subscription
+    has its own position. One thread at a time may use it.
+    """
+
     @abc.abstractmethod
     def poll(self, timeout: float | None = 0.0) -> list[Record]:
         """The matching records that have come, waiting only for the first.
@@ -68,36 +71,12 @@ class Subscription(Closing):
         """End the subscription and stop holding back appends. May be called again."""
 
 
-class AsyncSubscription(abc.ABC):
+class AsyncSubscription(_Subscribed, AsyncClosing):
     """An asynchronous :class:`Subscription`. One task at a time may use it.
 
-    A task that is cancelled while it waits has taken no record: the next step returns it.
+    A task that is cancelled while it waits has taken no record: the next step returns it. The
+    position is empty until it has started.
     """
-
-    @property
-    @abc.abstractmethod
-    def pattern(self) -> str:
-        """The pattern that keys must match."""
-
-    @property
-    @abc.abstractmethod
-    def policy(self) -> Policy:
-        """What happens if the subscriber is too slow."""
-
-    @property
-    @abc.abstractmethod
-    def position(self) -> dict[int, int]:
-        """The offset that it examines next, for each partition; empty until it has started."""
-
-    @property
-    @abc.abstractmethod
-    def lost(self) -> int:
-        """How many records were overwritten before it reached them, whatever their keys."""
-
-    @property
-    @abc.abstractmethod
-    def damaged(self) -> int:
-        """How many records were skipped with ``on_damage="skip"``, whatever their keys."""
 
     @abc.abstractmethod
     async def __anext__(self) -> Record: ...
@@ -112,11 +91,3 @@ class AsyncSubscription(abc.ABC):
     @abc.abstractmethod
     async def __aenter__(self) -> Self:
         """Start it. Raises what :meth:`Stream.subscribe` raises."""
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
