@@ -142,7 +142,7 @@ class CacheTable:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of the key, or ``default``. Raises what the serializer raises."""
-        stored = self._table.run(lambda table: table.get(shorten_key(key), _MISSING))
+        stored = self._find(key)
         return default if stored is _MISSING else self._decode(stored)
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
@@ -153,8 +153,11 @@ class CacheTable:
 
     def has(self, key: str) -> bool:
         """Whether the key is there; its value is not decoded."""
-        stored = self._table.run(lambda table: table.get(shorten_key(key), _MISSING))
-        return stored is not _MISSING
+        return self._find(key) is not _MISSING
+
+    def _find(self, key: str) -> Any:
+        """What is stored with the key, or `_MISSING`."""
+        return self._table.run(lambda table: table.get(shorten_key(key), _MISSING))
 
     # ---- writing ----
 
@@ -203,8 +206,7 @@ class CacheTable:
         Returns the new integer; None if the key is not there. Raises TypeError if the value is not
         an integer of 64 bits, and InvalidOption if its sum would not be one.
         """
-        name = shorten_key(key)
-        stored = self._table.run(lambda table: table.get(name, _MISSING))
+        stored = self._find(key)
         if stored is _MISSING:
             if not create:
                 return None
@@ -213,7 +215,7 @@ class CacheTable:
             ttl = None  # stays
         else:
             raise TypeError(f"the value of {key!r} is not an integer of 64 bits: it has no sum")
-        return self._write(lambda table: table.increment(name, by, ttl=ttl))
+        return self._write(lambda table: table.increment(shorten_key(key), by, ttl=ttl))
 
     def delete(self, *keys: str) -> int:
         """Delete the keys; return how many were there."""
