@@ -46,7 +46,7 @@ async def run_in_turn(lane: str, call: Callable[..., _T], *args: Any) -> _T:
     If the task is cancelled, a call that has not started is not made.
     """
     pool = _lanes.get(lane) or _lanes.setdefault(lane, ThreadPoolExecutor(1, f"shmq {lane}"))
-    return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(call, *args))
+    return await asyncio.get_running_loop().run_in_executor(pool, call, *args)
 
 
 async def run_to_end(call: Callable[[], _T]) -> _T:
