@@ -13,6 +13,9 @@ from shmq.native._core import reserve_standard
 #: The first descriptor that a service manager passes: sd_listen_fds(3).
 _FIRST = 3
 
+#: How long a service manager may leave its socket full, in seconds, before it misses a change.
+_PATIENCE = 1.0
+
 
 def inherited_socket() -> socket.socket | None:
     """The socket that the service manager has opened for this process: socket activation.
@@ -63,11 +66,11 @@ class Manager:
         self._notify("STOPPING=1", "STATUS=draining")
 
     def alive(self) -> None:
-        """Send a sign of life."""
-        self._notify("WATCHDOG=1")
+        """Send a sign of life. It is not sent to a full socket: that holds earlier ones."""
+        self._notify("WATCHDOG=1", patience=0)
 
-    def _notify(self, *lines: str) -> None:
-        """Send one datagram. A manager that does not receive it is not a reason to fail."""
+    def _notify(self, *lines: str, patience: float = _PATIENCE) -> None:
+        """Send one datagram. A manager that does not receive is no reason to fail or to wait."""
         if not self._address:
             return
         address = self._address
@@ -78,4 +81,5 @@ class Manager:
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as way,
         ):
+            way.settimeout(patience)
             way.sendto("\n".join(lines).encode(), address)

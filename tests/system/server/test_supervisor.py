@@ -430,6 +430,16 @@ class Manager:
             if key in said:
                 return said
 
+    def fill(self) -> None:
+        """Leave no room for another datagram."""
+        with (
+            contextlib.suppress(BlockingIOError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
+        ):
+            sender.setblocking(False)
+            while True:
+                sender.sendto(b"STATUS=full", str(self.path))
+
     def close(self) -> None:
         self._socket.close()
 
@@ -464,6 +474,22 @@ def test_the_service_manager_is_told(tmp_path: Path, namespace: str) -> None:
         assert manager.hears("STOPPING")["STOPPING"] == "1"
         assert server.ends() == 0
         assert not [said for said in manager.heard if "READY" in said][2:]
+    finally:
+        server.close()
+        manager.close()
+
+
+@pytest.mark.prove
+def test_a_manager_that_does_not_receive_holds_nothing_up(tmp_path: Path, namespace: str) -> None:
+    manager = Manager(tmp_path / "notify")
+    manager.fill()
+    server = Server(tmp_path, namespace, {"workers": 1})
+    try:
+        server.start(NOTIFY_SOCKET=str(manager.path), WATCHDOG_USEC="20000")
+        server.signal(signal.SIGHUP)
+        server.hears("settings reloaded")
+        server.signal(signal.SIGTERM)
+        assert server.ends() == 0
     finally:
         server.close()
         manager.close()
