@@ -486,6 +486,7 @@ def test_a_manager_that_does_not_receive_holds_nothing_up(tmp_path: Path, namesp
     server = Server(tmp_path, namespace, {"workers": 1})
     try:
         server.start(NOTIFY_SOCKET=str(manager.path), WATCHDOG_USEC="20000")
+        server.hears("listening on")
         server.signal(signal.SIGHUP)
         server.hears("settings reloaded")
         server.signal(signal.SIGTERM)
