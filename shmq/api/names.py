@@ -62,6 +62,12 @@ LOCK_INBOX: Final = "turn::"
 _REPLY = re.compile(r"reply\.[0-9a-f]{16}\Z", re.ASCII)
 
 
+def check_move(source: str, target: str) -> None:
+    """Raise what `check_name` raises, and InvalidOption if a queue would move to itself."""
+    if check_name(target) == source:
+        raise InvalidOption(f"queue {source!r} cannot move its messages to itself")
+
+
 def check_name(name: str, what: str = "queue") -> str:
     """Return ``name`` if it may name a ``what``.
 

@@ -481,8 +481,8 @@ class QueueOptions(Options):
         if kept:
             raise InvalidOption(
                 f"queue {name!r} is unchanged, as these cannot be altered: "
-                f"{'; '.join(kept.values())}; create another queue with them, and delete this one "
-                f"once it is drained"
+                f"{'; '.join(kept.values())}; create another queue with them, and move the "
+                f"messages there: Queue.move_to, shmq move"
             )
         return QueueOptions.for_queue(name, {**self.as_dict(), **given})
 

@@ -560,6 +560,24 @@ class Queue(Closing, Displayed):
         :class:`~shmq.Unsupported` if the server cannot do it.
         """
 
+    @abc.abstractmethod
+    def move_to(self, target: str, limit: int | None = None, *, where: str | None = None) -> int:
+        """Move visible messages to the queue ``target`` of the same broker; returns how many.
+
+        It moves at most ``limit`` (None: all that are visible when it starts), in the order of
+        delivery, until ``target`` is full. Each message is in one of the two queues, whichever
+        process dies. It keeps its body, headers, group, reply address and the rest of its ttl; its
+        deliveries and its age are counted again, its ``dedupe_id`` is not remembered there, and a
+        priority that ``target`` does not have becomes its highest. Leased and delayed messages
+        stay: call it again once they are visible. A move leases what it moves, so the messages of a
+        process that is killed meanwhile return with one delivery more. ``where`` is as for ``get``.
+
+        Raises :class:`~shmq.NoSuchQueue`, :class:`~shmq.InvalidOption` if ``target`` is this queue
+        or ``where`` cannot be parsed, :class:`~shmq.Full` or :class:`~shmq.NoSpace` if none could
+        be moved, :class:`~shmq.MessageTooLarge` at a message that can never fit into ``target``,
+        after it has moved those before it, and :class:`~shmq.Unsupported` if the server cannot.
+        """
+
     # ---- very many messages at once ----
 
     @abc.abstractmethod

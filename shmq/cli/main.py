@@ -39,6 +39,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "consume": ("consumer", "Take messages and ack them"),
         "peek": ("consumer", "Show messages, take none"),
         "redrive": ("queue", "Send dead letters back"),
+        "move": ("queue", "Move messages elsewhere"),
         "request": ("producer", "Put a request, get a reply"),
         "worker": ("worker", "Run a handler in Python"),
         "publish": ("exchange", "Publish to an exchange"),

@@ -1,4 +1,4 @@
-"""``shmq create``, ``delete``, ``purge``, ``release``, ``who`` and ``redrive``: one queue."""
+"""Commands about one queue: ``create``, ``purge``, ``redrive``, ``move`` and others."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from shmq.cli.shared.names import (
     QUEUE,
     STREAM,
     complete_names,
+    complete_queues,
     kind_of,
     queue_name,
 )
@@ -316,6 +317,58 @@ def redrive(
         show_json({"queue": name, "redriven": redriven})
     else:
         show(f"{counted(redriven, 'dead letter')} sent back")
+
+
+@click.command(epilog="Example: shmq move orders --to orders2")
+@queue_name()
+@click.option(
+    "--to",
+    "target",
+    type=params.name,
+    required=True,
+    metavar="QUEUE",
+    shell_complete=complete_queues,
+    help="The queue that gets the messages.",
+)
+@count_flag("Move at most COUNT.  [default: all]")
+@click.option(
+    "--where",
+    metavar="EXPR",
+    help="Only messages for which EXPR is true. See docs/reference/cli.md.",
+)
+@json_flag
+@quiet_flag
+@connected
+def move(
+    broker: shmq.Broker,
+    name: str,
+    target: str,
+    count: int | None,
+    where: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Move visible messages to another queue, each exactly once.
+
+    Leased and delayed messages stay; it says how many.
+    """
+    with (
+        audited(broker, Event.QUEUE_MOVE, name, to=target, where=where) as details,
+        broker.queue(name) as queue,
+        _show_progress("move", name, quiet=quiet),
+    ):
+        details["messages"] = moved = queue.move_to(target, count, where=where)
+        left = queue.stats()
+    if as_json:
+        counts = {"depth": left.depth, "delayed": left.delayed, "in_flight": left.in_flight}
+        show_json({"queue": name, "to": target, "moved": moved, **counts})
+        return
+    show(f"{counted(moved, 'message')} moved to queue {quoted(target)}")
+    if stay := left.depth + left.delayed + left.in_flight:
+        note(
+            f"{counted(stay, 'message')} left in {quoted(name)}: {left.depth:,} visible, "
+            f"{left.delayed:,} delayed, {left.in_flight:,} in flight"
+        )
 
 
 def _read_expression(where: str | None, rows: Sequence[int]) -> str | None:

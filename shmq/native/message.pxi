@@ -203,6 +203,12 @@ cdef class Message:
         self.by_receipt = True
         return c_seal(&self.handle.q.seal, self.lease)
 
+    def ttl_left(self) -> float | None:
+        """How long the leased message has until it expires, in seconds; None: it does not."""
+        cdef shmq_view view
+        shmq_look(&self.handle.q, &self.handle.q.slots[self.lease & SHMQ_RECEIPT_SLOT], &view)
+        return max((view.expires - shmq_now()) / 1e9, 0.001) if view.expires else None
+
     cdef dict _all(self):
         if self.unpacked is None:
             self.unpacked = _policy.unpack_properties(self.meta)

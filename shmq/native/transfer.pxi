@@ -48,11 +48,11 @@ cdef class Transfer:
             raise
 
     def stage_copy(self, bytes body, bytes meta, uint8_t codec, uint8_t priority,
-                   group: str | None, uint64_t origin_queue, uint64_t origin_seq,
-                   ttl: float | None = None) -> int:
+                   group: str | None, ttl: float | None, uint64_t origin_queue,
+                   uint64_t origin_seq) -> int:
         """Put a message that ``publish_copy`` makes visible; returns its receipt. Raises Full.
 
-        It expires in ``ttl`` seconds; None: never.
+        It expires in ``ttl`` seconds; 0: by the queue's own ttl; None: never.
         """
         cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
         cdef Loan loan

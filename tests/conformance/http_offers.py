@@ -41,6 +41,7 @@ NO_MODULES: Final = {
     "test_long_names": "it is about what a client in Python knows",
     "test_loop": _LOOP,
     "test_memory": _LOOP,
+    "test_move": "it is about the types of arguments in Python; tests/extras/console has the move",
     "test_named_leases": _COLUMNS,
     "test_numbers": "it is about the types of arguments in Python",
     "test_options": "it is about the types of arguments in Python",

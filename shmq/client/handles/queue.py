@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from shmq import api, errors
+from shmq.api.names import check_move
 from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.handles.batch import Batch, Packed, returning
 from shmq.client.handles.consumer import AsyncConsumer, Bodies, Consumer
@@ -441,6 +442,11 @@ class QueueHandle(api.Queue):
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         most = None if limit is None else check_whole("limit", limit, 1, None)
         return self.port.redrive(most, None if where is None else Where(where))
+
+    def move_to(self, target: str, limit: int | None = None, *, where: str | None = None) -> int:
+        check_move(self.name, target)
+        most = None if limit is None else check_whole("limit", limit, 1, None)
+        return self.port.move_to(target, most, None if where is None else Where(where))
 
     def stats(self) -> api.QueueStats:
         # A put to a server waits by retrying.

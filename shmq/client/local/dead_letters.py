@@ -317,9 +317,9 @@ def move(
             taken.codec,
             taken.priority,
             group,
+            ttl,
             source.segment.hash_key,
             taken.sequence,
-            ttl,
         )
     except BaseException:
         source.transfer.untake(taken.receipt)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import shmq.api.stats  # noqa: F401
 from shmq import api
 from shmq.api.contract import document
-from shmq.api.names import SHM, check_name
+from shmq.api.names import SHM, check_move, check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.local import dead_letters, deaths, temporary_queue
 from shmq.client.local.batch_window import LocalPipeline
@@ -388,6 +388,8 @@ class LocalQueue(_core.Handle, api.Queue):
         except (QueueDeleted, LockTimeout):
             return  # the next operation raises it
         except (ShmqError, OSError) as error:
+            if self.closed:
+                return  # by another thread
             log.warning("queue %s: what dead processes left waits, %s", self.name, error)
 
     def _reclaim_dead(self) -> bool:
@@ -442,6 +444,16 @@ class LocalQueue(_core.Handle, api.Queue):
             source.qsize()
             letters = ((sequence, at) for at, sequence, _ in source._iterate_visible())
             return dead_letters.redrive(source, letters, targets, most, meant)
+
+    def move_to(self, target: str, limit: int | None = None, *, where: str | None = None) -> int:
+        check_move(self.name, target)
+        most = _EVERYTHING if limit is None else check_whole("limit", limit, 1, None)
+        with late_imports:
+            from shmq.client.local.move import move_messages  # noqa: PLC0415
+
+        segment = self._namespace.open_segment(target)
+        with contextlib.closing(LocalQueue(self._namespace, target, segment)) as opened:
+            return move_messages(self, opened, min(most, self.qsize()), where)
 
     # ---- very many messages at once ----
 

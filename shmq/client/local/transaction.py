@@ -22,7 +22,7 @@ import math
 import secrets
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shmq import api
 from shmq.client.handles.member import Member
@@ -43,7 +43,7 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.host.namespace.namespace import Namespace
-from shmq.model.codec.codecs import Default
+from shmq.model.codec.codecs import Default, pack_properties
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 
@@ -56,8 +56,22 @@ _HOLD: Final = 86_400.0
 _PAUSE: Final = 0.002
 #: How long to wait until everything is on disk, in seconds.
 _WRITTEN: Final = 30.0
+#: The stored properties that a message does not take along to another queue.
+_LEFT_BEHIND: Final = frozenset({"dedupe", "delay", "error"})
 #: The most bytes of an entry beside its block: the producer's number and sequence.
 _BESIDE: Final = 96
+
+
+class _Put(NamedTuple):
+    """A message to put, as `Transfer.stage_copy` takes it."""
+
+    body: bytes
+    properties: bytes
+    codec: int
+    priority: int
+    group: str | None
+    ttl: float | None = 0.0
+
 
 #: The receipts of staged messages by queue, each with the number of its origin.
 _Staged = dict[Any, list[tuple[int, int]]]
@@ -84,9 +98,9 @@ class LocalTransaction(api.Transaction):
         self._over: str | None = None
         self._generation = _core.generation()
         self._blocks: dict[tuple[Any, int], list[bytes]] = {}
-        self._puts: dict[Any, list[tuple[Any, ...]]] = {}
+        self._puts: dict[Any, list[_Put]] = {}
         self._members: dict[Member, dict[int, int]] = {}
-        self._acks: dict[Any, list[api.Message]] = {}
+        self._acks: dict[Any, list[Any]] = {}
         self._sticky = secrets.randbits(31)
 
     # ---- collecting ----
@@ -154,7 +168,23 @@ class LocalTransaction(api.Transaction):
             body, properties, target.options.priorities, staged=True, default=self._default
         )
         group = properties.get("group")
-        self._puts.setdefault(target, []).append((bytes(buffer), meta, number, level, group))
+        self._puts.setdefault(target, []).append(_Put(bytes(buffer), meta, number, level, group))
+
+    def move(self, source: Any, target: Any, message: _core.Message) -> None:
+        """Put a message that ``source`` has leased into ``target``, and acknowledge it."""
+        target = self._open("queue", target)
+        properties = {k: v for k, v in message.properties.items() if k not in _LEFT_BEHIND}
+        self._puts.setdefault(target, []).append(
+            _Put(
+                bytes(message.view),
+                pack_properties(properties),
+                _core.codec_number(message.codec),
+                message.priority,
+                message.group,
+                message.ttl_left() if "ttl" in properties else 0.0,
+            )
+        )
+        self._acks.setdefault(self._open("queue", source), []).append(message)
 
     def commit(self, member: api.Member, offsets: Mapping[int, int] | None = None) -> None:
         self._check_open()
@@ -375,7 +405,7 @@ class LocalTransaction(api.Transaction):
                 if _has_journal(queue)
             ],
             "puts": [
-                [queue.name, queue.identity, _encode_messages(self._puts[queue], receipts)]
+                [queue.name, queue.identity, self._encode_puts(queue, receipts)]
                 for queue, receipts in staged.items()
                 if _has_journal(queue)
             ],
@@ -390,6 +420,15 @@ class LocalTransaction(api.Transaction):
                 if _has_journal(member.stream)
             ],
         }
+
+    def _encode_puts(self, queue: Any, receipts: list[tuple[int, int]]) -> list[list[Any]]:
+        """For each put the number of its origin, its content, and its end in ns since 1970."""
+        now, encoded = time.time_ns(), []
+        for put, (_, number) in zip(self._puts[queue], receipts, strict=True):
+            seconds = queue.options.ttl if put.ttl == 0 else put.ttl
+            until = None if seconds is None else now + int(seconds * 1e9)
+            encoded.append([number, *put[:-1], until])
+        return encoded
 
     def _happen(self, transaction_log: TransactionLog) -> None:
         """Apply the transaction; an interruption only ends the wait for room in a stream."""
@@ -440,13 +479,6 @@ class LocalTransaction(api.Transaction):
 
 def _has_journal(target: Any) -> bool:
     return bool(target.options.durability == "journal")
-
-
-def _encode_messages(
-    messages: list[tuple[Any, ...]], receipts: list[tuple[int, int]]
-) -> list[list[Any]]:
-    """For each message the number of its origin, and its content."""
-    return [[number, *message] for message, (_, number) in zip(messages, receipts, strict=True)]
 
 
 def _unstage(staged: _Staged) -> None:

@@ -246,6 +246,13 @@ class QueuePort(abc.ABC):
     def redrive(self, limit: int | None, where: Where | None) -> int:
         """Send dead letters back, oldest first; return how many. Raises Full if none fits."""
 
+    @abc.abstractmethod
+    def move_to(self, target: str, limit: int | None, where: Where | None) -> int:
+        """Move visible messages to the queue ``target``; return how many. Raises Full if none fits.
+
+        Also raises NoSuchQueue, NoSpace, MessageTooLarge and Unsupported.
+        """
+
     # ---- the end ----
 
     @abc.abstractmethod

@@ -20,7 +20,7 @@ from shmq.client.remote.put import RemotePuts
 from shmq.model.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.numbers import Leases
-from shmq.protocol.messages.queue import Fail, LeasesState, Select
+from shmq.protocol.messages.queue import Fail, LeasesState, Move, Select
 from shmq.protocol.opcodes import AGAIN, CALLS, FOREVER, HEADS, Status, Type
 
 log = logging.getLogger("shmq")
@@ -60,7 +60,7 @@ class RemoteQueuePort(RemotePuts):
         """Send a request other than a put, get or settlement. Raises the error of a refusal."""
         answer = self.connection.call(lambda wire: wire.request(kind, True, rest), again=again)
         if answer.status != Status.OK:
-            raise self.error(answer, described=kind == Type.STAGE)
+            raise self.error(answer, described=kind in {Type.STAGE, Type.MOVE})
         return answer
 
     # ---- puts ----
@@ -133,6 +133,14 @@ class RemoteQueuePort(RemotePuts):
         most = FOREVER if limit is None else min(limit, FOREVER - 1)
         text = None if where is None else where.text
         return self.ask(Type.REDRIVE, Select(most, text).pack()).number
+
+    def move_to(self, target: str, limit: int | None, where: Where | None) -> int:
+        asked = Move(target, limit, None if where is None else where.text)
+        try:
+            return self.ask(Type.MOVE, asked.pack()).number
+        except errors.QueueDeleted:
+            self.state()  # raises it if it is this queue that was deleted
+            raise errors.NoSuchQueue.of(target, self.connection.where) from None
 
     def describe(self, what: Literal["identity", "stats", "attachments"]) -> Any:
         # A server's process stands for all its clients.

@@ -163,8 +163,9 @@ def _pack_put(
     codec: int,
     priority: int,
     group: str | None,
+    until: int | None,
 ) -> bytes:
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {} if until is None else {"expires": until}
     if group is not None:
         packed = group.encode("utf-8", "surrogatepass")
         fields["group"] = _core.siphash(hash_key, packed)[0] or 1

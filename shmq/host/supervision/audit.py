@@ -35,6 +35,7 @@ class Event(enum.StrEnum):
     QUEUE_ALTER = "queue.alter"
     QUEUE_PURGE = "queue.purge"
     QUEUE_REDRIVE = "queue.redrive"
+    QUEUE_MOVE = "queue.move"
     STREAM_CREATE = "stream.create"
     STREAM_DELETE = "stream.delete"
     STREAM_REPARTITION = "stream.repartition"

@@ -51,6 +51,7 @@ _FEATURES: Final = (
     "named-leases",
     "errors",
     "alter",
+    "move",
 )
 
 #: What a FAIL has between the name and the error.
@@ -237,6 +238,20 @@ class Select(Numbers):
     tail = expression(Where)
     limit: int
     where: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Move(Request):
+    """A MOVE of at most ``most`` messages that match the expression to the queue ``to``."""
+
+    to: str
+    most: int | None = None
+    where: str | None = None
+
+    def check(self) -> None:
+        """Raise Refusal for a field that cannot have its value."""
+        if self.most is not None and self.most < 1:
+            raise Refusal.bad(f"'most' is {self.most}: it must be at least 1, or null for all")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from shmq.api import Message, Rows
-from shmq.api.names import own_dead_letters, staging_name
+from shmq.api.names import check_move, own_dead_letters, staging_name
 from shmq.api.options import QueueOptions, without_sharing
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
@@ -37,6 +37,7 @@ from shmq.protocol.messages.queue import (
     Hello,
     LeasesState,
     List,
+    Move,
     QueueState,
     SchemaRequest,
     Select,
@@ -172,6 +173,7 @@ class Control:
             Type.PEEK: (Select.unpack, self._peek),
             Type.LEASES: (Leases.unpack, self._list_leases),
             Type.REDRIVE: (Select.unpack, self._redrive),
+            Type.MOVE: (Move.unpack, self._move),
             Type.STAGE: (Stage.unpack_with_rows, self._stage),
             Type.PUBLISH: (Publish.unpack, self._publish),
             Type.STAGED: (Staged.unpack, self._change_staged),
@@ -521,6 +523,13 @@ class Control:
                 lambda origin: bool(self.rights(session, origin) & Right.ADMIN),
             )
         return _COUNT.pack(moved)
+
+    def _move(self, session: Session, name: str, asked: Move) -> bytes:
+        with well_formed():
+            check_move(name, asked.to)
+        self._require(session, asked.to, Right.PRODUCE)
+        with self._open_for(session, name) as queue, well_formed():
+            return _COUNT.pack(queue.move_to(asked.to, asked.most, where=asked.where))
 
     def _peek(self, session: Session, name: str, asked: Select) -> list[Message]:
         with self._open_for(session, name) as queue:

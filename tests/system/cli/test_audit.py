@@ -22,6 +22,8 @@ def test_each_changing_command_is_one_event(
         "create shop",
         "purge shop --yes",
         "redrive shop",
+        "create shop2",
+        "move shop --to shop2",
         f"schema set shop {schema}",
         "stream create clicks",
         "stream repartition clicks --partitions 8",
@@ -38,8 +40,9 @@ def test_each_changing_command_is_one_event(
     quick("create", "shop", "--capacity", "20", code=6)
     found = [json.loads(line) for line in path.read_text().splitlines()]
     assert [each["event"] for each in found] == [
-        "queue.create", "queue.purge", "queue.redrive", "schema.set", "stream.create",
-        "stream.repartition", "exchange.create", "exchange.bind", "exchange.unbind",
+        "queue.create", "queue.purge", "queue.redrive", "queue.create", "queue.move", "schema.set",
+        "stream.create", "stream.repartition", "exchange.create", "exchange.bind",
+        "exchange.unbind",
         "exchange.delete", "stream.delete", "queue.delete", "queue.create", "queue.create",
     ]  # fmt: skip
     assert [each["outcome"] for each in found][-2:] == ["ok", "queue_exists"]

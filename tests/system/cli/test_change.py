@@ -148,6 +148,44 @@ def test_redrive_sends_dead_letters_back(quick: Quick, queue: shmq.Queue, name: 
     assert quick("redrive", "-q", name).text == "0 dead letters sent back\n"
 
 
+def test_move_moves_what_is_visible_and_says_what_is_left(
+    quick: Quick, queue: shmq.Queue, broker: shmq.Broker
+) -> None:
+    target = broker.create_queue("jobs2")
+    queue.put_many(["a", "b", "c"])
+    queue.put("later", delay=3600)
+    held = queue.get()
+
+    ran = quick("move", "jobs", "--to", "jobs2", "-n", "1", "--json")
+    assert ran.json == {
+        "queue": "jobs", "to": "jobs2", "moved": 1, "depth": 1, "delayed": 1, "in_flight": 1,
+    }  # fmt: skip
+    ran = quick("move", "-q", "jobs", "--to", "jobs2")
+    assert ran.text == "1 message moved to queue 'jobs2'\n"
+    assert "2 messages left in 'jobs': 0 visible, 1 delayed, 1 in flight" in ran.err.decode()
+    assert target.qsize() == 2
+    held.ack()
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "why"),
+    [
+        (["--to", "jobs"], Code.USAGE, "itself"),
+        (["--to", "nowhere"], Code.NO_QUEUE, "'nowhere'"),
+        ([], Code.USAGE, "--to"),
+        (["--to", "jobs2", "-n", "0"], Code.USAGE, "0"),
+        (["--to", "jobs2", "--where", "header.a ="], Code.USAGE, "--where"),
+    ],
+)
+def test_move_says_why_it_cannot(
+    quick: Quick, queue: shmq.Queue, broker: shmq.Broker, given: list[str], code: Code, why: str
+) -> None:
+    broker.create_queue("jobs2")
+    queue.put("stays")
+    assert why in quick("move", "jobs", *given, code=code).error
+    assert queue.qsize() == 1
+
+
 def make_dead_letter(queue: shmq.Queue, body: object, **properties: Any) -> None:
     queue.put(body, **properties)
     queue.get().reject()

@@ -235,7 +235,7 @@ def test_the_copy_of_a_dead_mover_is_published(
     assert isinstance(queue, LocalQueue)
     dies(
         "queue = broker.queue('jobs'); other = broker.create_queue('other')\n"
-        "queue.transfer.stage_copy(b'moved', b'', 0, 1, None, other.segment.queue_id, 99)\n"
+        "queue.transfer.stage_copy(b'moved', b'', 0, 1, None, None, other.segment.queue_id, 99)\n"
         "die()"
     )
     number = next(n for _, n, pid, *_ in queue.attached() if pid != os.getpid())

@@ -191,8 +191,7 @@ def told(command: str, read: bytes, namespace: str, **environment: str | None) -
         cli, command.split(), input=read
     )
     assert len(ran.stderr.splitlines()) == (ran.exit_code not in {Code.OK, Code.NOTHING}) or (
-        "no reply" in ran.stderr
-        or re.search(r"has no \w+", ran.stderr)
+        "no reply" in ran.stderr or re.search(r"has no \w+", ran.stderr)
     ), ran.stderr
     return ran.exit_code, _FLEETING.sub("…", ran.stdout.replace(namespace, "default"))
 

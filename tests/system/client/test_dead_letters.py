@@ -56,7 +56,7 @@ def stage(
 ) -> None:
     origin = source.segment.queue_id
     target.transfer.stage_copy(
-        taken.body, meta, taken.codec, taken.priority, None, origin, taken.sequence
+        taken.body, meta, taken.codec, taken.priority, None, None, origin, taken.sequence
     )
 
 

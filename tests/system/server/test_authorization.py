@@ -39,9 +39,10 @@ ADMIN = next(token for token, held in TOKENS.items() if held == ("admin",))
 
 _ONE = struct.pack("!I", 1)
 
-#: Requests for a queue, and the right that each takes; None: any of them.
+#: Requests for a queue, and the right that each takes; None: any of them. A MOVE takes two.
 REQUESTS: dict[str, tuple[int, bytes, str | None]] = {
-    kind.name: (kind, OPERATIONS[kind].rest, OPERATIONS[kind].right) for kind in sorted(OF_QUEUES)
+    kind.name: (kind, OPERATIONS[kind].rest, OPERATIONS[kind].right)
+    for kind in sorted(OF_QUEUES - {T.MOVE})
 }
 
 #: Requests for an exchange that is bound to the queue ``shop``.
@@ -239,6 +240,38 @@ def test_a_redrive_moves_only_messages_of_queues_that_the_token_may_administer(
 
     assert moved == struct.pack("!Q", 1)
     assert (theirs.qsize(), ours.qsize(), dead_letter_queue.qsize()) == (0, 1, 1)
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_a_move_takes_the_right_to_consume_here_and_to_produce_there(
+    peer: Peer, broker: shmq.Broker, token: str
+) -> None:
+    source, target = broker.create_queue("shop.source"), broker.create_queue("shop.target")
+    source.put("x")
+
+    answer = peer.let_in(token).ask(
+        Type.MOVE, name_of("shop.source") + msgpack.packb({"to": "shop.target"})
+    )
+
+    allowed = {"produce", "consume"} <= set(TOKENS[token])
+    assert (answer.status == Status.OK) == allowed
+    assert (source.qsize(), target.qsize()) == ((0, 1) if allowed else (1, 0))
+
+
+def test_a_move_to_a_queue_without_a_right_does_not_say_whether_it_exists(
+    peer: Peer, broker: shmq.Broker
+) -> None:
+    source = broker.create_queue("shop.source")
+    broker.create_queue("theirs")
+    source.put("x")
+    both = next(token for token, held in TOKENS.items() if held == ("produce", "consume"))
+    peer.let_in(both)
+    answers = [
+        peer.ask(Type.MOVE, name_of("shop.source") + msgpack.packb({"to": to}))
+        for to in ("theirs", "nowhere")
+    ]
+    assert {answer.status for answer in answers} == {Status.FORBIDDEN}
+    assert source.qsize() == 1
 
 
 def test_a_redrive_that_chooses_takes_the_right_to_look_at_what_it_chooses_from(

@@ -81,6 +81,7 @@ class T(enum.IntEnum):
     TABLE = 0x72
     NAMED_LEASE = 0x73
     ALTER = 0x75
+    MOVE = 0x77
     REPLY = 0x7F
 
 
@@ -323,6 +324,7 @@ OPERATIONS: dict[T, Operation] = {
     T.RETURN: Operation(b"", "queue", "consume"),
     T.PEEK: Operation(u32(1), "queue", "consume"),
     T.REDRIVE: Operation(u32(1), "queue", "admin"),
+    T.MOVE: Operation(pack({"to": "shop-elsewhere"}), "queue", "consume"),
     T.TABLE: Operation(pack({"action": "look"}), "table"),
     T.LEASES: Operation(u64(0) + u32(1), "queue", "consume"),
     T.NAMED_LEASE: Operation(

@@ -97,6 +97,17 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     limit: int | None = None
 
 
+class Move(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which messages to move, and where."""
+
+    #: The queue that gets them.
+    to: str
+    #: An expression: ``priority > 1``.
+    where: str | None = None
+    #: At most so many; null: all that are visible.
+    limit: int | None = None
+
+
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An empty object."""
 
@@ -268,3 +279,13 @@ def redrive_queue(call: Call) -> Count:
     call.need(Right.ADMIN, "queue", call["name"])
     with call.console.broker.queue(call["name"]) as queue:
         return Count(count=queue.redrive(call.body.limit, where=call.body.where))
+
+
+@operation("POST", "/queues/{name}/move", _NAME, body=Move, answer=Count, tag="queues",
+           audit="queue.move")  # fmt: skip
+def move_queue(call: Call) -> Count:
+    """Move visible messages to another queue, each exactly once, until that one is full."""
+    call.need(Right.CONSUME, "queue", call["name"])
+    call.need(Right.PRODUCE, "queue", call.body.to)
+    with call.console.broker.queue(call["name"]) as queue:
+        return Count(count=queue.move_to(call.body.to, call.body.limit, where=call.body.where))

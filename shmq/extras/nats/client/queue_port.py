@@ -25,7 +25,7 @@ from shmq.extras.nats.client.pull import Pulls
 from shmq.extras.nats.client.put import Puts
 from shmq.extras.nats.client.queue_layout import QueueLayout, check_synced, options_of
 from shmq.extras.nats.client.queue_state import QueueState
-from shmq.extras.nats.client.redrive import redrive
+from shmq.extras.nats.client.redrive import move_to, redrive
 from shmq.extras.nats.client.settlement import Leases, Settlements
 from shmq.model.codec.codecs import unpack_properties
 from shmq.model.expression.parse import Where
@@ -307,6 +307,9 @@ class NatsQueuePort(QueuePort):
 
     def redrive(self, limit: int | None, where: Where | None) -> int:
         return self.run(redrive(self, limit, where))
+
+    def move_to(self, target: str, limit: int | None, where: Where | None) -> int:
+        return self.run(move_to(self, target, limit, where))
 
     def describe(self, what: Literal["identity", "stats", "attachments"]) -> Any:
         if what == "attachments":

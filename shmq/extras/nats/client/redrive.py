@@ -1,7 +1,8 @@
-"""Sending the dead letters of a queue of a cluster back to where they came from."""
+"""Moving messages between the queues of a cluster: dead letters to their origin, and others."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from shmq.errors import Full, NoSuchQueue, QueueDeleted
@@ -11,10 +12,11 @@ from shmq.extras.nats.client.put import Puts
 from shmq.extras.nats.client.queue_layout import QueueLayout, options_of
 from shmq.model.expression.parse import Where
 
-#: The most dead letters that are looked at in one call.
+#: The most messages that are looked at in one call.
 _MOST: Final = 10_000
-#: What a message that is sent back no longer has.
+#: The properties that a message that is sent back, and one that moves, no longer has.
 _GONE: Final = ("dead", "dedupe", "delay", "ttl")
+_LEFT_BEHIND: Final = ("dedupe", "delay", "error")
 
 
 async def redrive(queue: Any, limit: int | None, where: Where | None) -> int:
@@ -23,32 +25,70 @@ async def redrive(queue: Any, limit: int | None, where: Where | None) -> int:
     letters, source = queue, None
     if queue.options.dead_letter is not None:
         letters, source = await _open_dead_letters(queue), queue.name
-    messages = await letters.take_messages(_MOST, None, waits=False)
+
+    def find_origin(message: NatsMessage) -> str | None:
+        dead = message.dead
+        return None if dead is None or source not in {None, dead.queue} else dead.queue
+
+    return await _send_all(letters, limit, where, find_origin, _GONE)
+
+
+async def move_to(queue: Any, target: str, limit: int | None, where: Where | None) -> int:
+    """Move up to ``limit`` messages to the queue ``target``; returns how many."""
+    await queue.puts.check_there()
+    if await _find_puts(queue, target) is None:
+        raise NoSuchQueue.of(target, queue.connection.where)
+    moved = 0
+    while limit is None or moved < limit:  # a group delivers one message at a time
+        rest = None if limit is None else limit - moved
+        try:
+            now = await _send_all(queue, rest, where, lambda _: target, _LEFT_BEHIND)
+        except Full:
+            if not moved:
+                raise
+            break
+        if not now:
+            break
+        moved += now
+    return moved
+
+
+async def _send_all(
+    source: Any,
+    limit: int | None,
+    where: Where | None,
+    find_target: Callable[[NatsMessage], str | None],
+    gone: Container[str],
+) -> int:
+    """Put messages of ``source`` into their targets, oldest first, and acknowledge them.
+
+    Returns how many, when a target is full. Raises Full if none could be sent.
+    """
+    messages = await source.take_messages(_MOST, None, waits=False)
     messages.sort(key=lambda one: one.sequence)
     targets: dict[str, Puts | None] = {}
-    sent, refusal = 0, None
-    while messages and (limit is None or sent < limit) and refusal is None:
-        if not await letters.settlements.current([message := messages.pop(0)]):
-            continue  # its lease has ended: it is back in the queue
-        dead = message.dead
-        meant = where is None or where.matches(message)
-        if dead is None or source not in (None, dead.queue) or not meant:
-            await letters.return_all([message])
-            continue
-        if dead.queue not in targets:
-            targets[dead.queue] = await _find_puts(letters, dead.queue)
-        puts = targets[dead.queue]
-        try:
-            if puts is not None:
-                await _send(puts, letters, message)
-                sent += 1
+    sent = 0
+    try:
+        for message in messages:
+            if sent == limit:
+                break
+            if not await source.settlements.current([message]):
+                continue  # its lease has ended: it is back in the queue
+            name = find_target(message)
+            if name is None or not (where is None or where.matches(message)):
                 continue
-        except (Full, QueueDeleted) as error:
-            refusal = error
-        await letters.return_all([message])
-    await letters.return_all(messages)
-    if refusal is not None and not sent and isinstance(refusal, Full):
-        raise refusal
+            if name not in targets:
+                targets[name] = await _find_puts(source, name)
+            if (puts := targets[name]) is not None:
+                await _send(puts, source, message, gone)
+                sent += 1
+    except Full:
+        if not sent:
+            raise
+    except QueueDeleted:
+        pass
+    finally:
+        await source.return_all(messages)
     return sent
 
 
@@ -72,12 +112,14 @@ async def _find_puts(letters: Any, name: str) -> Puts | None:
     return Puts(QueueLayout(letters.connection, name, options_of(found.value)), letters.definitions)
 
 
-async def _send(puts: Puts, letters: Any, message: NatsMessage) -> None:
+async def _send(puts: Puts, source: Any, message: NatsMessage, gone: Container[str]) -> None:
     properties: dict[str, Any] = {
-        key: value for key, value in message.all_properties.items() if key not in _GONE
+        key: value for key, value in message.all_properties.items() if key not in gone
     }
+    if "pri" in properties:
+        properties["pri"] = min(properties["pri"], puts.options.priorities - 1)
     made = puts.item_of(properties, message.raw)
-    identity = f"redrive:{letters.layout.stream}:{message.sequence}"
+    identity = f"move:{source.layout.stream}:{message.sequence}"
     await puts.put(made._replace(headers=made.headers | {"Nats-Msg-Id": identity}), False, None)
     assert message.lease is not None  # it was taken just now
-    await letters.settlements.ack(message.lease)
+    await source.settlements.ack(message.lease)

@@ -146,6 +146,23 @@ def test_a_redrive_is_counted_before_it_is_made(site: Console, shop: shmq.Broker
     assert queue.qsize() == 2
 
 
+def test_messages_move_to_another_queue(site: Console, shop: shmq.Broker) -> None:
+    queue, target = shop.create_queue("orders"), shop.create_queue("orders2")
+    queue.put_many(["a", "b", "c"])
+    assert site.api("POST", "/queues/orders/move", {"to": "orders2", "limit": 2}).json == {
+        "count": 2
+    }
+    assert (queue.qsize(), target.qsize()) == (1, 2)
+    for body, status in (
+        ({"to": "nowhere"}, 404),
+        ({"to": "orders"}, 400),
+        ({}, 400),
+        ({"to": 7}, 400),
+    ):
+        assert site.api("POST", "/queues/orders/move", body).status == status, body
+    assert queue.qsize() == 1
+
+
 def test_the_history_of_a_queue_has_a_value_for_each_look(site: Console, shop: shmq.Broker) -> None:
     queue = shop.create_queue("measured")
 
