@@ -339,6 +339,7 @@ PUBLIC = {
     "extras/django/framework",
     "extras/dramatiq/__init__",
     "extras/faststream/__init__",
+    "extras/huey/__init__",
     "extras/limits/__init__",
     "extras/taskiq/__init__",
     "futures/__init__",
