@@ -341,6 +341,7 @@ PUBLIC = {
     "extras/faststream/__init__",
     "extras/huey/__init__",
     "extras/limits/__init__",
+    "extras/logs/__init__",
     "extras/taskiq/__init__",
     "futures/__init__",
     "mp/__init__",
