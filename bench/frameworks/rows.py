@@ -1,12 +1,14 @@
-"""The rows of task frameworks, in the order of their table."""
+"""The rows of frameworks, process pools, locks and caches, in the order of their table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from bench.frameworks import pools, stores
 from bench.frameworks.worker import (
     CELERY,
     DRAMATIQ,
+    HUEY,
     IDLE,
     LATENCY,
     LOCAL,
@@ -26,6 +28,7 @@ _PEERS: dict[str, tuple[Peer, ...]] = {
     "celery": (REDIS, REDIS_PLUS, RABBITMQ),
     "dramatiq": (REDIS, RABBITMQ),
     "taskiq": (REDIS, RABBITMQ),
+    "huey": (REDIS,),
 }
 _FIGURES: dict[Work, Figure] = {"rate": RATE, "latency": LATENCY, "idle": IDLE}
 _TITLES: dict[Work, str] = {
@@ -61,8 +64,16 @@ def _row(framework: Framework, work: Work) -> Callable[[], Row]:
     return made
 
 
-FRAMEWORKS: tuple[Callable[[], Row], ...] = tuple(
-    _row(framework, work)
-    for framework in (CELERY, DRAMATIQ, TASKIQ)
-    for work in ("rate", "latency", "idle")
+FRAMEWORKS: tuple[Callable[[], Row], ...] = (
+    *(
+        _row(framework, work)
+        for framework in (CELERY, DRAMATIQ, TASKIQ, HUEY)
+        for work in ("rate", "latency", "idle")
+    ),
+    pools.map_row,
+    pools.one_row,
+    pools.array_row,
+    stores.lock_row,
+    stores.django_row,
+    stores.cachelib_row,
 )

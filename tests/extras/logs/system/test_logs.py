@@ -158,7 +158,7 @@ def test_extras_are_kept_or_are_their_repr(
 
 
 def test_logging_never_raises(namespace: str, capsys: pytest.CaptureFixture[str]) -> None:
-    log = logging.Logger("alone")  # without the handlers of pytest, which raise
+    log = logging.Logger("alone")  # noqa: LOG001 - without the handlers of pytest, which raise
     log.addHandler(QueueHandler("no/such<name>", namespace + "!"))
     log.info("lost: no namespace")
     log.addHandler(QueueHandler(url=namespace, arena_bytes=64 << 10))
