@@ -16,7 +16,7 @@ BROKER = "BENCH_BROKER"
 
 def made(url: str) -> tuple[Any, Any]:
     """An application on that broker, and its task ``note(number)``."""
-    options = {"url": url, "results": False, "serializer": SignedSerializer(secret="bench")}
+    options = {"url": url, "results": False, "serializer": SignedSerializer(secret=BROKER)}
     app: Any
     if url.startswith("redis"):
         from huey import RedisHuey
