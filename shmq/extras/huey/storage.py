@@ -15,6 +15,7 @@ from shmq.api.table import MAX_KEYS, TableDurability
 from shmq.client.handles.table import check_table
 from shmq.errors import InvalidOption
 from shmq.extras.frameworks.cache_table import bound_ttl
+from shmq.extras.frameworks.greenlets import has_greenlets
 from shmq.extras.frameworks.task_queues import Connection, TaskQueues
 from shmq.extras.frameworks.task_table import TaskTable, shorten_key
 
@@ -51,7 +52,8 @@ class ShmqStorage(BaseStorage):
 
     Scheduled tasks, results and counters are in the tables ``NAME-schedule``, ``NAME-results`` and
     ``NAME-counters``. ``url``, ``token`` and ``tls`` are as for :func:`shmq.connect`.
-    ``dequeue`` waits up to ``read_timeout`` seconds, unless ``blocking`` is false. Results and
+    ``dequeue`` waits up to ``read_timeout`` seconds, unless ``blocking`` is false, or gevent has
+    patched the process: a wait in C would stop all greenlets. Results and
     counters expire after ``expire_time`` seconds, as with huey's ``RedisExpireStorage``: reading
     a result does not delete it. ``priorities`` are the 1 to 16 numbers that tasks may have as their
     priority, higher first. ``durability`` and ``max_bytes`` of ``tables`` are those of
@@ -76,8 +78,8 @@ class ShmqStorage(BaseStorage):
     ) -> None:
         super().__init__(name)
         check_table(table_durability, table_max_bytes)
-        self.blocking = blocking
-        self.read_timeout = read_timeout if blocking else 0.0
+        self.blocking = blocking and not has_greenlets()
+        self.read_timeout = read_timeout if self.blocking else 0.0
         self._expire_time = bound_ttl(expire_time)
         self._levels = {number: level for level, number in enumerate(sorted({0, *priorities}))}
         connection = Connection(url, token, tls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from pathlib import Path
 
@@ -42,3 +43,19 @@ def test_a_task_whose_consumer_is_stopped_runs_again(
         each.start()
         each.has_run(1)
         eventually(lambda: is_drained(namespace), each.logs())
+
+
+@pytest.mark.parametrize("kind", ["thread", "greenlet"])
+def test_workers_of_each_kind_run_tasks_and_end(namespace: str, tmp_path: Path, kind: str) -> None:
+    module, *arguments = HUEY.worker[1:]
+    patched = ("-m", "gevent.monkey", "--module") if kind == "greenlet" else ("-m",)
+    worker = (*patched, module, *arguments, "--worker-type", kind)
+    framework = dataclasses.replace(HUEY, worker=worker)
+    with workers(framework, namespace, tmp_path) as each:
+        each.ledger.open()
+        consumer = each.start()
+        assert each.send(100).wait(PATIENCE) == 0
+        each.has_run(100)
+        eventually(lambda: is_drained(namespace), each.logs())
+        consumer.send_signal(signal.SIGINT)
+        assert consumer.wait(PATIENCE) == 0, each.logs()
