@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +18,7 @@ import shmq
 from shmq.api.names import is_url
 from shmq.errors import InvalidOption
 from shmq.extras.frameworks.task_table import ResultNotStored
-from shmq.extras.huey.storage import ShmqStorage, TaskBytes
+from shmq.extras.huey.storage import ShmqStorage, TaskBytes, find_target
 
 logger = getLogger("huey.shmq")
 
@@ -58,7 +57,7 @@ class ShmqHuey(Huey):
     def __init__(
         self, name: str = "huey", *, serializer: Serializer | None = None, **options: Any
     ) -> None:
-        url = options.get("url") or os.environ.get("SHMQ_URL") or ""
+        url = find_target(options.get("url"))
         if is_url(url) and type(serializer or Serializer()) is Serializer:
             raise InvalidOption(
                 f"huey pickles by default, and who writes to a queue of {url} could run "
@@ -177,8 +176,16 @@ class ShmqHuey(Huey):
 
 
 def _settle(leased: shmq.Message, settle: Callable[[], None]) -> None:
-    """Settle the task; one whose lease has ended is delivered again, and only logged."""
-    try:
-        settle()
-    except _LEASE_HAS_ENDED as error:
-        logger.warning("The task in message %d may run again: %s", leased.sequence, error)
+    """Settle the task; one whose lease has ended is delivered again, and only logged.
+
+    While a lock is held by a process that is stopped it tries again, each time for a second.
+    """
+    while True:
+        try:
+            settle()
+        except shmq.LockTimeout as error:
+            logger.warning("The task in message %d has run: %s", leased.sequence, error)
+            continue
+        except _LEASE_HAS_ENDED as error:
+            logger.warning("The task in message %d may run again: %s", leased.sequence, error)
+        return

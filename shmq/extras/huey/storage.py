@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import os
+import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from huey.constants import EmptyData
 from huey.storage import BaseStorage
 
 import shmq
+from shmq.api.names import is_url
 from shmq.api.table import MAX_KEYS, TableDurability
 from shmq.client.handles.table import check_table
 from shmq.errors import InvalidOption
@@ -18,6 +22,7 @@ from shmq.extras.frameworks.cache_table import bound_ttl
 from shmq.extras.frameworks.greenlets import has_greenlets
 from shmq.extras.frameworks.task_queues import Connection, TaskQueues
 from shmq.extras.frameworks.task_table import TaskTable, shorten_key
+from shmq.fork_safe import new_lock
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
@@ -28,10 +33,17 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "dedupe_window": 120.0,
     "dead_letter_ttl": 7 * 86_400.0,
 }
+#: How long the connection of a worker may be silent, in seconds.
+SILENCE: float = 30.0
 #: The deepest queue that `enqueued_items` returns in full.
 _ALL: Final = 1_000_000
 _EPOCH: Final = dt.datetime.min  # noqa: DTZ901 - huey's times have no zone
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
+
+
+def find_target(url: str | None) -> str:
+    """The URL or namespace that :func:`shmq.connect` will use; empty: the user's own namespace."""
+    return url or os.environ.get("SHMQ_URL") or ""
 
 
 class Scheduled(NamedTuple):
@@ -45,6 +57,39 @@ class TaskBytes(bytes):
     """A task, and the id under which it is enqueued once."""
 
     dedupe_id: str | None = None
+
+
+class Pulse:
+    """Calls ``call`` every `SILENCE` seconds in a thread of this process, from `start` to `stop`.
+
+    A server closes a connection that is silent for its idle limit, of minutes, and returns the task
+    that was leased over it: so a task that takes longer would run twice.
+    """
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._lock = new_lock()
+        #: The process in which the thread runs: a fork leaves it behind.
+        self._process = 0
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Start the thread, unless it runs."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._process, self._stopped = os.getpid(), threading.Event()
+                threading.Thread(target=self._run, args=(self._stopped,), daemon=True).start()
+
+    def _run(self, stopped: threading.Event) -> None:
+        while not stopped.wait(SILENCE):
+            with contextlib.suppress(shmq.ShmqError):
+                self._call()
+
+    def stop(self) -> None:
+        """Let the thread end."""
+        with self._lock:
+            self._process = 0
+            self._stopped.set()
 
 
 class ShmqStorage(BaseStorage):
@@ -85,6 +130,7 @@ class ShmqStorage(BaseStorage):
         connection = Connection(url, token, tls)
         options = _DEFAULTS | {"priorities": len(self._levels)} | options
         self._queues = TaskQueues(connection, prefix, options)
+        self._pulse = Pulse(self.queue_size) if is_url(find_target(url)) else None
 
         def table(noun: str) -> TaskTable:
             full = shmq.escape_name(f"{prefix}{name}-{noun}")
@@ -96,6 +142,8 @@ class ShmqStorage(BaseStorage):
 
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
+        if self._pulse is not None:
+            self._pulse.stop()
         for table in (self._schedule, self._results, self._counters):
             table.close()
         self._queues.close()
@@ -124,6 +172,8 @@ class ShmqStorage(BaseStorage):
 
     def lease(self) -> shmq.Message | None:
         """Lease the next task until it is settled or the process ends; None if there is none."""
+        if self._pulse is not None:
+            self._pulse.start()
         try:
             return self._queues.queue(self.name).get(self.read_timeout > 0, self.read_timeout)
         except shmq.Empty:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from huey.serializer import SignedSerializer
 
 import shmq
 from shmq.extras.huey import ShmqHuey
+from tests.support.server import serve
 from tests.support.waiting import PATIENCE, eventually
 
 PAST = dt.datetime(2000, 1, 1)  # noqa: DTZ001 - huey's times have no zone
@@ -103,6 +105,22 @@ def test_the_task_of_a_killed_process_runs_again_and_in_the_end_is_a_dead_letter
         (letter,) = letters.peek()
         assert letter.dead is not None
         assert letter.dead.reason == "max_deliveries"
+
+
+@pytest.mark.prove
+def test_a_long_task_keeps_its_lease_over_tcp(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shmq.extras.huey.storage.SILENCE", 0.1)
+    idle = 1.0
+    with serve(namespace, limits={"idle": idle}) as server, shmq.connect(namespace) as broker:
+        worker = make(server.url)
+        worker.task(name="long")(lambda: time.sleep(3 * idle))()
+        run_next(worker)
+        with broker.queue("app") as queue:
+            stats = queue.stats()
+            assert (stats.acked, stats.redelivered, stats.depth) == (1, 0, 0)
+        worker.storage.close()
 
 
 def test_an_interrupted_task_goes_back_uncounted(target: str, namespace: str) -> None:
