@@ -19,7 +19,7 @@ def unique_name() -> str:
 
 @contextlib.contextmanager
 def scratch() -> Iterator[shmq.Broker]:
-    """A broker of a new namespace; all its queues and streams are deleted at the end."""
+    """A broker of a new namespace; all that it has is deleted at the end."""
     name = unique_name()
     try:
         with shmq.connect(name) as broker:
@@ -40,3 +40,6 @@ def delete_all(namespace: str) -> None:
         for stream in broker.list_streams():
             with contextlib.suppress(shmq.NoSuchStream):
                 broker.delete_stream(stream.name)
+        for table in broker.list_tables():
+            with contextlib.suppress(shmq.NoSuchTable):
+                broker.delete_table(table)

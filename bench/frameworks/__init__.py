@@ -1,1 +1,1 @@
-"""Task frameworks: the same tasks and workers over shmq, Redis and RabbitMQ."""
+"""What applications use Redis and pools for: task frameworks, process pools, locks, caches."""

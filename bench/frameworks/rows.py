@@ -1,12 +1,14 @@
-"""The rows of task frameworks, in the order of their table."""
+"""The rows of frameworks, process pools, locks and caches, in the order of their table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from bench.frameworks import pools, stores
 from bench.frameworks.worker import (
     CELERY,
     DRAMATIQ,
+    HUEY,
     IDLE,
     LATENCY,
     LOCAL,
@@ -26,7 +28,10 @@ _PEERS: dict[str, tuple[Peer, ...]] = {
     "celery": (REDIS, REDIS_PLUS, RABBITMQ),
     "dramatiq": (REDIS, RABBITMQ),
     "taskiq": (REDIS, RABBITMQ),
+    "huey": (REDIS,),
 }
+#: The bar of the latency, if most of it is the framework's own.
+_MOST_LATENCY = {"huey": 1.0}
 _FIGURES: dict[Work, Figure] = {"rate": RATE, "latency": LATENCY, "idle": IDLE}
 _TITLES: dict[Work, str] = {
     "rate": "tasks sent, run by two processes and acknowledged",
@@ -44,7 +49,8 @@ def _row(framework: Framework, work: Work) -> Callable[[], Row]:
         if work == "rate":
             bars = [times(ours[0], others, 1.0), beside(ours[1], others)]
         elif work == "latency":
-            bars = [within(ours[0], others, 0.5, figure.key), beside(ours[1], others, figure.key)]
+            most = _MOST_LATENCY.get(framework.name, 0.5)
+            bars = [within(ours[0], others, most, figure.key), beside(ours[1], others, figure.key)]
         else:
             bars = [beside(one, others, figure.key) for one in ours]
         return Row(
@@ -61,8 +67,16 @@ def _row(framework: Framework, work: Work) -> Callable[[], Row]:
     return made
 
 
-FRAMEWORKS: tuple[Callable[[], Row], ...] = tuple(
-    _row(framework, work)
-    for framework in (CELERY, DRAMATIQ, TASKIQ)
-    for work in ("rate", "latency", "idle")
+FRAMEWORKS: tuple[Callable[[], Row], ...] = (
+    *(
+        _row(framework, work)
+        for framework in (CELERY, DRAMATIQ, TASKIQ, HUEY)
+        for work in ("rate", "latency", "idle")
+    ),
+    pools.map_row,
+    pools.one_row,
+    pools.array_row,
+    stores.lock_row,
+    stores.django_row,
+    stores.cachelib_row,
 )

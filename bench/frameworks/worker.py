@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import os
 import random
 import statistics
@@ -21,6 +20,7 @@ import psutil
 from bench.compiled import ROOT
 from bench.ending import unbroken
 from bench.frameworks.ledger import PIPE, Ledger
+from bench.frameworks.modules import absent
 from bench.frameworks.servers import RabbitMq
 from bench.machine import cpu_clock, now
 from bench.row import RATE, SECONDS, Contestant, Figure, Role, Turn
@@ -68,6 +68,14 @@ TASKIQ: Final = Framework(
     [
         *("taskiq", "worker", "bench.frameworks.taskiq_app:broker", "--workers", "2"),
         *("--log-level", "ERROR"),
+    ],
+)
+HUEY: Final = Framework(
+    "huey",
+    "bench.frameworks.huey_app",
+    [
+        *("huey.bin.huey_consumer", "bench.frameworks.huey_app.huey", "--quiet"),
+        *("--workers", "2", "--worker-type", "process"),
     ],
 )
 
@@ -141,10 +149,7 @@ class Worker(Contestant):
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""
         needed = (self._framework.name, *self._peer.needs(self._framework))
-        absent = [name for name in needed if not _is_there(name)]
-        if absent:
-            return f"no module {', '.join(absent)}: pip install '.[bench,celery,dramatiq,taskiq]'"
-        return self._peer.server.missing() if self._peer.server else None
+        return absent(*needed) or (self._peer.server.missing() if self._peer.server else None)
 
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""
@@ -227,13 +232,6 @@ class Worker(Contestant):
 
 def _cpu(family: list[psutil.Process]) -> int:
     return sum(time.clock_gettime_ns(cpu_clock(each.pid)) for each in family)
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of its package
-        return False
 
 
 def _end(process: psutil.Process) -> None:

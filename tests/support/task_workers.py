@@ -53,7 +53,16 @@ TASKIQ = Framework(
     ),
     replaces=True,
 )
-FRAMEWORKS = (DRAMATIQ, TASKIQ)
+HUEY = Framework(
+    "huey",
+    f"{APPS}.huey_app",
+    (
+        *("-m", "huey.bin.huey_consumer", f"{APPS}.huey_app.huey", "--quiet"),
+        *("--workers", "4", "--worker-type", "process", "--health-check-interval", "1"),
+    ),
+    replaces=True,
+)
+FRAMEWORKS = (DRAMATIQ, TASKIQ, HUEY)
 
 
 class Workers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +12,7 @@ from dramatiq.results import Results
 
 import shmq
 from shmq.extras.dramatiq.consumer import ShmqConsumer
+from shmq.extras.frameworks.greenlets import has_greenlets
 from shmq.extras.frameworks.task_queues import Connection, TaskQueues
 from shmq.native import _clock as time
 
@@ -191,8 +191,7 @@ class ShmqBroker(Broker):
 
 
 def _reject_gevent() -> None:
-    monkey = sys.modules.get("gevent.monkey")
-    if monkey is not None and monkey.is_module_patched("threading"):
+    if has_greenlets():
         raise RuntimeError(
             "ShmqBroker waits in C code, which would stop all greenlets of gevent: run the "
             "workers with the command dramatiq, not dramatiq-gevent"

@@ -163,7 +163,11 @@ class CacheTable:
 
     def set(self, key: str, value: Any, ttl: float | None) -> None:
         """Set the value. Raises MessageTooLarge, and what the serializer raises."""
-        self.set_many({key: value}, ttl)
+        name, encoded = shorten_key(key), self._encode(value)
+        if has_expired(ttl):
+            self.delete(name)
+        else:
+            self._write(lambda table: table.set(name, encoded, bound_ttl(ttl)))
 
     def set_many(self, mapping: Mapping[str, Any], ttl: float | None) -> None:
         """Set each of them; all are encoded first, and then set in portions of 4 MiB."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
 import shmq
 from shmq.api.keywords import PutKeywords
+from shmq.api.message import Body
 from shmq.api.names import with_dead_letter
 from shmq.fork_safe import new_lock
 
@@ -139,11 +140,7 @@ class TaskQueues:
             handle.close()
 
     def put(
-        self,
-        name: str,
-        body: bytes,
-        timeout: float | None = None,
-        **properties: Unpack[PutKeywords],
+        self, name: str, body: Body, timeout: float | None = None, **properties: Unpack[PutKeywords]
     ) -> None:
         """Put a task, into a new queue if its queue was deleted. Raises what `Queue.put` raises."""
         try:

@@ -185,6 +185,7 @@ class Database:
     def __init__(self, name: str, path: Path, durability: TableDurability) -> None:
         self.name = name
         self.path = path
+        self._file = str(path)  # once, not for each call
         self.durability = durability
         self.closed = False
         #: How many times it was opened: numbers of one connection mean nothing to another.
@@ -282,8 +283,10 @@ class Database:
         """Raises TableDeleted if the table was deleted, and ShmqError if the handle is closed."""
         if self.closed:
             raise ShmqError(f"this handle of table {self.name!r} is closed: attach to it again")
-        if not self.path.exists():
-            raise TableDeleted(f"table {self.name!r} was deleted")
+        try:
+            os.stat(self._file)
+        except (FileNotFoundError, NotADirectoryError):
+            raise TableDeleted(f"table {self.name!r} was deleted") from None
 
     def _ready(self) -> sqlite3.Connection:
         self.check_there()

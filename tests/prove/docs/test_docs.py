@@ -68,6 +68,7 @@ def _commands(folder: Path) -> Path:
     """A folder with the commands of an environment where shmq is installed."""
     folder.mkdir()
     modules = {name: f"-m {name}" for name in ("shmq", "celery", "dramatiq", "taskiq")}
+    modules["huey_consumer"] = "-m huey.bin.huey_consumer"
     for name, arguments in {"python": "", **modules}.items():
         path = folder / name
         path.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
