@@ -68,7 +68,7 @@ class Inbox:
         #: Guards the mailbox and the groups; held for moments only.
         self._lock = new_lock()
         self._mailbox = Mailbox(capacity, expiry)
-        #: When each channel has joined each group, in seconds of the monotonic clock; none is empty.
+        #: When each channel has joined each group, by the monotonic clock; none is empty.
         self._groups: dict[str, dict[str, float]] = {}
         #: Guards the queue and its bindings. Order of the locks: this one first.
         self._binding = new_lock()
@@ -203,7 +203,7 @@ class Inbox:
                 self._mailbox.find_leader(loop)
 
     async def _fetch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Fill the mailbox from the queue; if there is nothing, wait until it may have a message."""
+        """Fill the mailbox from the queue, or wait until the queue may have a message."""
         queue = self._opened
         try:
             if queue is None:

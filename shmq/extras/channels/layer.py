@@ -32,8 +32,8 @@ class ShmqChannelLayer(BaseChannelLayer):
     """A channel layer in shared memory.
 
     ``namespace`` is a namespace of this host, ``shmq://NAMESPACE``, or ``shmq://HOST:PORT`` of a
-    server; None: as for :func:`shmq.connect`, which ``token`` and ``tls`` are for as well. The names
-    of its queues begin with ``prefix``. A message that is not received within ``expiry`` seconds is
+    server; None: as for :func:`shmq.connect`, which ``token`` and ``tls`` are for as well. The
+    names of its queues begin with ``prefix``. A message that is not received within ``expiry`` seconds is
     dropped, and a member of a group leaves it after ``group_expiry`` seconds. A channel has up to
     ``capacity`` messages, or as many as ``channel_capacity`` has for a pattern of its name.
 
@@ -118,15 +118,22 @@ class ShmqChannelLayer(BaseChannelLayer):
         assert isinstance(message, dict), "message is not a dict"
         self.require_valid_channel_name(channel)
         body = Envelope(Kind.CHANNEL, channel, pack_message(message)).pack()
-        if "!" not in channel:
-            await self._put(channel, body)
-            return
+        try:
+            if "!" in channel:
+                await self._publish(channel, body)
+            else:
+                await self._put(channel, body)
+        except shmq.Full as error:
+            raise ChannelFull(f"channel {channel!r} is full") from error
+
+    async def _publish(self, channel: str, body: bytes) -> None:
+        """Send a message to the process of the channel. Raises what a put into its inbox raises."""
         key = self._routes.inbox_key(_find_token(channel))
         try:
             published = await self._call(self._routes.publish, body, key, self.expiry)
         except shmq.PublishRefused as error:
             (refusal,) = error.refused.values()
-            raise _translate(refusal, channel) from refusal
+            raise refusal from None
         if not published.delivered:
             self._count_dropped(1)
             log.info("The process of channel %s has ended: a message was dropped", channel)
@@ -176,12 +183,11 @@ class ShmqChannelLayer(BaseChannelLayer):
     async def _put(self, channel: str, body: bytes) -> None:
         queue = await self._shared_queue(channel)
         try:
-            await queue.aput(body, False, ttl=self.expiry)
+            await queue.aput(body, block=False, ttl=self.expiry)
         except (shmq.QueueDeleted, shmq.NoSuchQueue):
             self._forget_shared(channel)
-            await (await self._shared_queue(channel)).aput(body, False, ttl=self.expiry)
-        except shmq.Full as error:
-            raise _translate(error, channel) from error
+            queue = await self._shared_queue(channel)
+            await queue.aput(body, block=False, ttl=self.expiry)
 
     async def _get(self, channel: str) -> bytes:
         while True:
@@ -288,10 +294,3 @@ class ShmqChannelLayer(BaseChannelLayer):
 def _find_token(channel: str) -> str:
     """The token of the process in the name of its channel."""
     return channel.partition("!")[0].rpartition(".")[2]
-
-
-def _translate(error: BaseException, channel: str) -> BaseException:
-    """What Channels raises for a full queue; another error is raised as is."""
-    if isinstance(error, shmq.Full):
-        return ChannelFull(f"channel {channel} is full")
-    return error

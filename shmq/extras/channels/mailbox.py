@@ -15,7 +15,7 @@ from shmq.native import _clock as time
 
 
 class Mailbox:
-    """Messages by channel, at most ``capacity(channel)`` each, which expire ``expiry`` seconds on."""
+    """Messages by channel, at most ``capacity(channel)`` each; they expire after ``expiry`` s."""
 
     def __init__(self, capacity: Callable[[str], int], expiry: float) -> None:
         self._capacity = capacity
