@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from socketio.pubsub_manager import PubSubManager
 
@@ -12,6 +12,9 @@ from shmq.extras.socketio.event_stream import AWAY, PAUSE, EventStream, Place
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
+
+#: The modes of servers without threads: a wait would block all of their greenlets.
+_GREENLETS: Final = frozenset({"eventlet", "gevent", "gevent_uwsgi"})
 
 
 class ShmqManager(PubSubManager):
@@ -41,7 +44,7 @@ class ShmqManager(PubSubManager):
 
     def initialize(self) -> None:
         """Start to listen. Raises RuntimeError for a server of greenlets, which it would block."""
-        if self.server.async_mode.startswith(("gevent", "eventlet")):
+        if self.server.async_mode in _GREENLETS:
             raise RuntimeError(
                 f"async_mode={self.server.async_mode!r} has no threads to wait for events: use "
                 f"async_mode='threading', or AsyncShmqManager with an AsyncServer"
