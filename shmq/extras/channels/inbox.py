@@ -196,13 +196,13 @@ class Inbox:
                     payload = self._mailbox.take(channel)
                 if payload is not None:
                     return payload
-                await self._fetch(loop)
+                await self._fetch(channel, loop)
         finally:
             with self._lock:
                 self._mailbox.resign(loop)
                 self._mailbox.find_leader(loop)
 
-    async def _fetch(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _fetch(self, channel: str, loop: asyncio.AbstractEventLoop) -> None:
         """Fill the mailbox from the queue, or wait until the queue may have a message."""
         queue = self._opened
         try:
@@ -212,7 +212,7 @@ class Inbox:
             for key in changed:
                 await run_blocking(self.settle if key else self.bind, *filter(None, [key]))
             if not found:
-                await self._wait(queue, loop)
+                await self._wait(queue, channel, loop)
         except _AWAY as error:
             log.debug("The inbox %r is away: %s", self._name, error)
             if queue is None:
@@ -224,9 +224,10 @@ class Inbox:
         """The result of a call that does not block unless the queue is a server's."""
         return await run_blocking(call, *args) if self._is_remote else call(*args)
 
-    async def _wait(self, queue: shmq.Queue, loop: asyncio.AbstractEventLoop) -> None:
+    async def _wait(self, queue: shmq.Queue, channel: str, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait until the queue may have a message, or another loop's leader has found one."""
         with self._lock:
-            ready = self._mailbox.pause_leader(loop)
+            ready = self._mailbox.wait(channel, loop)
         descriptor = queue.fileno()
         loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
         try:
@@ -234,6 +235,8 @@ class Inbox:
                 await ready
         finally:
             loop.remove_reader(descriptor)
+            with self._lock:
+                self._mailbox.leave(channel, loop, ready)
 
     def _drain(self, queue: shmq.Queue) -> tuple[bool, set[str]]:
         """Move messages into the mailbox: whether there were any, and which groups to settle."""

@@ -25,8 +25,8 @@ class Mailbox:
         self._messages: dict[str, deque[tuple[float, bytes]]] = {}
         #: The futures of tasks that wait, by channel; none is empty.
         self._waiters: dict[str, deque[asyncio.Future[None]]] = {}
-        #: The loops that have a leader, each with what it waits for.
-        self._leaders: dict[asyncio.AbstractEventLoop, asyncio.Future[None] | None] = {}
+        #: The loops that have a leader.
+        self._leaders: set[asyncio.AbstractEventLoop] = set()
 
     # ---- messages ----
 
@@ -71,26 +71,24 @@ class Mailbox:
 
     def lead(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Make the caller the leader of its loop, unless there is one."""
-        for each in [each for each in self._leaders if each.is_closed()]:
-            del self._leaders[each]
         if loop in self._leaders:
             return False
-        self._leaders[loop] = None
+        self._leaders = {each for each in self._leaders if not each.is_closed()} | {loop}
         return True
-
-    def pause_leader(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-        """A future for the leader to wait for, which `wake_all` wakes, too."""
-        future = loop.create_future()
-        self._leaders[loop] = future
-        return future
 
     def resign(self, loop: asyncio.AbstractEventLoop) -> None:
         """End the leader's term."""
-        self._leaders.pop(loop, None)
+        self._leaders.discard(loop)
 
     def wait(self, channel: str, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
-        """A future that is done once the channel may have a message, or the loop no leader."""
+        """A future that is done once the channel may have a message, or the loop no leader.
+
+        It is done already if the channel has a message.
+        """
         future = loop.create_future()
+        if channel in self._messages:
+            future.set_result(None)
+            return future
         self._waiters.setdefault(channel, deque()).append(future)
         return future
 
@@ -118,9 +116,6 @@ class Mailbox:
 
     def wake_all(self) -> None:
         """Wake every task, so that it looks for the inbox again."""
-        for future in self._leaders.values():
-            if future is not None:
-                _wake(future)
         for channel in list(self._waiters):
             while channel in self._waiters:
                 self._wake_receiver(channel)
