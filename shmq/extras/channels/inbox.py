@@ -213,11 +213,15 @@ class Inbox:
                 await run_blocking(self.settle if key else self.bind, *filter(None, [key]))
             if not found:
                 await self._wait(queue, channel, loop)
-        except _AWAY as error:
-            log.debug("The inbox %r is away: %s", self._name, error)
+        except shmq.ShmqError as error:
             if queue is None:
+                if not isinstance(error, _AWAY):
+                    raise
+                log.warning("The inbox %r cannot be opened: %s", self._name, error)
                 await loop_timer.sleep(_PAUSE)
-            else:
+            elif self._opened is queue:  # else another task has closed it
+                if not isinstance(error, (*_AWAY, shmq.Forbidden)):
+                    raise
                 await run_blocking(self._forget, queue)
 
     async def _call(self, call: Callable[..., _T], *args: Any) -> _T:

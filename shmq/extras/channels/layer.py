@@ -180,12 +180,21 @@ class ShmqChannelLayer(BaseChannelLayer):
     async def _shared_queue(self, channel: str) -> shmq.Queue:
         return self._shared.get(channel) or await run_blocking(self._open_shared, channel)
 
+    def _is_gone(self, channel: str, queue: shmq.Queue, error: shmq.ShmqError) -> bool:
+        """Whether the queue was deleted; its handle is closed then, if another task has not."""
+        if self._shared.get(channel) is queue:
+            if not isinstance(error, (shmq.QueueDeleted, shmq.NoSuchQueue)):
+                return False
+            self._forget_shared(channel)
+        return True
+
     async def _put(self, channel: str, body: bytes) -> None:
         queue = await self._shared_queue(channel)
         try:
             await queue.aput(body, block=False, ttl=self.expiry)
-        except (shmq.QueueDeleted, shmq.NoSuchQueue):
-            self._forget_shared(channel)
+        except shmq.ShmqError as error:
+            if not self._is_gone(channel, queue, error):
+                raise
             queue = await self._shared_queue(channel)
             await queue.aput(body, block=False, ttl=self.expiry)
 
@@ -194,8 +203,9 @@ class ShmqChannelLayer(BaseChannelLayer):
             queue = await self._shared_queue(channel)
             try:
                 message = await queue.aget()
-            except (shmq.QueueDeleted, shmq.NoSuchQueue):
-                self._forget_shared(channel)
+            except shmq.ShmqError as error:
+                if not self._is_gone(channel, queue, error):
+                    raise
                 continue
             body = message.body
             message.ack()
