@@ -13,7 +13,7 @@ import shmq
 from shmq.client.shared import loop_timer
 from shmq.client.shared.blocking_calls import run_blocking
 from shmq.extras.channels.envelope import Envelope, Kind
-from shmq.extras.channels.mailbox import Mailbox
+from shmq.extras.channels.mailbox import Mailbox, set_done
 from shmq.extras.channels.routes import Routes
 from shmq.extras.frameworks.task_queues import Connection
 from shmq.fork_safe import new_lock
@@ -34,6 +34,8 @@ _OPTIONS: Final[dict[str, Any]] = {
 _BATCH: Final = 64
 #: The pause before a process asks again for an inbox that it could not open, in seconds.
 _PAUSE: Final = 1.0
+#: In place of a group: all of them are to be bound again.
+_ALL: Final = ""
 _AWAY: Final = (shmq.QueueDeleted, shmq.NoSuchQueue, shmq.ConnectionLost, shmq.ShuttingDown)
 
 
@@ -129,6 +131,12 @@ class Inbox:
                 self._forget(queue)
                 self.open()
 
+    def _settle_all(self, changed: set[str]) -> None:
+        if _ALL in changed:
+            self.bind()
+        for key in changed - {_ALL}:
+            self.settle(key)
+
     def _forget(self, queue: shmq.Queue) -> None:
         """Forget a queue that was deleted, or whose server is away."""
         with self._binding:
@@ -209,8 +217,8 @@ class Inbox:
             if queue is None:
                 queue = await run_blocking(self.open)
             found, changed = await self._call(self._drain, queue)
-            for key in changed:
-                await run_blocking(self.settle if key else self.bind, *filter(None, [key]))
+            if changed:
+                await run_blocking(self._settle_all, changed)
             if not found:
                 await self._wait(queue, channel, loop)
         except shmq.ShmqError as error:
@@ -233,7 +241,7 @@ class Inbox:
         with self._lock:
             ready = self._mailbox.wait(channel, loop)
         descriptor = queue.fileno()
-        loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
+        loop.add_reader(descriptor, set_done, ready)
         try:
             if self._opened is queue:  # else it was closed before `wake_all` could wake this task
                 await ready
@@ -256,7 +264,7 @@ class Inbox:
         return found, changed
 
     def _accept(self, body: Any) -> set[str]:
-        """Do what an envelope says; the groups to settle, and "" for all of them."""
+        """Do what an envelope says; the groups to settle, or `_ALL`."""
         try:
             kind, name, payload = Envelope.unpack(body)
         except (ValueError, TypeError) as error:
@@ -274,7 +282,7 @@ class Inbox:
             case Kind.LEAVE:
                 return {name} if self.leave(name, payload.decode()) else set()
             case Kind.BIND:
-                return {""}
+                return {_ALL}
             case Kind.FLUSH:
                 self.clear()
         return set()

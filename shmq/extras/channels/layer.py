@@ -33,9 +33,10 @@ class ShmqChannelLayer(BaseChannelLayer):
 
     ``namespace`` is a namespace of this host, ``shmq://NAMESPACE``, or ``shmq://HOST:PORT`` of a
     server; None: as for :func:`shmq.connect`, which ``token`` and ``tls`` are for as well. The
-    names of its queues begin with ``prefix``. A message that is not received within ``expiry`` seconds is
-    dropped, and a member of a group leaves it after ``group_expiry`` seconds. A channel has up to
-    ``capacity`` messages, or as many as ``channel_capacity`` has for a pattern of its name.
+    names of its queues start with ``prefix``. A message that is not received within ``expiry``
+    seconds is dropped, and a member of a group leaves it after ``group_expiry`` seconds. A channel
+    has up to ``capacity`` messages, or as many as ``channel_capacity`` has for a pattern of its
+    name.
 
     Each process has a private queue, its inbox, which ends with it, and which is bound to an
     exchange with the names of its channels' groups: a message for a group is put once for each
@@ -178,7 +179,8 @@ class ShmqChannelLayer(BaseChannelLayer):
             queue.close()
 
     async def _shared_queue(self, channel: str) -> shmq.Queue:
-        return self._shared.get(channel) or await run_blocking(self._open_shared, channel)
+        queue = self._shared.get(channel)
+        return await run_blocking(self._open_shared, channel) if queue is None else queue
 
     def _is_gone(self, channel: str, queue: shmq.Queue, error: shmq.ShmqError) -> bool:
         """Whether the queue was deleted; its handle is closed then, if another task has not."""

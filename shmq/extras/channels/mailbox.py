@@ -138,7 +138,8 @@ def _drop_expired(stored: deque[tuple[float, bytes]], now: float) -> None:
         stored.popleft()
 
 
-def _set(future: asyncio.Future[None]) -> None:
+def set_done(future: asyncio.Future[None]) -> None:
+    """Set the future's result, unless it is done."""
     if not future.done():
         future.set_result(None)
 
@@ -152,7 +153,7 @@ def _wake(future: asyncio.Future[None]) -> bool:
         if loop is _find_running_loop():
             future.set_result(None)
         else:
-            loop.call_soon_threadsafe(_set, future)
+            loop.call_soon_threadsafe(set_done, future)
     except RuntimeError:  # closed since
         return False
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from socketio.async_pubsub_manager import AsyncPubSubManager
@@ -41,7 +41,7 @@ class AsyncShmqManager(AsyncPubSubManager):
         else:
             self._events.append(text)
 
-    async def _listen(self) -> AsyncIterator[str]:
+    async def _listen(self) -> AsyncGenerator[str, None]:
         place = Place()
         while True:
             stream = None

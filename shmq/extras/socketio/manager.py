@@ -44,7 +44,7 @@ class ShmqManager(PubSubManager):
 
     def initialize(self) -> None:
         """Start to listen. Raises RuntimeError for a server of greenlets, which it would block."""
-        if self.server.async_mode in _GREENLETS:
+        if not self.write_only and self.server.async_mode in _GREENLETS:
             raise RuntimeError(
                 f"async_mode={self.server.async_mode!r} has no threads to wait for events: use "
                 f"async_mode='threading', or AsyncShmqManager with an AsyncServer"

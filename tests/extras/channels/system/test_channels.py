@@ -56,8 +56,8 @@ def test_a_group_has_members_of_several_processes(target: str) -> None:
         await one.group_add("room", mine)
         await one.group_add("room", there)  # of the other process
         await one.group_add("room", "anyone")
-        await one.group_send("room", {"type": "chat", "text": "слово", "data": b"\0", 1: None})
-        message = {"type": "chat", "text": "слово", "data": b"\0", 1: None}
+        message: Any = {"type": "chat", "text": "слово", "data": b"\0", 1: None}
+        await one.group_send("room", message)
         assert await one.receive(mine) == message
         assert await other.receive(there) == message
         assert await other.receive("anyone") == message

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,10 +27,10 @@ def _command(server: str, port: int) -> list[str]:
     return ["uvicorn", "--lifespan", "off", "--log-level", "warning", "--port", str(port), APP]
 
 
-@contextlib.asynccontextmanager
-async def _started(
+@contextlib.contextmanager
+def _started(
     servers: list[str], namespace: str, folder: Path
-) -> AsyncIterator[list[tuple[subprocess.Popen[bytes], str]]]:
+) -> Iterator[list[tuple[subprocess.Popen[bytes], str]]]:
     """The processes of these servers, with their URLs."""
     started = []
     with contextlib.ExitStack() as stack:
@@ -79,7 +79,7 @@ def test_a_group_has_members_in_all_processes_and_survives_one(
     namespace: str, tmp_path: Path, servers: list[str]
 ) -> None:
     async def main() -> None:
-        async with _started(servers, namespace, tmp_path) as started:
+        with _started(servers, namespace, tmp_path) as started:
             members = [await _join(url) for _, url in started for _ in range(3)]
             await members[0].send("привіт")
             await _hear(members, "привіт")

@@ -24,7 +24,7 @@ def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> obj
         return None
     generator = fixturedef.func()
     runner = asyncio.Runner()
-    value = runner.run(anext(generator))
+    value: object = runner.run(anext(generator))
     fixturedef.cached_result = (value, fixturedef.cache_key(request), None)
 
     def end() -> None:
