@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bench.frameworks.realtime import Realtime, RealtimeFramework
 from bench.frameworks.worker import (
     CELERY,
     DRAMATIQ,
@@ -61,8 +62,32 @@ def _row(framework: Framework, work: Work) -> Callable[[], Row]:
     return made
 
 
-FRAMEWORKS: tuple[Callable[[], Row], ...] = tuple(
+def _realtime(framework: RealtimeFramework, title: str, unit: str) -> Callable[[], Row]:
+    def made() -> Row:
+        return Row(
+            key=f"{framework}-rate",
+            title=title,
+            contestants=[Realtime(framework, "shmq"), Realtime(framework, "Redis")],
+            figures=[Figure(RATE.key, unit)],
+            bars=[times("shmq", ["Redis"], 1.0)],
+            limit="Python, in the sender and in the receivers",
+            visits=3,
+            turn=0.5,
+        )
+
+    return made
+
+
+_TASKS: tuple[Callable[[], Row], ...] = tuple(
     _row(framework, work)
     for framework in (CELERY, DRAMATIQ, TASKIQ)
     for work in ("rate", "latency", "idle")
+)
+
+FRAMEWORKS: tuple[Callable[[], Row], ...] = (
+    *_TASKS,
+    _realtime(
+        "channels", "Channels: group_send to two processes with 50 members each", "deliveries/s"
+    ),
+    _realtime("socketio", "Socket.IO: an emit that another process reads", "events/s"),
 )
