@@ -333,6 +333,7 @@ def _c_functions(path: Path) -> Iterator[tuple[int, int]]:
 PUBLIC = {
     "api/__init__",
     "extras/cachelib/__init__",
+    "extras/channels/__init__",
     "extras/cloudevents/__init__",
     "errors",
     "extras/django/__init__",
@@ -340,6 +341,7 @@ PUBLIC = {
     "extras/dramatiq/__init__",
     "extras/faststream/__init__",
     "extras/limits/__init__",
+    "extras/socketio/__init__",
     "extras/taskiq/__init__",
     "futures/__init__",
     "mp/__init__",
