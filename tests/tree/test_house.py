@@ -157,7 +157,12 @@ EXTRAS = {
 }
 
 #: Requirements whose module is called otherwise.
-MODULES = {"nats_py": "nats", "opentelemetry_api": "opentelemetry", "protobuf": "google.protobuf"}
+MODULES = {
+    "nats_py": "nats",
+    "opentelemetry_api": "opentelemetry",
+    "protobuf": "google.protobuf",
+    "python_socketio": "socketio",
+}
 
 
 def test_the_package_imports_nothing_that_it_does_not_declare() -> None:

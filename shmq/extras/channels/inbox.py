@@ -72,7 +72,8 @@ class Inbox:
         self._mailbox = Mailbox(capacity, expiry)
         #: When each channel has joined each group, by the monotonic clock; none is empty.
         self._groups: dict[str, dict[str, float]] = {}
-        #: Guards the queue and its bindings. Order of the locks: this one first.
+        #: Guards the queue and its bindings, and is held while they change. It is taken first, and
+        #: by no event loop.
         self._binding = new_lock()
         self._bound: set[str] = set()
         self._opened: shmq.Queue | None = None
@@ -84,9 +85,13 @@ class Inbox:
         with self._binding:
             if self._opened is None:
                 queue = self._connection.broker.create_queue(self._name, **_OPTIONS)
-                self._bound.clear()
                 self._opened = queue
-                self.bind()
+                try:
+                    self.bind()
+                except BaseException:  # no messages would arrive
+                    self._opened = None
+                    queue.close()
+                    raise
             return self._opened
 
     def close(self) -> None:
@@ -98,8 +103,8 @@ class Inbox:
         if queue is not None:
             try:
                 self._connection.broker.delete_queue(self._name)
-            except (*_AWAY, shmq.ShmqError):
-                log.debug("The inbox %r is already gone", self._name)
+            except shmq.ShmqError as error:
+                log.debug("The inbox %r is away: %s", self._name, error)
             queue.close()
 
     def clear(self) -> None:
@@ -107,26 +112,32 @@ class Inbox:
         with self._lock:
             self._mailbox.clear()
             self._groups.clear()
+            self._bound.clear()
 
     def bind(self) -> None:
         """Bind the queue with the keys of all groups that have members."""
         with self._binding:
-            self._bound.clear()
-            for key in (self._key, *self._groups):
+            with self._lock:
+                self._bound.clear()
+                keys = [self._key, *self._groups]
+            for key in keys:
                 self.settle(key)
 
     def settle(self, key: str) -> None:
         """Bind the queue with this key if the group has members, or else remove the binding."""
         with self._binding:
             queue = self.open()
-            is_wanted = key in self._groups or key == self._key
+            with self._lock:
+                is_wanted = key in self._groups or key == self._key
+                was_bound = key in self._bound
+                if not is_wanted:  # from here on, a channel that joins settles the group again
+                    self._bound.discard(key)
             try:
-                if is_wanted and key not in self._bound:
+                if not is_wanted:
+                    self._routes.unbind(queue.name, key)
+                elif not was_bound:
                     self._routes.bind(queue.name, key)
                     self._bound.add(key)
-                elif not is_wanted:
-                    self._routes.unbind(queue.name, key)
-                    self._bound.discard(key)
             except shmq.NoSuchQueue:  # deleted
                 self._forget(queue)
                 self.open()

@@ -69,7 +69,10 @@ class ShmqChannelLayer(BaseChannelLayer):
         self._is_remote = is_remote(target)
         self._connection = Connection(target, token, tls)
         self._routes = Routes(self._connection, prefix)
+        #: Held for moments only.
         self._lock = new_lock()
+        #: Held while the queue of a channel is opened, by no event loop.
+        self._opening = new_lock()
         self._inbox: Inbox | None = None
         #: The queues of channels that any process may receive from, by channel.
         self._shared: dict[str, shmq.Queue] = {}
@@ -99,8 +102,10 @@ class ShmqChannelLayer(BaseChannelLayer):
             self.dropped += count
 
     async def _call(self, call: Callable[..., _T], *args: Any) -> _T:
-        """The result of a call that does not block unless a server makes it."""
-        return await run_blocking(call, *args) if self._is_remote else call(*args)
+        """The result of a call that does not block, unless a server makes it or it is the first."""
+        if self._is_remote or not self._routes.is_open:
+            return await run_blocking(call, *args)
+        return call(*args)
 
     # ---- channels ----
 
@@ -155,7 +160,7 @@ class ShmqChannelLayer(BaseChannelLayer):
 
     def _open_shared(self, channel: str) -> shmq.Queue:
         """The queue of the channel, created if it is absent."""
-        with self._lock:
+        with self._opening:
             if channel not in self._shared:
                 self._shared[channel] = self._connection.broker.ensure_queue(
                     self._shared_name(channel),
@@ -173,8 +178,7 @@ class ShmqChannelLayer(BaseChannelLayer):
         return shmq.escape_name(f"{self.prefix}.channel.{channel}")
 
     def _forget_shared(self, channel: str) -> None:
-        with self._lock:
-            queue = self._shared.pop(channel, None)
+        queue = self._shared.pop(channel, None)
         if queue is not None:
             queue.close()
 
@@ -250,7 +254,7 @@ class ShmqChannelLayer(BaseChannelLayer):
     def _change_elsewhere(self, kind: Kind, group: str, channel: str, token: str) -> None:
         """Let another process change a group, before any message that is sent to it from now on."""
         if not self._routes.send(token, Envelope(kind, group, channel.encode())):
-            log.info("The process of channel %s has ended: no change of group %s", channel, group)
+            log.info("The process of channel %s is gone or full: group %s stays", channel, group)
         elif kind is Kind.JOIN:
             try:
                 self._routes.bind(self._routes.inbox_name(token), group)

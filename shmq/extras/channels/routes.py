@@ -35,6 +35,11 @@ class Routes:
         return f"!{token}"
 
     @property
+    def is_open(self) -> bool:
+        """Whether the exchange is open, so that a publish does not open it."""
+        return self._opened is not None
+
+    @property
     def exchange(self) -> shmq.Exchange:
         """The exchange."""
         with self._lock:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from socketio.pubsub_manager import PubSubManager
 
 from shmq.extras.socketio.event_stream import AWAY, PAUSE, EventStream, Place
+from shmq.native import _clock as time
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls

@@ -141,6 +141,7 @@ def _serve_threads(pipe: Connection, namespace: str) -> None:
     http.serve_forever()
 
 
+@pytest.mark.prove
 def test_a_server_with_threads_hears_other_processes(namespace: str) -> None:
     start = Start()
     heard: list[Any] = []
