@@ -62,7 +62,7 @@ help:
 	@echo 'make bench              shmq beside its peers, in ten minutes: the bars with intervals'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
 	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
-	@echo 'make bench-frameworks   task frameworks, pools, locks and caches beside their peers'
+	@echo 'make bench-frameworks   task frameworks, real time, pools, locks, caches beside their peers'
 	@echo 'make bench-spark        queues read, written and streamed by Spark, beside its own limits'
 	@echo 'make bench-record       the tables of all benches, recorded in the pages'
 	@echo 'make release-check      build what is published, twice, and try it without a compiler'

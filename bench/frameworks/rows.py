@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.frameworks import pools, stores
+from bench.frameworks.realtime import Realtime, RealtimeFramework
 from bench.frameworks.worker import (
     CELERY,
     DRAMATIQ,
@@ -67,12 +68,34 @@ def _row(framework: Framework, work: Work) -> Callable[[], Row]:
     return made
 
 
+def _realtime(framework: RealtimeFramework, title: str, unit: str) -> Callable[[], Row]:
+    def made() -> Row:
+        return Row(
+            key=f"{framework}-rate",
+            title=title,
+            contestants=[Realtime(framework, "shmq"), Realtime(framework, "Redis")],
+            figures=[Figure(RATE.key, unit)],
+            bars=[times("shmq", ["Redis"], 1.0)],
+            limit="Python, in the sender and in the receivers",
+            visits=3,
+            turn=0.5,
+        )
+
+    return made
+
+
+_TASKS: tuple[Callable[[], Row], ...] = tuple(
+    _row(framework, work)
+    for framework in (CELERY, DRAMATIQ, TASKIQ, HUEY)
+    for work in ("rate", "latency", "idle")
+)
+
 FRAMEWORKS: tuple[Callable[[], Row], ...] = (
-    *(
-        _row(framework, work)
-        for framework in (CELERY, DRAMATIQ, TASKIQ, HUEY)
-        for work in ("rate", "latency", "idle")
+    *_TASKS,
+    _realtime(
+        "channels", "Channels: group_send to two processes with 50 members each", "deliveries/s"
     ),
+    _realtime("socketio", "Socket.IO: an emit that another process reads", "events/s"),
     pools.map_row,
     pools.one_row,
     pools.array_row,

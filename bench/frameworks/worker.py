@@ -196,7 +196,7 @@ class Worker(Contestant):
         try:
             yield process
         finally:
-            _end(process)
+            end_process(process)
 
     def _run(
         self, send: Callable[[range], None], ledger: Ledger, amount: int, *, strangers: bool = False
@@ -234,7 +234,7 @@ def _cpu(family: list[psutil.Process]) -> int:
     return sum(time.clock_gettime_ns(cpu_clock(each.pid)) for each in family)
 
 
-def _end(process: psutil.Process) -> None:
+def end_process(process: psutil.Process) -> None:
     """End a worker and all of its processes: no task is left to finish."""
     with contextlib.suppress(psutil.NoSuchProcess):
         family = [process, *process.children(recursive=True)]

@@ -157,7 +157,12 @@ EXTRAS = {
 }
 
 #: Requirements whose module is called otherwise.
-MODULES = {"nats_py": "nats", "opentelemetry_api": "opentelemetry", "protobuf": "google.protobuf"}
+MODULES = {
+    "nats_py": "nats",
+    "opentelemetry_api": "opentelemetry",
+    "protobuf": "google.protobuf",
+    "python_socketio": "socketio",
+}
 
 
 def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
@@ -333,6 +338,7 @@ def _c_functions(path: Path) -> Iterator[tuple[int, int]]:
 PUBLIC = {
     "api/__init__",
     "extras/cachelib/__init__",
+    "extras/channels/__init__",
     "extras/cloudevents/__init__",
     "errors",
     "extras/django/__init__",
@@ -342,6 +348,7 @@ PUBLIC = {
     "extras/huey/__init__",
     "extras/limits/__init__",
     "extras/logs/__init__",
+    "extras/socketio/__init__",
     "extras/taskiq/__init__",
     "futures/__init__",
     "mp/__init__",

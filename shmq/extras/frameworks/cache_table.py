@@ -15,6 +15,7 @@ from shmq.api.names import TCP_SCHEMES
 from shmq.api.table import MAX_TTL, MAX_VALUE, TableDurability
 from shmq.client.handles.table import check_table
 from shmq.errors import InvalidOption, MessageTooLarge, NoSpace
+from shmq.extras.frameworks.target import find_target, is_remote
 from shmq.extras.frameworks.task_queues import Connection
 from shmq.extras.frameworks.task_table import TaskTable, shorten_key
 
@@ -90,25 +91,19 @@ class Location(NamedTuple):
         """
         if not isinstance(url, str):
             raise TypeError(f"{what} must be a str, not {type(url).__name__}")
-        try:
-            parts = urlsplit(url)
-            is_server = parts.scheme == "shmqs" or parts.port is not None
-        except ValueError:
-            is_server = True
+        parts = urlsplit(url)
         table = unquote(parts.path.removeprefix("/"))
         if parts.scheme not in TCP_SCHEMES or not table or parts.query or parts.fragment:
             raise InvalidOption(
                 f"{what}={url!r} must be shmq://NAMESPACE/TABLE, or shmq://HOST:PORT/TABLE of a "
                 f"server"
             )
-        if is_server:
-            return cls(f"{parts.scheme}://{parts.netloc}", table)
-        return cls(parts.netloc or None, table)
+        return cls(find_target(parts), table)
 
     @property
     def is_remote(self) -> bool:
         """Whether a server has the table."""
-        return self.target is not None and "://" in self.target
+        return is_remote(self.target)
 
 
 class CacheTable:

@@ -1,0 +1,9 @@
+"""Managers for python-socketio servers in several processes: ``pip install 'shmq[socketio]'``.
+
+server = socketio.AsyncServer(client_manager=AsyncShmqManager("shmq://"))
+"""
+
+from shmq.extras.socketio.async_manager import AsyncShmqManager
+from shmq.extras.socketio.manager import ShmqManager
+
+__all__ = ["AsyncShmqManager", "ShmqManager"]
