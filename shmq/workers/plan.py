@@ -19,6 +19,7 @@ from shmq.client.local.broker import LocalBroker
 from shmq.errors import InvalidOption
 from shmq.lazy_imports import late_imports
 from shmq.native._core import check_seconds
+from shmq.workers.schedule import Schedule
 
 #: Takes a message; its result is ignored. May be a coroutine function.
 Handler = Callable[[Message], object]
@@ -127,6 +128,8 @@ class Plan:
     timeout: float | None = None
     #: A process that got no message for so long ends and is not replaced; None: it waits.
     idle_timeout: float | None = None
+    #: When the supervisor puts a message into the queue; None: never.
+    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         check_name(self.queue)
