@@ -15,13 +15,15 @@ from shmq.api.message import error_of
 from shmq.api.table import TableDurability
 from shmq.errors import NotFound
 from shmq.native import _clock as time
-from shmq.workers.schedule import Schedule
+from shmq.workers.schedule import GRACE, Schedule
 
 #: The tables. No escape of a name has two colons in a row.
 _TABLES: Final[dict[TableDurability, str]] = {
     "memory": "schedules::memory",
     "disk": "schedules::disk",
 }
+
+_KEYS: Final = ("declared", "last", "run")
 
 #: The header of a run's message: the time of the run, in ISO 8601, in its time zone.
 HEADER: Final = "scheduled_at"
@@ -46,13 +48,16 @@ class ScheduleSummary:
     every: float | None
     timezone: str
     missed: str
+    #: The first run after the last one.
     next_run: float
+    #: Whether the next run is over 60 s late: no supervisor runs, or the queue is full.
+    overdue: bool
     #: The time of the last run; None: there was none.
     last_run: float | None
     #: When it was put, or skipped.
     handled_at: float | None
     outcome: Outcome | None
-    #: Why it failed, or has to be repeated; empty: it did not.
+    #: Why it failed, or is waiting again; empty without an error.
     error: str
 
 
@@ -102,7 +107,7 @@ class Ledger:
 
     def forget(self) -> None:
         """Delete the entries."""
-        self._table.delete(*(f"{self._queue}/{key}" for key in ("declared", "last", "run")))
+        self._table.delete(*(f"{self._queue}/{key}" for key in _KEYS))
 
     def close(self) -> None:
         """Detach from the table."""
@@ -129,36 +134,42 @@ def list_schedules(broker: api.Broker) -> list[ScheduleSummary]:
 def _summarize(
     broker: api.Broker, table: api.Table, name: str, durability: TableDurability
 ) -> list[ScheduleSummary]:
-    entries = table.get_many(f"{name}/{key}" for key in ("declared", "last", "run"))
+    """The schedule of the queue; none if the queue was deleted, or has its entries elsewhere."""
+    entries = table.get_many(f"{name}/{key}" for key in _KEYS)
     declared = entries.get(f"{name}/declared")
-    try:
-        queue = broker.queue(name)
-    except NotFound:
-        return []
-    if declared is None or _durability_of(queue) != durability:  # it was deleted, or recreated
-        return []
-    handler = declared.pop("handler")
-    since = declared.pop("since")
+    with contextlib.suppress(NotFound), broker.put_target(name) as queue:
+        if declared is not None and _durability_of(queue) == durability:
+            last = entries.get(f"{name}/last", 0)
+            run = entries.get(f"{name}/run")
+            return [_describe(broker, queue, declared, last, run)]
+    return []
+
+
+def _describe(
+    broker: api.Broker,
+    queue: api.Queue,
+    declared: dict[str, Any],
+    last: int,
+    run: dict[str, Any] | None,
+) -> ScheduleSummary:
+    handler, since = declared.pop("handler"), declared.pop("since")
     schedule = Schedule(**declared)
-    last = entries.get(f"{name}/last", 0)
-    run = entries.get(f"{name}/run")
-    now = time.time_ns() // 1_000_000
     outcome, error = (None, "") if run is None else _find_outcome(broker, queue, schedule, run)
-    return [
-        ScheduleSummary(
-            queue=name,
-            handler=handler,
-            schedule=schedule.cron,
-            every=schedule.every,
-            timezone=schedule.timezone,
-            missed=schedule.missed,
-            next_run=schedule.find_next(max(since, last, now)) / 1000,
-            last_run=last / 1000 if last else None,
-            handled_at=None if run is None else run["at"] / 1000,
-            outcome=outcome,
-            error=error,
-        )
-    ]
+    next_run = schedule.find_next(max(since, last))
+    return ScheduleSummary(
+        queue=queue.name,
+        handler=handler,
+        schedule=schedule.cron,
+        every=schedule.every,
+        timezone=schedule.timezone,
+        missed=schedule.missed,
+        next_run=next_run / 1000,
+        overdue=next_run + GRACE < time.time_ns() // 1_000_000,
+        last_run=last / 1000 if last else None,
+        handled_at=None if run is None else run["at"] / 1000,
+        outcome=outcome,
+        error=error,
+    )
 
 
 def _find_outcome(

@@ -21,7 +21,7 @@ MISSED: Final[tuple[str, ...]] = get_args(Missed)
 #: The shortest interval, in seconds.
 MIN_EVERY: Final = 1.0
 
-#: With ``missed="skip"``: how late a run may start, in milliseconds.
+#: From how late on a run counts as late, in milliseconds; ``missed="skip"`` skips it.
 GRACE: Final = 60_000
 
 
@@ -65,11 +65,6 @@ class Schedule:
                 f"schedule={self.cron!r} is not a cron expression: {error}; it has the fields "
                 f"minute, hour, day of the month, month and weekday, such as '0 6 * * *'"
             ) from error
-
-    @property
-    def text(self) -> str:
-        """The cron expression, or the interval."""
-        return f"every {self.every:g} s" if self.cron is None else self.cron
 
     def find_next(self, after: int) -> int:
         """Return the first time after ``after``."""

@@ -26,6 +26,8 @@ log = logging.getLogger("shmq.workers")
 #: The longest pause between two looks at the clock, in seconds: it may be set, and the machine may
 #: have been suspended.
 _SLICE: Final = 1.0
+#: After how long at most the ledger is read again, in milliseconds: it may have been deleted.
+_LOOK: Final = 60_000
 #: How long a request to a server may take, in seconds, as there are processes to restart meanwhile.
 _PATIENCE: Final = 5.0
 #: How long a commit waits for the commit of another supervisor, and for the disk, in seconds.
@@ -103,7 +105,7 @@ class Ticker:
         slot = self._schedule.find_latest(now)
         if slot > done:
             self._put_or_skip(slot, now)
-        self._due = self._schedule.find_next(max(now, done))
+        self._due = min(self._schedule.find_next(max(now, done)), now + _LOOK)
 
     def _put_or_skip(self, slot: int, now: int) -> None:
         late = now - slot
