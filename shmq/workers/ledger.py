@@ -81,10 +81,12 @@ class Ledger:
         """
         key = f"{self._queue}/declared"
         declared = {"handler": handler, **dataclasses.asdict(schedule)}
-        found = self._table.get(key, {})
+        found: dict[str, Any] = self._table.get(key, {})
         since = found.pop("since", None)
-        if since is not None and since <= now and _without_policy(found) == _without_policy(
-            declared
+        if (
+            since is not None
+            and since <= now
+            and _without_policy(found) == _without_policy(declared)
         ):
             now = since
         self._table.set(key, {**declared, "since": now})
@@ -99,9 +101,10 @@ class Ledger:
         """Store that the run of that time was put or skipped, unless a later one was."""
         while (last := self.last) < slot:
             # Succeeds only if no other process has changed it in the meantime.
-            if self._table.increment(
-                f"{self._queue}/last", slot - last, least=slot, most=slot
-            ) is not None:
+            if (
+                self._table.increment(f"{self._queue}/last", slot - last, least=slot, most=slot)
+                is not None
+            ):
                 run = {"slot": slot, "at": now, "skipped": skipped}
                 self._table.set(f"{self._queue}/run", run)
 
@@ -180,7 +183,7 @@ def _find_outcome(
         return "skipped", ""
     where = f"header.{HEADER} = '{format_slot(schedule, run['slot'])}'"
     for message in queue.peek(1, where=where):
-        return "waiting", message.last_error or ""
+        return "waiting", str(message.last_error or "")
     with contextlib.suppress(NotFound):
         if queue.options.dead_letter is not None:
             with broker.queue(queue.options.dead_letter) as letters:

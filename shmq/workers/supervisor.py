@@ -134,8 +134,10 @@ class Supervisor:
         finally:
             for child in self._children:
                 child.kill()
-            for each in (*self._tickers, *self._queues):
-                each.close()
+            for ticker in self._tickers:
+                ticker.close()
+            for queue in self._queues:
+                queue.close()
             self._wakeup.close()
         if self._refusal is not None:
             raise self._refusal
@@ -218,7 +220,7 @@ class Supervisor:
             self._drain_until = time.monotonic() + self._drain_timeout
 
     def _sleep(self) -> None:
-        """Sleep until a process ends or has to start, a run or a signal comes, or the drain ends."""
+        """Sleep until a process ends or has to start, a run is due, or a signal arrives."""
         times = [child.due for child in self._children if child.due is not None]
         if self._drain_until is not None:
             times.append(self._drain_until)
@@ -235,14 +237,15 @@ class Supervisor:
 
 def _check_schedules(plans: Sequence[Plan]) -> None:
     """Raise InvalidOption if a queue has two schedules: each handler would get both."""
-    by_queue: dict[tuple[object, ...], Plan] = {}
+    handlers: dict[tuple[object, ...], str] = {}
     for plan in plans:
-        other = by_queue.setdefault((plan.server, plan.namespace, plan.queue), plan)
-        if other is not plan:
+        key = plan.server, plan.namespace, plan.queue
+        if key in handlers:
             raise InvalidOption(
-                f"queue {plan.queue!r} has two schedules, of {other.handler} and {plan.handler}: "
+                f"queue {plan.queue!r} has two schedules, of {handlers[key]} and {plan.handler}: "
                 f"use a queue for each"
             )
+        handlers[key] = plan.handler
 
 
 def _describe_deleted(plan: Plan, error: ShmqError) -> ShmqError:

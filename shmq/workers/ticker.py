@@ -124,7 +124,7 @@ class Ticker:
         queue = self._queue
         assert queue is not None
         # A run that waits for room is not begun: a later one may stand for it.
-        if queue.options.overflow != "drop_oldest" and queue.full():
+        if queue.options.overflow != "drop-oldest" and queue.full():
             raise Full(f"queue {queue.name!r} is full: the run that is due waits for room")
         properties: dict[str, Any] = {
             "codec": "msgpack",
