@@ -22,7 +22,14 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
-from shmq.workers.ledger import HEADER, PUBLISHER, Ledger, ScheduleSummary, list_schedules
+from shmq.workers.ledger import (
+    HEADER,
+    PUBLISHER,
+    Ledger,
+    ScheduleSummary,
+    find_schedule,
+    list_schedules,
+)
 
 
 @click.group(cls=Group, epilog="Example: shmq schedule list")
@@ -65,12 +72,10 @@ def _describe(one: ScheduleSummary) -> tuple[str, ...]:
     return times, one.timezone, f"{clock(one.next_run)}{overdue}", last, outcome
 
 
-def _find(broker: shmq.Broker, name: str) -> ScheduleSummary:
-    """The schedule of the queue. Raises NotFound."""
-    for one in list_schedules(broker):
-        if one.queue == name:
-            return one
-    raise shmq.NotFound(f"queue {name!r} has no schedule: see `shmq schedule list`", name)
+def _check_schedule(broker: shmq.Broker, name: str) -> None:
+    """Raise NotFound unless the queue has a schedule."""
+    if find_schedule(broker, name) is None:
+        raise shmq.NotFound(f"queue {name!r} has no schedule: see `shmq schedule list`", name)
 
 
 @schedule.command(epilog="Example: shmq schedule run orders")
@@ -82,7 +87,7 @@ def run(broker: shmq.Broker, /, name: str, as_json: bool) -> None:
 
     Its time is the present one. The runs of the schedule are not changed.
     """
-    _find(broker, name)
+    _check_schedule(broker, name)
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     with broker.put_target(name) as queue:
         put = queue.put(None, headers={HEADER: now})
@@ -103,7 +108,7 @@ def delete(broker: shmq.Broker, /, name: str, yes: bool, as_json: bool) -> None:
     For a schedule that no worker declares any more, and for one whose last run is in the future,
     because the clock was wrong. A worker that starts declares it again.
     """
-    _find(broker, name)
+    _check_schedule(broker, name)
     if not yes:
         ask_first("delete", f"Delete the schedule of queue {quoted(name)}?")
     with broker.queue(name) as queue:

@@ -134,6 +134,15 @@ def list_schedules(broker: api.Broker) -> list[ScheduleSummary]:
     return sorted(found, key=lambda one: one.queue)
 
 
+def find_schedule(broker: api.Broker, queue: str) -> ScheduleSummary | None:
+    """The schedule of the queue; None if it has none. Raises what the broker raises."""
+    for durability, name in _TABLES.items():
+        with contextlib.suppress(NotFound), broker.table(name) as table:
+            for found in _summarize(broker, table, queue, durability):
+                return found
+    return None
+
+
 def _summarize(
     broker: api.Broker, table: api.Table, name: str, durability: TableDurability
 ) -> list[ScheduleSummary]:

@@ -18,6 +18,7 @@ from shmq.extras.console.pages.visit import Shown, Visit, page, query_pages
 from shmq.extras.console.problem import Problem, text_of
 from shmq.host.diagnose.activity import QueueActivity
 from shmq.protocol.opcodes import Right
+from shmq.workers.ledger import ScheduleSummary, find_schedule
 
 _ROWS: Final = 50
 #: The rates of a series.
@@ -117,6 +118,7 @@ def show_queue(visit: Visit) -> Shown:
             "dead": dead if dead is not None and visit.caller.sees("queue", dead.name) else None,
             "minutes": list(minutes_of(series)),
             "query_pages": query_pages(visit.console.broker, "queue", name),
+            "schedule": _find_schedule(visit, name),
             "leases": leases,
             "leases_at": leases_at,
             "no_leases": no_leases,
@@ -126,6 +128,14 @@ def show_queue(visit: Visit) -> Shown:
             "administers": visit.changes(Right.ADMIN, "queue", name),
         },
     )
+
+
+def _find_schedule(visit: Visit, name: str) -> ScheduleSummary | None:
+    """The schedule of the queue, where it can be read: the page shows more than that."""
+    try:
+        return find_schedule(visit.console.broker, name)
+    except shmq.ShmqError:
+        return None
 
 
 def _list_leases(visit: Visit, name: str) -> tuple[list[shmq.Lease], str | None]:
