@@ -13,7 +13,7 @@ from shmq.extras.console.api.queues import COLUMNS, row_of
 from shmq.extras.console.api.rows import Table
 from shmq.extras.console.observer import Series
 from shmq.extras.console.pages.dead_letters import errors_of
-from shmq.extras.console.pages.overview import findings_of
+from shmq.extras.console.pages.overview import MOST_CAUSES, find_newest_error, findings_of
 from shmq.extras.console.pages.visit import Shown, Visit, page, query_pages
 from shmq.extras.console.problem import Problem, text_of
 from shmq.host.diagnose.activity import QueueActivity
@@ -62,8 +62,8 @@ def list_queues(visit: Visit) -> Shown:
         more = "?" + urlencode({"after": found.next, **({"where": where} if where else {})})
     return Shown(
         "queues.html",
-        {"rows": found.items, "more": more, "where": where, "sort": sort, "sorts": _SORTS,
-         "after": after},
+        {"rows": found.items, "causes": _find_causes(visit, found.items), "more": more,
+         "where": where, "sort": sort, "sorts": _SORTS, "after": after},
     )  # fmt: skip
 
 
@@ -75,6 +75,13 @@ def _fold(queues: dict[str, QueueActivity]) -> dict[str, QueueActivity]:
         if one.options is not None and one.options.dead_letter == own_dead_letters(one.name)
     }
     return {name: one for name, one in queues.items() if name not in own}
+
+
+def _find_causes(visit: Visit, rows: list[dict[str, Any]]) -> dict[str, str]:
+    """The newest errors of the queues that fail most, by name."""
+    failed = {one["name"]: one["rates"].failed for one in rows if not one["problem"]}
+    failing = sorted(filter(failed.get, failed), key=failed.__getitem__, reverse=True)
+    return {name: find_newest_error(visit, name) for name in failing[:MOST_CAUSES]}
 
 
 def _make_row(queue: QueueActivity, queues: dict[str, QueueActivity]) -> dict[str, Any]:

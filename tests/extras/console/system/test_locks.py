@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -15,33 +13,16 @@ from shmq.server.config.tokens import make_token
 from tests.conformance.tools import in_thread, outcome
 from tests.support.browser import Page, open_page
 from tests.support.console import Console, console
-from tests.support.processes import ROOT, environment, is_stopped
+from tests.support.lock_holder import holding
+from tests.support.processes import is_stopped
 from tests.support.waiting import eventually
-
-HOLDS = """
-import sys, shmq
-broker = shmq.connect(sys.argv[1])
-broker.lock("report").acquire()
-print("held", flush=True)
-sys.stdin.read()
-"""
 
 
 @pytest.fixture
 def holder(place: str) -> Iterator[int]:
     """The pid of a process that holds the lock ``report``."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDS, place],
-        cwd=ROOT,
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"held\n"
-        yield process.pid
-        os.kill(process.pid, signal.SIGCONT)
-        process.communicate()
+    with holding(place, "report") as pid:
+        yield pid
 
 
 def text_of(site: Console) -> str:
