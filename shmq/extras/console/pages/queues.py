@@ -78,10 +78,14 @@ def _fold(queues: dict[str, QueueActivity]) -> dict[str, QueueActivity]:
 
 
 def _find_causes(visit: Visit, rows: list[dict[str, Any]]) -> dict[str, str]:
-    """The newest errors of the queues that fail most, by name."""
-    failed = {one["name"]: one["rates"].failed for one in rows if not one["problem"]}
-    failing = sorted(filter(failed.get, failed), key=failed.__getitem__, reverse=True)
-    return {name: find_newest_error(visit, name) for name in failing[:MOST_CAUSES]}
+    """The newest errors of the queues that fail most, then of those with most dead letters."""
+    worst = [
+        (one["rates"].failed, one["dead_letters"] or 0, one["name"])
+        for one in rows
+        if not one["problem"] and (one["rates"].failed or one["dead_letters"])
+    ]
+    worst.sort(reverse=True)
+    return {name: find_newest_error(visit, name) for _, _, name in worst[:MOST_CAUSES]}
 
 
 def _make_row(queue: QueueActivity, queues: dict[str, QueueActivity]) -> dict[str, Any]:
