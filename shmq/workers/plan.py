@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from shmq import api
 from shmq.api import Message
-from shmq.api.names import check_name, default_namespace
+from shmq.api.names import check_name, default_namespace, staging_name
 from shmq.api.options import MIN_LEASE, check_one_of, check_whole
 from shmq.client.connect import traced
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import InvalidOption
 from shmq.lazy_imports import late_imports
 from shmq.native._core import check_seconds
+from shmq.workers.ledger import PUBLISHER
 from shmq.workers.schedule import Schedule
 
 #: Takes a message; its result is ignored. May be a coroutine function.
@@ -153,6 +154,8 @@ class Plan:
             check_seconds("timeout", self.timeout, MIN_LEASE)
         if self.idle_timeout is not None:
             check_seconds("idle_timeout", self.idle_timeout, 0.0)
+        if self.schedule is not None:
+            staging_name(self.queue, PUBLISHER)  # refuses a name that leaves no room for it
 
     def reach(self, patience: float | None = None) -> api.Broker:
         """The broker of the queue. Raises what :func:`shmq.connect` does.

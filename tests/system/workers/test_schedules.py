@@ -461,6 +461,11 @@ def test_a_queue_with_two_schedules_is_refused() -> None:
         Supervisor([plan, plan])
 
 
+def test_a_queue_whose_name_leaves_no_room_for_staging_is_refused() -> None:
+    with pytest.raises(shmq.InvalidOption, match="has 85 characters, so nothing can be staged"):
+        Plan(handler="m:f", queue="q" * 85, schedule=Schedule(every=1.0))
+
+
 def test_a_supervisor_whose_queue_does_not_exist_ends(namespace: str) -> None:
     plan = Plan(handler="m:f", queue="jobs", namespace=namespace, schedule=Schedule(every=1.0))
     with pytest.raises(shmq.NoSuchQueue):
