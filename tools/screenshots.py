@@ -36,6 +36,7 @@ PICTURES: Final[tuple[tuple[str, str, Literal["light", "dark"]], ...]] = (
     ("redrive", "/queues/arrivals.dlq/redrive?where=reason+%3D+%27rejected%27", "light"),
     ("streams", "/streams/positions", "light"),
     ("exchanges", "/exchanges?exchange=flights&key=ua.ewr", "light"),
+    ("locks", "/locks", "light"),
     ("host", "/host", "light"),
     ("advice", "/advice?rate=20&peak_rate=100&work_p50=0.2&work_p99=2&producers=request", "light"),
 )
@@ -117,7 +118,14 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with airport() as broker:
         held = fill(broker)
-        with console(_NAMESPACE) as site, departing(broker), chromium() as browser:
+        with (
+            console(_NAMESPACE) as site,
+            departing(broker),
+            broker.lock("runway-22L"),
+            broker.semaphore("gates", 4) as gates,
+            gates,
+            chromium() as browser,
+        ):
             eventually(lambda: open_page(site, "/queues/arrivals").status == 200, "it was seen")
             take(browser, site, folder)
         for message in held:

@@ -58,6 +58,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "exchange": ("exchange", "Make and bind exchanges"),
         "table": ("table", "Keep values by key"),
         "locks": ("lock", "Show holders and waiters"),
+        "schedule": ("schedule", "Show jobs by time"),
     },
     "Streams": {
         "stream": ("stream", "Append to and read streams"),

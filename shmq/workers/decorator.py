@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import functools
 import os
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from shmq.api.names import chosen_namespace
 from shmq.errors import InvalidOption
 from shmq.lazy_imports import late_imports
 from shmq.workers.plan import Handler, Mode, Plan, load, name_of
+from shmq.workers.schedule import Missed, declare_schedule
 
 
 class Worker:
@@ -67,6 +69,10 @@ def worker(
     timeout: float | None = None,
     idle_timeout: float | None = None,
     namespace: str | None = None,
+    schedule: str | None = None,
+    every: float | dt.timedelta | None = None,
+    timezone: str | None = None,
+    missed: Missed = "once",
 ) -> Callable[[Handler], Worker]:
     """Declare the decorated function the handler of the queue's messages.
 
@@ -82,8 +88,18 @@ def worker(
     with one message its process is ended, which counts as a delivery. ``idle_timeout``: a
     process that got no message for so many seconds ends.
 
-    Raises :class:`~shmq.InvalidName` and :class:`~shmq.InvalidOption`.
+    With a ``schedule``, a cron expression in a ``timezone`` (by default UTC), or with ``every``, an
+    interval in seconds or as a timedelta, of 1 s at least, the supervisors put a message into the
+    queue at each of these times: its body is None, and its header ``scheduled_at`` has the time in
+    ISO 8601. However many supervisors run, on any hosts, each time has one message. ``missed`` is
+    what happens to times that have passed while no supervisor ran, or the queue was full:
+    ``"once"`` puts one message for all of them, ``"skip"`` none for those over 60 s ago. A queue
+    has one schedule.
+
+    Raises :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption`, and
+    :class:`~shmq.Unsupported` for a cron expression if ``shmq[schedule]`` is not installed.
     """
+    planned = declare_schedule(schedule, every, timezone, missed)
 
     def declare(handler: Handler) -> Worker:
         return Worker(
@@ -96,6 +112,7 @@ def worker(
             max_messages=max_messages,
             timeout=timeout,
             idle_timeout=idle_timeout,
+            schedule=planned,
         )
 
     return declare

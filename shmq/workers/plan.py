@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from shmq import api
 from shmq.api import Message
-from shmq.api.names import check_name, default_namespace
+from shmq.api.names import check_name, default_namespace, staging_name
 from shmq.api.options import MIN_LEASE, check_one_of, check_whole
 from shmq.client.connect import traced
 from shmq.client.local.broker import LocalBroker
 from shmq.errors import InvalidOption
 from shmq.lazy_imports import late_imports
 from shmq.native._core import check_seconds
+from shmq.workers.ledger import PUBLISHER
+from shmq.workers.schedule import Schedule
 
 #: Takes a message; its result is ignored. May be a coroutine function.
 Handler = Callable[[Message], object]
@@ -127,6 +129,8 @@ class Plan:
     timeout: float | None = None
     #: A process that got no message for so long ends and is not replaced; None: it waits.
     idle_timeout: float | None = None
+    #: When the supervisor puts a message into the queue; None: never.
+    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         check_name(self.queue)
@@ -150,6 +154,8 @@ class Plan:
             check_seconds("timeout", self.timeout, MIN_LEASE)
         if self.idle_timeout is not None:
             check_seconds("idle_timeout", self.idle_timeout, 0.0)
+        if self.schedule is not None:
+            staging_name(self.queue, PUBLISHER)  # refuses a name that leaves no room for it
 
     def reach(self, patience: float | None = None) -> api.Broker:
         """The broker of the queue. Raises what :func:`shmq.connect` does.

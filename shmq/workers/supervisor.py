@@ -16,6 +16,7 @@ from shmq.native._core import check_seconds
 from shmq.workers.deaths import CurrentDelivery, OomKills, WatchedQueue, describe_death
 from shmq.workers.plan import Plan
 from shmq.workers.process import Ending, main
+from shmq.workers.ticker import Ticker
 from shmq.workers.timings import Timings
 
 log = logging.getLogger("shmq.workers")
@@ -97,6 +98,9 @@ class Supervisor:
         self._plans = plans
         self._drain_timeout = drain_timeout
         self._queues = [WatchedQueue(plan) for plan in plans]
+        scheduled = [plan for plan in plans if plan.schedule is not None]
+        _check_schedules(scheduled)
+        self._tickers = [Ticker(plan, plan.schedule) for plan in scheduled if plan.schedule]
         oom_kills = OomKills()
         self._children = [
             _WorkerProcess(plan, n + 1, queue, oom_kills, Timings() if timed else None)
@@ -123,11 +127,15 @@ class Supervisor:
             with caught(self._on_signal):
                 for queue in self._queues:
                     queue.attach()
+                for ticker in self._tickers:
+                    ticker.begin()
                 while self._do_step():
                     self._sleep()
         finally:
             for child in self._children:
                 child.kill()
+            for ticker in self._tickers:
+                ticker.close()
             for queue in self._queues:
                 queue.close()
             self._wakeup.close()
@@ -167,6 +175,9 @@ class Supervisor:
         """Do what is due; return whether anything is left to wait for."""
         for child in self._children:
             self._restart_ended(child)
+        if not self._stopped:
+            for ticker in self._tickers:
+                ticker.step()
         if self._stopped and not self._draining:
             self._drain()
         if self._forced_by:
@@ -209,16 +220,32 @@ class Supervisor:
             self._drain_until = time.monotonic() + self._drain_timeout
 
     def _sleep(self) -> None:
-        """Sleep until a process ends or has to start, a signal arrives, or the drain is over."""
+        """Sleep until a process ends or has to start, a run is due, or a signal arrives."""
         times = [child.due for child in self._children if child.due is not None]
         if self._drain_until is not None:
             times.append(self._drain_until)
-        timeout = max(0.0, min(times) - time.monotonic()) if times else None
+        pauses = [max(0.0, each - time.monotonic()) for each in times]
+        if not self._stopped:
+            pauses += [ticker.pause() for ticker in self._tickers]
+        timeout = min(pauses, default=None)
         wait(
             [self._wakeup.fileno(), *(p.process.sentinel for p in self._children if p.process)],
             timeout,
         )
         self._wakeup.clear()
+
+
+def _check_schedules(plans: Sequence[Plan]) -> None:
+    """Raise InvalidOption if a queue has two schedules: each handler would get both."""
+    handlers: dict[tuple[object, ...], str] = {}
+    for plan in plans:
+        key = plan.server, plan.namespace, plan.queue
+        if key in handlers:
+            raise InvalidOption(
+                f"queue {plan.queue!r} has two schedules, of {handlers[key]} and {plan.handler}: "
+                f"use a queue for each"
+            )
+        handlers[key] = plan.handler
 
 
 def _describe_deleted(plan: Plan, error: ShmqError) -> ShmqError:

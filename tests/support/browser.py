@@ -28,6 +28,7 @@ PAGES = (
     "/streams/positions",
     "/exchanges?exchange=flights&key=ua.ewr",
     "/exchanges/flights",
+    "/locks",
     "/host",
     "/advice?rate=100&order=key&survives=machine",
 )

@@ -154,6 +154,7 @@ EXTRAS = {
     "extras/advice/plot.py": "plot",
     "extras/stress/plot.py": "plot",
     "model/codec/compression.py": "compression",
+    "workers/schedule.py": "schedule",
 }
 
 #: Requirements whose module is called otherwise.

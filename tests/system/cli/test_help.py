@@ -18,6 +18,8 @@ from click.testing import CliRunner, Result
 import shmq
 from shmq.cli.main import cli
 from shmq.spark.jobs.catalog import ABOUT
+from shmq.workers.ledger import Ledger
+from shmq.workers.schedule import Schedule
 from tests.support.shell import Shell, ended
 from tests.system.cli.conftest import Quick
 from tests.system.cli.test_serve import listening
@@ -137,6 +139,7 @@ def shop(
     Path("shop.py").write_text("def handle(message):\n    pass\n")
     orders = broker.create_queue("orders")
     orders.put_many(["tea", "milk"])
+    Ledger(broker, orders).declare(Schedule(every=60.0), "shop:handle", now=0)
     broker.create_queue("invoices")
     broker.set_schema("invoices", {"type": "object"})
     with broker.create_stream("clicks", partitions=1) as clicks:

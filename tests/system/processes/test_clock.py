@@ -9,128 +9,16 @@ counted, as those on the monotonic clock are.
 from __future__ import annotations
 
 import random
-import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from shmq import Broker, Message, Queue
-from tests.support.processes import HOUR, ROOT, drain, environment, is_empty
+from tests.support.jumping_clock import build_shim, needs_cc, run_jumping
+from tests.support.processes import HOUR, drain, is_empty
 from tests.support.stopped import locks_of_queue
 from tests.support.waiting import PATIENCE
-
-#: Reads the offset, in seconds, from the file that JUMP names, at every call, and counts
-#: behind it: waits by the wall clock, for a semaphore by the monotonic one, for a lock.
-SHIM = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/futex.h>
-#include <semaphore.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-
-static volatile long *offset;
-
-enum { BY_WALL = 1, SEMAPHORES, MUTEXES };
-
-static void count(int kind) { __atomic_add_fetch(&offset[kind], 1, __ATOMIC_SEQ_CST); }
-
-__attribute__((constructor)) static void begin(void)
-{
-    offset = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
-                  open(getenv("JUMP"), O_RDWR), 0);
-}
-
-static long jump(clockid_t clock)
-{
-    return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ? *offset : 0;
-}
-
-int clock_gettime(clockid_t clock, struct timespec *t)
-{
-    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
-    int status = real(clock, t);
-
-    t->tv_sec += jump(clock);
-    return status;
-}
-
-int gettimeofday(struct timeval *restrict t, void *restrict zone)
-{
-    int (*real)(struct timeval *, void *) = dlsym(RTLD_NEXT, "gettimeofday");
-    int status = real(t, zone);
-
-    t->tv_sec += jump(CLOCK_REALTIME);
-    return status;
-}
-
-time_t time(time_t *to)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return to ? *to = t.tv_sec : t.tv_sec;
-}
-
-static int is_over(const struct timespec *until)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return t.tv_sec > until->tv_sec ||
-           (t.tv_sec == until->tv_sec && t.tv_nsec >= until->tv_nsec);
-}
-
-int sem_timedwait(sem_t *semaphore, const struct timespec *until)
-{
-    count(BY_WALL);
-    while (sem_trywait(semaphore)) {
-        if (errno == EAGAIN && is_over(until))
-            errno = ETIMEDOUT;
-        if (errno != EAGAIN)
-            return -1;
-        usleep(1000);
-    }
-    return 0;
-}
-
-int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *until)
-{
-    int (*real)(sem_t *, clockid_t, const struct timespec *) = dlsym(RTLD_NEXT, "sem_clockwait");
-
-    if (clock == CLOCK_REALTIME)
-        return sem_timedwait(semaphore, until);
-    count(SEMAPHORES);
-    return real(semaphore, clock, until);
-}
-
-long syscall(long number, ...)
-{
-    long (*real)(long, ...) = dlsym(RTLD_NEXT, "syscall");
-    long given[6];
-    va_list all;
-
-    va_start(all, number);
-    for (int i = 0; i < 6; i++)
-        given[i] = va_arg(all, long);
-    va_end(all);
-    if (number == SYS_futex && given[1] == FUTEX_WAIT)
-        count(MUTEXES);
-    if (number == SYS_futex && given[1] & FUTEX_CLOCK_REALTIME)
-        count(BY_WALL);
-    return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
-}
-"""
 
 #: What each script begins with: ``jump`` sets the wall clock forward, or back.
 BEGIN = """
@@ -172,36 +60,11 @@ each_jump = pytest.mark.parametrize(
     "jump", ["forward", "back", pytest.param("to 1970", marks=pytest.mark.prove)]
 )
 
-CC = shutil.which("cc")
-
-needs_cc = pytest.mark.skipif(CC is None, reason="no C compiler, called cc, is there")
-
 
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that makes the wall clock jump."""
-    folder = tmp_path_factory.mktemp("clock")
-    source, library = folder / "clock.c", folder / "clock.so"
-    source.write_text(SHIM)
-    command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
-    subprocess.run(command, check=True)
-    return library
-
-
-def run_jumping(shim: Path, code: str, namespace: str) -> None:
-    """Run a script under a wall clock that it can let jump."""
-    offset = shim.with_suffix(".offset")
-    offset.write_bytes(bytes(4096))
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + code, namespace],
-        cwd=ROOT,
-        env=environment(LD_PRELOAD=shim, JUMP=offset),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return build_shim(tmp_path_factory.mktemp("clock"))
 
 
 @needs_cc
@@ -222,7 +85,7 @@ again = queue.get(timeout=1000)
 assert (again.body, again.delivery_count) == (b"2", 2)
 again.ack()
 """
-    run_jumping(shim, code, namespace)
+    run_jumping(shim, BEGIN + code, namespace)
 
     is_empty(queue)
 
@@ -241,7 +104,7 @@ assert {{queue.get(timeout=30).body for _ in range(2)}} == {{b"lives", b"soon"}}
 assert queue.get_many(1, block=False) == []
 assert queue.stats().delayed == 1
 """
-    run_jumping(shim, code, namespace)
+    run_jumping(shim, BEGIN + code, namespace)
 
     assert drain(queue) == [b"soon", b"lives"]
     queue.purge()
@@ -266,7 +129,7 @@ jump({JUMPS[jump]})
 assert waited() >= 0.3
 assert wait() >= 0.3
 """
-    run_jumping(shim, code, namespace)
+    run_jumping(shim, BEGIN + code, namespace)
 
     is_empty(queue)
 
@@ -288,7 +151,7 @@ queue.put(b"2")
 assert got() == b"2"
 asleep()
 """
-    run_jumping(shim, code, namespace)
+    run_jumping(shim, BEGIN + code, namespace)
 
     assert drain(queue) == [b"1", b"2"]
 
@@ -307,7 +170,7 @@ stats = queue.stats()
 assert 0 <= stats.oldest_age < 100
 assert 0 <= stats.rate_in < 1e9
 """
-    run_jumping(shim, code, namespace)
+    run_jumping(shim, BEGIN + code, namespace)
 
     assert drain(queue) == [b"1"]
 
@@ -323,7 +186,7 @@ made = shmq.connect(sys.argv[1]).create_queue("made", dead_letter=None)
 made.put(b"1")
 """
     broker.create_queue("q", dead_letter=None)
-    run_jumping(shim, code, namespace)
+    run_jumping(shim, BEGIN + code, namespace)
 
     assert drain(broker.queue("made")) == [b"1"]
 
@@ -346,7 +209,7 @@ assert status == 0
 message.ack()
 """
     queue = broker.create_queue("q", dead_letter=None)
-    run_jumping(shim, code, namespace)
+    run_jumping(shim, BEGIN + code, namespace)
 
     is_empty(queue)
 
@@ -382,7 +245,7 @@ thread.join()
 assert ended.is_set()
 semaphore.unlink()
 """
-    run_jumping(shim, code, namespace)
+    run_jumping(shim, BEGIN + code, namespace)
 
     is_empty(queue)
 
@@ -425,7 +288,7 @@ assert waits(BY_WALL) == 0
 """
     queue = broker.create_queue("q", dead_letter=None)
     full = broker.create_queue("full", capacity=1, dead_letter=None)
-    run_jumping(shim, code, namespace)
+    run_jumping(shim, BEGIN + code, namespace)
 
     assert drain(full) == [b"1"]
     is_empty(queue)
@@ -449,7 +312,7 @@ lock.write(0)
 assert putting().sequence == 1
 assert waits(BY_WALL) == 0
 """
-    run_jumping(shim, code, namespace)
+    run_jumping(shim, BEGIN + code, namespace)
 
     assert drain(queue) == [b"1"]
 

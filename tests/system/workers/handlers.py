@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import datetime as dt
 import os
 import signal
 import sys
@@ -98,3 +99,13 @@ class Acting:
 
 acting = Acting()
 number = 17
+
+
+@shmq.worker("jobs", every=1)
+def ticking(message: shmq.Message) -> None:
+    """Write the second of the run and, in place of the pid, the number of its message."""
+    assert message.body is None
+    at = dt.datetime.fromisoformat(message.headers["scheduled_at"])
+    line = f"run {round(at.timestamp())} {message.sequence} {message.delivery_count}\n"
+    with JOURNAL.open("a") as journal:
+        journal.write(line)

@@ -236,7 +236,7 @@ OPERATIONS: Final[list[Operation]] = []
 #: The nouns of the API; each module registers its operations when it is imported.
 _MODULES: Final = (
     "overview", "queues", "messages", "leases", "streams", "records", "groups", "exchanges",
-    "schemas",
+    "locks", "schemas",
 )  # fmt: skip
 
 

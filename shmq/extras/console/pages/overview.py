@@ -56,18 +56,22 @@ def findings_of(visit: Visit, kind: str, *names: str) -> list[dict[str, Any]]:
     return found
 
 
-#: The most findings whose newest error is shown.
-_MOST_CAUSES: Final = 5
+#: The most findings, and rows of a list, whose newest error is shown.
+MOST_CAUSES: Final = 5
 
 
 def add_causes(visit: Visit, findings: list[dict[str, Any]]) -> None:
     """Add the newest error to the first findings that are about failed messages."""
     failed = [one for one in findings if one["code"] in {"dead-letters", "failing"}]
-    for one in failed[:_MOST_CAUSES]:
-        queue = visit.queue(one["subject"])
-        groups = [it for _, errors in errors_of(visit, queue) for it in errors.groups]
-        newest = max(groups, key=lambda it: it.last or 0.0, default=None)
-        one["cause"] = newest.error if newest is not None else ""
+    for one in failed[:MOST_CAUSES]:
+        one["cause"] = find_newest_error(visit, one["subject"])
+
+
+def find_newest_error(visit: Visit, name: str) -> str:
+    """The newest error of the queue's messages and its dead letters; empty without one."""
+    groups = [it for _, errors in errors_of(visit, visit.queue(name)) for it in errors.groups]
+    newest = max(groups, key=lambda it: it.last or 0.0, default=None)
+    return newest.error if newest is not None else ""
 
 
 _MOST_OF_HOST: Final = 30

@@ -13,11 +13,12 @@ from shmq.extras.console.api.queues import COLUMNS, row_of
 from shmq.extras.console.api.rows import Table
 from shmq.extras.console.observer import Series
 from shmq.extras.console.pages.dead_letters import errors_of
-from shmq.extras.console.pages.overview import findings_of
+from shmq.extras.console.pages.overview import MOST_CAUSES, find_newest_error, findings_of
 from shmq.extras.console.pages.visit import Shown, Visit, page, query_pages
 from shmq.extras.console.problem import Problem, text_of
 from shmq.host.diagnose.activity import QueueActivity
 from shmq.protocol.opcodes import Right
+from shmq.workers.ledger import ScheduleSummary, find_schedule
 
 _ROWS: Final = 50
 #: The rates of a series.
@@ -61,8 +62,8 @@ def list_queues(visit: Visit) -> Shown:
         more = "?" + urlencode({"after": found.next, **({"where": where} if where else {})})
     return Shown(
         "queues.html",
-        {"rows": found.items, "more": more, "where": where, "sort": sort, "sorts": _SORTS,
-         "after": after},
+        {"rows": found.items, "causes": _find_causes(visit, found.items), "more": more,
+         "where": where, "sort": sort, "sorts": _SORTS, "after": after},
     )  # fmt: skip
 
 
@@ -74,6 +75,17 @@ def _fold(queues: dict[str, QueueActivity]) -> dict[str, QueueActivity]:
         if one.options is not None and one.options.dead_letter == own_dead_letters(one.name)
     }
     return {name: one for name, one in queues.items() if name not in own}
+
+
+def _find_causes(visit: Visit, rows: list[dict[str, Any]]) -> dict[str, str]:
+    """The newest errors of the queues that fail most, then of those with most dead letters."""
+    worst = [
+        (one["rates"].failed, one["dead_letters"] or 0, one["name"])
+        for one in rows
+        if not one["problem"] and (one["rates"].failed or one["dead_letters"])
+    ]
+    worst.sort(reverse=True)
+    return {name: find_newest_error(visit, name) for _, _, name in worst[:MOST_CAUSES]}
 
 
 def _make_row(queue: QueueActivity, queues: dict[str, QueueActivity]) -> dict[str, Any]:
@@ -117,6 +129,7 @@ def show_queue(visit: Visit) -> Shown:
             "dead": dead if dead is not None and visit.caller.sees("queue", dead.name) else None,
             "minutes": list(minutes_of(series)),
             "query_pages": query_pages(visit.console.broker, "queue", name),
+            "schedule": _find_schedule(visit, name),
             "leases": leases,
             "leases_at": leases_at,
             "no_leases": no_leases,
@@ -126,6 +139,14 @@ def show_queue(visit: Visit) -> Shown:
             "administers": visit.changes(Right.ADMIN, "queue", name),
         },
     )
+
+
+def _find_schedule(visit: Visit, name: str) -> ScheduleSummary | None:
+    """The schedule of the queue, where it can be read: the page shows more than that."""
+    try:
+        return find_schedule(visit.console.broker, name)
+    except shmq.ShmqError:
+        return None
 
 
 def _list_leases(visit: Visit, name: str) -> tuple[list[shmq.Lease], str | None]:

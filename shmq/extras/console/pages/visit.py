@@ -160,7 +160,8 @@ PAGES: Final[list[Page]] = []
 
 #: The subjects of the pages; each module registers its own when it is imported.
 _MODULES: Final = (
-    "overview", "queues", "messages", "dead_letters", "streams", "exchanges", "advice", "changes",
+    "overview", "queues", "messages", "dead_letters", "streams", "exchanges", "locks", "advice",
+    "changes",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from shmq.server.config.tokens import make_token
 from tests.support.browser import HOSTILE, PAGES, fill, open_page
 from tests.support.chromium import CHROMIUM, chromium
 from tests.support.console import Console, console
+from tests.support.lock_holder import holding
 from tests.support.namespaces import own_namespace
+from tests.support.processes import is_stopped
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -188,8 +191,48 @@ def test_the_first_screen_says_which_queue_fails_and_why(
             page.wait_for_selector(".plot canvas")
         shot = f"{path.strip('/').replace('/', '-') or 'overview'}-{width}-{colours}.png"
         page.screenshot(path=Path(os.environ.get("SHMQ_SCREENSHOTS", tmp_path)) / shot)
-        for text in ("mail", *(() if path == "/queues" else ("ValueError: SMTP <refused>",))):
+        for text in ("mail", "ValueError: SMTP <refused>"):
             assert top_of(page, text) < 800, text
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[tuple[Console, int]]:
+    """A console over locks, and the pid of the holder of one, which is stopped."""
+    with (
+        own_namespace() as name,
+        shmq.connect(name) as broker,
+        holding(name, "nightly-report") as pid,
+        console(name) as site,
+    ):
+        lock, licences = broker.lock("nightly-report"), broker.semaphore("licences", 4)
+        broker.lock("customer-4711").acquire()
+        with licences, licences:
+            waiting = threading.Thread(target=lock.acquire)
+            waiting.start()
+            eventually(lambda: len(lock.waiters()) == 1, "it waits")
+            os.kill(pid, signal.SIGSTOP)
+            eventually(lambda: is_stopped(pid), "it is stopped")
+            yield site, pid
+            os.kill(pid, signal.SIGKILL)
+            waiting.join()
+
+
+@pytest.mark.parametrize(("width", "colours"), [*SCREENS[:2], (360, "light"), (360, "dark")])
+def test_the_first_screen_says_which_lock_has_a_stopped_holder(
+    browser: Browser, locked: tuple[Console, int], tmp_path: Path, width: int, colours: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    site, pid = locked
+    with opened(browser, site, "/locks", **screen(width, colours)) as watched:
+        page = watched.page
+        shot = f"locks-{width}-{colours}.png"
+        page.screenshot(path=Path(os.environ.get("SHMQ_SCREENSHOTS", tmp_path)) / shot)
+        for text in ("nightly-report is held by a process that is stopped", f"{pid}"):
+            assert top_of(page, text) < 800, text
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
 
 
 def test_no_page_asks_another_host_or_makes_an_error(browser: Browser, airport: Console) -> None:

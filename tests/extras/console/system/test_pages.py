@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from shmq.extras.console.api.queues import MOST_COUNTED
 from shmq.extras.console.errors import group_errors
 from shmq.extras.console.pages import endpoints
 from shmq.server.config.tokens import make_token
+from shmq.workers.ledger import Ledger
+from shmq.workers.schedule import Schedule
 from tests.support.browser import HOSTILE, PAGES, Page, fill, form_of, open_page, send
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
@@ -110,6 +113,33 @@ def test_a_queue_and_its_dead_letters_share_one_row(airport: Console) -> None:
         "/ops/dead-letters?queue=arrivals.dlq"
         in Page(open_page(airport, "/queues").content.decode()).links
     )
+
+
+def test_the_list_of_queues_says_why_messages_failed(site: Console, shop: shmq.Broker) -> None:
+    queue = shop.create_queue("mail", max_deliveries=1)
+    queue.put("hello")
+    queue.get().nack(error=ValueError("refused <b>"))
+    eventually(
+        lambda: "Newest error of mail: ValueError: refused <b>" in seen(site, "/queues"),
+        "the list has the error",
+    )
+
+
+def test_a_queue_with_a_schedule_shows_its_runs(site: Console, shop: shmq.Broker) -> None:
+    queue = shop.create_queue("reports")
+    assert "Schedule" not in seen(site, "/queues/reports")
+    schedule = Schedule(cron="0 6 * * *", timezone="Europe/Berlin")
+    with contextlib.closing(Ledger(shop, queue)) as ledger:
+        ledger.declare(schedule, "app:nightly", 0)
+        ledger.note(5 * 3_600_000, 5 * 3_600_000, skipped=True)
+    text = seen(site, "/queues/reports")
+    for part in (
+        "Schedule times 0 6 * * * time zone Europe/Berlin next run 1970-01-02 05:00:00",
+        ", overdue last run 1970-01-01 05:00:00",
+        "outcome skipped missed runs run once handler app:nightly",
+    ):
+        assert part in text
+    shop.delete_table("schedules::memory")
 
 
 @pytest.mark.parametrize(
