@@ -84,6 +84,7 @@ class Inbox:
         """The queue, with its bindings."""
         with self._binding:
             if self._opened is None:
+                self._routes.delete_dead()
                 queue = self._connection.broker.create_queue(self._name, **_OPTIONS)
                 self._opened = queue
                 try:
@@ -115,32 +116,36 @@ class Inbox:
             self._bound.clear()
 
     def bind(self) -> None:
-        """Bind the queue with the keys of all groups that have members."""
+        """Bind the queue with the keys of all groups that have members. Raises NoSuchQueue."""
         with self._binding:
+            queue = self.open()
             with self._lock:
                 self._bound.clear()
                 keys = [self._key, *self._groups]
             for key in keys:
-                self.settle(key)
+                self._change_binding(queue, key)
 
     def settle(self, key: str) -> None:
         """Bind the queue with this key if the group has members, or else remove the binding."""
         with self._binding:
             queue = self.open()
-            with self._lock:
-                is_wanted = key in self._groups or key == self._key
-                was_bound = key in self._bound
-                if not is_wanted:  # from here on, a channel that joins settles the group again
-                    self._bound.discard(key)
             try:
-                if not is_wanted:
-                    self._routes.unbind(queue.name, key)
-                elif not was_bound:
-                    self._routes.bind(queue.name, key)
-                    self._bound.add(key)
+                self._change_binding(queue, key)
             except shmq.NoSuchQueue:  # deleted
                 self._forget(queue)
                 self.open()
+
+    def _change_binding(self, queue: shmq.Queue, key: str) -> None:
+        with self._lock:
+            is_wanted = key in self._groups or key == self._key
+            was_bound = key in self._bound
+            if not is_wanted:  # from here on, a channel that joins settles the group again
+                self._bound.discard(key)
+        if not is_wanted:
+            self._routes.unbind(queue.name, key)
+        elif not was_bound:
+            self._routes.bind(queue.name, key)
+            self._bound.add(key)
 
     def _settle_all(self, changed: set[str]) -> None:
         if _ALL in changed:

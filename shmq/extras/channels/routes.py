@@ -91,13 +91,24 @@ class Routes:
 
     def send_to_all(self, body: bytes, ttl: float | None = None) -> int:
         """Put an envelope into every inbox; how many have taken it."""
+        return sum(self._put(name, body, ttl) for name in self._list_inboxes())
+
+    def delete_dead(self) -> None:
+        """Delete the inboxes of processes that have ended, which opening them does."""
+        for name in self._list_inboxes():
+            try:
+                self._connection.broker.put_target(name).close()
+            except shmq.NoSuchQueue:
+                continue
+
+    def _list_inboxes(self) -> list[str]:
         names = self._connection.broker.queue_names()
-        return sum(self._put(name, body, ttl) for name in names if name.startswith(self._inboxes))
+        return [name for name in names if name.startswith(self._inboxes)]
 
     def _put(self, inbox: str, body: bytes, ttl: float | None = None) -> bool:
         try:
-            with self._connection.broker.put_target(inbox) as queue:
-                queue.put(body, False, ttl=ttl)
+            # Not closed: over TCP the handle of this process's own inbox is its owner's.
+            self._connection.broker.put_target(inbox).put(body, False, ttl=ttl)
         except (shmq.NoSuchQueue, shmq.QueueDeleted, *_FULL):
             return False
         return True
