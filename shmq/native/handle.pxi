@@ -42,7 +42,7 @@ cdef class Handle(_Putting):
                  wakeup_prefix: str):
         """Bind the handle; ``not_empty`` and ``not_full`` name existing semaphores.
 
-        ``wakeup_prefix`` is the prefix of the names of the namespace's wakeup semaphores.
+        ``wakeup_prefix`` is the prefix of the paths of the namespace's wakeups.
         """
         self.name = name
         self.segment = segment

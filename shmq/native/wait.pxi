@@ -1,4 +1,4 @@
-# Waiting: the spin before a sleep, wakeup semaphores, and the watches of queues that arm them.
+# Waiting: the spin before a sleep, wakeups, and the watches of queues that arm them.
 
 # Receives what arrives within `ns`, otherwise like a non-blocking recv(2).
 cdef ssize_t _spin_recv(int fd, void *to, size_t room, shmq_spin_rate *rate, int64_t ns,
@@ -44,46 +44,48 @@ def check_timeout(timeout: float | None):
 
 @cython.final
 cdef class Wakeup:
-    """A wakeup semaphore of this process; one thread sleeps on it, any process may wake it."""
+    """A FIFO of this process; one loop or thread waits on it, any process may post it."""
 
-    cdef sem_t *semaphore
+    cdef int fd
     cdef readonly str name
     cdef readonly uint64_t process
     cdef readonly uint32_t number
 
     def __cinit__(self, str name, uint64_t process, uint32_t number):
-        """``name`` is the name of an existing semaphore, derived from the two numbers."""
+        """``name`` is the path of an existing FIFO, derived from the two numbers."""
         raw = name.encode()
         self.name = name
         self.process = process
         self.number = number
-        shmq_reserve_standard()
-        self.semaphore = sem_open(raw, 0)
-        if self.semaphore == SEM_FAILED:
-            self.semaphore = NULL
-            raise _errors.no_descriptor(OSError(
-                errno, f"cannot open the semaphore: {_os.strerror(errno)}", name))
+        self.fd = shmq_open_wakeup(raw)
+        if self.fd < 0:
+            raise _errors.no_descriptor(OSError(errno, _os.strerror(errno), name))
 
     def __dealloc__(self):
-        if self.semaphore != NULL:
-            sem_close(self.semaphore)
+        if self.fd >= 0:
+            close(self.fd)
+
+    def fileno(self) -> int:
+        """The descriptor that is readable from a post until `clear`."""
+        return self.fd
 
     def wake(self):
-        """Wake the thread that sleeps on it."""
-        shmq_post_wakeup(self.semaphore)
+        """Post it."""
+        shmq_post_wakeup(self.fd)
+
+    def clear(self) -> bool:
+        """Take all posts; whether there were any."""
+        return shmq_clear_wakeup(self.fd)
 
     def sleep(self, double seconds) -> bool:
-        """Sleep until a wakeup, for at most ``seconds``; whether there was one.
+        """Sleep until a post, for at most ``seconds``; whether there was one.
 
-        Several wakeups count as one. A signal ends the sleep, too.
+        Several posts count as one. A signal ends the sleep, too.
         """
-        cdef int status
         cdef int64_t ns = <int64_t>(min(max(seconds, 0.0), 3600.0) * 1e9)
         with nogil:
-            status = shmq_sleep(self.semaphore, ns)
-            while sem_trywait(self.semaphore) == 0:
-                status = SHMQ_OK
-        return status == SHMQ_OK
+            shmq_await_wakeup(self.fd, ns)
+        return shmq_clear_wakeup(self.fd)
 
 
 @cython.final
@@ -140,7 +142,7 @@ cdef class FileWatch:
 
 @cython.final
 cdef class Watch:
-    """One event of one queue, watched by the owner of a wakeup semaphore."""
+    """One event of one queue, watched by the owner of a wakeup."""
 
     #| queue: Any
     cdef readonly Handle queue
@@ -151,7 +153,7 @@ cdef class Watch:
     cdef bint begun                # armed, and not ended by disarm
 
     def __cinit__(self, Handle queue, int event, Wakeup wakeup: Wakeup | None):
-        """``event`` is one of EVENT_…; ``wakeup`` is the wakeup semaphore, or None.
+        """``event`` is one of EVENT_…; ``wakeup`` may be None.
 
         EVENT_ARRIVED is for callers that take only some messages: it comes with each message
         that becomes visible from now on.
@@ -168,7 +170,7 @@ cdef class Watch:
     def arm(self):
         """Ask to be woken when the event comes; it may have come before.
 
-        If the queue has no free entry, or no wakeup semaphore exists, no wakeup arrives.
+        If the queue has no free entry, or the watch has no wakeup, nothing wakes the caller.
         """
         _lock(self.queue)
         if self.wakeup is not None:

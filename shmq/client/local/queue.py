@@ -23,7 +23,7 @@ from shmq.client.local import dead_letters, deaths, temporary_queue
 from shmq.client.local.batch_window import LocalPipeline
 from shmq.client.local.bulk import LocalBulkQueue
 from shmq.client.local.staged_publish import LocalStagedPublisher
-from shmq.client.local.waiting import async_get, wait_thread
+from shmq.client.local.waiting import async_get, wait_set
 from shmq.client.local.waiting.filtered_wait import wait_filtered
 from shmq.client.local.waiting.ready_watch import LocalReadyWatch
 from shmq.client.shared import durability, durable_wait
@@ -34,7 +34,8 @@ from shmq.client.shared.ready_event import descriptor_of
 from shmq.client.transaction.recover import settle
 from shmq.errors import Full, LockTimeout, QueueDeleted, SegmentError, ShmqError
 from shmq.host.namespace.namespace import Namespace
-from shmq.host.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_prefix
+from shmq.host.namespace.semaphores import semaphore_names
+from shmq.host.namespace.wakeups import sweep_wakeups, wakeup_prefix
 from shmq.lazy_imports import late_imports
 from shmq.model.failure import rank_types
 from shmq.native import _clock as time
@@ -482,7 +483,7 @@ class LocalQueue(_core.Handle, api.Queue):
         if self.ready_event is not None:
             self.ready_event.close()
         _core.Handle.close(self)
-        wait_thread.wake_thread(self._namespace)
+        wait_set.wake_all(self._namespace)
         if self.is_consumer:
             _end_quietly(self._namespace, self.name)
 

@@ -10,13 +10,15 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 
-class _Timer(Protocol):
+class Timer(Protocol):
+    """A call to come."""
+
     def cancel(self) -> None: ...
 
 
 def call_later(
     loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[..., object], *args: Any
-) -> _Timer:
+) -> Timer:
     """Call ``callback`` in the loop after so many seconds of the kernel's clock.
 
     A loop reads Python's clock. While that is frozen, a thread waits in its place.

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from shmq import api
-from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.errors import Empty, Full, LockTimeout
 from shmq.host.namespace.namespace import Namespace
+from shmq.lazy_imports import late_imports
 from shmq.native import _core
 
 _Attempt = Callable[[], api.Message | None]
+
+
+@functools.cache
+def _load_waits() -> ModuleType:
+    with late_imports:
+        from shmq.client.local.waiting import loop_waits  # noqa: PLC0415 - it imports asyncio
+
+    return loop_waits
 
 
 def without_lock(attempt: _Attempt, timeout: float | None) -> api.Message | None:
@@ -34,7 +43,7 @@ async def get(namespace: Namespace, queue: Any, timeout: float | None) -> api.Me
     """Wait for a message of a queue that was empty. Raises Empty."""
     message = without_lock(functools.partial(_get_after_reaping, queue, queue.try_get), timeout)
     if message is None and timeout != 0:
-        message = await wait_for(namespace, queue, _core.EVENT_NOT_EMPTY, queue.try_get, timeout)
+        message = await _load_waits().wait_for(namespace, queue, _core.EVENT_NOT_EMPTY, queue.try_get, timeout)
     if message is None:
         raise Empty(f"no message came to queue {queue.name!r} within {timeout} s")
     return message
@@ -53,7 +62,7 @@ async def get_chosen(
     if message is None:
         message = without_lock(functools.partial(_get_after_reaping, queue, attempt), timeout)
     if message is None and timeout != 0:
-        message = await wait_for(namespace, queue, _core.EVENT_ARRIVED, attempt, timeout)
+        message = await _load_waits().wait_for(namespace, queue, _core.EVENT_ARRIVED, attempt, timeout)
     if message is None:
         raise Empty(
             f"no message that `where` means came to queue {queue.name!r} within {timeout} s"
@@ -75,7 +84,7 @@ async def put(
             return None
         return put
 
-    found = await wait_for(namespace, queue, _core.EVENT_NOT_FULL, attempt, timeout)
+    found = await _load_waits().wait_for(namespace, queue, _core.EVENT_NOT_FULL, attempt, timeout)
     if found is None:
         raise refusal.pop()
     return found
@@ -128,7 +137,7 @@ class AsyncConsumer(api.AsyncConsumer):
         look = functools.partial(_get_after_reaping, self._queue, self._consumer.take)
         message = without_lock(look, self._timeout)
         if message is None and self._timeout != 0:
-            message = await wait_for(
+            message = await _load_waits().wait_for(
                 self._namespace, self._queue, self._event, self._consumer.take, self._timeout
             )
         return message

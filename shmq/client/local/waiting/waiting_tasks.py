@@ -1,14 +1,12 @@
-"""Those that wait for the same event of the same queue, in order: tasks, and descriptors."""
+"""Those that wait for the same event of the same queue, in order: tasks, or descriptors."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from shmq.errors import ShmqError
-from shmq.fork_safe import new_lock
-from shmq.lazy_imports import late_imports
 from shmq.native import _core
 
 if TYPE_CHECKING:
@@ -40,11 +38,12 @@ class WaitingDescriptor(Waiter):
 class WaitingTask(Waiter):
     """One waiting task."""
 
-    __slots__ = ("expired", "future", "loop")
+    __slots__ = ("_thread", "expired", "future", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self.loop = loop
+        self._thread = threading.get_ident()
         self.expired = False
         self.future: asyncio.Future[None] = loop.create_future()
 
@@ -55,11 +54,22 @@ class WaitingTask(Waiter):
     def expire(self) -> None:
         """End the wait at its timeout. Must be called in the task's loop."""
         self.expired = True
-        _resolve([self.future])
+        _resolve(self.future)
+
+    def wake(self) -> bool:
+        """End the wait, from any thread; False if the loop is closed."""
+        try:
+            if threading.get_ident() == self._thread:
+                _resolve(self.future)
+            else:
+                self.loop.call_soon_threadsafe(_resolve, self.future)
+        except RuntimeError:
+            return False
+        return True
 
 
 class TaskQueue:
-    """Waiting tasks of any number of event loops, first come, first served, and descriptors.
+    """Waiting tasks of an event loop, or descriptors, first come, first served.
 
     Each wakeup calls one task. As long as some tasks were not called, either the queue is armed, or
     a called task has not left yet: a task that leaves after a call calls the next one, if there is
@@ -72,13 +82,14 @@ class TaskQueue:
     after one became readable.
     """
 
-    def __init__(self, queue: Any, event: int, wakeup: _core.Wakeup) -> None:
+    def __init__(
+        self, queue: Any, event: int, wakeup: _core.Wakeup, lock: threading.RLock
+    ) -> None:
         self.watch = _core.Watch(queue, event, wakeup)
         self._all = event == _core.EVENT_ARRIVED
-        self._waiters: OrderedDict[Waiter, None] = OrderedDict()
+        self._waiters: dict[Waiter, None] = {}
         self._called = 0
-        # A task ended by the garbage collector leaves in whatever thread runs the collector.
-        self._lock = new_lock()
+        self._lock = lock
 
     def join(self, waiter: Waiter) -> None:
         """Append it."""
@@ -88,6 +99,10 @@ class TaskQueue:
     def is_empty(self) -> bool:
         """Whether none waits."""
         return not self._waiters
+
+    def waiters(self) -> list[Waiter]:
+        """Those that wait, in their order."""
+        return list(self._waiters)
 
     def arm(self, waiter: Waiter) -> None:
         """Arm the queue: an event after the next attempt will wake the waiter.
@@ -162,34 +177,16 @@ class TaskQueue:
 
 def wake(waiters: Iterable[Waiter]) -> list[WaitingTask]:
     """Wake the called ones, a task in its loop; returns the tasks whose loop is closed."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]] = {}
+    lost: list[WaitingTask] = []
     for waiter in waiters:
         if isinstance(waiter, WaitingTask):
-            by_loop.setdefault(waiter.loop, []).append(waiter)
+            if not waiter.wake():
+                lost.append(waiter)
         elif isinstance(waiter, WaitingDescriptor):
             waiter.tell()
-    return _wake_tasks(by_loop) if by_loop else []
-
-
-def _wake_tasks(by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]]) -> list[WaitingTask]:
-    with late_imports:
-        import asyncio  # noqa: PLC0415 - callers that await have it loaded
-
-    lost: list[WaitingTask] = []
-    here = asyncio._get_running_loop()
-    for loop, called in by_loop.items():
-        futures = [waiting_task.future for waiting_task in called]
-        if loop is here:
-            _resolve(futures)
-            continue
-        try:
-            loop.call_soon_threadsafe(_resolve, futures)
-        except RuntimeError:
-            lost += called
     return lost
 
 
-def _resolve(futures: list[asyncio.Future[None]]) -> None:
-    for future in futures:
-        if not future.done():
-            future.set_result(None)
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -22,11 +22,12 @@ class Watcher:
 
     def __init__(self, wakeup: _core.Wakeup) -> None:
         self.wakeup = wakeup
-        #: When the current sleep ends, on time.monotonic(); inf while awake.
+        #: When the next look is due, on time.monotonic(); inf: the owner is awake, or idle.
         self.until = math.inf
         #: Whether the last check was of every queue.
         self.closely = False
-        self._pause = 0.0
+        #: How long to sleep until then, as of the last look, in seconds.
+        self.pause = 0.0
         self._closely_at = 0.0
         self._has_slept = False
 
@@ -35,7 +36,7 @@ class Watcher:
 
         ``idle``: nothing is watched, so it sleeps until it is woken.
         """
-        pause = _VERY_LONG if idle else min(self._pause, at_most)
+        pause = _VERY_LONG if idle else min(self.pause, at_most)
         self.until = time.monotonic() + pause
         self.wakeup.sleep(pause)
         self.until = math.inf
@@ -48,11 +49,11 @@ class Watcher:
             self._closely_at = now + self._compute_slice(watches)
             _find_deaths(watches)
         left = self._closely_at - now
-        stirring, due, self._pause = _core.scan(watches, self.closely, left)
+        stirring, due, self.pause = _core.scan(watches, self.closely, left)
         for watch in due:
             try:
                 watch.catch_up()
-                self._pause = 0.0
+                self.pause = 0.0
             except LockTimeout:
                 continue  # it is still due
             except (ShmqError, OSError):

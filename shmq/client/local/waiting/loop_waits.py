@@ -1,0 +1,165 @@
+"""The waits of an event loop's tasks: the loop itself polls a wakeup, without a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from shmq.client.local.waiting.wait_set import WaitSet, sets
+from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingTask
+from shmq.client.shared import loop_timer
+from shmq.errors import LockTimeout, ShmqError
+from shmq.host.namespace.namespace import Namespace
+from shmq.native import _clock as time
+from shmq.native import _core
+
+log = logging.getLogger("shmq")
+
+_T = TypeVar("_T")
+
+#: The pause between two attempts of a task that cannot get a lock, in seconds: each attempt may
+#: block its loop for as long as it waits for the lock.
+_LOCK_PAUSE = 0.1
+
+
+class LoopWaits(WaitSet):
+    """Watches the queues of one namespace for the tasks of one event loop.
+
+    The loop has the wakeup's descriptor registered from the first wait on, and a timer for the end
+    of the slice, or for what is due earlier, while a task waits. All methods but `leave`, `wake`
+    and `rest` are for the loop's thread.
+    """
+
+    def __init__(self, namespace: Namespace, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(namespace)
+        self._key = namespace.name, loop
+        self._loop = loop
+        self._timer: loop_timer.Timer | None = None
+        # The loop keeps the callback: it must not keep what the context of this task refers to.
+        fd = self._watcher.wakeup.fileno()
+        contextvars.Context().run(loop.add_reader, fd, self._on_post)
+
+    @classmethod
+    def of(cls, namespace: Namespace, loop: asyncio.AbstractEventLoop) -> LoopWaits:
+        """The running loop's set in that namespace."""
+        found = sets.get((namespace.name, loop))
+        if found is None:
+            end_closed()
+            found = sets[namespace.name, loop] = cls(namespace, loop)
+        return cast("LoopWaits", found)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its loop was closed."""
+        return self._loop.is_closed()
+
+    def watch_time(self, task_queue: TaskQueue) -> None:
+        """Set the timer for a queue of waiters that was armed."""
+        if task_queue.watch.due < self._watcher.until:
+            self._set_timer(min(task_queue.watch.due, time.monotonic() + _core.SLICE))
+
+    def rest(self) -> None:
+        # In its loop: only this one may change what it has registered.
+        if self._loop.is_running() and self._loop is not asyncio._get_running_loop():
+            with contextlib.suppress(RuntimeError):  # it is closed by now
+                self._loop.call_soon_threadsafe(self._end_if_idle)
+        else:
+            self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if self.is_lost or not self._task_queues:
+            self.end()
+
+    def end(self) -> None:
+        """Return the wakeup; tasks that are left in a closed loop wait no more."""
+        if sets.pop(self._key, None) is None:
+            return
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._watcher.wakeup.fileno())
+        if self._timer is not None:
+            self._timer.cancel()
+        for task_queue in list(self._task_queues.values()):
+            for waiter in task_queue.waiters():
+                self.leave(task_queue, waiter, served=False)
+        self._wakeups.give_back(self._watcher.wakeup)
+
+    def _on_post(self) -> None:
+        self._watcher.wakeup.clear()
+        self._call()
+
+    def _on_time(self) -> None:
+        self._timer, self._watcher.until = None, math.inf
+        self._call()
+
+    def _call(self) -> None:
+        try:
+            self._poll()
+            pause = self._watcher.pause
+        except (ShmqError, OSError) as error:  # no descriptor is left, for example
+            log.warning("the waits of an event loop are checked again: %s", error)
+            pause = _core.SLICE
+        except Exception:
+            log.exception("the waits of an event loop go on after an error")
+            pause = _core.SLICE
+        if self._task_queues:
+            self._set_timer(time.monotonic() + pause)
+
+    def _set_timer(self, until: float) -> None:
+        if until >= self._watcher.until:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._watcher.until = until
+        pause = max(0.0, until - time.monotonic())
+        self._timer = loop_timer.call_later(self._loop, pause, self._on_time)
+
+
+async def wait_for(
+    namespace: Namespace,
+    queue: Any,
+    event: int,
+    attempt: Callable[[], _T | None],
+    timeout: float | None,
+) -> _T | None:
+    """The first result of ``attempt`` that is not None; None if ``timeout`` passed.
+
+    The attempt is made in this task, so a cancelled task has taken nothing. If a lock cannot be
+    had, it is repeated after a pause, in which the loop's other tasks run; LockTimeout is raised
+    once ``timeout`` has passed.
+    """
+    loop = asyncio.get_running_loop()
+    waiting_task = WaitingTask(loop)
+    waits = LoopWaits.of(namespace, loop)
+    task_queue = waits.join(queue, event, waiting_task)
+    timer = None if timeout is None else loop_timer.call_later(loop, timeout, waiting_task.expire)
+    found = None
+    try:
+        while True:
+            try:
+                task_queue.arm(waiting_task)
+                found = attempt()
+            except LockTimeout:
+                if waiting_task.expired:
+                    raise
+                await loop_timer.sleep(_LOCK_PAUSE)
+                continue
+            if found is not None or waiting_task.expired:
+                return found
+            waits.watch_time(task_queue)
+            await waiting_task.future
+    finally:
+        if timer is not None:
+            timer.cancel()
+        waits.leave(task_queue, waiting_task, served=found is not None)
+
+
+def end_closed() -> None:
+    """End the sets of loops that were closed."""
+    for waits in list(sets.values()):
+        if isinstance(waits, LoopWaits) and waits.is_lost:
+            waits.end()
