@@ -126,6 +126,13 @@ cdef class Handle(_Putting):
             post[event] = min(self.q.h.asleep[event], <uint32_t>SHMQ_MAX_ATTACHMENTS)
         shmq_post(self.semaphores, post)
 
+    def notice_deaths(self, asked: dict[tuple[str, int], bool]) -> None:
+        """Reclaim what dead processes hold, if there are any.
+
+        ``asked`` caches which processes are alive, by namespace and number.
+        """
+        raise NotImplementedError
+
     def is_guarded(self) -> bool:
         """Whether a process of the namespace, maybe this one, watches for deaths from now on."""
         raise NotImplementedError
@@ -358,6 +365,11 @@ cdef class Handle(_Putting):
         """Do pending maintenance: dead processes, dying messages."""
         self.q.look_for_dead = True
         self._tend()
+
+    def look_before_wait(self):
+        """As `look_for_dead`, unless this handle has just done so."""
+        if _real_now() - self.looked_at > WAIT_SLICE:
+            self.look_for_dead()
 
     # Does all maintenance that is due, however much it is.
     cdef int _tick(self) except -1:

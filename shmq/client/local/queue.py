@@ -147,10 +147,10 @@ class LocalQueue(_core.Handle, api.Queue):
             _core.check_timeout(timeout)
         if where is not None:
             meant = compile_filter(where)
-            return await async_get.get_chosen(self._namespace, self, meant, timeout)
+            return await async_get.get_chosen(self, meant, timeout)
         message = async_get.without_lock(self.try_get, timeout)
         if message is None:
-            message = await async_get.get(self._namespace, self, timeout)
+            message = await async_get.get(self, timeout)
         return message
 
     async def aput(
@@ -184,7 +184,7 @@ class LocalQueue(_core.Handle, api.Queue):
                 raise
         # Encode it once for all further attempts: it is put as it is now.
         prepared = self.wrap(body, **properties)
-        return await async_get.put(self._namespace, self, prepared, timeout)
+        return await async_get.put(self, prepared, timeout)
 
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
@@ -192,7 +192,7 @@ class LocalQueue(_core.Handle, api.Queue):
         consumer = _core.make_consumer(self, prefetch, timeout, False, where)
         self._consumers.add(consumer)
         event = _core.EVENT_NOT_EMPTY if where is None else _core.EVENT_ARRIVED
-        return async_get.AsyncConsumer(self._namespace, self, consumer, prefetch, timeout, event)
+        return async_get.AsyncConsumer(self, consumer, prefetch, timeout, event)
 
     def abodies(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None

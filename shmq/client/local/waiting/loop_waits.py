@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from shmq.client.local.waiting.wait_set import WaitSet, sets
-from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingTask
+from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.client.shared import loop_timer
 from shmq.errors import LockTimeout, ShmqError
 from shmq.host.namespace.namespace import Namespace
@@ -36,12 +36,12 @@ class LoopWaits(WaitSet):
     """
 
     def __init__(self, namespace: Namespace, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(namespace)
+        self._wakeups = WakeupPool.of(namespace)
         self._key = namespace.name, loop
         self._loop = loop
         self._timer: loop_timer.Timer | None = None
         # The loop keeps the callback: it must not keep what the context of this task refers to.
-        fd = self._watcher.wakeup.fileno()
+        fd = self.watcher.wakeup.fileno()
         contextvars.Context().run(loop.add_reader, fd, self._on_post)
 
     @classmethod
@@ -58,10 +58,9 @@ class LoopWaits(WaitSet):
         """Whether its loop was closed."""
         return self._loop.is_closed()
 
-    def watch_time(self, task_queue: TaskQueue) -> None:
-        """Set the timer for a queue of waiters that was armed."""
-        if task_queue.watch.due < self._watcher.until:
-            self._set_timer(min(task_queue.watch.due, time.monotonic() + _core.SLICE))
+    def watch_time(self, due: float) -> None:
+        """Set the timer for a queue that was armed, in which something is due."""
+        self._set_timer(min(due, time.monotonic() + _core.SLICE))
 
     def rest(self) -> None:
         # In its loop: only this one may change what it has registered.
@@ -72,7 +71,7 @@ class LoopWaits(WaitSet):
             self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self.is_lost or not self._task_queues:
+        if self.is_lost or self.is_idle:
             self.end()
 
     def end(self) -> None:
@@ -80,41 +79,39 @@ class LoopWaits(WaitSet):
         if sets.pop(self._key, None) is None:
             return
         if not self._loop.is_closed():
-            self._loop.remove_reader(self._watcher.wakeup.fileno())
+            self._loop.remove_reader(self.watcher.wakeup.fileno())
         if self._timer is not None:
             self._timer.cancel()
-        for task_queue in list(self._task_queues.values()):
-            for waiter in task_queue.waiters():
-                self.leave(task_queue, waiter, served=False)
-        self._wakeups.give_back(self._watcher.wakeup)
+        self.leave_all()
+        self._wakeups.give_back(self.watcher.wakeup)
 
     def _on_post(self) -> None:
-        self._watcher.wakeup.clear()
+        self.watcher.wakeup.clear()
         self._call()
 
     def _on_time(self) -> None:
-        self._timer, self._watcher.until = None, math.inf
+        self._timer, self.watcher.until = None, math.inf
         self._call()
 
     def _call(self) -> None:
         try:
-            self._poll()
-            pause = self._watcher.pause
+            self.poll()
+            pause = self.watcher.pause
         except (ShmqError, OSError) as error:  # no descriptor is left, for example
             log.warning("the waits of an event loop are checked again: %s", error)
             pause = _core.SLICE
         except Exception:
             log.exception("the waits of an event loop go on after an error")
             pause = _core.SLICE
-        if self._task_queues:
+        if not self.is_idle:
             self._set_timer(time.monotonic() + pause)
 
     def _set_timer(self, until: float) -> None:
-        if until >= self._watcher.until:
+        if until >= self.watcher.until:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._watcher.until = until
+        self.watcher.until = until
         pause = max(0.0, until - time.monotonic())
         self._timer = loop_timer.call_later(self._loop, pause, self._on_time)
 
@@ -133,29 +130,32 @@ async def wait_for(
     once ``timeout`` has passed.
     """
     loop = asyncio.get_running_loop()
-    waiting_task = WaitingTask(loop)
+    task = _core.WaitingTask(loop)
     waits = LoopWaits.of(namespace, loop)
-    task_queue = waits.join(queue, event, waiting_task)
-    timer = None if timeout is None else loop_timer.call_later(loop, timeout, waiting_task.expire)
+    tasks = waits.join(queue, event, task)
+    timer = None if timeout is None else loop_timer.call_later(loop, timeout, task.expire)
     found = None
     try:
         while True:
             try:
-                task_queue.arm(waiting_task)
+                due = tasks.arm(task)
                 found = attempt()
             except LockTimeout:
-                if waiting_task.expired:
+                if task.expired:
                     raise
                 await loop_timer.sleep(_LOCK_PAUSE)
                 continue
-            if found is not None or waiting_task.expired:
+            if found is not None or task.expired:
                 return found
-            waits.watch_time(task_queue)
-            await waiting_task.future
+            if due < waits.watcher.until:
+                waits.watch_time(due)
+            await task.future
+            if task.expired:
+                queue.look_for_dead()
     finally:
         if timer is not None:
             timer.cancel()
-        waits.leave(task_queue, waiting_task, served=found is not None)
+        waits.leave(tasks, task, found is not None)
 
 
 def end_closed() -> None:

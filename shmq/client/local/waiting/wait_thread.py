@@ -7,8 +7,7 @@ import threading
 from typing import Any, cast
 
 from shmq.client.local.waiting.wait_set import WaitSet, sets
-from shmq.client.local.waiting.waiting_tasks import TaskQueue, Waiter
-from shmq.client.local.waiting.wakeup_pool import at_the_end
+from shmq.client.local.waiting.wakeup_pool import WakeupPool, at_the_end
 from shmq.errors import ShmqError
 from shmq.fork_safe import new_lock
 from shmq.host.namespace.namespace import Namespace
@@ -33,7 +32,7 @@ class WaitThread(WaitSet):
     """
 
     def __init__(self, namespace: Namespace) -> None:
-        super().__init__(namespace)
+        self._wakeups = WakeupPool.of(namespace)
         self._namespace = namespace.name
         self._has_ended = False
         self._thread = threading.Thread(
@@ -42,15 +41,15 @@ class WaitThread(WaitSet):
         self._thread.start()
         self._end_later = at_the_end(self.end, 2)
 
-    def try_join(self, queue: Any, event: int, waiter: Waiter) -> TaskQueue | None:
+    def try_join(self, queue: Any, event: int, waiter: _core.Waiter) -> _core.TaskQueue | None:
         """As `join`; None if the thread has ended."""
-        with self._lock:
+        with self.lock:
             return None if self._has_ended else self.join(queue, event, waiter)
 
-    def see(self, task_queue: TaskQueue) -> None:
-        """A queue of waiters was armed: wake the thread if it would sleep too long for it."""
-        until = self._watcher.until
-        if task_queue.watch.due < until or until > time.monotonic() + _core.LONG_SLICE:
+    def watch_time(self, due: float) -> None:
+        """Wake the thread if it would sleep too long for a queue that was armed."""
+        until = self.watcher.until
+        if due < until or until > time.monotonic() + _core.LONG_SLICE:
             self.wake()
 
     def rest(self) -> None:
@@ -60,8 +59,8 @@ class WaitThread(WaitSet):
 
     def end(self, *, if_idle: bool = False) -> bool:
         """End the thread and return its wakeup; whether that was done."""
-        with self._lock:
-            if self._has_ended or (if_idle and self._task_queues):
+        with self.lock:
+            if self._has_ended or (if_idle and not self.is_idle):
                 return False
             self._has_ended = True
         self._end_later.cancel()
@@ -69,7 +68,7 @@ class WaitThread(WaitSet):
         if self._thread is not threading.current_thread():
             # At exit, a daemon thread may sleep forever and hold what the thread waits for.
             self._thread.join(None if if_idle else _END_WAIT)
-        self._wakeups.give_back(self._watcher.wakeup)
+        self._wakeups.give_back(self.watcher.wakeup)
         return True
 
     # ---- the thread ----
@@ -78,11 +77,11 @@ class WaitThread(WaitSet):
         last_used = time.monotonic()
         while not self._has_ended:
             idle = time.monotonic() > last_used + _LINGER
-            self._watcher.sleep(_core.LONG_SLICE, idle=idle)
-            if idle or self._task_queues:
+            self.watcher.sleep(_core.LONG_SLICE, idle=idle)
+            if idle or not self.is_idle:
                 last_used = time.monotonic()
             try:
-                self._poll()
+                self.poll()
             except (ShmqError, OSError) as error:  # no descriptor is left, for example
                 log.warning("the wait thread of this process tries again: %s", error)
                 time.sleep(_core.SLICE)
@@ -92,8 +91,8 @@ class WaitThread(WaitSet):
 
 
 def join(
-    namespace: Namespace, queue: Any, event: int, waiter: Waiter
-) -> tuple[WaitThread, TaskQueue]:
+    namespace: Namespace, queue: Any, event: int, waiter: _core.Waiter
+) -> tuple[WaitThread, _core.TaskQueue]:
     """Add it to its queue of waiters in the thread of the namespace, which is started if needed."""
     while True:
         with _threads_lock:
