@@ -371,6 +371,17 @@ cdef class Handle(_Putting):
         if _real_now() - self.looked_at > WAIT_SLICE:
             self.look_for_dead()
 
+    def spin_time(self, int event) -> float:
+        """How long to spin before a wait for the event, in seconds; 0: not at all."""
+        cdef int64_t ns
+        with nogil:
+            ns = shmq_spin_time(&self.spins[event])
+        return ns / 1e9
+
+    def learn_spin(self, int event, double seconds, double took):
+        """Learn from a spin of at most ``seconds``; ``took``: until it ended the wait, or -1."""
+        shmq_spin_learn(&self.spins[event], <int64_t>(seconds * 1e9), <int64_t>(took * 1e9))
+
     # Does all maintenance that is due, however much it is.
     cdef int _tick(self) except -1:
         cdef int64_t now

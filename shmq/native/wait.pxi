@@ -204,6 +204,10 @@ cdef class Watch:
         """EVENT_NOT_EMPTY, EVENT_NOT_FULL or EVENT_ARRIVED."""
         return EVENT_ARRIVED if self.w.filtered else self.w.event
 
+    cpdef bint stirs(self):
+        """Whether the event may have come: it was woken, or the counters or the end suggest it."""
+        return not self.queue.open_ or shmq_is_woken(&self.queue.q, &self.w, True)
+
     @property
     def due(self) -> float:
         """When maintenance is due in the queue, as last seen: monotonic seconds."""

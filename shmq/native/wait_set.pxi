@@ -162,17 +162,14 @@ cdef class TaskQueue:
         if self.all_ or self.called == len(self.waiters):
             return []
         try:
-            if not self._stirs():
+            if not self.watch.stirs():
                 if not self.watch._is_armed():
                     self.watch.arm()
-                if not self._stirs():
+                if not self.watch.stirs():
                     return []
         except _errors.ShmqError:
             return self._call_some(len(self.waiters), None)  # each gets the error by its attempt
         return self._call_some(1, None)
-
-    cdef bint _stirs(self) except -1:
-        return not self.watch.queue.open_ or shmq_is_woken(&self.watch.queue.q, &self.watch.w, True)
 
     cdef list _call_some(self, Py_ssize_t count, Waiter other_than):
         cdef list called = []

@@ -130,8 +130,12 @@ async def wait_for(
     once ``timeout`` has passed.
     """
     loop = asyncio.get_running_loop()
-    task = _core.WaitingTask(loop)
     waits = LoopWaits.of(namespace, loop)
+    if waits.is_idle and event != _core.EVENT_ARRIVED:
+        found = await _spin(queue, event, attempt)
+        if found is not None:
+            return found
+    task = _core.WaitingTask(loop)
     tasks = waits.join(queue, event, task)
     timer = None if timeout is None else loop_timer.call_later(loop, timeout, task.expire)
     found = None
@@ -156,6 +160,23 @@ async def wait_for(
         if timer is not None:
             timer.cancel()
         waits.leave(tasks, task, found is not None)
+
+
+async def _spin(queue: Any, event: int, attempt: Callable[[], _T | None]) -> _T | None:
+    """Try again while other tasks run, as long as a sleep costs, if that has paid of late."""
+    longest = queue.spin_time(event)
+    if not longest:
+        return None
+    end = time.monotonic() + longest
+    found = None
+    while found is None and (left := end - time.monotonic()) > 0:
+        await asyncio.sleep(0)
+        try:
+            found = attempt()
+        except LockTimeout:
+            return None
+    queue.learn_spin(event, longest, -1 if found is None else longest - left)
+    return found
 
 
 def end_closed() -> None:
