@@ -13,7 +13,7 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from tests.support.processes import Start, files_of, is_empty, is_sound, run_script
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 def wakeups_of(namespace: str) -> list[str]:
@@ -118,6 +118,46 @@ def test_a_waiter_that_is_killed_leaves_nothing(
     queue.put(b"x")
     assert queue.get_nowait().delivery_count == 1
     is_sound(queue)
+
+
+def wait_in_turn(pipe: Connection, namespace: str) -> None:
+    """Take one message, then wait for another."""
+    queue = shmq.connect(namespace).queue("q")
+
+    async def work() -> None:
+        for _ in range(2):
+            (await queue.aget()).ack()
+            pipe.send("taken")
+
+    asyncio.run(work())
+
+
+def test_a_put_outlives_the_waiter_whose_wakeup_it_has_open(
+    queue: Queue, namespace: str, start: Start
+) -> None:
+    child = start(wait_in_turn, namespace)
+    eventually(lambda: armed(queue) == 1, "the child waits")
+    queue.put(b"x")
+    assert child.hear() == "taken"
+    eventually(lambda: armed(queue) == 1, "the child waits again")
+    child.signal(signal.SIGKILL)
+    child.reap()
+
+    queue.put(b"y")  # writes into a FIFO that nobody reads any more
+
+    assert queue.get(timeout=PATIENCE).delivery_count == 1
+
+
+def test_a_waiter_that_is_stopped_takes_its_message_later(
+    queue: Queue, namespace: str, start: Start
+) -> None:
+    child = start(wait_in_turn, namespace)
+    eventually(lambda: armed(queue) == 1, "the child waits")
+    child.signal(signal.SIGSTOP)
+    queue.put_many([b"x", b"y"])
+    child.signal(signal.SIGCONT)
+    assert (child.hear(), child.hear()) == ("taken", "taken")
+    child.ends()
 
 
 def test_a_wakeup_that_a_killed_waiter_took_with_it_is_late_by_a_slice(
