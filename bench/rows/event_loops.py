@@ -127,7 +127,7 @@ class Lists(LoopWay):
     @contextlib.asynccontextmanager
     async def ends(self, side: int) -> AsyncIterator[tuple[_Put, _Get]]:
         """See :class:`LoopWay`."""
-        from redis.asyncio import Redis  # noqa: PLC0415 - a peer
+        from redis.asyncio import Redis
 
         async with Redis(port=self.port) as client:
 
@@ -135,8 +135,8 @@ class Lists(LoopWay):
                 await client.lpush(str(1 - side), body)
 
             async def get() -> bytes:
-                body: bytes = (await client.brpop([str(side)]))[1]
-                return body
+                found: Any = await client.brpop([str(side)])
+                return bytes(found[1])
 
             yield put, get
 
@@ -242,13 +242,13 @@ def _row(loop: str, where: str, cores: tuple[int, int]) -> Row:
 
 
 def asyncio_one_core_row() -> Row:
-    """asyncio's own loop; both sides on one core."""
+    """Asyncio's own loop; both sides on one core."""
     here, _ = two_cores()
     return _row("asyncio", "one core", (here, here))
 
 
 def asyncio_two_cores_row() -> Row:
-    """asyncio's own loop."""
+    """Asyncio's own loop."""
     return _row("asyncio", "two cores", two_cores())
 
 
@@ -259,5 +259,5 @@ def uvloop_one_core_row() -> Row:
 
 
 def uvloop_two_cores_row() -> Row:
-    """uvloop."""
+    """Uvloop."""
     return _row("uvloop", "two cores", two_cores())

@@ -168,6 +168,7 @@ cdef class Watch:
         self.generation = fork_generation
         self.begun = False
 
+    #| def arm(self) -> None: ...
     cpdef arm(self):
         """Ask to be woken when the event comes; it may have come before.
 
@@ -181,6 +182,7 @@ cdef class Watch:
         _unlock(self.queue)
         self.queue._after()
 
+    #| def disarm(self) -> None: ...
     cpdef disarm(self):
         """Ask not to be woken any more: for a caller that stops waiting, successful or not.
 
@@ -204,6 +206,7 @@ cdef class Watch:
         """EVENT_NOT_EMPTY, EVENT_NOT_FULL or EVENT_ARRIVED."""
         return EVENT_ARRIVED if self.w.filtered else self.w.event
 
+    #| def stirs(self) -> bool: ...
     cpdef bint stirs(self):
         """Whether the event may have come: it was woken, or the counters or the end suggest it."""
         return not self.queue.open_ or shmq_is_woken(&self.queue.q, &self.w, True)
@@ -226,6 +229,7 @@ cdef class Watch:
         """Whether the next process that makes something available will wake it."""
         return self._is_armed()
 
+    #| def catch_up(self) -> None: ...
     cpdef catch_up(self):
         """Do due maintenance in the queue, and learn when more will be due."""
         _lock(self.queue)
@@ -291,6 +295,7 @@ cdef class Watcher:
         self.wakeup.sleep(pause)
         self.until = INFINITY
 
+    #| def look(self, watches: list[Watch]) -> list[Watch]: ...
     cpdef list look(self, list watches):
         """The watches whose event may have come; does what is due in their queues."""
         cdef list stirring = [], due = []

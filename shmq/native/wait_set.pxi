@@ -35,15 +35,15 @@ cdef class WaitingDescriptor(Waiter):
 cdef class WaitingTask(Waiter):
     """One waiting task."""
 
-    #| loop: asyncio.AbstractEventLoop
+    #| loop: AbstractEventLoop
     cdef readonly object loop
-    #| future: asyncio.Future[None]
+    #| future: Future[None]
     cdef readonly object future
     #: Whether its timeout has passed.
     cdef readonly bint expired
     cdef long thread
 
-    def __cinit__(self, loop: asyncio.AbstractEventLoop):
+    def __cinit__(self, loop: AbstractEventLoop):
         self.loop = loop
         self.future = loop.create_future()
         self.thread = PyThread_get_thread_ident()
@@ -96,7 +96,7 @@ cdef class TaskQueue:
     cdef Py_ssize_t called
     cdef object lock
 
-    def __cinit__(self, Handle queue, int event, Wakeup wakeup not None, lock: threading.RLock):
+    def __cinit__(self, Handle queue, int event, Wakeup wakeup not None, lock: RLock):
         """``lock`` is held during each call."""
         self.watch = Watch(queue, event, wakeup)
         self.all_ = event == EVENT_ARRIVED
@@ -125,6 +125,7 @@ cdef class TaskQueue:
         self._wake(others)
         return self.watch.w.due / 1e9
 
+    #| def leave(self, waiter: Waiter, served: bool) -> None: ...
     cpdef leave(self, Waiter waiter, bint served):
         """Remove the waiter, ``served`` or not. May be called again."""
         cdef bint was_called
@@ -199,12 +200,12 @@ cdef class WaitSet:
     cdef readonly Watcher watcher
     #: Held by each of its methods. A task that the garbage collector ends leaves in whatever thread
     #: runs the collector.
-    #| lock: threading.RLock
+    #| lock: RLock
     cdef readonly object lock
     cdef dict task_queues          # by the id of the handle, and the event
     cdef dict watched              # by their watches; None: they have changed
 
-    def __cinit__(self, Wakeup wakeup not None, lock: threading.RLock):
+    def __cinit__(self, Wakeup wakeup not None, lock: RLock):
         self.watcher = Watcher(wakeup)
         self.lock = lock
         self.task_queues = {}
@@ -227,6 +228,7 @@ cdef class WaitSet:
             tasks.waiters[waiter] = None
         return tasks
 
+    #| def leave(self, tasks: TaskQueue, waiter: Waiter, served: bool) -> None: ...
     cpdef leave(self, TaskQueue tasks, Waiter waiter, bint served):
         """Remove it from its queue of waiters, ``served`` or not."""
         with self.lock:

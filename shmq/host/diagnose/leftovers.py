@@ -36,6 +36,7 @@ from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from shmq.host.namespace import streams
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.semaphores import semaphore_names
+from shmq.host.namespace.wakeups import wakeup_owner
 from shmq.lazy_imports import late_imports
 from shmq.model.table.files import disk_directory
 from shmq.model.table.files import leftovers as table_leftovers

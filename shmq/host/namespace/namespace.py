@@ -43,7 +43,6 @@ from shmq.host.namespace.name_book import NameBook
 from shmq.host.namespace.processes import Processes
 from shmq.host.namespace.roles import Roles
 from shmq.host.namespace.semaphores import make_semaphores, remove_semaphores
-from shmq.host.namespace.wakeups import sweep_wakeups
 from shmq.host.namespace.shm_files import (
     as_foreign,
     as_no_file,
@@ -51,6 +50,7 @@ from shmq.host.namespace.shm_files import (
     new_identity,
     refuse_foreign,
 )
+from shmq.host.namespace.wakeups import sweep_wakeups
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 

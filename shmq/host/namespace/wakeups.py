@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from shmq.api.names import SHM, listed
@@ -34,7 +35,7 @@ def make_wakeup(namespace: str, process: int, number: int) -> str:
     """
     path = f"{wakeup_prefix(namespace)}{process:016x}.{number}"
     os.mkfifo(path, 0o600)
-    os.chmod(path, 0o600)  # whatever the umask
+    Path(path).chmod(0o600)  # whatever the umask
     return path
 
 
@@ -48,7 +49,7 @@ def wakeup_owner(namespace: str, file: str) -> int | None:
 def remove_wakeup(path: str) -> None:
     """Remove the file, if it exists and belongs to this user."""
     with contextlib.suppress(FileNotFoundError, PermissionError):
-        os.unlink(path)
+        Path(path).unlink()
 
 
 def sweep_wakeups(namespace: str, is_alive: Callable[[int], bool]) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import posix_ipc
 import pytest
 
 import shmq

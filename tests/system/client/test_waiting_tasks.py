@@ -156,7 +156,9 @@ def test_a_waiter_that_arms_again_calls_those_that_have_missed_the_event(
 ) -> None:
     heard: list[str] = []
     armed = _core.TaskQueue(queue, _core.EVENT_ARRIVED, wakeups[0], threading.RLock())
-    first, second = (_core.WaitingDescriptor(partial(heard.append, name)) for name in ("1st", "2nd"))
+    first, second = (
+        _core.WaitingDescriptor(partial(heard.append, name)) for name in ("1st", "2nd")
+    )
     for waiter in (first, second):
         armed.join(waiter)
     armed.arm(first)

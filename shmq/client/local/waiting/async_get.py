@@ -43,15 +43,14 @@ async def wait_for(
         queue.look_for_dead()
         return attempt()
     queue.look_before_wait()
-    found: _T | None = await _load_waits().wait_for(
-        queue.namespace, queue, event, attempt, timeout
-    )
+    found: _T | None = await _load_waits().wait_for(queue.namespace, queue, event, attempt, timeout)
     return found
 
 
 async def get(queue: Any, timeout: float | None) -> api.Message:
     """Wait for a message of a queue that was empty. Raises Empty."""
-    message = await wait_for(queue, _core.EVENT_NOT_EMPTY, queue.try_get, timeout)
+    attempt: _Attempt = queue.try_get
+    message = await wait_for(queue, _core.EVENT_NOT_EMPTY, attempt, timeout)
     if message is None:
         raise Empty(f"no message came to queue {queue.name!r} within {timeout} s")
     return message
@@ -98,12 +97,7 @@ class AsyncConsumer(api.AsyncConsumer):
     """Implements :class:`shmq.api.AsyncConsumer`. One task at a time may use it."""
 
     def __init__(
-        self,
-        queue: Any,
-        consumer: _core.Consumer,
-        prefetch: int,
-        timeout: float | None,
-        event: int,
+        self, queue: Any, consumer: _core.Consumer, prefetch: int, timeout: float | None, event: int
     ) -> None:
         self._event = event
         self._queue = queue
@@ -129,9 +123,7 @@ class AsyncConsumer(api.AsyncConsumer):
         message = without_lock(self._consumer.take, self._timeout)
         if message is None:
             self._in_a_row = 0
-            message = await wait_for(
-                self._queue, self._event, self._consumer.take, self._timeout
-            )
+            message = await wait_for(self._queue, self._event, self._consumer.take, self._timeout)
         if message is None:
             self.close()
             raise StopAsyncIteration

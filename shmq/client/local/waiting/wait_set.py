@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Self
 
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.fork_safe import new_lock
@@ -16,8 +17,9 @@ sets: dict[tuple[str, object], WaitSet] = {}
 class WaitSet(_core.WaitSet):
     """A wait set on a wakeup of this process."""
 
-    def __new__(cls, namespace: Namespace, *args: object) -> WaitSet:
-        return super().__new__(cls, WakeupPool.of(namespace).take(), new_lock())
+    def __new__(cls, namespace: Namespace, *_: object) -> Self:
+        wakeup = WakeupPool.of(namespace).take()
+        return super().__new__(cls, wakeup, new_lock())  # type: ignore[call-arg]
 
     def rest(self) -> None:
         """End, unless it is in use."""
