@@ -7,8 +7,9 @@ import contextlib
 import contextvars
 import logging
 import math
+import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from shmq.client.local.waiting.wait_set import WaitSet, sets
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
@@ -30,28 +31,31 @@ _LOCK_PAUSE = 0.1
 class LoopWaits(WaitSet):
     """Watches the queues of one namespace for the tasks of one event loop.
 
-    The loop has the wakeup's descriptor registered from the first wait on, and a timer for the end
-    of the slice, or for what is due earlier, while a task waits. All methods but `leave`, `wake`
-    and `rest` are for the loop's thread.
+    The loop has the wakeup's descriptor registered from the first wait until it is closed, and so
+    keeps the set. It has a timer for the end of the slice, or for what is due earlier, while a task
+    waits. All methods but `leave`, `wake` and `rest` are for the loop's thread.
     """
 
     def __init__(self, namespace: Namespace, loop: asyncio.AbstractEventLoop) -> None:
-        self._wakeups = WakeupPool.of(namespace)
-        self._key = namespace.name, loop
+        wakeup = self.watcher.wakeup
+        #: What returns the wakeup of a set that was collected with its loop.
+        self._finalizer = weakref.finalize(self, WakeupPool.of(namespace).give_back, wakeup)
+        self._finalizer.atexit = False
+        self._name = namespace.name
         self._loop = loop
         self._timer: loop_timer.Timer | None = None
         # The loop keeps the callback: it must not keep what the context of this task refers to.
-        fd = self.watcher.wakeup.fileno()
-        contextvars.Context().run(loop.add_reader, fd, self._on_post)
+        contextvars.Context().run(loop.add_reader, wakeup.fileno(), self._on_post)
 
     @classmethod
     def of(cls, namespace: Namespace, loop: asyncio.AbstractEventLoop) -> LoopWaits:
         """The running loop's set in that namespace."""
-        found = sets.get((namespace.name, loop))
-        if found is None:
-            end_closed()
-            found = sets[namespace.name, loop] = cls(namespace, loop)
-        return cast("LoopWaits", found)
+        found = sets.get((namespace.name, id(loop)))
+        if isinstance(found, LoopWaits) and found._loop is loop:
+            return found
+        end_closed()
+        waits = sets[namespace.name, id(loop)] = cls(namespace, loop)
+        return waits
 
     @property
     def is_lost(self) -> bool:
@@ -76,14 +80,20 @@ class LoopWaits(WaitSet):
 
     def end(self) -> None:
         """Return the wakeup; tasks that are left in a closed loop wait no more."""
-        if sets.pop(self._key, None) is None:
+        found = self._finalizer.detach()
+        if found is None:
             return
+        sets.pop((self._name, id(self._loop)), None)
         if not self._loop.is_closed():
             self._loop.remove_reader(self.watcher.wakeup.fileno())
         if self._timer is not None:
             self._timer.cancel()
         self.leave_all()
-        self._wakeups.give_back(self.watcher.wakeup)
+        _, give_back, arguments, _ = found
+        give_back(*arguments)
+
+    def forget(self) -> None:
+        self._finalizer.detach()
 
     def _on_post(self) -> None:
         self.watcher.wakeup.clear()
@@ -131,16 +141,15 @@ async def wait_for(
     """
     loop = asyncio.get_running_loop()
     waits = LoopWaits.of(namespace, loop)
-    if waits.is_idle and event != _core.EVENT_ARRIVED:
-        found = await _spin(queue, event, attempt)
-        if found is not None:
-            return found
+    may_spin = waits.is_idle and event != _core.EVENT_ARRIVED
     task = _core.WaitingTask(loop)
     tasks = waits.join(queue, event, task)
     timer = None if timeout is None else loop_timer.call_later(loop, timeout, task.expire)
     found = None
     try:
-        while True:
+        if may_spin:
+            found = await _spin(queue, event, attempt)
+        while found is None:
             try:
                 due = tasks.arm(task)
                 found = attempt()
@@ -150,7 +159,7 @@ async def wait_for(
                 await loop_timer.sleep(_LOCK_PAUSE)
                 continue
             if found is not None or task.expired:
-                return found
+                break
             if due < waits.watcher.until:
                 waits.watch_time(due)
             await task.future
@@ -160,6 +169,7 @@ async def wait_for(
         if timer is not None:
             timer.cancel()
         waits.leave(tasks, task, found is not None)
+    return found
 
 
 async def _spin(queue: Any, event: int, attempt: Callable[[], _T | None]) -> _T | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from typing import Self
 
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
@@ -10,8 +11,9 @@ from shmq.fork_safe import new_lock
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
 
-#: Those that have not ended, by namespace and loop; the loop is None for descriptors.
-sets: dict[tuple[str, object], WaitSet] = {}
+#: Those that have not ended, by namespace and the loop's id; 0 for descriptors. A loop keeps its
+#: set, and a thread its own.
+sets: weakref.WeakValueDictionary[tuple[str, int], WaitSet] = weakref.WeakValueDictionary()
 
 
 class WaitSet(_core.WaitSet):
@@ -24,6 +26,9 @@ class WaitSet(_core.WaitSet):
     def rest(self) -> None:
         """End, unless it is in use."""
         raise NotImplementedError
+
+    def forget(self) -> None:
+        """In the child of a fork: what it has belongs to the parent."""
 
 
 def wake_all(namespace: Namespace) -> None:
@@ -43,4 +48,10 @@ def _list_of(namespace: Namespace) -> list[WaitSet]:
     return [waits for (name, _), waits in list(sets.items()) if name == namespace.name]
 
 
-os.register_at_fork(after_in_child=sets.clear)
+def _forget_all() -> None:
+    for waits in list(sets.values()):
+        waits.forget()
+    sets.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -55,7 +55,7 @@ class WaitThread(WaitSet):
     def rest(self) -> None:
         with _threads_lock:
             if self.end(if_idle=True):
-                sets.pop((self._namespace, None), None)
+                sets.pop((self._namespace, 0), None)
 
     def end(self, *, if_idle: bool = False) -> bool:
         """End the thread and return its wakeup; whether that was done."""
@@ -96,9 +96,9 @@ def join(
     """Add it to its queue of waiters in the thread of the namespace, which is started if needed."""
     while True:
         with _threads_lock:
-            found = sets.get((namespace.name, None)) or WaitThread(namespace)
-            wait_thread = sets[namespace.name, None] = cast("WaitThread", found)
+            found = sets.get((namespace.name, 0)) or WaitThread(namespace)
+            wait_thread = sets[namespace.name, 0] = cast("WaitThread", found)
             task_queue = wait_thread.try_join(queue, event, waiter)
             if task_queue is not None:
                 return wait_thread, task_queue
-            del sets[namespace.name, None]
+            del sets[namespace.name, 0]
