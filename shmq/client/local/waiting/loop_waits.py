@@ -141,14 +141,14 @@ async def wait_for(
     """
     loop = asyncio.get_running_loop()
     waits = LoopWaits.of(namespace, loop)
-    may_spin = waits.is_idle and event != _core.EVENT_ARRIVED
+    is_first = waits.is_idle and event != _core.EVENT_ARRIVED
     task = _core.WaitingTask(loop)
     tasks = waits.join(queue, event, task)
     timer = None if timeout is None else loop_timer.call_later(loop, timeout, task.expire)
     found = None
     try:
-        if may_spin:
-            found = await _spin(queue, event, attempt)
+        if is_first and (longest := queue.spin_time(event)):
+            found = await _spin(queue, event, attempt, longest)
         while found is None:
             try:
                 due = tasks.arm(task)
@@ -172,11 +172,10 @@ async def wait_for(
     return found
 
 
-async def _spin(queue: Any, event: int, attempt: Callable[[], _T | None]) -> _T | None:
-    """Try again while other tasks run, as long as a sleep costs, if that has paid of late."""
-    longest = queue.spin_time(event)
-    if not longest:
-        return None
+async def _spin(
+    queue: Any, event: int, attempt: Callable[[], _T | None], longest: float
+) -> _T | None:
+    """Try again between the steps of other tasks, for ``longest`` seconds at most."""
     end = time.monotonic() + longest
     found = None
     while found is None and (left := end - time.monotonic()) > 0:
