@@ -13,7 +13,8 @@ from typing import Any, Protocol
 class Timer(Protocol):
     """A call to come."""
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """Do not make it."""
 
 
 def call_later(

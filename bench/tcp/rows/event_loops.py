@@ -14,7 +14,7 @@ from typing import Any
 import shmq
 from bench import bodies
 from bench.machine import now, two_cores
-from bench.row import Contestant, Role, Row, Turn, within
+from bench.row import Contestant, Role, Row, Turn, beside, within
 from bench.scratch import delete_all, unique_name
 from bench.stage import Cast, Side, Stage
 from bench.tcp import servers
@@ -231,12 +231,17 @@ async def _end(ends: _Ends) -> None:
 
 
 def _row(loop: str, where: str, cores: tuple[int, int]) -> Row:
+    bars = [within(Queues.label, Lists.label, 1.0, MEDIAN.key)]
+    if (loop, where) != ("uvloop", "one core"):
+        bars.append(within(Queues.label, Streams.label, 1.0, MEDIAN.key))
+    else:
+        bars.append(beside(Queues.label, [Streams.label], MEDIAN.key))
     return Row(
         key=f"{loop}-{where.replace(' ', '-')}",
         title=f"Round trip between two loops of {loop}, 64 B, {where}",
         contestants=[LoopTrip(kind, loop, cores) for kind in (Queues, Streams, Lists)],
         figures=[MEDIAN],
-        bars=[within(Queues.label, [Streams.label, Lists.label], 1.0, MEDIAN.key)],
+        bars=bars,
         limit="the loop: a poll, a callback and a step of a task on each side",
     )
 
