@@ -785,14 +785,10 @@ end_guardian:
         do
         :: post[NOT_EMPTY] > 0 -> post_one(NOT_EMPTY); post[NOT_EMPTY]--
         :: post[NOT_FULL] > 0 -> post_one(NOT_FULL); post[NOT_FULL]--
-        :: ring & 1 -> look_at_bell(0)
-        :: ring & 16 -> ring_one(0)
-        :: ring & 2 -> look_at_bell(1)
-        :: ring & 32 -> ring_one(1)
-        :: ring & 4 -> look_at_bell(2 % WORKERS)
-        :: ring & 64 -> ring_one(2 % WORKERS)
-        :: ring & 8 -> look_at_bell(3 % WORKERS)
-        :: ring & 128 -> ring_one(3 % WORKERS)
+        :: ring & 1 -> ring_one(0)
+        :: ring & 2 -> ring_one(1)
+        :: ring & 4 -> ring_one(2 % WORKERS)
+        :: ring & 8 -> ring_one(3 % WORKERS)
         :: QUIET -> break
         od;
         guarding = false
