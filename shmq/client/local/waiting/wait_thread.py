@@ -59,14 +59,18 @@ class WaitThread(WaitSet):
 
     def end(self, *, if_idle: bool = False) -> bool:
         """End the thread and return its wakeup; whether that was done."""
-        with self.lock:
+        # At exit, a daemon thread may sleep forever and hold what this one or ours waits for.
+        if not self.lock.acquire(timeout=_END_WAIT):
+            return False
+        try:
             if self._has_ended or (if_idle and not self.is_idle):
                 return False
             self._has_ended = True
+        finally:
+            self.lock.release()
         self._end_later.cancel()
         self.wake()
         if self._thread is not threading.current_thread():
-            # At exit, a daemon thread may sleep forever and hold what the thread waits for.
             self._thread.join(None if if_idle else _END_WAIT)
         self._wakeups.give_back(self.watcher.wakeup)
         return True
