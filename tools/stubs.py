@@ -45,8 +45,10 @@ _EXIT: Final = (
 #: Where the names in annotations come from: of Python, of others, our own.
 _NAMES: Final = (
     {
+        "asyncio": ("AbstractEventLoop", "Future"),
         "collections.abc": ("Callable", "Container", "Iterable", "Iterator", "Mapping", "Sequence"),
         "mmap": ("mmap",),
+        "threading": ("RLock",),
         "types": ("TracebackType",),
         "typing": ("Any", "Final", "NamedTuple", "Self", "final", "overload"),
     },

@@ -12,7 +12,6 @@ from typing import Any
 from shmq import api
 from shmq.client.local.queue import LocalQueue
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
-from shmq.client.local.waiting.watcher import Watcher
 from shmq.client.shared.ready_event import ReadyEvent, look, watchable
 from shmq.errors import LockTimeout, ShmqError
 from shmq.native import _clock as time
@@ -109,7 +108,7 @@ def _ready(queues: Iterable[LocalQueue]) -> list[LocalQueue]:
 
 
 @contextlib.contextmanager
-def _watches(queues: list[LocalQueue]) -> Iterator[tuple[Watcher, list[_core.Watch]]]:
+def _watches(queues: list[LocalQueue]) -> Iterator[tuple[_core.Watcher, list[_core.Watch]]]:
     """A watcher, and a watch for each queue; queues of other namespaces do not wake it."""
     namespace = queues[0].namespace
     wakeups = WakeupPool.of(namespace)
@@ -119,7 +118,7 @@ def _watches(queues: list[LocalQueue]) -> Iterator[tuple[Watcher, list[_core.Wat
         for queue in queues
     ]
     try:
-        yield Watcher(wakeup), watches
+        yield _core.Watcher(wakeup), watches
     finally:
         for watch in watches:
             watch.disarm()

@@ -20,10 +20,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.list cimport PyList_GET_ITEM
 from cpython.number cimport PyNumber_Index
+from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.errno cimport EAGAIN, EEXIST, EINTR, ENOENT, errno
-from libc.math cimport ceil, isfinite
+from libc.math cimport INFINITY, ceil, isfinite
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
@@ -62,6 +63,7 @@ include "handle.pxi"
 include "handle_errors.pxi"
 include "handle_lock.pxi"
 include "handle_wait.pxi"
+include "wait_set.pxi"
 include "properties.pxi"
 include "put.pxi"
 include "get.pxi"

@@ -42,7 +42,7 @@ cdef class Handle(_Putting):
                  wakeup_prefix: str):
         """Bind the handle; ``not_empty`` and ``not_full`` name existing semaphores.
 
-        ``wakeup_prefix`` is the prefix of the names of the namespace's wakeup semaphores.
+        ``wakeup_prefix`` is the prefix of the paths of the namespace's wakeups.
         """
         self.name = name
         self.segment = segment
@@ -125,6 +125,13 @@ cdef class Handle(_Putting):
         for event in range(2):
             post[event] = min(self.q.h.asleep[event], <uint32_t>SHMQ_MAX_ATTACHMENTS)
         shmq_post(self.semaphores, post)
+
+    def notice_deaths(self, asked: dict[tuple[str, int], bool]) -> None:
+        """Reclaim what dead processes hold, if there are any.
+
+        ``asked`` caches which processes are alive, by namespace and number.
+        """
+        raise NotImplementedError
 
     def is_guarded(self) -> bool:
         """Whether a process of the namespace, maybe this one, watches for deaths from now on."""
@@ -358,6 +365,22 @@ cdef class Handle(_Putting):
         """Do pending maintenance: dead processes, dying messages."""
         self.q.look_for_dead = True
         self._tend()
+
+    def look_before_wait(self):
+        """As `look_for_dead`, unless this handle has just done so."""
+        if _real_now() - self.looked_at > WAIT_SLICE:
+            self.look_for_dead()
+
+    def spin_time(self, int event) -> float:
+        """How long to spin before a wait for the event, in seconds; 0: not at all."""
+        cdef int64_t ns
+        with nogil:
+            ns = shmq_spin_time(&self.spins[event])
+        return ns / 1e9
+
+    def learn_spin(self, int event, double seconds, double took):
+        """Learn from a spin of at most ``seconds``; ``took``: until it ended the wait, or -1."""
+        shmq_spin_learn(&self.spins[event], <int64_t>(seconds * 1e9), <int64_t>(took * 1e9))
 
     # Does all maintenance that is due, however much it is.
     cdef int _tick(self) except -1:

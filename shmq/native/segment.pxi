@@ -321,8 +321,8 @@ cdef object _lock_timeout(const shmq_queue *q, str name, int64_t waited):
 def mark_deleted(Segment segment, str not_empty, str not_full, str wakeup_prefix):
     """Refuse every operation on the queue from now on, and wake all waiters.
 
-    ``not_empty`` and ``not_full`` name its semaphores; ``wakeup_prefix`` is the prefix of the names
-    of the namespace's wakeup semaphores. Raises LockTimeout; the queue is unchanged then.
+    ``not_empty`` and ``not_full`` name its semaphores; ``wakeup_prefix`` is the prefix of the paths
+    of the namespace's wakeups. Raises LockTimeout; the queue is unchanged then.
     """
     cdef bytes stem = wakeup_prefix.encode()
     cdef shmq_queue q

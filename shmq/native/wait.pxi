@@ -1,4 +1,4 @@
-# Waiting: the spin before a sleep, wakeup semaphores, and the watches of queues that arm them.
+# Waiting: the spin before a sleep, wakeups, and the watches of queues that arm them.
 
 # Receives what arrives within `ns`, otherwise like a non-blocking recv(2).
 cdef ssize_t _spin_recv(int fd, void *to, size_t room, shmq_spin_rate *rate, int64_t ns,
@@ -33,6 +33,7 @@ def is_over(int fd) -> bool:
 EVENT_NOT_EMPTY = SHMQ_NOT_EMPTY
 EVENT_NOT_FULL = SHMQ_NOT_FULL
 EVENT_ARRIVED = 2
+VERY_LONG = 3600.0
 SLICE = SHMQ_SHORT_SLEEP / 1e9
 LONG_SLICE = SHMQ_LONG_SLEEP / 1e9
 
@@ -44,46 +45,48 @@ def check_timeout(timeout: float | None):
 
 @cython.final
 cdef class Wakeup:
-    """A wakeup semaphore of this process; one thread sleeps on it, any process may wake it."""
+    """A FIFO of this process; one loop or thread waits on it, any process may post it."""
 
-    cdef sem_t *semaphore
+    cdef int fd
     cdef readonly str name
     cdef readonly uint64_t process
     cdef readonly uint32_t number
 
     def __cinit__(self, str name, uint64_t process, uint32_t number):
-        """``name`` is the name of an existing semaphore, derived from the two numbers."""
+        """``name`` is the path of an existing FIFO, derived from the two numbers."""
         raw = name.encode()
         self.name = name
         self.process = process
         self.number = number
-        shmq_reserve_standard()
-        self.semaphore = sem_open(raw, 0)
-        if self.semaphore == SEM_FAILED:
-            self.semaphore = NULL
-            raise _errors.no_descriptor(OSError(
-                errno, f"cannot open the semaphore: {_os.strerror(errno)}", name))
+        self.fd = shmq_open_wakeup(raw)
+        if self.fd < 0:
+            raise _errors.no_descriptor(OSError(errno, _os.strerror(errno), name))
 
     def __dealloc__(self):
-        if self.semaphore != NULL:
-            sem_close(self.semaphore)
+        if self.fd >= 0:
+            close(self.fd)
+
+    def fileno(self) -> int:
+        """The descriptor that is readable from a post until `clear`."""
+        return self.fd
 
     def wake(self):
-        """Wake the thread that sleeps on it."""
-        shmq_post_wakeup(self.semaphore)
+        """Post it."""
+        shmq_post_wakeup(self.fd)
+
+    def clear(self) -> bool:
+        """Take all posts; whether there were any."""
+        return shmq_clear_wakeup(self.fd)
 
     def sleep(self, double seconds) -> bool:
-        """Sleep until a wakeup, for at most ``seconds``; whether there was one.
+        """Sleep until a post, for at most ``seconds``; whether there was one.
 
-        Several wakeups count as one. A signal ends the sleep, too.
+        Several posts count as one. A signal ends the sleep, too.
         """
-        cdef int status
         cdef int64_t ns = <int64_t>(min(max(seconds, 0.0), 3600.0) * 1e9)
         with nogil:
-            status = shmq_sleep(self.semaphore, ns)
-            while sem_trywait(self.semaphore) == 0:
-                status = SHMQ_OK
-        return status == SHMQ_OK
+            shmq_await_wakeup(self.fd, ns)
+        return shmq_clear_wakeup(self.fd)
 
 
 @cython.final
@@ -140,7 +143,7 @@ cdef class FileWatch:
 
 @cython.final
 cdef class Watch:
-    """One event of one queue, watched by the owner of a wakeup semaphore."""
+    """One event of one queue, watched by the owner of a wakeup."""
 
     #| queue: Any
     cdef readonly Handle queue
@@ -151,7 +154,7 @@ cdef class Watch:
     cdef bint begun                # armed, and not ended by disarm
 
     def __cinit__(self, Handle queue, int event, Wakeup wakeup: Wakeup | None):
-        """``event`` is one of EVENT_…; ``wakeup`` is the wakeup semaphore, or None.
+        """``event`` is one of EVENT_…; ``wakeup`` may be None.
 
         EVENT_ARRIVED is for callers that take only some messages: it comes with each message
         that becomes visible from now on.
@@ -165,10 +168,11 @@ cdef class Watch:
         self.generation = fork_generation
         self.begun = False
 
-    def arm(self):
+    #| def arm(self) -> None: ...
+    cpdef arm(self):
         """Ask to be woken when the event comes; it may have come before.
 
-        If the queue has no free entry, or no wakeup semaphore exists, no wakeup arrives.
+        If the queue has no free entry, or the watch has no wakeup, nothing wakes the caller.
         """
         _lock(self.queue)
         if self.wakeup is not None:
@@ -178,7 +182,8 @@ cdef class Watch:
         _unlock(self.queue)
         self.queue._after()
 
-    def disarm(self):
+    #| def disarm(self) -> None: ...
+    cpdef disarm(self):
         """Ask not to be woken any more: for a caller that stops waiting, successful or not.
 
         If it was woken and something is left, another waiter is woken, because the wakeup may
@@ -201,22 +206,31 @@ cdef class Watch:
         """EVENT_NOT_EMPTY, EVENT_NOT_FULL or EVENT_ARRIVED."""
         return EVENT_ARRIVED if self.w.filtered else self.w.event
 
+    #| def stirs(self) -> bool: ...
+    cpdef bint stirs(self):
+        """Whether the event may have come: it was woken, or the counters or the end suggest it."""
+        return not self.queue.open_ or shmq_is_woken(&self.queue.q, &self.w, True)
+
     @property
     def due(self) -> float:
         """When maintenance is due in the queue, as last seen: monotonic seconds."""
         return self.w.due / 1e9
 
+    cdef bint _has_ended(self):
+        return not self.queue.open_ or self.queue.q.h.state != 0
+
     @property
     def has_ended(self) -> bool:
         """Whether the queue was deleted, or the handle closed."""
-        return not self.queue.open_ or self.queue.q.h.state != 0
+        return self._has_ended()
 
     @property
     def is_armed(self) -> bool:
         """Whether the next process that makes something available will wake it."""
         return self._is_armed()
 
-    def catch_up(self):
+    #| def catch_up(self) -> None: ...
+    cpdef catch_up(self):
         """Do due maintenance in the queue, and learn when more will be due."""
         _lock(self.queue)
         shmq_watch_time(&self.queue.q, &self.w, shmq_now())
@@ -224,17 +238,13 @@ cdef class Watch:
         self.queue._after()
 
 
-def scan(list watches: list[Watch], bint closely,
-         double slice: float = SLICE) -> tuple[list[Watch], list[Watch], float]:
-    """Look at each watch without a lock: (those that stir, those due, seconds until more are).
-
-    A watch stirs if its event may have come: it was woken, or the queue has ended; with
-    ``closely`` also if the queue's counters suggest it. The caller does due maintenance with
-    ``catch_up``; with ``closely`` all the others are due. A watch that no process wakes is to be
-    scanned after `SLICE`, the others after ``slice`` seconds at the latest.
-    """
-    cdef list stirring = [], due = []
-    cdef int64_t now = shmq_now(), earliest = now + <int64_t>(slice * 1e9), at
+# Looks at each watch without a lock: adds those that stir, and those due, and returns when more will
+# be, monotonic ns. A watch stirs if its event may have come: it was woken, or the queue has ended;
+# with `closely` also if the queue's counters suggest it. The caller does due maintenance with
+# `catch_up`; with `closely` all the others are due. A watch that no process wakes is to be scanned
+# after SLICE, the others at `latest`.
+cdef int64_t _scan(list watches, bint closely, int64_t latest, list stirring, list due) except -1:
+    cdef int64_t now = shmq_now(), earliest = latest, at
     cdef Watch watch
     for watch in watches:
         at = watch.w.due
@@ -248,4 +258,71 @@ def scan(list watches: list[Watch], bint closely,
             due.append(watch)
         elif at < earliest:
             earliest = at
-    return stirring, due, (earliest - now) / 1e9
+    return earliest
+
+
+@cython.final
+cdef class Watcher:
+    """Sleeps on a wakeup, and tells in which of the watched queues an event may have come.
+
+    An event wakes it. In addition, it checks every queue, and which processes are alive, once in
+    each slice: so the work that a dead process left is late by at most a slice. After the first
+    one, slices are long as long as a process watches for deaths. It is also the timer of its
+    queues: when something in one of them becomes due, it does it.
+    """
+
+    cdef readonly Wakeup wakeup
+    #: When the next look is due, on time.monotonic(); inf: the owner is awake, or idle.
+    cdef public double until
+    #: Whether the last check was of every queue.
+    cdef readonly bint closely
+    #: How long to sleep until the next look, as of the last one, in seconds.
+    cdef readonly double pause
+    cdef int64_t closely_at
+    cdef bint has_slept
+
+    def __cinit__(self, Wakeup wakeup not None):
+        self.wakeup = wakeup
+        self.until = INFINITY
+
+    def sleep(self, double at_most, *, bint idle=False):
+        """Sleep until an event may have come, something is due, or the slice ends.
+
+        ``idle``: nothing is watched, so it sleeps until it is woken.
+        """
+        cdef double pause = VERY_LONG if idle else min(self.pause, at_most)
+        self.until = _real_now() / 1e9 + pause
+        self.wakeup.sleep(pause)
+        self.until = INFINITY
+
+    #| def look(self, watches: list[Watch]) -> list[Watch]: ...
+    cpdef list look(self, list watches):
+        """The watches whose event may have come; does what is due in their queues."""
+        cdef list stirring = [], due = []
+        cdef int64_t now = _real_now()
+        cdef Watch watch
+        self.closely = now >= self.closely_at
+        if self.closely:
+            self.closely_at = now + self._compute_slice(watches)
+            asked = {}
+            for watch in watches:
+                watch.queue.notice_deaths(asked)
+        self.pause = (_scan(watches, self.closely, shmq_now() + self.closely_at - now, stirring, due)
+                      - shmq_now()) / 1e9
+        for watch in due:
+            try:
+                watch.catch_up()
+                self.pause = 0.0
+            except _errors.LockTimeout:
+                continue  # it is still due
+            except (_errors.ShmqError, OSError):
+                stirring.append(watch)  # the waiter gets the error
+        return stirring
+
+    # How long to sleep until the next check of everything.
+    cdef int64_t _compute_slice(self, list watches) except -1:
+        cdef bint has_slept = self.has_slept
+        self.has_slept = bool(watches)
+        if has_slept and watches and (<Watch>watches[0]).queue.is_guarded():
+            return SHMQ_LONG_SLEEP
+        return SHMQ_SHORT_SLEEP

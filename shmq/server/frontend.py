@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
-from shmq.client.local.waiting.wait_thread import wait_for
+from shmq.client.local.waiting.loop_waits import wait_for
 from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError
 from shmq.host.supervision.login_failures import source_of

@@ -10,8 +10,9 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct shmq_watch watch(enum shmq_event event, uint32_t n)
@@ -368,20 +369,21 @@ TEST("an entry that is another's by now is not touched by who had it")
     CHECK_EQ(armed(q), 1ull << mine.party);
 }
 
-/* ---- real semaphores ---- */
+/* ---- real FIFOs ---- */
 
 static char stem[64];
 
-static sem_t *new_wakeup(uint32_t n)
+static int new_wakeup(uint32_t n)
 {
     char name[SHMQ_WAKEUP_NAME];
-    sem_t *semaphore;
+    int fd;
 
-    (void)snprintf(stem, sizeof stem, "/shmq-core-test-%d@wakeup.", getpid());
+    (void)snprintf(stem, sizeof stem, "/dev/shm/shmq-core-test-%d@wakeup.", getpid());
     shmq_wakeup_name(name, stem, PROCESS, n);
-    semaphore = sem_open(name, O_CREAT | O_EXCL, 0600, 0);
-    CHECK(semaphore != SEM_FAILED);
-    return semaphore;
+    CHECK(!mkfifo(name, 0600));
+    fd = shmq_open_wakeup(name);
+    CHECK(fd >= 0);
+    return fd;
 }
 
 static void remove_wakeup(uint32_t n)
@@ -389,21 +391,21 @@ static void remove_wakeup(uint32_t n)
     char name[SHMQ_WAKEUP_NAME];
 
     shmq_wakeup_name(name, stem, PROCESS, n);
-    CHECK(!sem_unlink(name));
+    CHECK(!unlink(name));
 }
 
-static int value_of(sem_t *semaphore)
+static int posts_of(int fd)
 {
-    int value;
+    int count;
 
-    CHECK(!sem_getvalue(semaphore, &value));
-    return value;
+    CHECK(!ioctl(fd, FIONREAD, &count));
+    return count;
 }
 
 TEST("more wakeups than are kept open are all woken, and one that is gone is passed over")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
-    sem_t *wakeups[SHMQ_PARTIES + 10];
+    int wakeups[SHMQ_PARTIES + 10];
 
     for (uint32_t n = 0; n < SHMQ_PARTIES + 10; n++) {
         uint32_t post[2];
@@ -419,7 +421,7 @@ TEST("more wakeups than are kept open are all woken, and one that is gone is pas
         CHECK_EQ(shmq_lock(q), SHMQ_OK);
         CHECK_EQ(drain(q), 1);
         q->h->parties[0].process = 0; /* its place is free again */
-        CHECK_EQ(value_of(wakeups[n]), 1);
+        CHECK_EQ(posts_of(wakeups[n]), 1);
     }
     arm(q, SHMQ_NOT_EMPTY, 99999);
     put_text(q, "a");
@@ -427,15 +429,59 @@ TEST("more wakeups than are kept open are all woken, and one that is gone is pas
     atomic_store(&q->to_wake, 1);
     shmq_wake_parties(q);
     CHECK_EQ(drain(q), 1);
-    arm(q, SHMQ_NOT_EMPTY, SHMQ_PARTIES + 9); /* posted already, so not posted again */
+    for (uint32_t n = 0; n < SHMQ_PARTIES + 10; n++) {
+        CHECK_EQ(posts_of(wakeups[n]), 1);
+        CHECK(shmq_clear_wakeup(wakeups[n]));
+        CHECK(!shmq_clear_wakeup(wakeups[n]));
+        remove_wakeup(n);
+        CHECK(!close(wakeups[n]));
+    }
+}
+
+static void put_and_wake(struct shmq_queue *q)
+{
+    arm(q, SHMQ_NOT_EMPTY, 7);
     put_text(q, "a");
     atomic_store(&q->to_wake, parties_woken(q));
     shmq_wake_parties(q);
-    for (uint32_t n = 0; n < SHMQ_PARTIES + 10; n++) {
-        CHECK_EQ(value_of(wakeups[n]), 1);
-        remove_wakeup(n);
-        CHECK(!sem_close(wakeups[n]));
-    }
+    CHECK_EQ(drain(q), 1);
+}
+
+TEST("a file that the program opened in the place of a wakeup gets no byte")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    int wakeup = new_wakeup(7), file, next;
+    char path[96], byte;
+
+    (void)snprintf(path, sizeof path, "%s.file", stem);
+    file = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    CHECK(file >= 0);
+    next = dup(file);
+    CHECK(!close(next));
+    q->wakeup_prefix = stem;
+    put_and_wake(q); /* opens it under the number `next` */
+    CHECK_EQ(posts_of(wakeup), 1);
+    CHECK_EQ(dup2(file, next), next);
+    put_and_wake(q);
+    CHECK_EQ(posts_of(wakeup), 2);
+    CHECK_EQ(pread(file, &byte, 1, 0), 0);
+    CHECK(!close(file));
+    CHECK(!close(next));
+    CHECK(!unlink(path));
+    remove_wakeup(7);
+    CHECK(!close(wakeup));
+}
+
+TEST("a wakeup that is full does not hold the poster up")
+{
+    int wakeup = new_wakeup(8);
+
+    for (int i = 0; i < 100000; i++)
+        shmq_post_wakeup(wakeup);
+    CHECK(shmq_clear_wakeup(wakeup));
+    CHECK(!shmq_clear_wakeup(wakeup));
+    remove_wakeup(8);
+    CHECK(!close(wakeup));
 }
 
 /* ---- threads: each waits on two queues at once, with one wakeup ---- */
@@ -450,7 +496,7 @@ struct worker {
     pthread_t thread;
     struct shmq_queue *q[QUEUES];
     uint32_t n;
-    sem_t *wakeup;
+    int wakeup;
     _Atomic uint32_t *taken;
 };
 
@@ -498,8 +544,7 @@ static bool try_take(struct shmq_queue *q)
     return status == SHMQ_OK;
 }
 
-/* One round of waiting. The wakeup is posted once, and once more by each who does so in the
- * same moment. */
+/* One round of waiting. The wakeup has at most a post for each time that it was armed. */
 static void wait_for(struct worker *w, struct shmq_watch watches[QUEUES],
                      bool (*attempt)(struct shmq_queue *))
 {
@@ -514,12 +559,10 @@ static void wait_for(struct worker *w, struct shmq_watch watches[QUEUES],
     for (int i = 0; i < QUEUES && !done; i++)
         if ((done = attempt(w->q[i])))
             atomic_fetch_add(w->taken, 1);
-    CHECK(value_of(w->wakeup) <= (int)(PRODUCERS + CONSUMERS));
     if (done)
         return;
-    (void)shmq_sleep(w->wakeup, SLICE);
-    while (!sem_trywait(w->wakeup))
-        ;
+    shmq_await_wakeup(w->wakeup, SLICE);
+    (void)shmq_clear_wakeup(w->wakeup);
     for (int i = 0; i < QUEUES; i++)
         (void)(shmq_is_woken(w->q[i], &watches[i], true) || watches[i].due);
 }
@@ -577,7 +620,7 @@ TEST("threads that wait on two queues with one wakeup each get everything")
     for (uint32_t n = 0; n < PRODUCERS + CONSUMERS; n++) {
         CHECK(!pthread_join(workers[n].thread, NULL));
         remove_wakeup(n);
-        CHECK(!sem_close(workers[n].wakeup));
+        CHECK(!close(workers[n].wakeup));
     }
     for (int i = 0; i < QUEUES; i++) {
         enter(queues[i]);

@@ -13,7 +13,7 @@ from shmq.host.namespace.data_directory import DataDirectory
 def lose_memory(namespace: str) -> None:
     """Remove the namespace's shared memory, as a reboot does."""
     for path in SHM.iterdir():
-        if f"shmq@{namespace}@" in path.name and not path.name.startswith("sem."):
+        if f"shmq@{namespace}@" in path.name and not path.name.startswith(("sem.", "bell.")):
             path.unlink(missing_ok=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.row import Row
-from bench.tcp.rows import client, consume, idle, local, mib, ping_pong, produce
+from bench.tcp.rows import client, consume, event_loops, idle, local, mib, ping_pong, produce
 
 TCP: tuple[Callable[[], Row], ...] = (
     produce.row,
@@ -25,4 +25,8 @@ TCP: tuple[Callable[[], Row], ...] = (
     idle.put_row,
     idle.got_row,
     local.row,
+    event_loops.asyncio_one_core_row,
+    event_loops.asyncio_two_cores_row,
+    event_loops.uvloop_one_core_row,
+    event_loops.uvloop_two_cores_row,
 )

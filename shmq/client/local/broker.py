@@ -19,7 +19,7 @@ from shmq.client.local.queues import (
     tidy_schemas,
 )
 from shmq.client.local.temporary_queue import remove_dropped, remove_owned
-from shmq.client.local.waiting import wait_thread
+from shmq.client.local.waiting import wait_set
 from shmq.client.ports.broker import CollectionPort, Kind, make_neither_error
 from shmq.client.shared import durability, name_texts
 from shmq.client.shared.pickling import reduce
@@ -28,7 +28,7 @@ from shmq.client.transaction.recover import attach_by, look, settle_all
 from shmq.disk.storage.paths import SCHEMAS
 from shmq.errors import InvalidName, QueueExists, SegmentError, ShmqError, no_descriptor
 from shmq.host.namespace.namespace import Namespace
-from shmq.host.namespace.semaphores import sweep_wakeups
+from shmq.host.namespace.wakeups import sweep_wakeups
 from shmq.lazy_imports import late_imports
 from shmq.model.routing.book import Book
 from shmq.model.schema.book import Schemas
@@ -240,7 +240,7 @@ class LocalBroker(_Handle):
         if not self._namespace.has_names():
             self._forget_schemas()
             self._forget_texts()
-            wait_thread.rest(self._namespace)
+            wait_set.rest(self._namespace)
             settle_all(self._namespace)
             sweep_wakeups(self._namespace.name, self._namespace.processes.is_alive)
         Book.of(self._namespace).tidy()

@@ -23,7 +23,7 @@ from shmq.client.local import dead_letters, deaths, temporary_queue
 from shmq.client.local.batch_window import LocalPipeline
 from shmq.client.local.bulk import LocalBulkQueue
 from shmq.client.local.staged_publish import LocalStagedPublisher
-from shmq.client.local.waiting import async_get, wait_thread
+from shmq.client.local.waiting import async_get, wait_set
 from shmq.client.local.waiting.filtered_wait import wait_filtered
 from shmq.client.local.waiting.ready_watch import LocalReadyWatch
 from shmq.client.shared import durability, durable_wait
@@ -34,7 +34,8 @@ from shmq.client.shared.ready_event import descriptor_of
 from shmq.client.transaction.recover import settle
 from shmq.errors import Full, LockTimeout, QueueDeleted, SegmentError, ShmqError
 from shmq.host.namespace.namespace import Namespace
-from shmq.host.namespace.semaphores import semaphore_names, sweep_wakeups, wakeup_prefix
+from shmq.host.namespace.semaphores import semaphore_names
+from shmq.host.namespace.wakeups import sweep_wakeups, wakeup_prefix
 from shmq.lazy_imports import late_imports
 from shmq.model.failure import rank_types
 from shmq.native import _clock as time
@@ -146,10 +147,10 @@ class LocalQueue(_core.Handle, api.Queue):
             _core.check_timeout(timeout)
         if where is not None:
             meant = compile_filter(where)
-            return await async_get.get_chosen(self._namespace, self, meant, timeout)
+            return await async_get.get_chosen(self, meant, timeout)
         message = async_get.without_lock(self.try_get, timeout)
         if message is None:
-            message = await async_get.get(self._namespace, self, timeout)
+            message = await async_get.get(self, timeout)
         return message
 
     async def aput(
@@ -183,7 +184,7 @@ class LocalQueue(_core.Handle, api.Queue):
                 raise
         # Encode it once for all further attempts: it is put as it is now.
         prepared = self.wrap(body, **properties)
-        return await async_get.put(self._namespace, self, prepared, timeout)
+        return await async_get.put(self, prepared, timeout)
 
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
@@ -191,7 +192,7 @@ class LocalQueue(_core.Handle, api.Queue):
         consumer = _core.make_consumer(self, prefetch, timeout, False, where)
         self._consumers.add(consumer)
         event = _core.EVENT_NOT_EMPTY if where is None else _core.EVENT_ARRIVED
-        return async_get.AsyncConsumer(self._namespace, self, consumer, prefetch, timeout, event)
+        return async_get.AsyncConsumer(self, consumer, prefetch, timeout, event)
 
     def abodies(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
@@ -494,7 +495,7 @@ class LocalQueue(_core.Handle, api.Queue):
         if self.ready_event is not None:
             self.ready_event.close()
         _core.Handle.close(self)
-        wait_thread.wake_thread(self._namespace)
+        wait_set.wake_all(self._namespace)
         if self.is_consumer:
             _end_quietly(self._namespace, self.name)
 

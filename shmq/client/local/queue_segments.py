@@ -10,7 +10,8 @@ from shmq.api.options import QueueOptions
 from shmq.client.shared import durability
 from shmq.errors import ForeignSegment, NoSuchQueue, SegmentError
 from shmq.host.namespace.namespace import Namespace
-from shmq.host.namespace.semaphores import semaphore_names, wakeup_prefix
+from shmq.host.namespace.semaphores import semaphore_names
+from shmq.host.namespace.wakeups import wakeup_prefix
 from shmq.model.routing.book import Book
 from shmq.native import _core
 

@@ -10,13 +10,16 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 
-class _Timer(Protocol):
-    def cancel(self) -> None: ...
+class Timer(Protocol):
+    """A call to come."""
+
+    def cancel(self) -> None:
+        """Do not make it."""
 
 
 def call_later(
     loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[..., object], *args: Any
-) -> _Timer:
+) -> Timer:
     """Call ``callback`` in the loop after so many seconds of the kernel's clock.
 
     A loop reads Python's clock. While that is frozen, a thread waits in its place.

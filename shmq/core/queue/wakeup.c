@@ -1,10 +1,15 @@
 #define _GNU_SOURCE
 #include "queue/wakeup.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/descriptor.h"
 #include "queue/index.h"
@@ -238,16 +243,17 @@ void shmq_settle_parties(struct shmq_queue *q)
     }
 }
 
-/* ---- posting ---- */
+/* ---- the FIFOs ---- */
 
-#define CACHED 64
-
+/* A wakeup of another process that this one has open. */
 struct opened {
-    char name[SHMQ_WAKEUP_NAME];
-    sem_t *semaphore; /* NULL: the entry is free */
+    char name[SHMQ_WAKEUP_NAME]; /* empty: the entry is free */
+    int fd;
+    dev_t device;
+    ino_t inode;
 };
 
-static struct opened cache[CACHED];
+static struct opened cache[SHMQ_PARTIES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `cache` */
 
 void shmq_wakeups_forked(void) { lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
@@ -257,52 +263,86 @@ void shmq_wakeup_name(char name[SHMQ_WAKEUP_NAME], const char *prefix, uint64_t 
     (void)snprintf(name, SHMQ_WAKEUP_NAME, "%s%016" PRIx64 ".%" PRIu32, prefix, process, n);
 }
 
-/* The numbers of processes, and of a process's wakeups, are never reused: a name always means the
- * same wakeup. Holds `lock`. */
-static sem_t *open_wakeup(const char *name, uint64_t process, uint32_t n)
+int shmq_open_wakeup(const char *name)
 {
-    struct opened *cached = &cache[(process * 31 + n) % CACHED];
-    sem_t *semaphore;
-
-    if (cached->semaphore && !strcmp(cached->name, name))
-        return cached->semaphore;
     shmq_reserve_standard();
-    semaphore = sem_open(name, 0);
-    if (semaphore == SEM_FAILED)
-        return NULL;
-    if (cached->semaphore)
-        (void)sem_close(cached->semaphore);
-    cached->semaphore = semaphore;
-    memcpy(cached->name, name, SHMQ_WAKEUP_NAME);
-    return semaphore;
+    return open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 }
 
-/* The owner takes the post, then looks at the bits: either it sees ours cleared, or we do not
- * see its post any more. The fence orders our store before our look. */
-void shmq_post_wakeup(sem_t *wakeup)
+void shmq_post_wakeup(int fd)
 {
-    int value = 0;
+    ssize_t written;
 
-    shmq_fence();
-    (void)sem_getvalue(wakeup, &value);
-    if (value <= 0)
-        (void)sem_post(wakeup);
+    do
+        written = write(fd, "", 1);
+    while (written < 0 && errno == EINTR);
 }
 
+bool shmq_clear_wakeup(int fd)
+{
+    char posts[SHMQ_PARTIES];
+    ssize_t count;
+    bool was_posted = false;
+
+    do {
+        count = read(fd, posts, sizeof posts);
+        was_posted = was_posted || count > 0;
+    } while (count == (ssize_t)sizeof posts || (count < 0 && errno == EINTR));
+    return was_posted;
+}
+
+void shmq_await_wakeup(int fd, int64_t ns)
+{
+    struct pollfd poller = {.fd = fd, .events = POLLIN};
+    struct timespec most = {ns / 1000000000, ns % 1000000000};
+
+    (void)ppoll(&poller, 1, &most, NULL);
+}
+
+/* A program may close every descriptor that it does not know, and open files of its own under their
+ * numbers: these must not get our bytes. */
+static bool is_open(const struct opened *o)
+{
+    struct stat now;
+
+    return *o->name && !fstat(o->fd, &now) && now.st_ino == o->inode && now.st_dev == o->device;
+}
+
+static bool open_entry(struct opened *o, const char *name)
+{
+    struct stat now;
+
+    if (is_open(o))
+        (void)close(o->fd);
+    *o->name = '\0';
+    o->fd = shmq_open_wakeup(name);
+    if (o->fd < 0)
+        return false;
+    if (fstat(o->fd, &now) || !S_ISFIFO(now.st_mode)) {
+        (void)close(o->fd);
+        return false;
+    }
+    o->device = now.st_dev;
+    o->inode = now.st_ino;
+    memcpy(o->name, name, SHMQ_WAKEUP_NAME);
+    return true;
+}
+
+/* The numbers of processes, and of a process's wakeups, are never reused: a name always means the
+ * same wakeup. */
 static void wake_one(const char *prefix, const struct shmq_party *p)
 {
     uint64_t process = GET_ATOMIC(p->process);
     uint32_t n = GET_ATOMIC(p->n) & ~SHMQ_FILTERED;
+    struct opened *o = &cache[(process * 31 + n) % SHMQ_PARTIES];
     char name[SHMQ_WAKEUP_NAME];
-    sem_t *semaphore;
 
     if (!process)
         return;
     shmq_wakeup_name(name, prefix, process, n);
     pthread_mutex_lock(&lock);
-    semaphore = open_wakeup(name, process, n);
-    if (semaphore)
-        shmq_post_wakeup(semaphore);
+    if ((!strcmp(o->name, name) && is_open(o)) || open_entry(o, name))
+        shmq_post_wakeup(o->fd);
     pthread_mutex_unlock(&lock);
 }
 

@@ -1,10 +1,11 @@
 /* Wakeups: how an event loop, or a thread that waits for many queues, learns of an event.
  *
- * A wakeup is a named semaphore of a process on which one of its threads sleeps, for any number of
- * queues. In each of these queues the wakeup has an entry, a party, which the thread arms: it sets
- * a bit in `armed`, under the lock, after it found nothing to take. A process that makes something
- * available clears one bit for each thing that no sleeper gets. Once it has released the lock, it
- * posts the wakeups of those parties, unless they are posted already.
+ * A wakeup is a FIFO of a process that one of its loops or threads polls, for any number of queues.
+ * In each of these queues the wakeup has an entry, a party, which its owner arms: it sets a bit in
+ * `armed`, under the lock, after it found nothing to take. A process that makes something available
+ * clears one bit for each thing that no sleeper gets. Once it has released the lock, it posts the
+ * wakeups of those parties: it writes a byte into each. So there is no system call unless a party
+ * waits, and no more bytes than times that the owner armed.
  *
  * The bit is the truth for the waiting thread: as long as it is set, no event has occurred. A waker
  * that dies between clearing and posting leaves it cleared, and the waiting thread sees that at the
@@ -15,8 +16,6 @@
  * woken for each message that enters the order of service, and never in the place of a party that
  * would have taken any message. */
 #pragma once
-
-#include <semaphore.h>
 
 #include "queue/queue.h"
 
@@ -73,28 +72,37 @@ void shmq_settle_parties(struct shmq_queue *q);
 
 bool shmq_party_is_attached(const struct shmq_queue *q, const struct shmq_party *p);
 
-/* ---- posting ---- */
+/* ---- the FIFOs ---- */
 
-/* Posting the wakeups of other processes. A process opens each of them once by its name, and
- * keeps a limited number of them open. */
+/* A process opens each wakeup of others once by its name, and keeps a limited number of them open.
+ * All open them for reading and writing: so a post never meets a FIFO without a reader, which would
+ * kill the poster by SIGPIPE, and the owner never reads an end of file. */
 
 #define SHMQ_WAKEUP_NAME 192 /* bytes */
 
 /* Whether the last critical section selected parties to wake: one read of private memory. */
 static inline bool shmq_must_wake(struct shmq_queue *q) { return GET_RELAXED(q->to_wake) != 0; }
 
-/* Posts a wakeup unless it is posted already: then its owner has not looked yet, and will look at
- * everything. So the semaphore's value is one, plus one for each process that posts at the same
- * moment. The caller stores what the owner must find before the call. */
-void shmq_post_wakeup(sem_t *wakeup);
+/* The path of wakeup `n` of process `process`. */
+void shmq_wakeup_name(char name[SHMQ_WAKEUP_NAME], const char *prefix, uint64_t process,
+                      uint32_t n);
+
+/* The descriptor of a wakeup; -1 with errno. */
+int shmq_open_wakeup(const char *name);
+
+/* Posts a wakeup: it is readable until it is cleared. One that is full is so anyway. The caller
+ * stores what the owner must find before the call. */
+void shmq_post_wakeup(int fd);
+
+/* Takes all posts; whether there were any. The owner looks at its watches after the call. */
+bool shmq_clear_wakeup(int fd);
+
+/* Sleeps until it is posted, a signal arrives, or `ns` have passed. */
+void shmq_await_wakeup(int fd, int64_t ns);
 
 /* Wakes the parties in q->to_wake. Without the lock. Skips a wakeup that is gone: it belonged to a
  * process that died. */
 void shmq_wake_parties(struct shmq_queue *q);
-
-/* The name of wakeup `n` of process `process`. */
-void shmq_wakeup_name(char name[SHMQ_WAKEUP_NAME], const char *prefix, uint64_t process,
-                      uint32_t n);
 
 /* Tells this module that the process is a forked child: a lock that a thread of the parent held is
  * free here. */

@@ -35,7 +35,8 @@ from shmq.host.diagnose.journal_problem import unwritten, why_unkept
 from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from shmq.host.namespace import streams
 from shmq.host.namespace.namespace import Namespace
-from shmq.host.namespace.semaphores import semaphore_names, wakeup_owner
+from shmq.host.namespace.semaphores import semaphore_names
+from shmq.host.namespace.wakeups import wakeup_owner
 from shmq.lazy_imports import late_imports
 from shmq.model.table.files import disk_directory
 from shmq.model.table.files import leftovers as table_leftovers
@@ -43,7 +44,7 @@ from shmq.native import _core
 from shmq.native.descriptors import open_file
 
 _OURS = re.compile(
-    r"(?:sem\.|mp\.|names\.|exchanges\.|schemas\.|stream\.|log\.|group\.|txn\.|tables\.)?"
+    r"(?:sem\.|bell\.|mp\.|names\.|exchanges\.|schemas\.|stream\.|log\.|group\.|txn\.|tables\.)?"
     r"shmq@(?P<namespace>[^@]+)(?:@(?P<rest>.*))?",
     re.DOTALL,
 )
@@ -142,6 +143,7 @@ def _find_files(namespace: str, fix: bool) -> list[dict[str, Any]]:
                 *_find_anonymous(registry, fix),
                 *_find_unfinished(registry, fix),
                 *_find_semaphores(registry, fix),
+                *_find_wakeups(registry, fix),
                 *_find_transactions(registry, fix),
                 *_find_tables(registry, fix),
             ]
@@ -212,32 +214,36 @@ def _find_unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]
 
 
 def _find_semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
-    """Semaphores without a queue, wakeup semaphores without a process."""
+    """Semaphores without a queue."""
     stem = f"sem.shmq@{registry.name}@"
     known = _list_known_semaphores(registry)
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
-        rest = entry.removeprefix(stem)
-        process = wakeup_owner(registry.name, entry)
-        if process is not None:
-            if registry.processes.is_alive(process):
-                continue
-            kind, what = "bell", "its process is dead"
-        elif _SEMAPHORE.fullmatch(rest):
-            if known is None or entry in known:
-                continue
-            kind, what = "semaphore", "its queue is gone"
-        else:
+        if not _SEMAPHORE.fullmatch(entry.removeprefix(stem)):
             yield _make_finding(
                 registry.name, "file", entry, "shmq does not create files of that name"
             )
-            continue
-        owner = _get_owner(entry)
-        if owner == os.geteuid():
-            if fix:
-                (SHM / entry).unlink(missing_ok=True)
-            yield _make_finding(registry.name, kind, entry, what, fix)
-        elif owner is not None:
-            yield _make_finding(registry.name, "file", entry, "it belongs to another user")
+        elif known is not None and entry not in known:
+            yield from _remove_file(registry.name, "semaphore", entry, "its queue is gone", fix)
+
+
+def _find_wakeups(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+    """Wakeups without a process."""
+    for entry in sorted(os.listdir(SHM)):
+        process = wakeup_owner(registry.name, entry)
+        if process is not None and not registry.processes.is_alive(process):
+            yield from _remove_file(registry.name, "bell", entry, "its process is dead", fix)
+
+
+def _remove_file(
+    namespace: str, kind: str, entry: str, what: str, fix: bool
+) -> Iterator[dict[str, Any]]:
+    owner = _get_owner(entry)
+    if owner == os.geteuid():
+        if fix:
+            (SHM / entry).unlink(missing_ok=True)
+        yield _make_finding(namespace, kind, entry, what, fix)
+    elif owner is not None:
+        yield _make_finding(namespace, "file", entry, "it belongs to another user")
 
 
 def _list_known_semaphores(registry: Namespace) -> set[str] | None:

@@ -8,6 +8,8 @@ Everything is in /dev/shm, owned by the user and closed to others:
     a queue's segment, of the kind that multiprocessing.shared_memory creates.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
     its semaphores.
+``bell.shmq@NAMESPACE@PROCESS.N``
+    the wakeups of its processes, see `shmq.host.namespace.wakeups`.
 ``names.shmq@NAMESPACE``
     the names of its queues, streams and groups, see `shmq.host.namespace.name_book`.
 ``schemas.shmq@NAMESPACE``
@@ -40,7 +42,7 @@ from shmq.errors import ForeignSegment, LockTimeout, NoSuchQueue, SegmentError, 
 from shmq.host.namespace.name_book import NameBook
 from shmq.host.namespace.processes import Processes
 from shmq.host.namespace.roles import Roles
-from shmq.host.namespace.semaphores import make_semaphores, remove_semaphores, sweep_wakeups
+from shmq.host.namespace.semaphores import make_semaphores, remove_semaphores
 from shmq.host.namespace.shm_files import (
     as_foreign,
     as_no_file,
@@ -48,6 +50,7 @@ from shmq.host.namespace.shm_files import (
     new_identity,
     refuse_foreign,
 )
+from shmq.host.namespace.wakeups import sweep_wakeups
 from shmq.native import _core
 from shmq.native.descriptors import open_file
 

@@ -479,7 +479,7 @@ def has_output_if_there_is_a_message(stage: Stage) -> None:
     """
     is_get = stage.watch.event == _core.EVENT_NOT_EMPTY
     there = stage.queue.qsize() > 0 if is_get else not stage.queue.full()
-    stirs = bool(_core.scan([stage.watch], True)[0])
+    stirs = stage.watch.stirs()
     if stirs < there or (is_get and stirs > there):
         raise AssertionError(f"something is there: {there}; the watch stirs: {stirs}")
     stage.watch.disarm()

@@ -198,7 +198,6 @@ RUNS: Final = (
         holds=False,
     ),
     _queue("broken: who leaves keeps its ring", f"{_1X2} RUNG=2 BROKEN_KEEPS_RING", holds=False),
-    _queue("broken: a wakeup is posted again", f"{_1X2} RUNG=2 BROKEN_RINGS_AGAIN", holds=False),
     _queue(
         "broken: messages kept for posts of the dead",
         f"{_1X2} RUNG=1 MOST_SLICES=1 MOST_DEATHS=1 BROKEN_STALE_POSTED",

@@ -43,9 +43,6 @@
  * that are counted in `posted`, and those whose takers have not counted them yet. */
 #define BOUND(event) ((WORKERS + 2 + DELETERS + MOST_DEATHS) * SLEEPERS(event) + GHOSTS)
 
-/* One of each process that has seen it without a post, all at the same time. */
-#define BELL_BOUND (WORKERS + DELETERS)
-
 #define NOT_EMPTY 0
 #define NOT_FULL 1
 
@@ -69,7 +66,7 @@ bool held;              /* the lock is, from one step to the next */
 /* ---- the kernel's ---- */
 
 byte semaphore[2];
-byte bell[WORKERS];     /* its value */
+bool bell[WORKERS];     /* its FIFO has bytes: it is readable */
 bool dead[WORKERS];
 
 /* ---- the run ---- */
@@ -248,27 +245,11 @@ inline post_one(event)
     assert(semaphore[event] <= BOUND(event))
 }
 
-#define CHOSEN 16 /* times a bit of `ring`: its bell had no post, and is to be posted */
-
-/* shmq_post_wakeup: a look, and a step later the post. */
-inline look_at_bell(worker)
-{
-    ring = ring - (1 << worker);
-#ifndef BROKEN_RINGS_AGAIN
-    if
-    :: bell[worker] == 0 -> ring = ring | (CHOSEN << worker)
-    :: else
-    fi
-#else
-    ring = ring | (CHOSEN << worker)
-#endif
-}
-
+/* shmq_post_wakeup */
 inline ring_one(worker)
 {
-    ring = ring - (CHOSEN << worker);
-    bell[worker]++;
-    assert(bell[worker] <= BELL_BOUND)
+    ring = ring - (1 << worker);
+    bell[worker] = true
 }
 
 /* _post, then shmq_wake_parties */
@@ -278,14 +259,10 @@ inline post_all()
     :: atomic { post[NOT_EMPTY] > 0 -> post_one(NOT_EMPTY); post[NOT_EMPTY]-- }
     :: atomic { post[NOT_EMPTY] == 0 && post[NOT_FULL] > 0 ->
                 post_one(NOT_FULL); post[NOT_FULL]-- }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 1 -> look_at_bell(0) }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 16 -> ring_one(0) }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 2 -> look_at_bell(1) }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 32 -> ring_one(1) }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 4 -> look_at_bell(2 % WORKERS) }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 64 -> ring_one(2 % WORKERS) }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 8 -> look_at_bell(3 % WORKERS) }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 128 -> ring_one(3 % WORKERS) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 1 -> ring_one(0) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 2 -> ring_one(1) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 4 -> ring_one(2 % WORKERS) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 8 -> ring_one(3 % WORKERS) }
     :: atomic { !QUIET && MAY_DIE -> deaths++; goto died }
     :: atomic { QUIET -> break }
     od
@@ -677,7 +654,7 @@ watch:
     post_all();
 end_watch: /* Bell.sleep: it is rung, or the end of a slice, and shmq_is_woken says so */
     if
-    :: atomic { bell[me] > 0 -> bell[me] = 0 }
+    :: atomic { bell[me] -> bell[me] = false }
     :: atomic { MAY_SLICE -> SLICE_ENDS }
     :: atomic { timeout && (AVAILABLE(BELL) || TO_RECLAIM) && SLEEPERS_FIRST ->
                 if
@@ -808,14 +785,10 @@ end_guardian:
         do
         :: post[NOT_EMPTY] > 0 -> post_one(NOT_EMPTY); post[NOT_EMPTY]--
         :: post[NOT_FULL] > 0 -> post_one(NOT_FULL); post[NOT_FULL]--
-        :: ring & 1 -> look_at_bell(0)
-        :: ring & 16 -> ring_one(0)
-        :: ring & 2 -> look_at_bell(1)
-        :: ring & 32 -> ring_one(1)
-        :: ring & 4 -> look_at_bell(2 % WORKERS)
-        :: ring & 64 -> ring_one(2 % WORKERS)
-        :: ring & 8 -> look_at_bell(3 % WORKERS)
-        :: ring & 128 -> ring_one(3 % WORKERS)
+        :: ring & 1 -> ring_one(0)
+        :: ring & 2 -> ring_one(1)
+        :: ring & 4 -> ring_one(2 % WORKERS)
+        :: ring & 8 -> ring_one(3 % WORKERS)
         :: QUIET -> break
         od;
         guarding = false

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import posix_ipc
 import pytest
 
 import shmq
@@ -123,15 +122,15 @@ def test_semaphores_without_a_queue_are_removed(shell: Shell, queue: shmq.Queue)
     assert shell("fsck").code == Code.OK
 
 
-def test_a_wakeup_semaphore_is_removed_when_its_process_is_dead(
+def test_a_wakeup_is_removed_when_its_process_is_dead(
     shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
 ) -> None:
     number = Namespace.of(shell.namespace).processes.own_number()
-    mine = f"shmq@{shell.namespace}@bell.{number:x}.0"
-    posix_ipc.Semaphore(f"/{mine}", posix_ipc.O_CREX, mode=0o600).close()
+    mine = f"bell.shmq@{shell.namespace}@{number:x}.0"
+    os.mkfifo(SHM / mine, 0o600)
     dies(
         "number = Namespace.of(namespace).processes.own_number()\n"
-        "posix_ipc.Semaphore(f'/shmq@{namespace}@bell.{number:x}.7', posix_ipc.O_CREX)\n"
+        "os.mkfifo(f'/dev/shm/bell.shmq@{namespace}@{number:x}.7', 0o600)\n"
         "die()"
     )
 
@@ -139,8 +138,8 @@ def test_a_wakeup_semaphore_is_removed_when_its_process_is_dead(
 
     assert (kind, name.rpartition(".")[2]) == ("bell", "7")
     is_found_and_fixed(shell, kind, name)
-    assert f"sem.{mine}" in files(shell)
-    posix_ipc.unlink_semaphore(f"/{mine}")
+    assert mine in files(shell)
+    (SHM / mine).unlink()
 
 
 #: What comes after BEGIN where queues of shmq.mp are used.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import resource
 import threading
 import time
@@ -13,7 +14,6 @@ import pytest
 
 import shmq
 from shmq.client.local.broker import LocalBroker
-from shmq.client.local.waiting.waiting_tasks import TaskQueue
 from tests.support.loops import Loop, until
 from tests.support.waiting import PATIENCE
 
@@ -25,16 +25,6 @@ HOUR = 3600.0
 def local(namespace: str) -> Iterator[LocalBroker]:
     with LocalBroker(namespace) as broker:
         yield broker
-
-
-@pytest.fixture
-def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that was called and has not looked for a slice is not passed over.
-
-    On a busy machine that may be one whose turn it is.
-    """
-    call = TaskQueue.call
-    monkeypatch.setattr(TaskQueue, "call", lambda tasks, closely: call(tasks, closely=False))
 
 
 def waiting(queue: shmq.Queue) -> tuple[int, int]:
@@ -51,6 +41,10 @@ def wait_threads(broker: LocalBroker) -> list[threading.Thread]:
     """Those of its namespace."""
     name = f"shmq waits {broker.namespace}"
     return [thread for thread in threading.enumerate() if thread.name == name]
+
+
+def list_wakeups(broker: LocalBroker) -> list[str]:
+    return [name for name in os.listdir("/dev/shm") if f"bell.shmq@{broker.namespace}@" in name]
 
 
 # ---- aget ----
@@ -231,7 +225,6 @@ def test_what_can_never_be_put_is_refused_at_once(local: LocalBroker, run: Loop)
     run(work())
 
 
-@pytest.mark.usefixtures("in_turn")
 def test_room_for_many_wakes_all_waiting_puts_in_their_order(local: LocalBroker, run: Loop) -> None:
     queue = local.create_queue("q", capacity=5, overflow="block")
     queue.put_many([b"old"] * 5)
@@ -380,7 +373,6 @@ def test_a_task_that_is_cancelled_while_it_waits_is_gone(local: LocalBroker, run
     assert queue.qsize() == 0
 
 
-@pytest.mark.usefixtures("in_turn")
 def test_a_call_that_meets_a_cancelled_task_is_passed_on(local: LocalBroker, run: Loop) -> None:
     queue = local.create_queue("q")
 
@@ -455,7 +447,8 @@ def test_a_coroutine_that_is_dropped_leaves_its_place(local: LocalBroker, run: L
 
     async def work() -> None:
         dropped = queue.aget()
-        assert dropped.send(None) is not None
+        while dropped.send(None) is None:  # it lets other tasks run before it sleeps
+            pass
         dropped.close()
         assert waiting(queue) == (0, 0)
         task = asyncio.create_task(queue.aget())
@@ -490,7 +483,6 @@ def test_a_loop_that_was_closed_with_tasks_in_it_keeps_nothing_from_others(
 # ---- many ----
 
 
-@pytest.mark.usefixtures("in_turn")
 def test_tasks_are_served_in_the_order_in_which_they_came(local: LocalBroker, run: Loop) -> None:
     queue = local.create_queue("q")
 
@@ -570,7 +562,7 @@ def test_loops_in_several_threads_share_a_handle(local: LocalBroker, run: Loop) 
     for thread in threads:
         thread.join()
     assert sorted(seen) == list(range(1, 3 * count + 1))
-    assert len(wait_threads(local)) == 1
+    assert wait_threads(local) == []
     assert waiting(queue) == (0, 0)
 
 
@@ -607,19 +599,69 @@ def test_the_end_of_a_queue_ends_every_wait_with_its_error(
             assert isinstance(error, shmq.QueueDeleted)
 
 
-@pytest.mark.prove
-def test_the_thread_rests_and_is_woken_again(local: LocalBroker, run: Loop) -> None:
+def test_a_loop_gives_its_wakeup_back(local: LocalBroker, run: Loop) -> None:
     queue = local.create_queue("q", dead_letter=None)
 
     async def work() -> None:
-        for pause in (0.0, 1.2):  # seconds; it keeps watch for one after its last waiter
-            await asyncio.sleep(pause)
+        for _ in range(2):
             task = asyncio.create_task(queue.aget())
             await until(lambda: waiting(queue) == (1, 0))
             queue.put(b"x", delay=0.01)
             (await task).ack()
 
-    run(work())
-    assert len(wait_threads(local)) == 1
+    for _ in range(3):
+        run(work())
+    assert len(list_wakeups(local)) == 1  # each loop has that of the one before
     local.delete_queue("q")
-    assert wait_threads(local) == []
+    assert list_wakeups(local) == []
+
+
+def test_a_namespace_that_ends_takes_the_wakeups_of_running_loops(
+    local: LocalBroker, run: Loop
+) -> None:
+    async def work() -> None:
+        for _ in range(2):
+            queue = local.create_queue("q", dead_letter=None)
+            with pytest.raises(shmq.Empty):
+                await queue.aget(timeout=0.001)
+            assert len(list_wakeups(local)) == 1
+            local.delete_queue("q")
+            assert list_wakeups(local) == []
+
+    run(work())
+
+
+def test_a_loop_that_was_closed_leaves_no_descriptor(local: LocalBroker, run: Loop) -> None:
+    queue = local.create_queue("q")
+
+    async def work() -> None:
+        with pytest.raises(shmq.Empty):
+            await queue.aget(timeout=0.001)
+
+    run(work())
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        run(work())
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_wait_without_a_descriptor_names_the_limit(local: LocalBroker, run: Loop) -> None:
+    queue = local.create_queue("q")
+
+    async def work() -> None:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+        try:
+            with pytest.raises(OSError, match="no file descriptor left"):
+                await queue.aget()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        task = asyncio.create_task(queue.aget())
+        await until(lambda: waiting(queue) == (1, 0))
+        queue.put(b"x")
+        (await task).ack()
+
+    run(work())
+    assert waiting(queue) == (0, 0)

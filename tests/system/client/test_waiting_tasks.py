@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
@@ -12,7 +13,6 @@ import pytest
 
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
-from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingDescriptor, WaitingTask
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.native import _core
 
@@ -60,12 +60,12 @@ def clock() -> Iterator[int]:
 
 def task_queue(
     queue: LocalQueue, event: int, wakeup: _core.Wakeup
-) -> tuple[TaskQueue, WaitingTask]:
+) -> tuple[_core.TaskQueue, _core.WaitingTask]:
     """A task queue in which one task waits."""
     loop = asyncio.new_event_loop()
-    waiter = WaitingTask(loop)
+    waiter = _core.WaitingTask(loop)
     loop.close()
-    armed = TaskQueue(queue, event, wakeup)
+    armed = _core.TaskQueue(queue, event, wakeup, threading.RLock())
     armed.join(waiter)
     armed.arm(waiter)
     return armed, waiter
@@ -155,8 +155,10 @@ def test_a_waiter_that_arms_again_calls_those_that_have_missed_the_event(
     queue: LocalQueue, wakeups: list[_core.Wakeup]
 ) -> None:
     heard: list[str] = []
-    armed = TaskQueue(queue, _core.EVENT_ARRIVED, wakeups[0])
-    first, second = (WaitingDescriptor(partial(heard.append, name)) for name in ("1st", "2nd"))
+    armed = _core.TaskQueue(queue, _core.EVENT_ARRIVED, wakeups[0], threading.RLock())
+    first, second = (
+        _core.WaitingDescriptor(partial(heard.append, name)) for name in ("1st", "2nd")
+    )
     for waiter in (first, second):
         armed.join(waiter)
     armed.arm(first)

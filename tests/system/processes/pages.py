@@ -143,7 +143,7 @@ def _get_in_a_loop(queue: Queue) -> None:
 
 
 def _wait_in_a_loop(queue: Queue) -> None:
-    """A wakeup semaphore is made for it."""
+    """A wakeup is made for it."""
 
     async def wait() -> None:
         try:

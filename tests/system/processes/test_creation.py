@@ -20,12 +20,8 @@ from shmq import Broker
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.host.namespace.namespace import Namespace
-from shmq.host.namespace.semaphores import (
-    make_semaphores,
-    remove_semaphores,
-    semaphore_names,
-    wakeup_prefix,
-)
+from shmq.host.namespace.semaphores import make_semaphores, remove_semaphores, semaphore_names
+from shmq.host.namespace.wakeups import wakeup_prefix
 from shmq.native import _core
 from tests.support.layout import place_of
 from tests.support.processes import Start, drain, files_of, is_empty, is_sound

@@ -445,29 +445,19 @@ def test_a_process_ends_although_a_daemon_thread_holds_what_its_wait_thread_need
 ) -> None:
     broker.create_queue("q", dead_letter=None)
     code = f"""{BEGIN}
-import asyncio
-from shmq.client.local.waiting.wait_thread import _wait_threads
+import select
+from shmq.client.local.waiting.wait_set import sets
 held = threading.Event()
-def armed():
-    return [
-        (waits, tasks)
-        for waits in _wait_threads.copy().values()
-        for tasks in waits._task_queues.copy().values()
-        if tasks.watch.is_armed
-    ]
+queue.fileno()
+(waits,) = sets.values()
 def hold():
-    while not (found := armed()):
-        time.sleep(0.001)
-    ((waits, tasks),) = found
-    with tasks._lock:
-        queue.put("x")
-        while sys._current_frames()[waits._thread.ident].f_code.co_name != "call":
+    with waits.lock:
+        waits.wake()
+        while select.select([waits.watcher.wakeup], [], [], 0)[0]:  # until the thread has it
             time.sleep(0.001)
         held.set()
         time.sleep(1000)
-waiting = threading.Thread(target=lambda: asyncio.run(queue.aget()), daemon=True)
-for thread in (waiting, threading.Thread(target=hold, daemon=True)):
-    thread.start()
+threading.Thread(target=hold, daemon=True).start()
 held.wait()
 """
     run_script(code, namespace)

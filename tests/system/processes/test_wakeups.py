@@ -1,4 +1,4 @@
-"""Waiting on wakeup semaphores across processes: deaths, forks, and what is left in /dev/shm."""
+"""Waiting on wakeups across processes: deaths, forks, and what is left in /dev/shm."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from tests.support.processes import Start, files_of, is_empty, is_sound, run_script
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 def wakeups_of(namespace: str) -> list[str]:
-    return [name for name in files_of(namespace) if "@bell." in name]
+    return [name for name in files_of(namespace) if name.startswith("bell.")]
 
 
 def armed(queue: Queue) -> int:
@@ -120,6 +120,46 @@ def test_a_waiter_that_is_killed_leaves_nothing(
     is_sound(queue)
 
 
+def wait_in_turn(pipe: Connection, namespace: str) -> None:
+    """Take one message, then wait for another."""
+    queue = shmq.connect(namespace).queue("q")
+
+    async def work() -> None:
+        for _ in range(2):
+            (await queue.aget()).ack()
+            pipe.send("taken")
+
+    asyncio.run(work())
+
+
+def test_a_put_outlives_the_waiter_whose_wakeup_it_has_open(
+    queue: Queue, namespace: str, start: Start
+) -> None:
+    child = start(wait_in_turn, namespace)
+    eventually(lambda: armed(queue) == 1, "the child waits")
+    queue.put(b"x")
+    assert child.hear() == "taken"
+    eventually(lambda: armed(queue) == 1, "the child waits again")
+    child.signal(signal.SIGKILL)
+    child.reap()
+
+    queue.put(b"y")  # writes into a FIFO that nobody reads any more
+
+    assert queue.get(timeout=PATIENCE).delivery_count == 1
+
+
+def test_a_waiter_that_is_stopped_takes_its_message_later(
+    queue: Queue, namespace: str, start: Start
+) -> None:
+    child = start(wait_in_turn, namespace)
+    eventually(lambda: armed(queue) == 1, "the child waits")
+    child.signal(signal.SIGSTOP)
+    queue.put_many([b"x", b"y"])
+    child.signal(signal.SIGCONT)
+    assert (child.hear(), child.hear()) == ("taken", "taken")
+    child.ends()
+
+
 def test_a_wakeup_that_a_killed_waiter_took_with_it_is_late_by_a_slice(
     queue: Queue, namespace: str, start: Start
 ) -> None:
@@ -163,7 +203,7 @@ def test_what_a_dead_process_held_ends_a_wait(queue: Queue, namespace: str, star
     assert shmq.wait([queue]) == [queue]
 
 
-def test_the_child_of_a_fork_has_a_thread_of_its_own(
+def test_the_child_of_a_fork_has_wakeups_of_its_own(
     queue: Queue, namespace: str, start: Start
 ) -> None:
     async def once() -> None:
@@ -180,7 +220,7 @@ def test_the_child_of_a_fork_has_a_thread_of_its_own(
     asyncio.run(once())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads
-        assert start(child).ends() == 3  # the parent's, the child's hub's, and its wait's
+        assert start(child).ends() == 3  # the parent's, that of the child's loop, and its wait's
     asyncio.run(once())
     assert queue.stats().acked == 3
 
@@ -218,9 +258,7 @@ def test_an_interpreter_ends_cleanly(
 
     run_script(SCRIPT.format(work=ENDINGS[ending]), namespace)
 
-    if ending != "with a waiting thread":  # whose semaphore its death leaves
-        assert wakeups_of(namespace) == []
+    assert wakeups_of(namespace) == []
     queue.qsize()
     broker.queue("w").qsize()
-    assert wakeups_of(namespace) == []
     assert armed(queue) == armed(broker.queue("w")) == 0

@@ -9,14 +9,13 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 import shmq
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.waiting import guardian
-from shmq.client.local.waiting.watcher import Watcher
+from shmq.client.local.waiting.loop_waits import LoopWaits
 from tests.support.processes import HOUR
 from tests.support.waiting import PATIENCE, eventually
 
@@ -172,15 +171,15 @@ def test_more_threads_than_a_queue_has_entries_all_see_the_message(local: LocalB
     assert armed(queue) == 0
 
 
-def test_wakeup_semaphores_are_used_again(local: LocalBroker, namespace: str) -> None:
+def test_wakeups_are_used_again(local: LocalBroker, namespace: str) -> None:
     queue = local.create_queue("q", dead_letter=None)
     for _ in range(5):
         assert shmq.wait([queue], timeout=0.001) == []
-    found = [name for name in os.listdir("/dev/shm") if f"{namespace}@bell" in name]
+    found = [name for name in os.listdir("/dev/shm") if f"bell.shmq@{namespace}@" in name]
     assert len(found) == 1
     assert os.stat(f"/dev/shm/{found[0]}").st_mode & 0o777 == 0o600
     local.delete_queue("q")
-    assert not [name for name in os.listdir("/dev/shm") if f"{namespace}@bell" in name]
+    assert not [name for name in os.listdir("/dev/shm") if f"bell.shmq@{namespace}@" in name]
 
 
 def test_a_fork_beside_a_thread_that_begins_to_wait_elsewhere(
@@ -202,14 +201,14 @@ def test_a_fork_beside_a_thread_that_begins_to_wait_elsewhere(
 def test_a_wait_goes_on_after_a_lack_of_descriptors(
     queues: list[shmq.Queue], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    look, missing = Watcher.look, [OSError(errno.EMFILE, "Too many open files")]
+    poll, missing = LoopWaits.poll, [OSError(errno.EMFILE, "Too many open files")]
 
-    def fail_once(watcher: Watcher, watches: list[Any]) -> Any:
+    def fail_once(waits: LoopWaits) -> None:
         if missing:
             raise missing.pop()
-        return look(watcher, watches)
+        poll(waits)
 
-    monkeypatch.setattr(Watcher, "look", fail_once)
+    monkeypatch.setattr(LoopWaits, "poll", fail_once)
 
     async def wait() -> bytes:
         taken = asyncio.create_task(queues[0].aget(timeout=PATIENCE))
@@ -219,5 +218,5 @@ def test_a_wait_goes_on_after_a_lack_of_descriptors(
 
     assert asyncio.run(wait()) == b"x"
     (record,) = caplog.records
-    assert "tries again: [Errno 24] Too many open files" in record.getMessage()
+    assert "checked again: [Errno 24] Too many open files" in record.getMessage()
     assert record.exc_info is None

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 from shmq import api
-from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.errors import Empty, Full, LockTimeout
-from shmq.host.namespace.namespace import Namespace
+from shmq.lazy_imports import late_imports
 from shmq.native import _core
 
+_T = TypeVar("_T")
+
 _Attempt = Callable[[], api.Message | None]
+
+
+@functools.cache
+def _load_waits() -> ModuleType:
+    with late_imports:
+        from shmq.client.local.waiting import loop_waits  # noqa: PLC0415 - it imports asyncio
+
+    return loop_waits
 
 
 def without_lock(attempt: _Attempt, timeout: float | None) -> api.Message | None:
@@ -25,24 +35,28 @@ def without_lock(attempt: _Attempt, timeout: float | None) -> api.Message | None
         return None
 
 
-def _get_after_reaping(queue: Any, attempt: _Attempt) -> api.Message | None:
-    queue.look_for_dead()
-    return attempt()
+async def wait_for(
+    queue: Any, event: int, attempt: Callable[[], _T | None], timeout: float | None
+) -> _T | None:
+    """The first result of ``attempt``, which has failed once; None if the timeout passed."""
+    if timeout == 0:
+        queue.look_for_dead()
+        return attempt()
+    queue.look_before_wait()
+    found: _T | None = await _load_waits().wait_for(queue.namespace, queue, event, attempt, timeout)
+    return found
 
 
-async def get(namespace: Namespace, queue: Any, timeout: float | None) -> api.Message:
+async def get(queue: Any, timeout: float | None) -> api.Message:
     """Wait for a message of a queue that was empty. Raises Empty."""
-    message = without_lock(functools.partial(_get_after_reaping, queue, queue.try_get), timeout)
-    if message is None and timeout != 0:
-        message = await wait_for(namespace, queue, _core.EVENT_NOT_EMPTY, queue.try_get, timeout)
+    attempt: _Attempt = queue.try_get
+    message = await wait_for(queue, _core.EVENT_NOT_EMPTY, attempt, timeout)
     if message is None:
         raise Empty(f"no message came to queue {queue.name!r} within {timeout} s")
     return message
 
 
-async def get_chosen(
-    namespace: Namespace, queue: Any, meant: _core.Filter, timeout: float | None
-) -> api.Message:
+async def get_chosen(queue: Any, meant: _core.Filter, timeout: float | None) -> api.Message:
     """Wait for a message that matches the filter. Raises Empty."""
 
     def attempt() -> api.Message | None:
@@ -51,9 +65,7 @@ async def get_chosen(
 
     message = without_lock(attempt, timeout)
     if message is None:
-        message = without_lock(functools.partial(_get_after_reaping, queue, attempt), timeout)
-    if message is None and timeout != 0:
-        message = await wait_for(namespace, queue, _core.EVENT_ARRIVED, attempt, timeout)
+        message = await wait_for(queue, _core.EVENT_ARRIVED, attempt, timeout)
     if message is None:
         raise Empty(
             f"no message that `where` means came to queue {queue.name!r} within {timeout} s"
@@ -61,9 +73,7 @@ async def get_chosen(
     return message
 
 
-async def put(
-    namespace: Namespace, queue: Any, prepared: _core.PreparedPut, timeout: float | None
-) -> api.Put:
+async def put(queue: Any, prepared: _core.PreparedPut, timeout: float | None) -> api.Put:
     """Put into a queue that was full. Raises Full."""
     refusal: list[Full] = []
 
@@ -75,7 +85,9 @@ async def put(
             return None
         return put
 
-    found = await wait_for(namespace, queue, _core.EVENT_NOT_FULL, attempt, timeout)
+    found: api.Put | None = await _load_waits().wait_for(
+        queue.namespace, queue, _core.EVENT_NOT_FULL, attempt, timeout
+    )
     if found is None:
         raise refusal.pop()
     return found
@@ -85,15 +97,8 @@ class AsyncConsumer(api.AsyncConsumer):
     """Implements :class:`shmq.api.AsyncConsumer`. One task at a time may use it."""
 
     def __init__(
-        self,
-        namespace: Namespace,
-        queue: Any,
-        consumer: _core.Consumer,
-        prefetch: int,
-        timeout: float | None,
-        event: int,
+        self, queue: Any, consumer: _core.Consumer, prefetch: int, timeout: float | None, event: int
     ) -> None:
-        self._namespace = namespace
         self._event = event
         self._queue = queue
         self._consumer = consumer
@@ -118,19 +123,10 @@ class AsyncConsumer(api.AsyncConsumer):
         message = without_lock(self._consumer.take, self._timeout)
         if message is None:
             self._in_a_row = 0
-            message = await self._wait()
+            message = await wait_for(self._queue, self._event, self._consumer.take, self._timeout)
         if message is None:
             self.close()
             raise StopAsyncIteration
-        return message
-
-    async def _wait(self) -> api.Message | None:
-        look = functools.partial(_get_after_reaping, self._queue, self._consumer.take)
-        message = without_lock(look, self._timeout)
-        if message is None and self._timeout != 0:
-            message = await wait_for(
-                self._namespace, self._queue, self._event, self._consumer.take, self._timeout
-            )
         return message
 
     def flush(self) -> None:

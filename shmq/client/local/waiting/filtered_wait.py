@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
-from shmq.client.local.waiting.watcher import Watcher
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
@@ -35,14 +34,14 @@ def wait_filtered(queue: Any, attempt: Callable[[], _T], block: bool, timeout: f
     wakeup = wakeups.take()
     watch = _core.Watch(queue, _core.EVENT_ARRIVED, wakeup)
     try:
-        return _watch(watch, Watcher(wakeup), attempt, until)
+        return _watch(watch, _core.Watcher(wakeup), attempt, until)
     finally:
         watch.disarm()
         wakeups.give_back(wakeup)
 
 
 def _watch(
-    watch: _core.Watch, watcher: Watcher, attempt: Callable[[], _T], until: float | None
+    watch: _core.Watch, watcher: _core.Watcher, attempt: Callable[[], _T], until: float | None
 ) -> _T:
     stirs: list[_core.Watch] = [watch]
     while True:

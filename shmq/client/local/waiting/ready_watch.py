@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from shmq.client.local.waiting.wait_thread import join
-from shmq.client.local.waiting.waiting_tasks import WaitingDescriptor
 from shmq.client.shared.ready_event import Descriptor, ReadyWatch
 from shmq.errors import LockTimeout, ShmqError
 from shmq.native import _core
@@ -22,7 +21,7 @@ class LocalReadyWatch(ReadyWatch):
     def __init__(self, queue: Any, descriptor: Descriptor) -> None:
         self._queue = queue
         self._descriptor = descriptor
-        self._waiter = WaitingDescriptor(self._on_call)
+        self._waiter = _core.WaitingDescriptor(self._on_call)
         self._seen_empty = False  # at the last arm, after which no event has come if not called
         self._wait_thread, self._task_queue = join(
             queue.namespace, queue, _core.EVENT_ARRIVED, self._waiter
@@ -31,9 +30,9 @@ class LocalReadyWatch(ReadyWatch):
     def arm(self) -> bool:
         if self._seen_empty and not self._waiter.called:
             return False
-        self._task_queue.arm(self._waiter)
+        due = self._task_queue.arm(self._waiter)
         self._seen_empty = not self._queue.has_message()
-        self._wait_thread.see(self._task_queue)
+        self._wait_thread.watch_time(due)
         return not self._seen_empty
 
     def _on_call(self) -> None:
@@ -47,7 +46,7 @@ class LocalReadyWatch(ReadyWatch):
             self._descriptor.set(since)
 
     def close(self) -> None:
-        self._wait_thread.leave(self._task_queue, self._waiter, served=False)
+        self._wait_thread.leave(self._task_queue, self._waiter, False)
 
     @staticmethod
     def look(queues: Sequence[Any]) -> list[bool | ShmqError]:
