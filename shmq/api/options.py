@@ -128,7 +128,7 @@ class Option:
     copied: bool = False
     #: The method that changes it later. Empty: it is fixed.
     changed_by: str = ""
-    #: Why a queue's cannot be altered. Empty: `changed_by` says how.
+    #: Why it cannot be altered. Empty: `changed_by` says how.
     fixed: str = ""
 
     def check(self, name: str, value: Any, given: Mapping[str, Any]) -> Any:
@@ -193,6 +193,29 @@ class Options:
             for key, (row, mine, theirs) in both.items()
             if not row.is_same(mine, theirs)
         }
+
+
+    def why_fixed(self, key: str) -> str:
+        """Why what has these options cannot change option ``key``; empty if it can."""
+        return options_of(type(self))[key].fixed
+
+    def check_fixed(self, what: str, given: Mapping[str, Any]) -> None:
+        """Raise :class:`InvalidOption` with every ``given`` option that is fixed and differs.
+
+        ``what`` has these options, such as "queue 'jobs'".
+        """
+        rows, kept = options_of(type(self)), {}
+        for key in (key for key in rows if key in given):
+            why, has = self.why_fixed(key), getattr(self, key)
+            # The range of a fixed option depends on no other one.
+            if why and not rows[key].is_same(rows[key].check(key, plain_number(given[key]), {}), has):
+                kept[key] = f"{key}={given[key]!r} (it has {has!r}), because {why}"
+        if kept:
+            raise InvalidOption(
+                f"{what} is unchanged, as these cannot be altered: {'; '.join(kept.values())}; "
+                f"create another {what.split(' ')[0]} with them, and delete this one once it is "
+                f"drained"
+            )
 
 
 T = TypeVar("T", bound=Options)
@@ -473,17 +496,7 @@ class QueueOptions(Options):
         Raises what `for_queue` raises for all of them together, and :class:`InvalidOption` with
         every given option that is fixed.
         """
-        rows, kept = options_of(QueueOptions), {}
-        for key in (key for key in rows if key in given):
-            why, has = self.why_fixed(key), getattr(self, key)
-            if why and not rows[key].is_same(_check_alone(key, given[key]), has):
-                kept[key] = f"{key}={given[key]!r} (it has {has!r}), because {why}"
-        if kept:
-            raise InvalidOption(
-                f"queue {name!r} is unchanged, as these cannot be altered: "
-                f"{'; '.join(kept.values())}; create another queue with them, and delete this one "
-                f"once it is drained"
-            )
+        self.check_fixed(f"queue {name!r}", given)
         return QueueOptions.for_queue(name, {**self.as_dict(), **given})
 
     def why_fixed(self, key: str) -> str:
@@ -519,11 +532,6 @@ class QueueOptions(Options):
                 f"dead_letter={self.dead_letter!r}: its arena_bytes={found.arena_bytes} cannot "
                 f"hold a message of {self.max_message_bytes} bytes from {name!r}: name a larger one"
             )
-
-
-def _check_alone(key: str, value: Any) -> Any:
-    """Check the value of an option of a queue whose range depends on no other."""
-    return options_of(QueueOptions)[key].check(key, plain_number(value), {})
 
 
 def check_confirm(confirm: str, durability: str) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StreamKeywords,
         SubscribeOptions,
     )
+    from shmq.api.stream_options import StreamOptions
     from shmq.api.table import TableDurability
     from shmq.model.codec.codecs import Default
 
@@ -219,7 +220,24 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     ) -> Stream:
         check_if_different(if_different)
         stream: Stream = self._make_stream(name, options, allow_same_name, False)
-        return self._reconcile(stream, options, if_different)
+        if if_different != "alter" or not options:
+            return self._reconcile(stream, options, if_different)
+        with late_imports:
+            from shmq.client.shared.differences import find_differences  # noqa: PLC0415
+
+        try:
+            if wanted := find_differences(stream, options):
+                self.alter_stream(name, **{key: options[key] for key in wanted})  # type: ignore[misc]
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def alter_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> StreamOptions:
+        self._check_open()
+        check_name(name, "stream")
+        named = self.collection("stream")
+        return self._find_known(lambda: named.alter(name, options), name, named)
 
     def _make_stream(
         self, name: str, options: Mapping[str, Any], allow_same_name: bool, exact: bool
