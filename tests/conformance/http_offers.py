@@ -24,6 +24,7 @@ _STREAM: Final = "records are read by offset, without the client's readers and m
 #: The modules that do not, and why.
 NO_MODULES: Final = {
     "test_alter": "it is about the types of arguments in Python; tests/extras/console has PATCH",
+    "test_alter_stream": "it is about the types of arguments in Python; tests/extras/console has PATCH",
     "test_batch": _COLUMNS,
     "test_batches": _COLUMNS,
     "test_body_types": "bodies of HTTP are JSON and bytes; tests/extras/console shows timestamps",
