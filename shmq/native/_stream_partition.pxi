@@ -111,7 +111,7 @@ cdef class Partition(MappedFile):
     cdef object _full(self, handle):
         why = handle._why_unwritten(self.number) if self.c.durable else None
         advice = why or ("as it is pinned, not read, or not on disk; wait (block=True), or alter it "
-                         f"to more ring_bytes: shmq alter {self.control.name} --ring-bytes")
+                         f"to more ring_bytes: shmq stream alter {self.control.name} --ring-bytes SIZE")
         return _errors.Full(
             f"partition {self.number} of stream {self.control.name!r} is full: nothing of its "
             f"{shmq_log_ring_bytes(&self.c)} bytes may go yet, {advice}")

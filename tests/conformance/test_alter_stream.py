@@ -195,7 +195,7 @@ def test_an_append_that_waits_for_room_goes_on_once_the_ring_grows(
 ) -> None:
     clicks = broker.create_stream("clicks", 1, ring_bytes=RING, overflow="block")
     clicks.group("readers")
-    with pytest.raises(shmq.Full, match="shmq alter clicks --ring-bytes"):
+    with pytest.raises(shmq.Full, match="shmq stream alter clicks --ring-bytes"):
         for _ in range(1000):
             clicks.append(b"x" * 1000, block=False)
     latest = clicks.offsets()[0].latest
