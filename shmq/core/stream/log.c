@@ -52,6 +52,7 @@ void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_l
     log->producers = (struct shmq_produced *)(at + geo->producers);
     log->index = (struct shmq_index_entry *)(at + geo->index);
     log->ring = at + geo->ring;
+    log->first_bytes = shmq_log_ring_of(options);
     log->half = geo->half;
     log->index_count = geo->index_count;
     log->fd = fd;
@@ -63,20 +64,20 @@ void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_l
     log->salt = (uint32_t)options->identity;
 }
 
-struct shmq_log_spot shmq_log_former_spot(const struct shmq_log *log, uint64_t position)
+struct shmq_log_spot shmq_log_altered_spot(const struct shmq_log *log, uint64_t position)
 {
     uint32_t made = GET_ACQUIRE(log->h->settings_made);
     const struct shmq_log_settings *s = &log->h->settings[made & 1];
     uint64_t begin = GET_ATOMIC(s->ring.begin);
-    const struct shmq_ring *from = position < begin ? &s->former : &s->ring;
-    uint64_t first = GET_ATOMIC(from->begin), place = GET_ATOMIC(from->place);
-    uint64_t bytes = GET_ATOMIC(from->bytes), at, end;
+    const struct shmq_ring *ring = position < begin ? &s->former : &s->ring;
+    uint64_t first = GET_ATOMIC(ring->begin), place = GET_ATOMIC(ring->place);
+    uint64_t bytes = GET_ATOMIC(ring->bytes), at, end;
 
     shmq_read_fence();
     if (GET_RELAXED(log->h->settings_made) != made)
-        return shmq_log_former_spot(log, position);
+        return shmq_log_altered_spot(log, position);
     if (bytes - 1 >= log->half || place > log->half)
-        return (struct shmq_log_spot){position, 0, 0, SHMQ_PAGE};
+        return (struct shmq_log_spot){position, 0, 0, SHMQ_PAGE}; /* they make no sense */
     at = place + (position - first) % bytes;
     end = place + bytes;
     if (position < begin && begin - position < end - at)

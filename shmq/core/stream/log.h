@@ -32,7 +32,8 @@ struct shmq_log {
     struct shmq_produced *producers;
     struct shmq_index_entry *index;
     unsigned char *ring;
-    uint64_t half;          /* private copies: they bound every index                   */
+    uint64_t first_bytes;   /* private copies: they bound every index; of the first ring */
+    uint64_t half;
     uint64_t index_count;
     _Atomic uint32_t *wanted; /* the stream's alterations                               */
     uint32_t salt;
@@ -380,30 +381,21 @@ static inline uint64_t shmq_log_oldest(const struct shmq_log *log)
 #define SHMQ_AHEAD 1024u /* bytes that a walk prefetches                                */
 
 /* The settings of now. Without the lock they are another's once two alterations have passed: see
- * shmq_log_spot. */
+ * shmq_log_altered_spot. */
 static inline const struct shmq_log_settings *shmq_log_settings(const struct shmq_log *log)
 {
     return &log->h->settings[GET_ACQUIRE(log->h->settings_made) & 1];
 }
 
-/* The same for a position that is before the ring's beginning, or in settings that make no sense. */
-struct shmq_log_spot shmq_log_former_spot(const struct shmq_log *log, uint64_t position);
+/* The same once the settings were altered. */
+struct shmq_log_spot shmq_log_altered_spot(const struct shmq_log *log, uint64_t position);
 
 /* Where the position is. It must not be behind the end that was read before. */
 static inline struct shmq_log_spot shmq_log_spot(const struct shmq_log *log, uint64_t position)
 {
-    uint32_t made = GET_ACQUIRE(log->h->settings_made);
-    const struct shmq_ring *ring = &log->h->settings[made & 1].ring;
-    uint64_t begin = GET_ATOMIC(ring->begin), place = GET_ATOMIC(ring->place);
-    uint64_t bytes = GET_ATOMIC(ring->bytes), at;
-
-    shmq_read_fence();
-    if (__builtin_expect(position < begin || bytes - 1 >= log->half || place > log->half ||
-                             GET_RELAXED(log->h->settings_made) != made,
-                         0))
-        return shmq_log_former_spot(log, position);
-    at = place + (position - begin) % bytes;
-    return (struct shmq_log_spot){position, at, place, place + bytes};
+    if (__builtin_expect(GET_ACQUIRE(log->h->settings_made) != 0, 0))
+        return shmq_log_altered_spot(log, position);
+    return (struct shmq_log_spot){position, position % log->first_bytes, 0, log->first_bytes};
 }
 
 static inline unsigned char *shmq_log_byte(const struct shmq_log *log, uint64_t position)
@@ -439,24 +431,34 @@ static inline void shmq_log_pass(const struct shmq_log *log, struct shmq_log_spo
         *spot = shmq_log_spot(log, spot->position);
 }
 
+/* Skips the gap that `g` is, and those that follow; then as shmq_log_look. */
+bool shmq_log_look_on(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t end,
+                      struct shmq_peeked_entry *g);
+
+static inline bool shmq_log_is_gap(const struct shmq_peeked_entry *g)
+{
+    return !g->size || g->type == SHMQ_R_SKIP;
+}
+
+static inline bool shmq_log_is_entry(const struct shmq_log_spot *spot, uint64_t end,
+                                     const struct shmq_peeked_entry *g)
+{
+    return g->size >= SHMQ_ENTRY_HEAD && g->size <= spot->end - spot->at && g->count &&
+           g->size <= end - spot->position && g->type == SHMQ_R_ENTRY;
+}
+
 /* Reads the entry at `spot`, skipping the pad before the ring's end and the place of a loan: false
  * if there is nothing valid before `end`. The caller must not trust `g` before shmq_log_holds
  * confirms it. */
 static inline bool shmq_log_look(const struct shmq_log *log, struct shmq_log_spot *spot,
                                  uint64_t end, struct shmq_peeked_entry *g)
 {
-    for (int gaps = 0; spot->position < end && gaps < SHMQ_GAPS; gaps++) {
-        uint64_t left = spot->end - spot->at;
-
-        shmq_entry_peek(log->ring + spot->at, left, g);
-        if (g->size && g->type != SHMQ_R_SKIP)
-            return g->size >= SHMQ_ENTRY_HEAD && g->size <= left && g->count &&
-                   g->size <= end - spot->position && g->type == SHMQ_R_ENTRY;
-        if (g->size > left)
-            return false;
-        shmq_log_pass(log, spot, g->size ? g->size : left);
-    }
-    return false;
+    if (spot->position >= end)
+        return false;
+    shmq_entry_peek(log->ring + spot->at, spot->end - spot->at, g);
+    if (__builtin_expect(shmq_log_is_gap(g), 0))
+        return shmq_log_look_on(log, spot, end, g);
+    return shmq_log_is_entry(spot, end, g);
 }
 
 /* The same for a walk of a few steps. */

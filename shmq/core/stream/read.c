@@ -10,6 +10,24 @@ bool shmq_log_holds(const struct shmq_log *log, uint64_t position)
     return shmq_log_oldest(log) <= position;
 }
 
+bool shmq_log_look_on(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t end,
+                      struct shmq_peeked_entry *g)
+{
+    for (int gaps = 0; gaps < SHMQ_GAPS; gaps++) {
+        uint64_t left = spot->end - spot->at;
+
+        if (g->size > left)
+            return false;
+        shmq_log_pass(log, spot, g->size ? g->size : left);
+        if (spot->position >= end)
+            return false;
+        shmq_entry_peek(log->ring + spot->at, spot->end - spot->at, g);
+        if (!shmq_log_is_gap(g))
+            return shmq_log_is_entry(spot, end, g);
+    }
+    return false;
+}
+
 /* ---- the records that are there ---- */
 
 /* The offset behind the last entry. `next` belongs to `settled` or later; entries published
@@ -231,19 +249,27 @@ int shmq_log_find(const struct shmq_log *log, uint64_t offset, uint64_t end, uin
 
 /* ---- copying ---- */
 
-int shmq_log_pieces(const struct shmq_log *log, const struct shmq_log_extent *x,
-                    const unsigned char *at[2], uint64_t bytes[2])
+static inline __attribute__((always_inline)) int pieces_of(const struct shmq_log *log,
+                                                           const struct shmq_log_extent *x,
+                                                           const unsigned char *at[2],
+                                                           uint64_t bytes[2])
 {
-    at[0] = shmq_log_byte(log, x->begin);
-    at[1] = shmq_log_byte(log, x->resume);
+    at[0] = at[1] = shmq_log_byte(log, x->begin);
     if (x->wrap == x->begin) {
         bytes[0] = x->end - x->begin;
         bytes[1] = 0;
         return x->entries ? 1 : 0;
     }
+    at[1] = shmq_log_byte(log, x->resume);
     bytes[0] = x->wrap - x->begin;
     bytes[1] = x->end - x->resume;
     return 2;
+}
+
+int shmq_log_pieces(const struct shmq_log *log, const struct shmq_log_extent *x,
+                    const unsigned char *at[2], uint64_t bytes[2])
+{
+    return pieces_of(log, x, at, bytes);
 }
 
 #ifdef __SANITIZE_THREAD__
@@ -261,7 +287,7 @@ bool shmq_log_copy(const struct shmq_log *log, const struct shmq_log_extent *ext
 {
     const unsigned char *at[2];
     uint64_t bytes[2];
-    int pieces = shmq_log_pieces(log, extent, at, bytes);
+    int pieces = pieces_of(log, extent, at, bytes);
 
     for (int i = 0; i < pieces; i++) {
         take(to, at[i], bytes[i]);
