@@ -194,7 +194,6 @@ class Options:
             if not row.is_same(mine, theirs)
         }
 
-
     def why_fixed(self, key: str) -> str:
         """Why what has these options cannot change option ``key``; empty if it can."""
         return options_of(type(self))[key].fixed
@@ -207,14 +206,16 @@ class Options:
         rows, kept = options_of(type(self)), {}
         for key in (key for key in rows if key in given):
             why, has = self.why_fixed(key), getattr(self, key)
-            # The range of a fixed option depends on no other one.
-            if why and not rows[key].is_same(rows[key].check(key, plain_number(given[key]), {}), has):
+            if not why:
+                continue
+            wanted = rows[key].check(key, plain_number(given[key]), {})  # it depends on no other
+            if not rows[key].is_same(wanted, has):
                 kept[key] = f"{key}={given[key]!r} (it has {has!r}), because {why}"
         if kept:
+            kind = what.partition(" ")[0]
             raise InvalidOption(
                 f"{what} is unchanged, as these cannot be altered: {'; '.join(kept.values())}; "
-                f"create another {what.split(' ')[0]} with them, and delete this one once it is "
-                f"drained"
+                f"create another {kind} with them, and delete this one once it is drained"
             )
 
 

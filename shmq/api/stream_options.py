@@ -45,8 +45,8 @@ class StreamOptions(Options):
         "ring_bytes",
         least=MIN_RING,
         most=MAX_RING,
-        more="It can grow to 16 times what the stream was created with, and not shrink. A ring that "
-        "grows keeps the memory of the one before it",
+        more="It can grow to 16 times what the stream was created with, and not shrink. A ring "
+        "that grows keeps the memory of the one before it",
         changed_by="alter_stream",
     )
     retention_bytes: int | None = option(

@@ -514,7 +514,7 @@ class StreamCollection(CollectionPort):
                 with contextlib.suppress(LockTimeout):  # the next append does it
                     log.apply()
             altered = stream.options
-            # Without a change as well: the caller of an earlier one may have ended before it was saved.
+            # Without a change as well: an earlier caller may have ended before it was saved.
             if altered.durability != "memory":
                 durability.save_stream_options(self._namespace, control)
         return altered

@@ -79,7 +79,7 @@ def test_options_are_not_said_to_be_on_disk_until_they_are(
             b"x", confirm="disk"
         )
         monkeypatch.setattr("shmq.client.shared.durability._WRITTEN", -1.0)
-        with pytest.raises(shmq.NotConfirmed, match="'s' .*not known to be on disk"):
+        with pytest.raises(shmq.NotConfirmed, match=r"'s' .*not known to be on disk"):
             broker.alter_stream("s", ring_bytes=2 * RING)
         monkeypatch.undo()
         assert broker.alter_stream("s", ring_bytes=2 * RING).ring_bytes == 2 * RING
