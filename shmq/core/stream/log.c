@@ -85,6 +85,24 @@ struct shmq_log_spot shmq_log_altered_spot(const struct shmq_log *log, uint64_t 
     return (struct shmq_log_spot){position, at, place, end};
 }
 
+bool shmq_log_look_on(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t end,
+                      struct shmq_peeked_entry *g)
+{
+    for (int gaps = 0; gaps < SHMQ_GAPS; gaps++) {
+        uint64_t left = spot->end - spot->at;
+
+        if (g->size > left)
+            return false;
+        shmq_log_pass(log, spot, g->size ? g->size : left);
+        if (spot->position >= end)
+            return false;
+        shmq_entry_peek(log->ring + spot->at, spot->end - spot->at, g);
+        if (!shmq_log_is_gap(g))
+            return shmq_log_is_entry(spot, end, g);
+    }
+    return false;
+}
+
 static uint32_t checksum(const struct shmq_log_header *h)
 {
     uint32_t crc = shmq_crc32c(0, &h->options, sizeof h->options);

@@ -89,7 +89,7 @@ void shmq_stream_reshape(struct shmq_stream *stream, uint64_t shape);
 /* Ensures: bytes [offset, offset + size) of the segment have memory. */
 int shmq_log_back(struct shmq_log *log, uint64_t offset, uint64_t size);
 
-/* ---- stream/alter.c: altering the options while they are in use ---- */
+/* ---- stream/settings.c: the options of now, and what follows from them ---- */
 
 /* The options that a segment was laid out with become those of its greatest size. */
 void shmq_log_greatest(struct shmq_log_options *options);
@@ -108,6 +108,8 @@ void shmq_stream_alter(struct shmq_stream *stream, const struct shmq_log_options
 
 /* Stores the settings that follow from the options alone. */
 void shmq_log_set(struct shmq_log_settings *settings, const struct shmq_log_options *options);
+
+/* ---- stream/alter.c ---- */
 
 /* Makes the stream's options of now those of the partition, as one store. If its ring cannot grow
  * yet, as a loan is in the way, nothing changes. Holds the lock. */

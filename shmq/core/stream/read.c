@@ -10,24 +10,6 @@ bool shmq_log_holds(const struct shmq_log *log, uint64_t position)
     return shmq_log_oldest(log) <= position;
 }
 
-bool shmq_log_look_on(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t end,
-                      struct shmq_peeked_entry *g)
-{
-    for (int gaps = 0; gaps < SHMQ_GAPS; gaps++) {
-        uint64_t left = spot->end - spot->at;
-
-        if (g->size > left)
-            return false;
-        shmq_log_pass(log, spot, g->size ? g->size : left);
-        if (spot->position >= end)
-            return false;
-        shmq_entry_peek(log->ring + spot->at, spot->end - spot->at, g);
-        if (!shmq_log_is_gap(g))
-            return shmq_log_is_entry(spot, end, g);
-    }
-    return false;
-}
-
 /* ---- the records that are there ---- */
 
 /* The offset behind the last entry. `next` belongs to `settled` or later; entries published
