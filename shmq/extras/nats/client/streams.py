@@ -85,7 +85,6 @@ class StreamCollection(CollectionPort):
 
     def alter(self, name: str, given: Mapping[str, Any]) -> NoReturn:
         del given
-        self.open(name).close()
         raise errors.Unsupported(
             f"altering stream {name!r} is not possible on a cluster: its servers have made streams "
             f"by its options; create another stream, and delete this one once it is read"
