@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.api.stats import QueueSummary
     from shmq.api.stream import Stream, StreamSummary
+    from shmq.api.stream_options import StreamOptions
     from shmq.api.subscription import AsyncSubscription, Subscription
     from shmq.api.table import Table, TableDurability
     from shmq.api.transaction import Transaction
@@ -324,12 +325,37 @@ class Broker(Closing, Displayed):
     ) -> Stream:
         """Attach to the stream ``name``, or create it with these options.
 
-        ``if_different`` is as for ``ensure_queue``, with :class:`~shmq.StreamExists`. For a stream
+        ``if_different`` is as for ``ensure_queue``, with :class:`~shmq.StreamExists`; ``"alter"``
+        does and raises what ``alter_stream`` does. For a stream
         that was repartitioned, ``partitions`` may be the original number, that of all, or
         that of those it is appended to. Raises what ``create_stream`` raises for the options
         themselves.
         """
         raise _make_no_streams(name, if_different, allow_same_name, options)
+
+    def alter_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> StreamOptions:
+        """Change options of the stream ``name`` while it is in use; return all its options then.
+
+        They apply in every process with its next call, and to records as follows:
+        ``retention_bytes`` and ``retention_seconds`` to those that are there, ``max_record_bytes``
+        and ``confirm`` to later appends, ``ring_bytes`` at once: an append that waits for room goes
+        on, and no record moves or goes. A ring only grows, to 16 times what the stream was created
+        with, and keeps the memory of the one before it. Handles of a server's stream get the new
+        options when they are opened, when the same broker alters the stream, or with their next
+        ``offsets``.
+
+        If a writer is running, the options of a durable stream are on disk when the call returns;
+        a machine that fails before comes back with the old options or with the new. Without a
+        writer they are on disk once the next one begins.
+
+        Raises :class:`~shmq.NoSuchStream`, and :class:`~shmq.InvalidOption`, after which nothing is
+        altered: for an unknown option, a value out of range or one that contradicts the stream's
+        other options, and for each option that is fixed, such as ``durability``, with the reason.
+        Also raises TypeError for a value of the wrong type, :class:`~shmq.Unsupported` on a
+        cluster, and :class:`~shmq.NotConfirmed`, from a server :class:`~shmq.ServerError`, if the
+        stream is altered and the options are not known to be on disk: call it again.
+        """
+        raise _make_no_streams(name, options)
 
     def delete_stream(self, name: str) -> None:
         """Delete the stream ``name`` and all its records.

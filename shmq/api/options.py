@@ -128,7 +128,7 @@ class Option:
     copied: bool = False
     #: The method that changes it later. Empty: it is fixed.
     changed_by: str = ""
-    #: Why a queue's cannot be altered. Empty: `changed_by` says how.
+    #: Why it cannot be altered. Empty: `changed_by` says how.
     fixed: str = ""
 
     def check(self, name: str, value: Any, given: Mapping[str, Any]) -> Any:
@@ -193,6 +193,29 @@ class Options:
             for key, (row, mine, theirs) in both.items()
             if not row.is_same(mine, theirs)
         }
+
+    def why_fixed(self, key: str) -> str:
+        """Why what has these options cannot change option ``key``; empty if it can."""
+        return options_of(type(self))[key].fixed
+
+    def check_fixed(self, what: str, given: Mapping[str, Any], remedy: str) -> None:
+        """Raise :class:`InvalidOption` with every ``given`` option that is fixed and differs.
+
+        ``what`` has these options, such as "queue 'jobs'"; ``remedy`` says what to do instead.
+        """
+        rows, kept = options_of(type(self)), {}
+        for key in (key for key in rows if key in given):
+            why, has = self.why_fixed(key), getattr(self, key)
+            if not why:
+                continue
+            wanted = rows[key].check(key, plain_number(given[key]), {})  # it depends on no other
+            if not rows[key].is_same(wanted, has):
+                kept[key] = f"{key}={given[key]!r} (it has {has!r}), because {why}"
+        if kept:
+            raise InvalidOption(
+                f"{what} is unchanged, as these cannot be altered: {'; '.join(kept.values())}; "
+                f"{remedy}"
+            )
 
 
 T = TypeVar("T", bound=Options)
@@ -473,17 +496,11 @@ class QueueOptions(Options):
         Raises what `for_queue` raises for all of them together, and :class:`InvalidOption` with
         every given option that is fixed.
         """
-        rows, kept = options_of(QueueOptions), {}
-        for key in (key for key in rows if key in given):
-            why, has = self.why_fixed(key), getattr(self, key)
-            if why and not rows[key].is_same(_check_alone(key, given[key]), has):
-                kept[key] = f"{key}={given[key]!r} (it has {has!r}), because {why}"
-        if kept:
-            raise InvalidOption(
-                f"queue {name!r} is unchanged, as these cannot be altered: "
-                f"{'; '.join(kept.values())}; create another queue with them, and move the "
-                f"messages there: Queue.move_to, shmq move"
-            )
+        self.check_fixed(
+            f"queue {name!r}",
+            given,
+            "create another queue with them, and move the messages there: Queue.move_to, shmq move",
+        )
         return QueueOptions.for_queue(name, {**self.as_dict(), **given})
 
     def why_fixed(self, key: str) -> str:
@@ -519,11 +536,6 @@ class QueueOptions(Options):
                 f"dead_letter={self.dead_letter!r}: its arena_bytes={found.arena_bytes} cannot "
                 f"hold a message of {self.max_message_bytes} bytes from {name!r}: name a larger one"
             )
-
-
-def _check_alone(key: str, value: Any) -> Any:
-    """Check the value of an option of a queue whose range depends on no other."""
-    return options_of(QueueOptions)[key].check(key, plain_number(value), {})
 
 
 def check_confirm(confirm: str, durability: str) -> None:

@@ -1,7 +1,7 @@
 """The options of a stream; see :mod:`shmq.api.options` for how they are written.
 
-They are fixed when the stream is made and stored in its control segment, so every
-process that attaches sees the same ones.
+They are stored in its control segment, so every process sees the same ones. Some can be altered
+while the stream is in use; the table says why not for the others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, get_args
 
 from shmq.api.options import Confirm, Options, Part, check_confirm, checked, option
 from shmq.errors import InvalidOption, Unsupported
+from shmq.native._core import plain_number
 from shmq.native._stream import MAX_PARTITIONS
 
 StreamDurability = Literal["memory", "journal"]
@@ -44,6 +45,9 @@ class StreamOptions(Options):
         "ring_bytes",
         least=MIN_RING,
         most=MAX_RING,
+        more="It can grow to 16 times what the stream was created with, and not shrink. A ring "
+        "that grows keeps the memory of the one before it",
+        changed_by="alter_stream",
     )
     retention_bytes: int | None = option(
         None,
@@ -53,6 +57,7 @@ class StreamOptions(Options):
         none="as many as the ring holds, or on disk all of them",
         more="In memory it is at most `ring_bytes`. From 64 KiB on, at least 90 % of it is kept, "
         "and at most one record or file more",
+        changed_by="alter_stream",
     )
     retention_seconds: float | None = option(
         None,
@@ -63,6 +68,7 @@ class StreamOptions(Options):
         none="records of any age are kept",
         flag="retention",
         more="See [what goes](../use/streams.md#what-goes)",
+        changed_by="alter_stream",
     )
     durability: StreamDurability = option(
         "memory",
@@ -71,6 +77,7 @@ class StreamOptions(Options):
         "durability",
         choices=get_args(StreamDurability),
         more="See [durable streams](../use/durable-streams.md)",
+        fixed="its files follow from it",
     )
     overflow: StreamOverflow = option(
         "drop-oldest",
@@ -81,6 +88,7 @@ class StreamOptions(Options):
         more="It removes the oldest records, unless they are pinned or not on disk yet; or it "
         "waits until the groups and the blocking subscribers have read them. A group holds records "
         "back until it is deleted, even while it has no member",
+        fixed="its groups hold records back, or do not, from their creation on",
     )
     max_record_bytes: int = option(
         DEFAULT_RING // 4,
@@ -89,6 +97,7 @@ class StreamOptions(Options):
         "max_record_bytes",
         most=Part("ring_bytes", 4),
         follows=Part("ring_bytes", 4),
+        changed_by="alter_stream",
     )
     confirm: Confirm = option(
         "memory",
@@ -97,6 +106,7 @@ class StreamOptions(Options):
         "confirm",
         choices=get_args(Confirm),
         more='`"disk"` takes `durability="journal"`',
+        changed_by="alter_stream",
     )
     segment_bytes: int = option(
         64 << 20,
@@ -105,6 +115,7 @@ class StreamOptions(Options):
         "segment_bytes",
         least=MIN_SEGMENT,
         most=MAX_SEGMENT,
+        changed_by="alter_stream",
     )
     mirror: str | None = option(
         None,
@@ -114,6 +125,7 @@ class StreamOptions(Options):
         noun="site",
         of_cluster=True,
         more="See [another site](../operate/cluster.md#another-site)",
+        fixed="the site copies it from its creation on",
     )
 
     @classmethod
@@ -133,6 +145,40 @@ class StreamOptions(Options):
             )
         check_confirm(options.confirm, options.durability)
         return options
+
+    def altered(self, name: str, given: Mapping[str, Any], most_ring: int) -> StreamOptions:
+        """Return these options of the stream ``name`` with the ``given`` ones over them.
+
+        ``most_ring`` is the most ring_bytes that its memory is laid out for. Raises what `given`
+        raises for all of them together, and :class:`~shmq.InvalidOption` with every given option
+        that is fixed, and for a ring that cannot be.
+        """
+        partitions = plain_number(given.get("partitions", self.partitions))
+        if partitions != self.partitions:
+            raise InvalidOption(
+                f"stream {name!r} is unchanged: partitions={partitions!r} (it has "
+                f"{self.partitions}) is changed by Stream.repartition, and by shmq stream "
+                f"repartition: only more are possible"
+            )
+        self.check_fixed(
+            f"stream {name!r}",
+            given,
+            "create another stream with them, and delete this one once its records are read",
+        )
+        ring = plain_number(given.get("ring_bytes"))
+        if isinstance(ring, int) and MIN_RING <= ring < self.ring_bytes:
+            raise InvalidOption(
+                f"stream {name!r} is unchanged: ring_bytes={ring} is less than the "
+                f"{self.ring_bytes} that it has, and a ring only grows; lower retention_bytes or "
+                f"retention_seconds to keep fewer records"
+            )
+        wanted = StreamOptions.given({**self.as_dict(), **given})
+        if wanted.ring_bytes > most_ring:
+            raise InvalidOption(
+                f"stream {name!r} is unchanged: ring_bytes={wanted.ring_bytes} is more than "
+                f"{most_ring}, the most that its memory is laid out for; create a larger stream"
+            )
+        return wanted
 
     def check_of_host(self, name: str) -> None:
         """Raise :class:`~shmq.Unsupported` for what a cluster alone has; ``name``: the stream's."""

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 import shmq
-from shmq.api.options import QueueOptions
+from shmq.api.options import Options, QueueOptions
 from shmq.cli.shared import params
 from shmq.cli.shared.audited import audited
 from shmq.cli.shared.flags import (
@@ -53,6 +53,8 @@ from shmq.host.supervision.audit import Event
 from shmq.model.codec.strict_json import decode_json
 from shmq.native._core import MAX_NAME
 
+T = TypeVar("T", bound=Options)
+
 
 @click.command(epilog="Example: shmq create shipments --capacity 100000 --visibility-timeout 5m")
 @queue_name(help=f"The same as NAME: 1 to {MAX_NAME} of A-Z a-z 0-9 . _ : -.", kind=params.text)
@@ -89,15 +91,20 @@ def alter(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> Non
         before = queue.options
     with audited(broker, Event.QUEUE_ALTER, name):
         options = broker.alter_queue(name, **given_options(flags))
-    changes = before.differences(options)
+    show_alteration(QUEUE, name, before, options, as_json=as_json)
+
+
+def show_alteration(kind: str, name: str, before: T, after: T, *, as_json: bool) -> None:
+    """Show what was altered of a queue or stream."""
+    changes = before.differences(after)
     if as_json:
         changed = {key: {"from": old, "to": new} for key, (old, new) in changes.items()}
-        show_json({"queue": name, "changed": changed, "options": options.as_dict()})
+        show_json({kind: name, "changed": changed, "options": after.as_dict()})
     elif changes:
         texts = (f"{key} from {old} to {new}" for key, (old, new) in changes.items())
-        show(f"queue {quoted(name)} is altered: {', '.join(texts)}")
+        show(f"{kind} {quoted(name)} is altered: {', '.join(texts)}")
     else:
-        show(f"queue {quoted(name)} has these options already")
+        show(f"{kind} {quoted(name)} has these options already")
 
 
 @click.command(epilog="Example: shmq delete orders --yes")

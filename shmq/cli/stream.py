@@ -11,7 +11,7 @@ import shmq
 from shmq.api import GroupStart
 from shmq.api.names import shown_name
 from shmq.api.stream_options import StreamOptions
-from shmq.cli.queue import ask_first, delete_one
+from shmq.cli.queue import ask_first, delete_one, show_alteration
 from shmq.cli.record import append, read, tail
 from shmq.cli.shared import params
 from shmq.cli.shared.audited import audited
@@ -296,6 +296,24 @@ def hot(broker: shmq.Broker, name: str, over: float, as_json: bool) -> None:
     show_table(made)
 
 
+@click.command(epilog="Example: shmq stream alter clicks --ring-bytes 64MiB --retention 7d")
+@stream_name
+@option_flags(StreamOptions, alters=True)
+@json_flag
+@connected
+def alter(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:
+    """Change options of a stream while it is in use, for all of its processes.
+
+    Options that are not given stay. If one of those given cannot be changed, none is. A ring only
+    grows, to 16 times what the stream was created with; no record goes.
+    """
+    with broker.stream(name) as stream:
+        before = stream.options
+    with audited(broker, Event.STREAM_ALTER, name):
+        options = broker.alter_stream(name, **given_options(flags))
+    show_alteration(STREAM, name, before, options, as_json=as_json)
+
+
 @click.command(epilog="Example: shmq stream repartition clicks --partitions 8")
 @stream_name
 @click.option(
@@ -361,6 +379,7 @@ for _command in (
     reset,
     hot,
     repartition,
+    alter,
     list_streams,
     delete,
 ):

@@ -165,6 +165,8 @@ def make_loan(StreamHandle handle, size: int, key: _Key, headers: Mapping[str, A
     loan.ended = True
     loan.key, loan.headers = _key_bytes(key), _headers_bytes(headers)
     loan.timestamp = _wall_ns(timestamp)
+    if handle._is_altered():
+        handle._learn()
     loan.confirms = handle.confirms_on_disk(confirm)
     handle._check()
     handle._check_size(length + (len(loan.key) if loan.key is not None else 0)

@@ -26,9 +26,10 @@ cdef class Partition(MappedFile):
         the file.
         """
         cdef Partition self = Partition.__new__(Partition)
-        cdef shmq_log_options o = (<shmq_stream *>control.base).options
+        cdef shmq_log_options o
         cdef shmq_log_geometry geo
         cdef int status
+        control._read(&o)
         o.partition = number
         o.first = first
         if behind:
@@ -95,7 +96,8 @@ cdef class Partition(MappedFile):
         if status == SHMQ_TOO_LARGE:
             return _errors.MessageTooLarge(
                 f"these records can never fit together into the ring of stream {name!r}: "
-                f"ring_bytes={self.c.ring_bytes}")
+                f"ring_bytes={shmq_log_ring_bytes(&self.c)}; append fewer at once, or alter it to "
+                f"more ring_bytes")
         return _damaged_error(name)
 
     cdef object _out_of_range(self, int64_t offset):
@@ -108,11 +110,11 @@ cdef class Partition(MappedFile):
 
     cdef object _full(self, handle):
         why = handle._why_unwritten(self.number) if self.c.durable else None
-        advice = why or ("as it is pinned, not read, or not on disk; wait (block=True), or make it "
-                         "larger")
+        advice = why or ("as it is pinned, not read, or not on disk; wait (block=True), or alter it "
+                         f"to more ring_bytes: shmq stream alter {self.control.name} --ring-bytes SIZE")
         return _errors.Full(
             f"partition {self.number} of stream {self.control.name!r} is full: nothing of its "
-            f"{self.c.ring_bytes} bytes may go yet, {advice}")
+            f"{shmq_log_ring_bytes(&self.c)} bytes may go yet, {advice}")
 
     # ---- the lock ----
 
@@ -286,7 +288,7 @@ cdef class Partition(MappedFile):
     # For readers, which never wait for the lock: if it is held, a later reader does this.
     cdef int _expire_what_is_stale(self) except -1:
         cdef int status
-        if not self.c.retention or not shmq_log_is_stale(&self.c):
+        if not shmq_log_retention(&self.c) or not shmq_log_is_stale(&self.c):
             return 0
         status = shmq_log_lock(&self.c, -1)
         if status == SHMQ_OK:
@@ -376,6 +378,17 @@ cdef class Partition(MappedFile):
     def created_at(self) -> int:
         """When it was made, in ns since 1970."""
         return self.c.h.options.created_at
+
+    def apply(self):
+        """Make the stream's options of now those of the partition; what waits for room tries again."""
+        self._lock(AT_ONCE)
+        shmq_log_unlock(&self.c)
+        shmq_log_wake_room(&self.c)
+
+    @property
+    def ring_bytes(self) -> int:
+        """The size of the ring."""
+        return shmq_log_ring_bytes(&self.c)
 
     def seal(self):
         """Refuse further appends."""

@@ -147,12 +147,10 @@ cdef int _pack_options(shmq_log_options *o, str name, uint64_t stream_id, uint64
 
 
 def partition_bytes(dict options: Mapping[str, Any]) -> int:
-    """The size of each partition's segment with these options, all of which must be given."""
+    """The most memory of each partition with these options, all of which must be given."""
     cdef shmq_log_options o
-    cdef shmq_log_geometry geo
     _pack_options(&o, "s", 1, 1, options)
-    shmq_log_lay_out(&o, &geo)
-    return geo.segment_bytes
+    return shmq_log_most_bytes(&o)
 
 
 # transfer of a stream: made by tools/options.py
@@ -283,10 +281,56 @@ cdef class Control(MappedFile):
     @property
     def options(self) -> dict[str, Any]:
         """The stream's options by name; ``partitions`` counts those that take records."""
-        found = _unpack_options(&(<shmq_stream *>self.base).options)
+        cdef shmq_log_options o
+        self._read(&o)
+        found = _unpack_options(&o)
         begin, count = self.shape
         found["partitions"] = count - begin
         return found
+
+    # Copies the options of now; returns how many alterations led to them.
+    cdef uint32_t _read(self, shmq_log_options *o) except? 0xFFFFFFFF:
+        cdef uint32_t alterations
+        if not shmq_stream_read(<shmq_stream *>self.base, o, &alterations):
+            raise _errors.DamagedSegment(
+                f"the segment of stream {self.name!r} is damaged: its options contradict their "
+                f"checksum; delete the stream")
+        return alterations
+
+    @property
+    def alterations(self) -> int:
+        """How often the options were altered."""
+        return (<shmq_stream *>self.base).alterations
+
+    @property
+    def most_ring_bytes(self) -> int:
+        """The most ring_bytes that the stream can be altered to."""
+        cdef shmq_log_options o = (<shmq_stream *>self.base).options
+        shmq_log_greatest(&o)
+        return o.ring_bytes
+
+    def alter(self, dict options: Mapping[str, Any]):
+        """Make these the stream's options, all of which must be given; ``partitions`` stays.
+
+        Each partition follows with its next append, or with `Partition.apply`. Needs the registry
+        lock.
+        """
+        cdef shmq_log_options o
+        self._read(&o)
+        cdef uint32_t partitions = o.partitions
+        _pack_given(&o, options)
+        o.partitions = partitions
+        shmq_stream_alter(<shmq_stream *>self.base, &o)
+
+    @property
+    def stored(self) -> int:
+        """The number of `alterations` whose options the stream's files have."""
+        return (<shmq_stream *>self.base).stored
+
+    @stored.setter
+    def stored(self, uint32_t alterations):
+        (<shmq_stream *>self.base).stored = alterations
+        shmq_mark()
 
     @property
     def shape(self) -> tuple[int, int]:

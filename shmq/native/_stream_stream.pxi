@@ -16,11 +16,11 @@ cdef class StreamHandle:
     cdef int64_t sticky_left          # bytes until it changes
     cdef uint64_t most                # the most bytes of a record
     cdef bint blocks, confirms, durable
+    cdef uint32_t alterations         # of the options that `most` and `confirms` are from
     cdef int64_t looked_at            # when a wait for room last looked for dead processes
     cdef int64_t guarded_until        # a process watches for deaths until then, at least
 
     def __init__(self, str name, Control control, list logs: list[Partition]):
-        o = control.options
         self.name = name
         self.control = control
         self.logs = logs
@@ -31,10 +31,7 @@ cdef class StreamHandle:
         begin = control.shape[0]
         self._set_shape(begin if begin < len(logs) else 0, <uint32_t>len(logs))
         self.sticky_left = STICKY_BYTES
-        self.most = o["max_record_bytes"]
-        self.blocks = o["overflow"] == "block"
-        self.confirms = o["confirm"] == "disk"
-        self.durable = o["durability"] == "journal"
+        self._learn()
 
     # ---- overridden by the subclass ----
 
@@ -71,6 +68,21 @@ cdef class StreamHandle:
                end: int | None) -> api.Records | None:
         """Read records from the files that left the ring; None if the files have none."""
         return None
+
+    # ---- altered options ----
+
+    cdef inline bint _is_altered(self):
+        return (<shmq_stream *>self.control.base).alterations != self.alterations
+
+    cdef int _learn(self) except -1:
+        cdef uint32_t alterations = self.control.alterations
+        o = self.control.options
+        self.most = o["max_record_bytes"]
+        self.blocks = o["overflow"] == "block"
+        self.confirms = o["confirm"] == "disk"
+        self.durable = o["durability"] == "journal"
+        self.alterations = alterations
+        return 0
 
     # ---- new partitions ----
 
@@ -139,7 +151,8 @@ cdef class StreamHandle:
         if size > self.most:
             raise _errors.MessageTooLarge(
                 f"a record of {size} bytes can never fit into stream {self.name!r}: "
-                f"max_record_bytes={self.most}")
+                f"max_record_bytes={self.most}; alter it to more, of which ring_bytes is four times "
+                f"as much at least")
         return 0
 
     cdef bint _waits(self, block, timeout) except -1:
@@ -179,7 +192,8 @@ cdef class StreamHandle:
         cdef shmq_log_value one
         cdef shmq_log_appended out
         cdef Partition log
-        if not self.open_ or self.confirms or size >= NOGIL_BYTES or <uint64_t>size > self.most:
+        if not self.open_ or self.confirms or size >= NOGIL_BYTES or <uint64_t>size > self.most \
+                or self._is_altered():
             return None
         log = self._log_for(None, None, size)
         one.bytes, one.size = PyBytes_AS_STRING(value), <uint32_t>size
@@ -201,6 +215,8 @@ cdef class StreamHandle:
         cdef Partition log
         cdef Appended made
         cdef uint8_t codec_number = 0
+        if self._is_altered():
+            self._learn()
         cdef bint confirms = self.confirms if confirm is None else self.confirms_on_disk(confirm)
         if type(value) is bytes and codec is None:
             raw = value
@@ -262,7 +278,7 @@ cdef class StreamHandle:
         cdef uint64_t count = Py_SIZE(values)
         cdef PyObject *item
         cdef Partition log
-        if self.confirms or not 0 < count <= SHORT_BATCH:
+        if self.confirms or not 0 < count <= SHORT_BATCH or self._is_altered():
             return None
         items = PySequence_Fast_ITEMS(values)
         for i in range(count):
@@ -308,6 +324,8 @@ cdef class StreamHandle:
         if producer is not None and partition is None:
             raise _errors.InvalidOption("a producer's sequence is of one partition: give it")
         self._check()
+        if self._is_altered():
+            self._learn()
         confirms = self.confirms_on_disk(confirm)
         items.fill(values, keys, headers, codec, self.default)
         items.measure()
@@ -362,7 +380,7 @@ cdef class StreamHandle:
 
         Returns the items that are left if the partition is sealed, None if none are.
         """
-        cdef uint64_t i, size, bytes_ = 0, begin = 0, most = log.c.ring_bytes // 2
+        cdef uint64_t i, size, bytes_ = 0, begin = 0, most = shmq_log_ring_bytes(&log.c) // 2
         if not items.count:
             return None
         if items.bytes_ <= most:
@@ -399,7 +417,7 @@ cdef class StreamHandle:
     @property
     def max_block_bytes(self) -> int:
         """See shmq.api.Stream."""
-        return (<Partition>self.logs[0]).c.ring_bytes // 2 - 2 * SHMQ_ENTRY_HEAD
+        return shmq_log_ring_bytes(&(<Partition>self.logs[self.first]).c) // 2 - 2 * SHMQ_ENTRY_HEAD
 
     def append_block(self, block: bytes, *, partition: int, count: int | None = None,
                      compression: str | None = None, raw_bytes: int | None = None,
@@ -413,6 +431,8 @@ cdef class StreamHandle:
         cdef Partition log = self._log(partition)
         cdef uint64_t size
         cdef bytes raw = block if type(block) is bytes else bytes(block)
+        if self._is_altered():
+            self._learn()
         cdef bint confirms = self.confirms_on_disk(confirm)
         self._produce(&piece, producer, sequence, gaps)
         if compression is None:
@@ -423,10 +443,10 @@ cdef class StreamHandle:
         else:
             items.fill_compressed(raw, count, compression, raw_bytes)
         size = PyBytes_GET_SIZE(raw) + SHMQ_ENTRY_HEAD * 2
-        if not items.count or max(size, items.at[0].raw) > log.c.ring_bytes // 2:
+        if not items.count or max(size, items.at[0].raw) > shmq_log_ring_bytes(&log.c) // 2:
             raise _errors.MessageTooLarge(
                 f"a block of {max(len(raw), items.at[0].raw)} bytes cannot be appended to stream {self.name!r} in one "
-                f"piece: it holds 1 to {log.c.ring_bytes // 2} bytes")
+                f"piece: it holds 1 to {shmq_log_ring_bytes(&log.c) // 2} bytes")
         items.measure()
         self._check_size(items.largest)
         if not self._append_piece(items, 0, items.count, log, &piece, size, wait, timeout, made):

@@ -27,7 +27,7 @@ TEST("records are read from any offset, through many rounds of the ring")
         CHECK_EQ(append_bytes(log, (uint32_t)chance_below(&chance, n % 50 ? 200 : 16000)), n);
         b = bounds_of(log);
         CHECK_EQ(b.latest, n + 1);
-        CHECK(b.earliest < b.latest && b.committed - b.oldest <= log->ring_bytes);
+        CHECK(b.earliest < b.latest && b.committed - b.oldest <= shmq_log_ring_bytes(log));
         offset = b.earliest + chance_below(&chance, b.latest - b.earliest);
         CHECK(read_some(log, offset, 1 + chance_below(&chance, 100)) > 0);
         CHECK_EQ(read_some(log, b.earliest, UINT32_MAX), b.latest - b.earliest);
@@ -67,7 +67,7 @@ static void append_both_ways(struct shmq_log *log, struct shmq_log *other)
         CHECK_EQ(first, next);
         next += count;
         b = bounds_of(other);
-        CHECK(b.latest == next && b.committed - b.oldest <= log->ring_bytes);
+        CHECK(b.latest == next && b.committed - b.oldest <= shmq_log_ring_bytes(log));
         CHECK_EQ(read_some(log, first, UINT32_MAX), count);
         CHECK_EQ(read_some(other, b.earliest, UINT32_MAX), b.latest - b.earliest);
         if (log->durable)

@@ -19,11 +19,13 @@ OFFERED: Final = frozenset({
 
 _COLUMNS: Final = "columns and packed batches are buffers in memory: JSON has neither"
 _LOOP: Final = "it is about the methods of a client in Python"
+_TYPES: Final = "it is about the types of arguments in Python; tests/extras/console has PATCH"
 _STREAM: Final = "records are read by offset, without the client's readers and members"
 
 #: The modules that do not, and why.
 NO_MODULES: Final = {
-    "test_alter": "it is about the types of arguments in Python; tests/extras/console has PATCH",
+    "test_alter": _TYPES,
+    "test_alter_stream": _TYPES,
     "test_batch": _COLUMNS,
     "test_batches": _COLUMNS,
     "test_body_types": "bodies of HTTP are JSON and bytes; tests/extras/console shows timestamps",

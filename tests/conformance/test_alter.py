@@ -358,13 +358,13 @@ def test_an_ensured_queue_is_altered_where_that_is_asked_for(
     assert broker.queue("jobs").options.max_deliveries == 9
 
 
-def test_only_queues_are_altered_to_ensure_them(broker: Broker) -> None:
+def test_exchanges_are_not_altered_to_ensure_them(broker: Broker) -> None:
     broker.create_queue("jobs")
-    broker.create_stream("clicks", partitions=2)
+    broker.create_exchange("events", "fanout")
     broker.alter_queue("jobs", ttl=9)
 
-    with pytest.raises(shmq.StreamExists, match="partitions is 2, not 3"):
-        broker.ensure_stream("clicks", if_different="alter", partitions=3)
+    with pytest.raises(shmq.ExchangeExists, match="kind is 'fanout', not 'topic'"):
+        broker.ensure_exchange("events", "topic", if_different="alter")
 
 
 def test_a_dead_letter_queue_stays_one(broker: Broker) -> None:

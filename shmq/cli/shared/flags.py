@@ -199,7 +199,7 @@ def _make_flag(name: str, row: Option, default: Any, alters: bool) -> Callable[[
         name,
         type=kind,
         metavar=metavar,
-        hidden=alters and bool(row.fixed),
+        hidden=alters and not row.changed_by.startswith("alter"),
         help=f"{text}.{shown}",
     )
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StreamKeywords,
         SubscribeOptions,
     )
+    from shmq.api.stream_options import StreamOptions
     from shmq.api.table import TableDurability
     from shmq.model.codec.codecs import Default
 
@@ -158,10 +159,14 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         return queue
 
     def alter_queue(self, name: str, **options: Unpack[QueueKeywords]) -> QueueOptions:
+        altered: QueueOptions = self._alter("queue", name, options)
+        return altered
+
+    def _alter(self, kind: Kind, name: str, given: Mapping[str, Any]) -> Any:
         self._check_open()
-        check_name(name)
-        named = self.collection("queue")
-        return self._find_known(lambda: named.alter(name, options), name, named)
+        check_name(name, kind)
+        named = self.collection(kind)
+        return self._find_known(lambda: named.alter(name, given), name, named)
 
     def handles_of(self, name: str) -> list[Any]:
         """The handles of that name that this broker has opened."""
@@ -219,7 +224,23 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     ) -> Stream:
         check_if_different(if_different)
         stream: Stream = self._make_stream(name, options, allow_same_name, False)
-        return self._reconcile(stream, options, if_different)
+        if if_different != "alter" or not options:
+            return self._reconcile(stream, options, if_different)
+        with late_imports:
+            from shmq.client.shared.differences import find_differences  # noqa: PLC0415
+
+        try:
+            given: Mapping[str, Any] = options
+            if wanted := find_differences(stream, given):
+                self._alter("stream", name, {key: given[key] for key in wanted})
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def alter_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> StreamOptions:
+        altered: StreamOptions = self._alter("stream", name, options)
+        return altered
 
     def _make_stream(
         self, name: str, options: Mapping[str, Any], allow_same_name: bool, exact: bool

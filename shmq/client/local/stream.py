@@ -31,6 +31,7 @@ from shmq.errors import (
     DamagedFile,
     FileError,
     InvalidOption,
+    LockTimeout,
     NoSuchStream,
     OffsetOutOfRange,
     SegmentError,
@@ -497,6 +498,26 @@ class StreamCollection(CollectionPort):
         """Recover a stream that is only on disk. Raises ShmqError."""
         if not streams.control_path(self._namespace, name).exists():
             durability.bring_back(self._namespace, "stream", name)
+
+    def alter(self, name: str, given: Mapping[str, Any]) -> StreamOptions:
+        with self.open(name) as stream:
+            control = stream.control
+            with self._namespace.locked():
+                if control.deleted:
+                    raise NoSuchStream.of(name, f"in namespace {self._namespace.name!r}")
+                options = stream.options
+                wanted = options.altered(name, given, control.most_ring_bytes)
+                if wanted.differences(options):
+                    control.alter(wanted.as_dict())
+            for log in stream.logs:
+                drop_dead(self._namespace, log)  # of which a loan may be in the way of a ring
+                with contextlib.suppress(LockTimeout):  # the next append does it
+                    log.apply()
+            altered = stream.options
+            # Without a change as well: an earlier caller may have ended before it was saved.
+            if altered.durability != "memory":
+                durability.save_stream_options(self._namespace, control)
+        return altered
 
     def delete(self, name: str) -> None:
         # With it go the groups whose stream is gone.

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from shmq import api
-from shmq.api.options import QueueOptions
 from shmq.errors import AlreadyExists, NoSuchQueue, QueueExists, StreamExists
 
 #: What has a name in a namespace.
@@ -58,8 +57,11 @@ class CollectionPort(abc.ABC):
     def summaries(self) -> list[Any]:
         """Return the summary of each, sorted by name; of a table the name."""
 
-    def alter(self, name: str, given: Mapping[str, Any]) -> QueueOptions:
-        """Change options of a queue, of which ``given`` was not checked; see `alter_queue`."""
+    def alter(self, name: str, given: Mapping[str, Any]) -> Any:
+        """Change options of a queue or stream, of which ``given`` was not checked.
+
+        See `alter_queue` and `alter_stream`. Returns all of its options.
+        """
         raise NotImplementedError
 
     def names(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from shmq import api, errors
 from shmq.api.options import Options, QueueOptions
-from shmq.api.stream_options import StreamOptions
+from shmq.api.stream_options import MAX_RING, StreamOptions
 from shmq.client.ports.broker import CollectionPort, Kind
 from shmq.client.ports.steps import run
 from shmq.client.remote import exchange, table
@@ -22,7 +22,7 @@ from shmq.native import _core
 from shmq.protocol.messages.exchange import EXCHANGES, Exchanges, Shown
 from shmq.protocol.messages.payload import pack_map, pack_name
 from shmq.protocol.messages.queue import QUEUES, Create, Greeting, List, unpack_queue_options
-from shmq.protocol.messages.stream import STREAMS, StreamCreate
+from shmq.protocol.messages.stream import STREAMS, StreamCreate, unpack_stream_options
 from shmq.protocol.messages.table import TableInfo, TableRequest
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import error_of
@@ -207,6 +207,16 @@ class StreamCollection(Collection):
     def open(self, name: str, to_put: bool = False) -> RemoteStream:
         del to_put
         return streams.attach(self._connection.target, name, self._greeting.namespace)
+
+    def alter(self, name: str, given: Mapping[str, Any]) -> StreamOptions:
+        with self.open(name) as stream:
+            wanted = stream.options.altered(name, given, MAX_RING)  # the server knows its limit
+            answer = stream.ask(Type.STREAM_ALTER, pack_map(_plain_options(wanted, given)))
+        options = unpack_stream_options(answer)
+        for handle in self._broker.handles_of(name):
+            if isinstance(handle, RemoteStream):
+                handle.take_options(options)
+        return options
 
     def delete(self, name: str) -> None:
         self._remove(Type.STREAM_DELETE, name)

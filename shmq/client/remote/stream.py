@@ -85,6 +85,10 @@ class RemoteStream(RemoteHandle, RemoteGroups):
         run(self.describe())
         return unpack_partitions(answer)
 
+    def take_options(self, options: StreamOptions) -> None:
+        """Take the options that the stream was altered to."""
+        self._options = options
+
     def _take_shape(self, info: StreamInfo) -> None:
         self._options = info.options
         self._partitions = info.partitions

@@ -23,7 +23,7 @@ from shmq.errors import (
 _Handle: TypeAlias = "api.Queue | api.Stream | api.Exchange | api.Table"
 
 _ADVICE: Final = "it is used as is; delete it first, or pass if_different='accept' or 'refuse'"
-#: Of a queue.
+#: Of a queue or stream.
 _ALTER: Final = "it is used as is; pass if_different='accept', 'refuse' or 'alter'"
 
 #: What this process has warned of: the class of the error, the namespace and the name.
@@ -42,7 +42,7 @@ def reconcile(
 ) -> None:
     """Do what ``if_different`` says if a given option is not as the handle has it.
 
-    Only a queue can be altered, by its broker: here ``"alter"`` is ``"refuse"``.
+    Only a queue or stream can be altered, by its broker: here ``"alter"`` is ``"refuse"``.
     """
     try:
         check_same(handle, given)
@@ -52,9 +52,14 @@ def reconcile(
         where = (type(error), namespace, handle.name)
         if if_different == "warn" and where not in _warned:
             _warned.add(where)
-            advice = _ALTER if isinstance(handle, api.Queue) else _ADVICE
+            advice = _ALTER if isinstance(handle, api.Queue | api.Stream) else _ADVICE
             text = str(error.of(handle.name, error.differences, advice))
             warnings.warn(text, OptionsWarning, stacklevel=depth())
+
+
+def find_differences(handle: _Handle, given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The given options that the handle has otherwise: name to both values."""
+    return _compare(handle, given)[1]
 
 
 def _compare(

@@ -20,7 +20,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from shmq.api.names import default_namespace
 from shmq.disk.storage.erase import erase_stored
@@ -31,6 +31,9 @@ from shmq.fork_safe import new_lock
 from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
+
+if TYPE_CHECKING:
+    from shmq.native._stream import Control
 
 log = logging.getLogger("shmq")
 
@@ -379,6 +382,25 @@ def save_options(namespace: Namespace, name: str) -> None:
             raise NotConfirmed(
                 f"queue {name!r} of namespace {namespace.name!r} is altered, and its options are "
                 f"not known to be on disk: {reason}; they are written with its next snapshot",
+                taken=0,
+            )
+        time.sleep(_LOOK)
+
+
+def save_stream_options(namespace: Namespace, control: Control) -> None:
+    """Return once a writer, if there is one, has the options of a stream in its files.
+
+    The caller must not hold the registry lock. Raises :class:`~shmq.NotConfirmed`.
+    """
+    wanted = control.alterations
+    end = time.monotonic() + (_WRITTEN if waits() else _WRITTEN_FOR_CLIENTS)
+    while namespace.roles.writer_pid is not None and not control.deleted:
+        if control.stored >= wanted:
+            return
+        if time.monotonic() >= end:
+            raise NotConfirmed(
+                f"stream {control.name!r} of namespace {namespace.name!r} is altered, and its "
+                f"options are not known to be on disk: its disk fails, or is slow; alter it again",
                 taken=0,
             )
         time.sleep(_LOOK)

@@ -29,18 +29,18 @@ static uint64_t size_of(const struct shmq_log_item *item, uint8_t flags)
 }
 
 /* Whether an entry of that size fits at `spot`, before the end of the ring. */
-static inline bool fits(const struct shmq_log *log, const struct shmq_log_spot *spot, uint64_t size)
+static inline bool fits(const struct shmq_log_spot *spot, uint64_t size)
 {
-    return size <= log->ring_bytes - spot->at;
+    return size <= spot->end - spot->at;
 }
 
 /* The bytes to leave out before an entry of that size: up to the end of the ring, or over the place
  * that is lent. 0: it fits at `spot`. */
-static inline uint64_t gap(const struct shmq_log *log, const struct shmq_log_spot *spot,
-                           const struct shmq_log_place *lent, uint64_t size)
+static inline uint64_t gap(const struct shmq_log_spot *spot, const struct shmq_log_place *lent,
+                           uint64_t size)
 {
-    if (!fits(log, spot, size))
-        return log->ring_bytes - spot->at;
+    if (!fits(spot, size))
+        return spot->end - spot->at;
     if (__builtin_expect(lent->bytes != 0, 0) && spot->at < lent->at + lent->bytes &&
         spot->at + size > lent->at)
         return lent->at + lent->bytes - spot->at;
@@ -51,14 +51,15 @@ static inline uint64_t gap(const struct shmq_log *log, const struct shmq_log_spo
 static inline void wrap(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t size,
                         struct plan *plan)
 {
-    uint64_t pad = 0, left;
+    uint64_t left;
 
-    while ((left = gap(log, spot, &plan->lent, size))) {
+    if (shmq_log_is_wrap(log, spot))
+        plan->wrap = (struct shmq_log_wrap){spot->position, 0};
+    while ((left = gap(spot, &plan->lent, size))) {
         shmq_log_pass(log, spot, left);
-        pad = spot->at ? pad : left;
+        if (spot->at == spot->start)
+            plan->wrap = (struct shmq_log_wrap){spot->position, left};
     }
-    if (!spot->at || pad)
-        plan->wrap = (struct shmq_log_wrap){spot->position - spot->at, pad};
 }
 
 /* The same while the entries are written: writes the pad or the skip. */
@@ -67,10 +68,10 @@ static inline void pass_gaps(const struct shmq_log *log, struct shmq_log_spot *s
 {
     uint64_t left;
 
-    while ((left = gap(log, spot, &plan->lent, size))) {
+    while ((left = gap(spot, &plan->lent, size))) {
         unsigned char *at = log->ring + spot->at;
 
-        if (left == log->ring_bytes - spot->at) {
+        if (left == spot->end - spot->at) {
             __atomic_store_n((uint64_t *)(void *)at, 0, __ATOMIC_RELAXED);
         } else {
             shmq_entry_write_skip(at, left);
@@ -81,15 +82,20 @@ static inline void pass_gaps(const struct shmq_log *log, struct shmq_log_spot *s
     }
 }
 
+static inline struct shmq_log_wrap wrap_of(const struct shmq_log_header *h)
+{
+    return (struct shmq_log_wrap){h->last_wrap, h->last_pad * 8ull};
+}
+
 /* Computes the places of all items; `timestamp` becomes that of the last one. */
 static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *piece,
                     struct plan *plan, int64_t *timestamp)
 {
     struct shmq_log_spot spot = shmq_log_spot(log, shmq_log_committed(log));
+    uint64_t ring = spot.end - spot.start, most = shmq_log_settings(log)->most_entry;
 
     plan->begin = spot.position;
-    plan->wrap.position = spot.position - spot.at;
-    plan->wrap.pad = log->h->last_pad * 8ull;
+    plan->wrap = wrap_of(log->h);
     plan->lent = shmq_log_lent(log);
     plan->skipped = false;
     plan->records = 0;
@@ -100,12 +106,12 @@ static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *pie
         const struct shmq_log_item *item = &piece->items[i];
         uint64_t size = size_of(item, time_of(plan, piece, item, timestamp));
 
-        if (size > log->most_entry)
+        if (size > most || size > ring / 2)
             return SHMQ_TOO_LARGE;
         wrap(log, &spot, size, plan);
         shmq_log_pass(log, &spot, size);
         plan->records += piece->items[i].count;
-        if (spot.position - plan->begin > log->ring_bytes)
+        if (spot.position - plan->begin > ring)
             return plan->lent.bytes ? SHMQ_FULL : SHMQ_TOO_LARGE;
     }
     plan->end = spot.position;
@@ -186,12 +192,11 @@ static void write_one(struct shmq_log *log, const struct shmq_log_item *item,
 
 /* The cache lines for the next entries are in the caches of readers of the old entries. Prefetching
  * them early avoids waiting for one after the other. */
-static inline void own_ahead(const struct shmq_log *log, const struct shmq_log_spot *spot,
-                             uint64_t size)
+static inline void own_ahead(const struct shmq_log *log, uint64_t at, uint64_t most, uint64_t size)
 {
-    uint64_t at = spot->at + SHMQ_AHEAD, end = at + size;
+    uint64_t end = at + SHMQ_AHEAD + size;
 
-    for (; at < end && at < log->ring_bytes; at += SHMQ_LINE)
+    for (at += SHMQ_AHEAD; at < end && at < most; at += SHMQ_LINE)
         shmq_fetch_to_write(log->ring + at);
 }
 
@@ -212,7 +217,7 @@ static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, 
         pass_gaps(log, &spot, size, plan);
         begin = spot.position;
         if (size <= SHMQ_AHEAD)
-            own_ahead(log, &spot, size);
+            own_ahead(log, spot.at, spot.end, size);
         write_one(log, item, piece, plan, sequence, flags, timestamp, log->ring + spot.at);
         if (begin / SHMQ_INDEX_STEP != last / SHMQ_INDEX_STEP || !begin)
             shmq_log_index(log, last, begin, plan->offset, plan->seen);
@@ -233,6 +238,7 @@ static void commit(struct shmq_log *log, const struct plan *plan, uint64_t last_
     SET_RELEASE(h->committed, plan->end);
     SET(h->last_begin, last_begin);
     SET(h->last_pad, (uint32_t)(plan->wrap.pad / 8));
+    SET(h->last_wrap, plan->wrap.position);
     SET_ATOMIC(h->last_seen, plan->seen);
     SET_RELEASE(h->next, plan->offset);
 }
@@ -254,7 +260,7 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
         return status == SHMQ_DUPLICATE ? SHMQ_OK : status;
     if (__builtin_expect(GET_RELAXED(h->sealed), 0))
         return SHMQ_SEALED;
-    if (log->retention && shmq_log_is_stale(log))
+    if (shmq_log_retention(log) && shmq_log_is_stale(log))
         shmq_log_expire(log);
     if (piece->produced && (status = shmq_log_back_producers(log)))
         return status;
@@ -280,11 +286,11 @@ static uint64_t write_values(struct shmq_log *log, const struct shmq_log_value *
     uint64_t position = plan->begin, last = log->h->last_begin, offset = plan->offset;
 
     for (uint32_t i = 0; i < count; i++) {
-        struct shmq_log_spot spot = {position, (uint64_t)(at - log->ring)};
         unsigned char *end;
 
         if (values[i].size <= SHMQ_AHEAD)
-            own_ahead(log, &spot, SHMQ_ENTRY_HEAD + values[i].size);
+            own_ahead(log, (uint64_t)(at - log->ring), log->tail.end,
+                      SHMQ_ENTRY_HEAD + values[i].size);
         end = shmq_entry_write_value(at, offset, plan->seen, values[i].bytes, values[i].size);
         if (log->durable)
             shmq_entry_seal(at, log->salt);
@@ -305,14 +311,18 @@ bool shmq_log_append_values(struct shmq_log *log, const struct shmq_log_value *v
     struct shmq_log_header *h = log->h;
     uint64_t begin = GET_RELAXED(h->committed), last;
     struct plan plan = {.begin = begin, .end = begin + size, .records = count};
+    uint32_t made = GET_RELAXED(h->settings_made);
 
-    if (log->tail.position != begin)
+    if (log->tail.position != begin || log->tail_settings != made) {
         log->tail = shmq_log_spot(log, begin);
-    if (!log->tail.at || !fits(log, &log->tail, size) || GET_RELAXED(h->sealed) ||
+        log->tail_settings = made;
+    }
+    if (log->tail.at == log->tail.start || !fits(&log->tail, size) || GET_RELAXED(h->sealed) ||
         GET_RELAXED(h->loaned))
         return false;
-    plan.wrap = (struct shmq_log_wrap){begin - log->tail.at, h->last_pad * 8ull};
-    if ((log->retention && shmq_log_is_stale(log)) || shmq_log_make_room(log, plan.end, &plan.wrap))
+    plan.wrap = wrap_of(h);
+    if ((shmq_log_retention(log) && shmq_log_is_stale(log)) ||
+        shmq_log_make_room(log, plan.end, &plan.wrap))
         return false;
     plan.offset = GET_RELAXED(h->next);
     plan.now = shmq_wall();
@@ -337,25 +347,27 @@ static int append_at(struct shmq_log *log, uint64_t position, const struct shmq_
 {
     struct shmq_log_header *h = log->h;
     struct shmq_log_spot spot = shmq_log_spot(log, shmq_log_committed(log));
+    struct shmq_log_spot to = shmq_log_spot(log, position);
     uint64_t pad = position - spot.position, last = h->last_begin;
     struct plan plan = {.begin = position, .records = 1, .offset = GET_RELAXED(h->next)};
     uint8_t flags;
 
     if (GET_RELAXED(h->sealed))
         return SHMQ_SEALED;
-    if (pad && pad != log->ring_bytes - spot.at)
+    if (pad && pad != spot.end - spot.at)
         return SHMQ_DAMAGED;
     plan.now = shmq_wall();
     plan.seen = h->last_seen;
     flags = time_of(&plan, piece, piece->items, &out->timestamp);
     plan.end = position + size_of(piece->items, flags);
-    plan.wrap.pad = position % log->ring_bytes ? h->last_pad * 8ull : pad;
+    plan.wrap = wrap_of(h);
+    if (shmq_log_is_wrap(log, &to))
+        plan.wrap = (struct shmq_log_wrap){position, pad};
     if (pad) {
         __atomic_store_n((uint64_t *)(void *)(log->ring + spot.at), 0, __ATOMIC_RELAXED);
         shmq_mark();
     }
-    write_one(log, piece->items, piece, &plan, 0, flags, out->timestamp,
-              shmq_log_byte(log, position));
+    write_one(log, piece->items, piece, &plan, 0, flags, out->timestamp, log->ring + to.at);
     if (position / SHMQ_INDEX_STEP != last / SHMQ_INDEX_STEP || !position)
         shmq_log_index(log, last, position, plan.offset, plan.seen);
     /* The place may be larger than the entry. It outlives the commit in a process that dies, or keeps
@@ -382,7 +394,7 @@ static int append_copy(struct shmq_log *log, const struct shmq_log_piece *piece,
 }
 
 /* Appends the item, whose value may be shorter than what was lent. If other entries have been
- * appended behind the place, the bytes are copied. Without `keep` the loan ends if this succeeds.
+ * appended behind the place, or the ring has grown and goes on elsewhere, the bytes are copied. Without `keep` the loan ends if this succeeds.
  * SHMQ_OUT_OF_RANGE: it has ended before; else as shmq_log_append. */
 static int append_lent(struct shmq_log *log, const struct shmq_log_piece *piece,
                        struct shmq_log_appended *out)
@@ -393,7 +405,8 @@ static int append_lent(struct shmq_log *log, const struct shmq_log_piece *piece,
     if (!shmq_log_is_lent(log, piece->loan))
         return SHMQ_OUT_OF_RANGE;
     position = GET_RELAXED(log->holds[piece->loan->hold].position);
-    if (shmq_log_committed(log) <= position)
+    if (shmq_log_committed(log) <= position &&
+        shmq_log_spot(log, position).at == shmq_log_lent(log).at)
         status = append_at(log, position, piece, out);
     else
         status = append_copy(log, piece, out);

@@ -39,7 +39,7 @@ void shmq_log_trim_index(struct shmq_log *log)
     struct shmq_log_header *h = log->h;
     uint64_t live = shmq_log_oldest(log) / SHMQ_INDEX_STEP;
     uint64_t last = h->last_begin / SHMQ_INDEX_STEP + 1;
-    uint64_t made = h->backed ? h->backed / SHMQ_INDEX_STEP + 3 : 0;
+    uint64_t made = h->indexed;
 
     for (uint64_t k = last; k < live + log->index_count && k - last < log->index_count; k++)
         if (k % log->index_count < made)

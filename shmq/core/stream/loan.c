@@ -5,19 +5,31 @@ static struct shmq_hold *hold_of(const struct shmq_log *log, uint32_t loaned)
     return &log->holds[(loaned - 1) % SHMQ_HOLDS];
 }
 
+/* Whether it is in the ring of that size at `ring`, or in the other half. */
+static bool is_within(const struct shmq_log_place *place, uint64_t ring, uint64_t bytes,
+                      uint64_t half)
+{
+    uint64_t begin = place->at < half ? 0 : half, size = begin == ring ? bytes : half;
+
+    return place->at - begin < size && place->bytes <= size - (place->at - begin);
+}
+
 struct shmq_log_place shmq_log_lent(const struct shmq_log *log)
 {
     uint32_t loaned = GET_RELAXED(log->h->loaned);
     struct shmq_log_place place = {0, 0};
+    const struct shmq_ring *ring;
     const struct shmq_hold *hold;
 
     if (__builtin_expect(!loaned, 1))
         return place;
     hold = hold_of(log, loaned);
-    place.at = GET_RELAXED(hold->position) % log->ring_bytes;
+    ring = &shmq_log_settings(log)->ring;
+    place.at = hold->place;
     place.bytes = hold->tag;
-    if (GET_RELAXED(hold->kind) != SHMQ_HOLD_LOAN || place.bytes > log->ring_bytes - place.at ||
-        place.bytes < SHMQ_ENTRY_HEAD || place.bytes % 8)
+    if (GET_RELAXED(hold->kind) != SHMQ_HOLD_LOAN ||
+        !is_within(&place, ring->place, ring->bytes, log->half) || place.bytes < SHMQ_ENTRY_HEAD ||
+        (place.at | place.bytes) % 8)
         place.bytes = 0;
     return place;
 }
@@ -42,23 +54,25 @@ int shmq_log_lend(struct shmq_log *log, const struct shmq_log_piece *piece)
     const struct shmq_log_item *item = piece->items;
     struct shmq_log_loan *loan = piece->loan;
     struct shmq_log_wrap wrap = {0, 0};
+    const struct shmq_log_settings *now = shmq_log_settings(log);
     uint64_t size = shmq_entry_size(item->flags | SHMQ_E_SEEN, item->value_bytes, item->key_bytes,
                                     item->headers_bytes);
     int status;
 
     if (GET_RELAXED(log->h->sealed))
         return SHMQ_SEALED;
-    if (GET_RELAXED(log->h->loaned) || log->retention_bytes)
+    if (GET_RELAXED(log->h->loaned) || now->retention_bytes)
         return SHMQ_BUSY;
-    if (size > log->most_entry)
+    if (size > now->most_entry)
         return SHMQ_TOO_LARGE;
-    if (size > log->ring_bytes - spot.at)
-        shmq_log_pass(log, &spot, log->ring_bytes - spot.at);
-    if (log->retention && shmq_log_is_stale(log))
+    if (size > spot.end - spot.at)
+        shmq_log_pass(log, &spot, spot.end - spot.at);
+    if (now->retention && shmq_log_is_stale(log))
         shmq_log_expire(log);
     if ((status = shmq_log_make_room(log, spot.position + size, &wrap)))
         return status;
-    if (shmq_log_hold_at(log, SHMQ_HOLD_LOAN, loan->owner, size, spot.position, &loan->hold))
+    if (shmq_log_hold_at(log, SHMQ_HOLD_LOAN, loan->owner, size, spot.position, spot.at,
+                         &loan->hold))
         return SHMQ_BUSY;
     SET_RELAXED(log->h->loaned, loan->hold + 1);
     loan->value = log->ring + spot.at + SHMQ_ENTRY_HEAD;

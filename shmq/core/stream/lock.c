@@ -29,10 +29,13 @@ int shmq_log_lock(struct shmq_log *log, int64_t ns)
     else if (status)
         return status;
     state = GET_RELAXED(h->state);
-    if (__builtin_expect(state != SHMQ_OPEN || h->backed > log->ring_bytes, 0)) {
+    if (__builtin_expect(state != SHMQ_OPEN || h->backed[0] > log->half || h->backed[1] > log->half,
+                         0)) {
         shmq_log_unlock(log);
         return state == SHMQ_GONE ? SHMQ_DELETED : SHMQ_DAMAGED;
     }
+    if (__builtin_expect(GET_ACQUIRE(*log->wanted) != GET_RELAXED(h->applied), 0))
+        shmq_log_apply(log);
     return SHMQ_OK;
 }
 
@@ -64,15 +67,19 @@ int shmq_log_recover(struct shmq_log *log)
     uint64_t committed = shmq_log_committed(log), at = h->settled;
     struct shmq_peeked_entry g;
 
-    if (at > committed || committed - shmq_log_oldest(log) > log->ring_bytes)
+    if (at > committed || committed - shmq_log_oldest(log) > shmq_log_ring_bytes(log))
         return SHMQ_DAMAGED;
     while (at < committed) {
+        struct shmq_log_spot spot = shmq_log_spot(log, at);
         uint64_t behind = at;
 
-        if (!shmq_log_step(log, &at, committed, &g))
+        if (!shmq_log_look(log, &spot, committed, &g))
             return SHMQ_DAMAGED;
-        if (at % log->ring_bytes == 0)
+        at = spot.position;
+        if (shmq_log_is_wrap(log, &spot)) {
             SET(h->last_pad, (uint32_t)((at - behind) / 8));
+            SET(h->last_wrap, at);
+        }
         take_over(log, at, &g);
         at += g.size;
     }

@@ -8,46 +8,36 @@
 #include "base/crc32c.h"
 #include "base/futex.h"
 
-static uint64_t most_entry(const struct shmq_log_options *o)
-{
-    return o->ring_bytes / 4 + SHMQ_ENTRY_HEAD + SHMQ_ENTRY_PRODUCER + SHMQ_ENTRY_SEEN + 8;
-}
-
-/* Room for the retained bytes, for one entry to be removed while another is added, and the pad. */
-static uint64_t ring_of(const struct shmq_log_options *o)
-{
-    uint64_t kept = o->durability == SHMQ_LOG_MEMORY && o->retention_bytes
-                        ? o->retention_bytes + 2 * most_entry(o)
-                        : 0;
-
-    return shmq_page_up(kept > o->ring_bytes ? kept : o->ring_bytes);
-}
-
-/* The bytes of a ring touch one more granule than they fill, and the entry behind that is written
- * ahead. */
-void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_geometry *geo)
+/* The layout of so large a ring. The bytes of a ring touch one more granule than they fill, and the
+ * entry behind that is written ahead. */
+static void lay_out(uint64_t ring_bytes, uint64_t rings, struct shmq_log_geometry *geo)
 {
     uint64_t at = SHMQ_PAGE;
 
     memset(geo, 0, sizeof *geo);
-    geo->ring_bytes = ring_of(options);
-    geo->index_count = geo->ring_bytes / SHMQ_INDEX_STEP + 3;
+    geo->half = ring_bytes;
+    geo->index_count = ring_bytes / SHMQ_INDEX_STEP + 3;
     geo->holds = shmq_region(&at, SHMQ_HOLDS, sizeof(struct shmq_hold));
     geo->producers = shmq_region(&at, SHMQ_PRODUCERS, sizeof(struct shmq_produced));
     geo->index = shmq_region(&at, geo->index_count, sizeof(struct shmq_index_entry));
-    geo->ring = shmq_region(&at, geo->ring_bytes, 1);
+    geo->ring = shmq_region(&at, ring_bytes * rings, 1);
     geo->segment_bytes = shmq_page_up(at);
 }
 
-/* Copies the options to the handle; for a durable stream the files do the retention. */
-static void know(struct shmq_log *log, const struct shmq_log_options *o)
+void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_geometry *geo)
 {
-    log->most_entry = most_entry(o);
-    log->durable = o->durability == SHMQ_LOG_JOURNAL;
-    log->retention_bytes = log->durable ? 0 : o->retention_bytes;
-    log->retention = log->durable ? 0 : o->retention;
-    log->blocks = o->overflow == SHMQ_LOG_BLOCK;
-    log->salt = (uint32_t)o->identity;
+    struct shmq_log_options greatest = *options;
+
+    shmq_log_greatest(&greatest);
+    lay_out(shmq_log_ring_of(&greatest), 2, geo);
+}
+
+uint64_t shmq_log_most_bytes(const struct shmq_log_options *options)
+{
+    struct shmq_log_geometry geo;
+
+    lay_out(shmq_log_ring_of(options), 1, &geo);
+    return geo.segment_bytes;
 }
 
 void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_log_geometry *geo,
@@ -62,12 +52,55 @@ void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_l
     log->producers = (struct shmq_produced *)(at + geo->producers);
     log->index = (struct shmq_index_entry *)(at + geo->index);
     log->ring = at + geo->ring;
-    log->ring_bytes = geo->ring_bytes;
+    log->first_bytes = shmq_log_ring_of(options);
+    log->half = geo->half;
     log->index_count = geo->index_count;
     log->fd = fd;
     log->self = self;
     log->stream = stream;
-    know(log, options);
+    log->wanted = stream ? &stream->alterations : &log->h->applied;
+    log->durable = options->durability == SHMQ_LOG_JOURNAL;
+    log->blocks = options->overflow == SHMQ_LOG_BLOCK;
+    log->salt = (uint32_t)options->identity;
+}
+
+struct shmq_log_spot shmq_log_altered_spot(const struct shmq_log *log, uint64_t position)
+{
+    uint32_t made = GET_ACQUIRE(log->h->settings_made);
+    const struct shmq_log_settings *s = &log->h->settings[made & 1];
+    uint64_t begin = GET_ATOMIC(s->ring.begin);
+    const struct shmq_ring *ring = position < begin ? &s->former : &s->ring;
+    uint64_t first = GET_ATOMIC(ring->begin), place = GET_ATOMIC(ring->place);
+    uint64_t bytes = GET_ATOMIC(ring->bytes), at, end;
+
+    shmq_read_fence();
+    if (GET_RELAXED(log->h->settings_made) != made)
+        return shmq_log_altered_spot(log, position);
+    if (bytes - 1 >= log->half || place > log->half)
+        return (struct shmq_log_spot){position, 0, 0, SHMQ_PAGE}; /* they make no sense */
+    at = place + (position - first) % bytes;
+    end = place + bytes;
+    if (position < begin && begin - position < end - at)
+        end = at + (begin - position);
+    return (struct shmq_log_spot){position, at, place, end};
+}
+
+bool shmq_log_look_on(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t end,
+                      struct shmq_peeked_entry *g)
+{
+    for (int gaps = 0; gaps < SHMQ_GAPS; gaps++) {
+        uint64_t left = spot->end - spot->at;
+
+        if (g->size > left)
+            return false;
+        shmq_log_pass(log, spot, g->size ? g->size : left);
+        if (spot->position >= end)
+            return false;
+        shmq_entry_peek(log->ring + spot->at, spot->end - spot->at, g);
+        if (!shmq_log_is_gap(g))
+            return shmq_log_is_entry(spot, end, g);
+    }
+    return false;
 }
 
 static uint32_t checksum(const struct shmq_log_header *h)
@@ -94,6 +127,7 @@ int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *option
 {
     struct shmq_log_header *h = log->h;
     struct shmq_log_geometry geo;
+    uint32_t alterations = GET_RELAXED(*log->wanted);
     int status;
 
     shmq_log_lay_out(options, &geo);
@@ -102,6 +136,10 @@ int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *option
     SET(h->options, *options);
     SET(h->segment_bytes, geo.segment_bytes);
     SET(h->crc, checksum(h));
+    shmq_log_set(&h->settings[0], options);
+    SET(h->settings[0].ring.bytes, shmq_log_ring_of(options));
+    SET(h->settings[0].alterations, alterations);
+    SET_RELAXED(h->applied, alterations);
     SET(h->last_seen, last_seen);
     SET_RELAXED(h->next, options->first);
     SET_RELAXED(h->synced, options->first);
@@ -120,6 +158,29 @@ static bool sane(const struct shmq_log_options *o)
            o->partitions <= SHMQ_MAX_PARTITIONS && o->retention >= 0 &&
            (o->durability != SHMQ_LOG_MEMORY || o->retention_bytes <= o->ring_bytes) &&
            memchr(o->name, 0, sizeof o->name) != NULL;
+}
+
+static bool is_ring(const struct shmq_ring *ring, uint64_t half)
+{
+    return ring->bytes >= SHMQ_PAGE && ring->bytes <= half &&
+           (ring->place == 0 || ring->place == half);
+}
+
+/* An alteration that comes meanwhile can spoil one look, not the next. */
+static bool is_set(const struct shmq_log_header *h, uint64_t half)
+{
+    uint32_t made;
+
+    do {
+        struct shmq_log_settings s;
+
+        made = GET_ACQUIRE(h->settings_made);
+        s = h->settings[made & 1];
+        if (is_ring(&s.ring, half) && (!s.ring.begin || is_ring(&s.former, half)))
+            return true;
+        shmq_read_fence();
+    } while (made != GET_ACQUIRE(h->settings_made));
+    return false;
 }
 
 static int judge(uint64_t published, uint32_t magic, uint32_t version)
@@ -145,7 +206,7 @@ int shmq_log_inspect(const void *base, uint64_t mapped, struct shmq_log_geometry
         h->options.partition >= h->options.partitions || h->behind > h->options.partition)
         return SHMQ_DAMAGED;
     shmq_log_lay_out(&h->options, geo);
-    if (geo->segment_bytes != h->segment_bytes)
+    if (geo->segment_bytes != h->segment_bytes || !is_set(h, geo->half))
         return SHMQ_DAMAGED;
     return mapped < geo->segment_bytes ? SHMQ_TRUNCATED : SHMQ_OK;
 }
@@ -164,6 +225,8 @@ void shmq_stream_announce(struct shmq_stream *stream)
 int shmq_stream_inspect(const void *base, uint64_t mapped)
 {
     struct shmq_stream *stream = (struct shmq_stream *)base;
+    struct shmq_log_options altered;
+    uint32_t alterations;
     int status;
 
     if (mapped < SHMQ_PAGE)
@@ -172,7 +235,8 @@ int shmq_stream_inspect(const void *base, uint64_t mapped)
     if (status)
         return status;
     if (shmq_crc32c(0, &stream->options, sizeof stream->options) != stream->crc ||
-        !sane(&stream->options) || !shmq_stream_is_shape(stream, shmq_stream_shape(stream)))
+        !sane(&stream->options) || !shmq_stream_read(stream, &altered, &alterations) ||
+        !sane(&altered) || !shmq_stream_is_shape(stream, shmq_stream_shape(stream)))
         return SHMQ_DAMAGED;
     return SHMQ_OK;
 }

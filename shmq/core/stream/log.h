@@ -19,10 +19,11 @@ enum shmq_log_status {
     SHMQ_SEALED,            /* the partition accepts no more records                    */
 };
 
-/* A position and its place in the ring: a walk keeps both, because the division that computes one
- * takes longer than the rest of a step. */
+/* A position, its place in the ring's memory, and the places from which and up to which entries can
+ * follow each other there: a walk keeps them, because the division that computes them takes longer
+ * than the rest of a step. */
 struct shmq_log_spot {
-    uint64_t position, at;
+    uint64_t position, at, start, end;
 };
 
 struct shmq_log {
@@ -31,27 +32,30 @@ struct shmq_log {
     struct shmq_produced *producers;
     struct shmq_index_entry *index;
     unsigned char *ring;
-    uint64_t ring_bytes;    /* private copies: they bound every index                   */
+    uint64_t first_bytes;   /* private copies: they bound every index; of the first ring */
+    uint64_t half;
     uint64_t index_count;
-    uint64_t most_entry;    /* the most bytes of one entry                              */
-    uint64_t retention_bytes;
-    int64_t retention;
+    _Atomic uint32_t *wanted; /* the stream's alterations                               */
     uint32_t salt;
     bool blocks, durable;
     const struct shmq_process *self; /* this process in the namespace, for the lock     */
     int fd;                 /* to back the segment with memory                          */
     struct shmq_stream *stream; /* its wakeup is for waiting readers; NULL: none wait   */
-    struct shmq_log_spot tail; /* behind this handle's last append of values alone       */
+    struct shmq_log_spot tail; /* behind this handle's last append of values alone,      */
+    uint32_t tail_settings; /* and the settings that it was computed with               */
     uint64_t refused_bytes; /* with NO_SPACE: the bytes that were not available         */
 };
 
 struct shmq_log_geometry {
-    uint64_t holds, producers, index, ring, segment_bytes, ring_bytes, index_count;
+    uint64_t holds, producers, index, ring, segment_bytes, half, index_count;
 };
 
 /* ---- log.c: making a segment, and deciding whether one may be trusted ---- */
 
 void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_geometry *geo);
+
+/* The most memory that a partition with these options takes before an alteration. */
+uint64_t shmq_log_most_bytes(const struct shmq_log_options *options);
 void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_log_geometry *geo,
                    const struct shmq_log_options *options, struct shmq_stream *stream,
                    const struct shmq_process *self);
@@ -84,6 +88,32 @@ void shmq_stream_reshape(struct shmq_stream *stream, uint64_t shape);
 
 /* Ensures: bytes [offset, offset + size) of the segment have memory. */
 int shmq_log_back(struct shmq_log *log, uint64_t offset, uint64_t size);
+
+/* ---- stream/settings.c: the options of now, and what follows from them ---- */
+
+/* The options that a segment was laid out with become those of its greatest size. */
+void shmq_log_greatest(struct shmq_log_options *options);
+
+/* The ring's size with these options; the most bytes of one entry. */
+uint64_t shmq_log_ring_of(const struct shmq_log_options *options);
+uint64_t shmq_log_most_entry(const struct shmq_log_options *options);
+
+/* Copies the stream's options of now, and how many alterations led to them; false: damaged. */
+bool shmq_stream_read(const struct shmq_stream *stream, struct shmq_log_options *options,
+                      uint32_t *alterations);
+
+/* Makes these the stream's options; a death at any store leaves the old ones or the new. Each
+ * partition follows when its lock is taken next. Under the registry lock. */
+void shmq_stream_alter(struct shmq_stream *stream, const struct shmq_log_options *options);
+
+/* Stores the settings that follow from the options alone. */
+void shmq_log_set(struct shmq_log_settings *settings, const struct shmq_log_options *options);
+
+/* ---- stream/alter.c ---- */
+
+/* Makes the stream's options of now those of the partition, as one store. If its ring cannot grow
+ * yet, as a loan is in the way, nothing changes. Holds the lock. */
+void shmq_log_apply(struct shmq_log *log);
 
 /* ---- stream/lock.c ---- */
 
@@ -182,9 +212,9 @@ bool shmq_log_is_stale(const struct shmq_log *log);
 int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
                   uint64_t offset, uint32_t *at);
 
-/* The same from `position` on, which is not checked. */
+/* The same from `position` on, which is not checked; `place` is a loan's. */
 int shmq_log_hold_at(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
-                     uint64_t position, uint32_t *at);
+                     uint64_t position, uint64_t place, uint32_t *at);
 
 /* Moves the hold to a later offset, which may be gone already or still to come. `hint` is as for
  * shmq_log_find. Wakes appenders that wait for room if no other hold is as far behind as it was. */
@@ -227,7 +257,7 @@ void shmq_log_end_loan(struct shmq_log *log, const struct shmq_log_loan *loan);
 
 /* The place of the open loan; of 0 bytes if there is none. Holds the lock. */
 struct shmq_log_place {
-    uint64_t at, bytes; /* from the beginning of the ring                                */
+    uint64_t at, bytes; /* from the beginning of the ring's memory                       */
 };
 
 struct shmq_log_place shmq_log_lent(const struct shmq_log *log);
@@ -348,18 +378,49 @@ static inline uint64_t shmq_log_oldest(const struct shmq_log *log)
     return GET_ACQUIRE(log->h->oldest);
 }
 
-static inline unsigned char *shmq_log_byte(const struct shmq_log *log, uint64_t position)
-{
-    return log->ring + position % log->ring_bytes;
-}
-
 #define SHMQ_LINE 64u    /* size of a cache line                                        */
 #define SHMQ_GAPS 4      /* pads and skips between two entries, at most, and one more    */
 #define SHMQ_AHEAD 1024u /* bytes that a walk prefetches                                */
 
+/* The settings of now. Without the lock they are another's once two alterations have passed: see
+ * shmq_log_altered_spot. */
+static inline const struct shmq_log_settings *shmq_log_settings(const struct shmq_log *log)
+{
+    return &log->h->settings[GET_ACQUIRE(log->h->settings_made) & 1];
+}
+
+/* The same once the settings were altered. */
+struct shmq_log_spot shmq_log_altered_spot(const struct shmq_log *log, uint64_t position);
+
+/* Where the position is. It must not be behind the end that was read before. */
 static inline struct shmq_log_spot shmq_log_spot(const struct shmq_log *log, uint64_t position)
 {
-    return (struct shmq_log_spot){position, position % log->ring_bytes};
+    if (__builtin_expect(GET_ACQUIRE(log->h->settings_made) != 0, 0))
+        return shmq_log_altered_spot(log, position);
+    return (struct shmq_log_spot){position, position % log->first_bytes, 0, log->first_bytes};
+}
+
+static inline unsigned char *shmq_log_byte(const struct shmq_log *log, uint64_t position)
+{
+    return log->ring + shmq_log_spot(log, position).at;
+}
+
+static inline uint64_t shmq_log_ring_bytes(const struct shmq_log *log)
+{
+    return GET_ATOMIC(shmq_log_settings(log)->ring.bytes);
+}
+
+/* ns; 0: none. */
+static inline int64_t shmq_log_retention(const struct shmq_log *log)
+{
+    return GET_ATOMIC(shmq_log_settings(log)->retention);
+}
+
+/* Whether the place is the ring's beginning where that is not the beginning of all its positions:
+ * the ring has wrapped there. */
+static inline bool shmq_log_is_wrap(const struct shmq_log *log, const struct shmq_log_spot *spot)
+{
+    return spot->at == spot->start && spot->position > shmq_log_settings(log)->ring.begin;
 }
 
 /* Advances over `bytes` that do not go beyond the ring's end. */
@@ -368,8 +429,24 @@ static inline void shmq_log_pass(const struct shmq_log *log, struct shmq_log_spo
 {
     spot->position += bytes;
     spot->at += bytes;
-    if (spot->at == log->ring_bytes)
-        spot->at = 0;
+    if (__builtin_expect(spot->at == spot->end, 0))
+        *spot = shmq_log_spot(log, spot->position);
+}
+
+/* Skips the gap that `g` is, and those that follow; then as shmq_log_look. */
+bool shmq_log_look_on(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t end,
+                      struct shmq_peeked_entry *g);
+
+static inline bool shmq_log_is_gap(const struct shmq_peeked_entry *g)
+{
+    return !g->size || g->type == SHMQ_R_SKIP;
+}
+
+static inline bool shmq_log_is_entry(const struct shmq_log_spot *spot, uint64_t end,
+                                     const struct shmq_peeked_entry *g)
+{
+    return g->size >= SHMQ_ENTRY_HEAD && g->size <= spot->end - spot->at && g->count &&
+           g->size <= end - spot->position && g->type == SHMQ_R_ENTRY;
 }
 
 /* Reads the entry at `spot`, skipping the pad before the ring's end and the place of a loan: false
@@ -378,18 +455,12 @@ static inline void shmq_log_pass(const struct shmq_log *log, struct shmq_log_spo
 static inline bool shmq_log_look(const struct shmq_log *log, struct shmq_log_spot *spot,
                                  uint64_t end, struct shmq_peeked_entry *g)
 {
-    for (int gaps = 0; spot->position < end && gaps < SHMQ_GAPS; gaps++) {
-        uint64_t left = log->ring_bytes - spot->at;
-
-        shmq_entry_peek(log->ring + spot->at, left, g);
-        if (g->size && g->type != SHMQ_R_SKIP)
-            return g->size >= SHMQ_ENTRY_HEAD && g->size <= left && g->count &&
-                   g->size <= end - spot->position && g->type == SHMQ_R_ENTRY;
-        if (g->size > left)
-            return false;
-        shmq_log_pass(log, spot, g->size ? g->size : left);
-    }
-    return false;
+    if (spot->position >= end)
+        return false;
+    shmq_entry_peek(log->ring + spot->at, spot->end - spot->at, g);
+    if (__builtin_expect(shmq_log_is_gap(g), 0))
+        return shmq_log_look_on(log, spot, end, g);
+    return shmq_log_is_entry(spot, end, g);
 }
 
 /* The same for a walk of a few steps. */

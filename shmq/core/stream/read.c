@@ -91,17 +91,17 @@ static inline void fetch_ahead(const struct shmq_log *log, const struct search *
 {
     uint64_t at = spot->at + SHMQ_AHEAD, end = at + size;
 
-    if (spot->position + SHMQ_AHEAD + size >= s->committed || end > log->ring_bytes)
+    if (spot->position + SHMQ_AHEAD + size >= s->committed || end > spot->end)
         return;
     for (; at < end; at += SHMQ_LINE)
         __builtin_prefetch(log->ring + at);
 }
 
 /* The bytes from `spot` on, before the end of the ring, in which `x` may have further entries. */
-static uint64_t room_for(const struct shmq_log *log, const struct search *s,
-                         const struct shmq_log_spot *spot, const struct shmq_log_extent *x)
+static uint64_t room_for(const struct search *s, const struct shmq_log_spot *spot,
+                         const struct shmq_log_extent *x)
 {
-    uint64_t left = log->ring_bytes - spot->at, there = s->committed - spot->position;
+    uint64_t left = spot->end - spot->at, there = s->committed - spot->position;
     uint64_t allowed = s->most > x->bytes ? s->most - x->bytes : 0;
 
     left = there < left ? there : left;
@@ -113,10 +113,10 @@ static uint64_t room_for(const struct shmq_log *log, const struct search *s,
 static void pass_records(const struct shmq_log *log, const struct search *s,
                          struct shmq_log_spot *spot, struct shmq_log_extent *x)
 {
-    uint64_t left = room_for(log, s, spot, x), most = s->limit - (x->next - s->offset);
+    uint64_t left = room_for(s, spot, x), most = s->limit - (x->next - s->offset);
     uint64_t count = 0, passed = 0, size;
 
-    if (!spot->at || x->next >= s->end || x->next - s->offset >= s->limit)
+    if (spot->at == spot->start || x->next >= s->end || x->next - s->offset >= s->limit)
         return;
     most = s->end - x->next < most ? s->end - x->next : most;
     for (; count < most && left - passed >= SHMQ_ENTRY_HEAD; count++, passed += size) {
@@ -145,7 +145,7 @@ static void gather(const struct shmq_log *log, const struct search *s, struct sh
     x->first = g->offset;
     x->seen = g->seen;
     for (;;) {
-        if (x->entries && (spot.position != x->end || !spot.at)) {
+        if (x->entries && (spot.position != x->end || spot.at == spot.start)) {
             if (x->wrap != x->begin)
                 return;
             x->wrap = x->end;
@@ -231,19 +231,27 @@ int shmq_log_find(const struct shmq_log *log, uint64_t offset, uint64_t end, uin
 
 /* ---- copying ---- */
 
-int shmq_log_pieces(const struct shmq_log *log, const struct shmq_log_extent *x,
-                    const unsigned char *at[2], uint64_t bytes[2])
+static inline __attribute__((always_inline)) int pieces_of(const struct shmq_log *log,
+                                                           const struct shmq_log_extent *x,
+                                                           const unsigned char *at[2],
+                                                           uint64_t bytes[2])
 {
-    at[0] = shmq_log_byte(log, x->begin);
-    at[1] = shmq_log_byte(log, x->resume);
+    at[0] = at[1] = shmq_log_byte(log, x->begin);
     if (x->wrap == x->begin) {
         bytes[0] = x->end - x->begin;
         bytes[1] = 0;
         return x->entries ? 1 : 0;
     }
+    at[1] = shmq_log_byte(log, x->resume);
     bytes[0] = x->wrap - x->begin;
     bytes[1] = x->end - x->resume;
     return 2;
+}
+
+int shmq_log_pieces(const struct shmq_log *log, const struct shmq_log_extent *x,
+                    const unsigned char *at[2], uint64_t bytes[2])
+{
+    return pieces_of(log, x, at, bytes);
 }
 
 #ifdef __SANITIZE_THREAD__
@@ -261,7 +269,7 @@ bool shmq_log_copy(const struct shmq_log *log, const struct shmq_log_extent *ext
 {
     const unsigned char *at[2];
     uint64_t bytes[2];
-    int pieces = shmq_log_pieces(log, extent, at, bytes);
+    int pieces = pieces_of(log, extent, at, bytes);
 
     for (int i = 0; i < pieces; i++) {
         take(to, at[i], bytes[i]);

@@ -75,40 +75,63 @@ static int let_go_before(struct shmq_log *log, uint64_t position)
 
 /* ---- memory ---- */
 
-static int back_index(struct shmq_log *log, uint64_t ring_bytes)
+static int back_index(struct shmq_log *log, uint64_t count)
 {
-    uint64_t count = ring_bytes / SHMQ_INDEX_STEP + 3;
     uint64_t begin = (uint64_t)((unsigned char *)log->index - (unsigned char *)log->h);
+    uint64_t had = log->h->indexed, size = sizeof(struct shmq_index_entry);
+    int status;
 
     if (count > log->index_count)
         count = log->index_count;
-    return shmq_log_back(log, begin, count * sizeof(struct shmq_index_entry));
-}
-
-static int back_ring(struct shmq_log *log, uint64_t upto)
-{
-    uint64_t had = log->h->backed, ring = (uint64_t)(log->ring - (unsigned char *)log->h);
-    int status = back_index(log, upto);
-
-    if (!status)
-        status = shmq_log_back(log, ring + had, upto - had);
-    if (!status)
-        SET(log->h->backed, upto);
+    if (count <= had)
+        return SHMQ_OK;
+    if (!(status = shmq_log_back(log, begin + had * size, (count - had) * size)))
+        SET(log->h->indexed, count);
     return status;
 }
 
-/* Allocates memory for the ring up to `end`, in growing steps, until it has wrapped once. */
+static int back_ring(struct shmq_log *log, uint64_t place, uint64_t upto)
+{
+    uint64_t *backed = &log->h->backed[place != 0], had = *backed;
+    uint64_t ring = (uint64_t)(log->ring - (unsigned char *)log->h) + place;
+    int status;
+
+    if (upto <= had)
+        return SHMQ_OK;
+    if (!(status = shmq_log_back(log, ring + had, upto - had)))
+        SET(*backed, upto);
+    return status;
+}
+
+/* Allocates memory for the ring up to `end`, in growing steps, until it has wrapped once. The whole
+ * index comes with the last step: from then on no append needs memory. */
+static int extend(struct shmq_log *log, uint64_t end)
+{
+    struct shmq_log_header *h = log->h;
+    const struct shmq_ring *ring = &shmq_log_settings(log)->ring;
+    uint64_t had = h->backed[ring->place != 0], step = had / 2 > STEP ? had / 2 : STEP;
+    uint64_t most = ring->bytes, need = end - ring->begin, want = had + step, reach;
+    int status = SHMQ_OK;
+
+    need = need < most ? need : most;
+    want = want < need ? need : want > most ? most : want;
+    if (need > had && back_ring(log, ring->place, want))
+        status = back_ring(log, ring->place, shmq_page_up(need));
+    had = h->backed[ring->place != 0];
+    if (!status)
+        status = back_index(log, had < most ? (ring->begin + had) / SHMQ_INDEX_STEP + 3
+                                            : log->index_count);
+    if (status)
+        return status;
+    reach = had < most ? ring->begin + had : UINT64_MAX;
+    SET(h->reach, reach);
+    return SHMQ_OK;
+}
+
+/* Ensures: the ring up to `end` has memory. */
 static int back(struct shmq_log *log, uint64_t end)
 {
-    uint64_t had = log->h->backed, step = had / 2 > STEP ? had / 2 : STEP;
-    uint64_t most = log->ring_bytes, need = end < most ? end : most, want = had + step;
-
-    if (__builtin_expect(need <= had, 1))
-        return SHMQ_OK;
-    want = want < need ? need : want > most ? most : want;
-    if (back_ring(log, want) == SHMQ_OK)
-        return SHMQ_OK;
-    return back_ring(log, shmq_page_up(need));
+    return __builtin_expect(end <= log->h->reach, 1) ? SHMQ_OK : extend(log, end);
 }
 
 int shmq_log_back_producers(struct shmq_log *log)
@@ -151,15 +174,16 @@ static uint64_t entry_before(const struct shmq_log *log, uint64_t position)
 
 /* Removes entries beyond retention_bytes, as far as allowed, and up to a tenth more if the index
  * has an entry there, as that costs no walk; but never so many that less than nine tenths stay. */
-static void let_go_beyond(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap)
+static void let_go_beyond(struct shmq_log *log, uint64_t end, uint64_t kept,
+                          const struct shmq_log_wrap *wrap)
 {
-    uint64_t least = log->retention_bytes - log->retention_bytes / 10;
+    uint64_t least = kept - kept / 10;
     uint64_t latest = position_before(end, least, wrap), floor = floor_of(log), target;
 
     latest = floor < latest ? floor : latest;
     if (latest <= shmq_log_oldest(log))
         return;
-    target = shmq_log_indexed_behind(log, position_before(end, log->retention_bytes, wrap));
+    target = shmq_log_indexed_behind(log, position_before(end, kept, wrap));
     if (target > latest)
         target = entry_before(log, latest);
     if (target > shmq_log_oldest(log))
@@ -168,14 +192,15 @@ static void let_go_beyond(struct shmq_log *log, uint64_t end, const struct shmq_
 
 int shmq_log_make_room(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap)
 {
-    uint64_t kept = log->retention_bytes;
+    const struct shmq_log_settings *now = shmq_log_settings(log);
+    uint64_t kept = now->retention_bytes;
     int status;
 
     if (kept && end - shmq_log_oldest(log) > kept &&
         position_before(end, kept, wrap) > shmq_log_oldest(log))
-        let_go_beyond(log, end, wrap);
-    if (__builtin_expect(end - shmq_log_oldest(log) > log->ring_bytes, 0) &&
-        (status = let_go_before(log, end - log->ring_bytes)))
+        let_go_beyond(log, end, kept, wrap);
+    if (__builtin_expect(end - shmq_log_oldest(log) > now->ring.bytes, 0) &&
+        (status = let_go_before(log, end - now->ring.bytes)))
         return status;
     return back(log, end);
 }
@@ -184,7 +209,9 @@ int shmq_log_reserve(struct shmq_log *log, uint64_t bytes)
 {
     int status = shmq_log_back_producers(log);
 
-    return status ? status : back(log, shmq_log_committed(log) + log->most_entry + bytes);
+    if (status)
+        return status;
+    return back(log, shmq_log_committed(log) + shmq_log_settings(log)->most_entry + bytes);
 }
 
 /* ---- age ---- */
@@ -201,20 +228,20 @@ static bool first_seen(const struct shmq_log *log, uint64_t at, int64_t *seen)
 
 bool shmq_log_is_stale(const struct shmq_log *log)
 {
-    int64_t seen;
+    int64_t retention = shmq_log_retention(log), seen;
 
-    return log->retention && first_seen(log, shmq_log_oldest(log), &seen) &&
-           seen < shmq_wall() - log->retention;
+    return retention && first_seen(log, shmq_log_oldest(log), &seen) &&
+           seen < shmq_wall() - retention;
 }
 
 void shmq_log_expire(struct shmq_log *log)
 {
-    int64_t until = shmq_wall() - log->retention;
+    int64_t retention = shmq_log_retention(log), until = shmq_wall() - retention;
     uint64_t committed = shmq_log_committed(log), floor = floor_of(log);
     uint64_t at = shmq_log_oldest(log);
     struct shmq_peeked_entry g;
 
-    if (!log->retention)
+    if (!retention)
         return;
     at = shmq_log_near_time(log, at, committed, until);
     while (at < floor && at < committed && shmq_log_step(log, &at, committed, &g) && g.seen < until)
@@ -241,11 +268,11 @@ int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t 
     uint64_t position;
     int status = position_of(log, offset, UINT64_MAX, &position);
 
-    return status ? status : shmq_log_hold_at(log, kind, owner, tag, position, at);
+    return status ? status : shmq_log_hold_at(log, kind, owner, tag, position, 0, at);
 }
 
 int shmq_log_hold_at(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
-                     uint64_t position, uint32_t *at)
+                     uint64_t position, uint64_t place, uint32_t *at)
 {
     for (*at = 0; *at < SHMQ_HOLDS; ++*at) {
         struct shmq_hold *hold = &log->holds[*at];
@@ -256,6 +283,7 @@ int shmq_log_hold_at(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64
             SET_ATOMIC(log->h->holds_made, *at + 1);
         SET(hold->owner, owner);
         SET(hold->tag, tag);
+        SET(hold->place, place);
         SET_RELAXED(hold->position, position);
         SET_RELEASE(hold->kind, kind);
         return SHMQ_OK;

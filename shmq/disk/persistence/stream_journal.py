@@ -105,6 +105,10 @@ class StreamJournal(SegmentWriter):
         self._record_bytes[self._number] += commit.bytes
         self.next, self._last_time = commit.next, last_time
 
+    def follow(self, identity: StreamIdentity, sizes: WriteSizes) -> None:
+        """Write with these options from now on: the next segment has them in its header."""
+        self._identity, self._sizes = identity, sizes
+
     def roll(self) -> None:
         """End the segment, and begin the next one. Raises OSError."""
         if self._file >= 0 and self.next > self._number:

@@ -124,6 +124,15 @@ class StreamPartitionWriter:
         """Why the last write failed; None: it succeeded."""
         return self._outage.error
 
+    def follow(self, identity: StreamIdentity, sizes: WriteSizes) -> None:
+        """Write with the options of now. Its next file has them."""
+        with self._lock:
+            self._sizes = sizes
+            self._bytes = identity.options.get("retention_bytes")
+            self._seconds = identity.options.get("retention_seconds")
+            self._retain_at = 0.0
+            self.journal.follow(identity, sizes)
+
     def attend(self) -> None:
         """Sleep until there is something to write, for `LONGEST` at most."""
         self._ring.await_entries(self.journal.next, LONGEST)
@@ -335,6 +344,7 @@ class StreamPartitionWriters:
         """
         if self.deleted or time.monotonic() < self._grow_at:
             return
+        self._follow()
         try:
             logs = self.handle.logs[: self.handle.partitions]
             if len(logs) == len(self.partitions):
@@ -426,6 +436,25 @@ class StreamPartitionWriters:
         erase_stream(self.disk, self.name, self.identity.identity)
 
     # ---- the metadata file ----
+
+    def _follow(self) -> None:
+        """Write with the stream's options of now, once the metadata file has them."""
+        control = self.handle.control
+        wanted = control.alterations
+        if wanted == control.stored:
+            return
+        options = {**control.options, "partitions": self.identity.options["partitions"]}
+        self.identity = replace(self.identity, options=options)
+        try:
+            write_card(self._own, self.identity, self._card, self._hold_registry())
+        except (OSError, ShmqError) as error:
+            log.error("stream %s: its options cannot be written: %s", self.name, error)
+            self._grow_at = time.monotonic() + RETAIN
+            return
+        self._sizes = replace(self._sizes, segment=options["segment_bytes"])
+        for partition in self.partitions:
+            partition.follow(self.identity, self._sizes)
+        control.stored = wanted
 
     def _prepare(self) -> StreamCard:
         """Create the directory; return its metadata, empty if there is none yet."""

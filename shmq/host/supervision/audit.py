@@ -39,6 +39,7 @@ class Event(enum.StrEnum):
     STREAM_CREATE = "stream.create"
     STREAM_DELETE = "stream.delete"
     STREAM_REPARTITION = "stream.repartition"
+    STREAM_ALTER = "stream.alter"
     GROUP_DELETE = "group.delete"
     GROUP_RESET = "group.reset"
     EXCHANGE_CREATE = "exchange.create"

@@ -20,7 +20,9 @@ from shmq.protocol.messages.payload import (
     pack_map,
     pack_places,
     seconds,
+    unpack_answer,
     unpack_expression,
+    unpack_fields,
     unpack_head,
     unpack_map,
 )
@@ -61,6 +63,11 @@ class StreamCreate:
     def unpack(cls, rest: bytes) -> Self:
         """Unpack the payload behind the name. Raises Refusal."""
         return cls(unpack_map(rest) if rest else {})
+
+
+def unpack_stream_options(answer: _core.Answer) -> StreamOptions:
+    """The options in the answer to a STREAM_ALTER. Raises ServerError."""
+    return unpack_fields(StreamOptions, unpack_answer(answer))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

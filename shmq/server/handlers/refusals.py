@@ -30,7 +30,7 @@ from shmq.host.namespace import streams
 from shmq.host.namespace.group_files import group_names
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table.files import TableFile, tables_of
-from shmq.native import _core
+from shmq.native import _core, _stream
 from shmq.native._core import Session
 from shmq.protocol.opcodes import Right, Status
 from shmq.protocol.status import Refusal
@@ -171,12 +171,20 @@ class Quotas:
         return 0
 
     def stream_bytes(self, name: str) -> int:
-        """The bytes that the stream's partitions may take."""
+        """The bytes the stream's partitions may take.
+
+        Of segments that cannot be used what they take.
+        """
+        with contextlib.suppress(NoSuchStream, SegmentError):
+            control = streams.look_at(self._namespace, name)
+            if control is None:
+                return 0
+            return control.shape[1] * int(_stream.partition_bytes(control.options))
         size = 0
         with contextlib.suppress(FileNotFoundError):
             for partition in itertools.count():
                 path = streams.partition_path(self._namespace, name, partition)
-                size += os.stat(path).st_size
+                size += os.stat(path).st_blocks * _BLOCK
         return size
 
 

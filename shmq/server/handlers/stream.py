@@ -18,7 +18,7 @@ from shmq.model.codec.compression import expand
 from shmq.native import _stream
 from shmq.native._core import Session
 from shmq.protocol.messages.numbers import OffsetAt, Repartition
-from shmq.protocol.messages.payload import check_empty
+from shmq.protocol.messages.payload import check_empty, pack_map
 from shmq.protocol.messages.stream import (
     STREAMS,
     Append,
@@ -127,6 +127,7 @@ class Streams:
         self.answers: dict[int, Callable[[Session, str, bytes], bytes | None]] = {
             Type.STREAM_CREATE: self._create,
             Type.STREAM_DELETE: self._delete,
+            Type.STREAM_ALTER: self._alter,
             Type.STREAM_LIST: self._list,
             Type.STREAM_INFO: self._describe,
             Type.APPEND: self._append,
@@ -220,6 +221,27 @@ class Streams:
             with self._quotas.room_for(session, wished):
                 self._broker.create_stream(name, **given).close()
         return b""
+
+    def _alter(self, session: Session, name: str, rest: bytes) -> bytes:
+        given = StreamCreate.unpack(rest).options
+        held = self._rights(session, name)
+        if not held:
+            raise NoSuchStream.of(name, "here")
+        with self._broker.stream(name) as stream:  # one of this thread
+            if not held & RIGHTS[Type.STREAM_ALTER]:
+                raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
+            with well_formed():
+                # A key need not be a keyword.
+                wanted = stream.options.altered(name, given, stream.control.most_ring_bytes)
+                both = (wanted.as_dict(), stream.options.as_dict())
+                more, now = map(_stream.partition_bytes, both)
+
+                def wished() -> QuotaRequest | None:
+                    size = stream.partitions * (more - now)
+                    return QuotaRequest("streams", [], size) if size > 0 else None
+
+                with self._quotas.room_for(session, wished):
+                    return pack_map(self._broker.alter_stream(name, **given))
 
     def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
         check_empty(rest)

@@ -99,21 +99,51 @@ def delete(stream: Any) -> None:
         broker.delete_stream("s")
 
 
+def _alter(stream: Any, **options: Any) -> None:
+    with shmq.connect(stream.namespace.name) as broker:
+        broker.alter_stream("s", **options)
+
+
+def alter(stream: Any) -> None:
+    """Options of which the ring is none."""
+    _alter(stream, retention_seconds=1e6, max_record_bytes=999, retention_bytes=RING)
+
+
+def grow(stream: Any) -> None:
+    """A ring that has not wrapped, and after that one record."""
+    _alter(stream, ring_bytes=3 * RING)
+    one(stream)
+
+
+def grow_wrapped(stream: Any) -> None:
+    """A ring that has wrapped and is full, and after that one record."""
+    _alter(stream, ring_bytes=3 * RING)
+    one(stream)
+
+
+def grow_kept(stream: Any) -> None:
+    """A durable one."""
+    _alter(stream, ring_bytes=3 * RING, retention_seconds=1e6)
+
+
 SCENARIOS: dict[str, Callable[[Any], None]] = {
     act.__name__: act
     for act in (
         one, piece, large, produce, lend, pin, create, repartition, repartition_kept, keep, delete,
+        alter, grow, grow_wrapped, grow_kept,
     )
 }  # fmt: skip
+#: Those of streams whose ring is full.
+WRAPPED = frozenset({"large", "grow_wrapped"})
 #: Those of streams with a journal.
-DURABLE = frozenset({"repartition_kept", "keep"})
+DURABLE = frozenset({"repartition_kept", "keep", "grow_kept"})
 
 
 def survive(name: str, broker: Any, play: Play) -> bool:
     """One death, judged; True if the victim got through without dying."""
     durability: StreamDurability = "journal" if name in DURABLE else "memory"
     stream = broker.create_stream("s", 1, ring_bytes=RING, durability=durability)
-    for n in range(150 if name == "large" else 20):
+    for n in range(150 if name in WRAPPED else 20):
         stream.append(b"old %d" % n + bytes(500), partition=0)
     if name == "keep":
         stream.repartition(2)
@@ -134,8 +164,13 @@ def survive(name: str, broker: Any, play: Play) -> bool:
         judge_files(broker, stream)
     elif name == "keep":
         judge_files(broker, stream)
+    elif name == "grow_kept":
+        judge_growth(broker, stream, finished)
+        judge_files(broker, stream)
     else:
         judge(name, stream, before, finished)
+    if name in {"alter", "grow", "grow_wrapped"}:
+        judge_growth(broker, stream, finished and name != "alter")
     return finished
 
 
@@ -176,14 +211,45 @@ def check(name: str, before: dict[int, bytes], after: dict[int, bytes], finished
     for offset in after.keys() & before.keys():
         if after[offset] != before[offset]:
             raise Broken(f"offset {offset} has changed")
-    if name != "large" and not before.keys() <= after.keys():
+    if name not in WRAPPED and not before.keys() <= after.keys():
         raise Broken(f"records are gone: {before.keys() - after.keys()}")
     wanted = {"one": 1, "piece": 9, "large": 3, "produce": 4, "lend": 1}.get(name, 0)
+    if name.startswith("grow"):
+        wanted = min(len(new), 1)
     if len(new) != wanted and (finished or new):
         raise Broken(f"{len(new)} of {wanted} records are there")
     for n, value in enumerate(new.values()):
         if not value.startswith(b"new %d" % n):
             raise Broken(f"record {n} is {value[:20]!r}")
+
+
+def look_back(before: dict[int, bytes], after: dict[int, bytes]) -> None:
+    """The records that are still there are as they were."""
+    if list(after) != list(range(min(after), min(after) + len(after))):
+        raise Broken(f"the offsets have gaps: {list(after)}")
+    if any(after[offset] != before[offset] for offset in after.keys() & before.keys()):
+        raise Broken("a record has changed")
+
+
+def judge_growth(broker: Any, stream: Any, finished: bool) -> None:
+    """The options are the old ones or the new, its partition follows them, and it can grow more."""
+    with broker.stream("s") as other:
+        other.append(b"x", partition=0)
+        options = other.options
+        if other.logs[0].ring_bytes < options.ring_bytes:
+            raise Broken(f"the ring has {other.logs[0].ring_bytes} of {options.ring_bytes} bytes")
+        if finished and options.ring_bytes != 3 * RING:
+            raise Broken("the ring has not grown")
+        if {options.ring_bytes, options.retention_seconds} - {RING, 3 * RING, 1e6, None}:
+            raise Broken(f"these are no options that it had: {options}")
+        kept = contents(other)
+        broker.alter_stream("s", ring_bytes=7 * RING, retention_bytes=None, max_record_bytes=RING)
+        if contents(stream) != kept:
+            raise Broken("records are not as they were once it had grown again")
+        if options.durability == "memory":
+            for n in range(600):
+                stream.append(b"%d" % n * 200, partition=0)
+            look_back(kept, contents(other))
 
 
 def judge_partitions(broker: Any, stream: Any, before: dict[int, bytes], finished: bool) -> None:
@@ -207,6 +273,7 @@ def judge_partitions(broker: Any, stream: Any, before: dict[int, bytes], finishe
 def judge_files(broker: Any, stream: Any) -> None:
     """It is written, and comes back with the partitions and the records that it had."""
     before = [(it.partition, it.latest, it.sealed, it.behind) for it in stream.offsets()]
+    options = stream.options
     directory = DataDirectory(broker.namespace, Disk(FILES))
     writer = StreamWriter(Namespace.of(broker.namespace), directory, WriteSizes())
     writer.look_around()
@@ -219,6 +286,8 @@ def judge_files(broker: Any, stream: Any) -> None:
         after = [(it.partition, it.latest, it.sealed, it.behind) for it in again.offsets()]
         if after != before:
             raise Broken(f"{before} came back as {after}")
+        if again.options != options:
+            raise Broken(f"{options} came back as {again.options}")
         again.append(b"x", key=b"k")
     broker.delete_stream("s")
     shutil.rmtree(FILES)

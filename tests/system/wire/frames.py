@@ -81,6 +81,7 @@ class T(enum.IntEnum):
     TABLE = 0x72
     NAMED_LEASE = 0x73
     ALTER = 0x75
+    STREAM_ALTER = 0x76
     MOVE = 0x77
     REPLY = 0x7F
 
@@ -349,6 +350,7 @@ OPERATIONS: dict[T, Operation] = {
     T.SHARE_SETTLE: Operation(_MEMBER + b"\1" + u64(0), "stream", "consume"),
     T.STREAM_GROUPS: Operation(pack({"action": "list"}), "stream"),
     T.REPARTITION: Operation(u64(0) + u32(8), "stream", "admin"),
+    T.STREAM_ALTER: Operation(pack({"retention_seconds": 9.0}), "stream", "admin"),
 }
 
 #: The types whose message id of 0 asks for no answer.

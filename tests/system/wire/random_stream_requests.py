@@ -378,6 +378,7 @@ PAYLOADS: dict[int, st.SearchStrategy[bytes]] = {
         )
     ),
     T.STREAM_GROUPS: joined(stream_names, packed(looks)),
+    T.STREAM_ALTER: joined(stream_names, packed(some_of(stream_keys))),
     T.REPARTITION: joined(
         stream_names, identities.map(frames.u64), mostly(st.integers(3, 5), numbers).map(frames.u32)
     ),

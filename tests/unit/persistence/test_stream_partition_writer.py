@@ -102,6 +102,7 @@ class Handle:
         self.control = self
         self.deleted = False
         self.closed = False
+        self.alterations = self.stored = 0
 
     @property
     def partitions(self) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 import shmq
 from shmq.api.options import without_sharing
+from shmq.api.stream_options import MAX_RING
 from shmq.client.shared.differences import check_same
 from shmq.extras.console.access import visible_stream
 from shmq.extras.console.api.operation import Answer, Call, Parameter, ensure, operation, view_as
@@ -186,6 +187,18 @@ def put_stream(call: Call) -> Answer:
     with stream:
         check_same(stream, without_sharing(options))
         return Answer(value=_make_view(call, stream), status=status)
+
+
+@operation("PATCH", "/streams/{name}", _NAME, body=dict[str, Any], answer=StreamView, tag="streams",
+           audit="stream.alter")  # fmt: skip
+def alter_stream(call: Call) -> StreamView:
+    """Change options of the stream while it is in use; those that are not named stay."""
+    name = call["name"]
+    call.need(Right.ADMIN, "stream", name)
+    with call.console.broker.stream(name) as stream:
+        stream.options.altered(name, call.body, MAX_RING)  # a key need not be a keyword
+        call.console.broker.alter_stream(name, **call.body)
+        return _make_view(call, stream)
 
 
 @operation("DELETE", "/streams/{name}", _NAME, tag="streams", status=204, audit="stream.delete")

@@ -8,7 +8,7 @@ import logging
 import secrets
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from shmq import api, errors
 from shmq.api.stream_options import StreamOptions
@@ -82,6 +82,13 @@ class StreamCollection(CollectionPort):
             await self._delete(name)
             raise
         return made
+
+    def alter(self, name: str, given: Mapping[str, Any]) -> NoReturn:
+        del given
+        raise errors.Unsupported(
+            f"altering stream {name!r} is not possible on a cluster: its servers have made streams "
+            f"by its options; create another stream, and delete this one once it is read"
+        )
 
     def open(self, name: str, to_put: bool = False) -> NatsStream:
         del to_put
