@@ -62,15 +62,14 @@ def test_clients_of_both_processes_hear_a_room_and_those_of_one_outlive_the_othe
             return stack.enter_context(command("rooms", namespace, tmp_path / log, *arguments))
 
         def listen(log: str, room: str, port: int) -> Command:
-            client = start(log, "app.py", "listen", room, "--url", f"http://127.0.0.1:{port}")
-            client.says(f"joined: {room}")
-            return client
+            return start(log, "app.py", "listen", room, "--url", f"http://127.0.0.1:{port}")
 
         servers = [start(f"server-{port}", *UVICORN, str(port)) for port in ports]
         clients = [
             listen(f"tea-{number}-{port}", "tea", port) for number in (1, 2) for port in ports
         ]
         jam = listen("jam", "jam", ports[1])
+        jam.says("joined: jam")
         for port in ports:
             _say_until_heard(port, f"hello from {port}", clients)
 
