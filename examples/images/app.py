@@ -37,7 +37,7 @@ LIMIT = 60.0
 
 def draw(picture: Path, shade: int) -> None:
     """Draw a picture to begin with."""
-    pixels = np.full((480, 640, 3), shade, np.uint8)
+    pixels = np.full((480, 640, 3), shade % 256, np.uint8)
     Image.fromarray(pixels).save(picture)
 
 
