@@ -69,7 +69,8 @@ def test_clients_of_both_processes_hear_a_room_and_those_of_one_outlive_the_othe
             listen(f"tea-{number}-{port}", "tea", port) for number in (1, 2) for port in ports
         ]
         jam = listen("jam", "jam", ports[1])
-        jam.says("joined: jam")
+        for client in [*clients, jam]:
+            client.says("joined: ")
         for port in ports:
             _say_until_heard(port, f"hello from {port}", clients)
 
