@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import re
 import signal
 import subprocess
+import sys
 import threading
 import urllib.parse
 import urllib.request
@@ -15,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import shmq
 from tests.support.examples import EXAMPLES, command, printed
+from tests.support.processes import environment
 from tests.support.server import fixed_port, serve
 from tests.support.waiting import PATIENCE, eventually
 from tests.support.writer_process import running_writer
@@ -227,6 +234,43 @@ def test_the_flask_application_takes_a_mail_once_and_a_worker_sends_it(
             assert worker.ends() == 0, worker.log()
             assert mails.stats().acked == 1
         assert web.ends(signal.SIGINT) == 0, web.log()
+
+
+# ---- a pool of processes ----
+
+
+def test_a_picture_that_kills_its_worker_fails_alone(namespace: str, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    ours, theirs = pty.openpty()
+    drawing = ("app.py", "draw", str(folder), "--count", "12", "--killer")
+    app = subprocess.Popen(
+        [sys.executable, *drawing],
+        cwd=EXAMPLES / "images",
+        env=environment(SHMQ_NAMESPACE=namespace, TERM="xterm"),
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    with os.fdopen(ours, "rb", 0) as terminal, contextlib.suppress(OSError):  # it has ended
+        while part := terminal.read(1 << 16):
+            shown += part
+    assert app.wait(PATIENCE) == 0, shown
+    assert b"100%" in shown
+
+    (folder / "text.png").write_text("not a picture")
+    shrinking = ("app.py", "shrink", str(folder))
+    with command("images", namespace, tmp_path / "log", *shrinking) as shrink:
+        assert shrink.process.wait(PATIENCE) == 1, shrink.log()
+        lines = shrink.log().splitlines()
+    (killed,) = [line for line in lines if line.startswith("killer.png")]
+    assert re.fullmatch(r"killer.png: process \d+ died, signal 9, exit code None", killed)
+    (unknown,) = [line for line in lines if line.startswith("text.png")]
+    assert "cannot identify image file" in unknown
+    names = {f"picture-{number}.png" for number in range(12)}
+    assert set(lines) == {killed, unknown} | {f"{name}: 128 x 96" for name in names}
+    assert {path.name for path in (folder / "thumbnails").iterdir()} == names
+    with Image.open(folder / "thumbnails/picture-7.png") as image:
+        assert (image.size, image.getpixel((5, 5))) == ((128, 96), (7, 7, 7))
 
 
 # ---- 8: a program in C ----
