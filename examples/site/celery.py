@@ -3,6 +3,7 @@
 import os
 
 from celery import Celery
+
 from examples.site.ledger import PRICES, add_to_ledger
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "examples.site.settings")

@@ -16,7 +16,7 @@ class Chat(AsyncJsonWebsocketConsumer):
         await self.accept()
         await self.send_json({"process": os.getpid()})
 
-    async def disconnect(self, code: int) -> None:
+    async def disconnect(self, _: int) -> None:
         """Leave the room."""
         await self.channel_layer.group_discard(self.room, self.channel_name)
 

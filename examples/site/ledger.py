@@ -1,7 +1,8 @@
 """What the shop has sold: a dictionary in the cache, which one process at a time changes."""
 
-import shmq
 from django.core.cache import cache
+
+import shmq
 
 PRICES = {"tea": 4, "jam": 6}
 

@@ -1,4 +1,4 @@
-"""The settings of the shop. What they have of shmq is in one namespace: `SHMQ_NAMESPACE` names it."""
+"""The settings of the shop; all of shmq is in one namespace, which `SHMQ_NAMESPACE` names."""
 
 import importlib.util
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 SECRET_KEY = "an example has no secret"  # noqa: S105
 ALLOWED_HOSTS = ["localhost", "127.0.0.1"]
 TIME_ZONE = "UTC"
-ROOT_URLCONF = "examples.site.urls"
+ROOT_URLCONF = "examples.site.views"
 INSTALLED_APPS = ["shmq.extras.django"]
 if importlib.util.find_spec("django.tasks") is None:  # before Django 6
     INSTALLED_APPS.append("django_tasks")
@@ -15,10 +15,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
 ]
 TEMPLATES = [
-    {
-        "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [Path(__file__).parent / "templates"],
-    }
+    {"BACKEND": "django.template.backends.django.DjangoTemplates", "DIRS": [Path(__file__).parent]}
 ]
 
 CACHES = {
@@ -32,12 +29,7 @@ SESSION_ENGINE = "django.contrib.sessions.backends.cache"
 
 CHANNEL_LAYERS = {"default": {"BACKEND": "shmq.extras.channels.ShmqChannelLayer"}}
 
-TASKS = {
-    "default": {
-        "BACKEND": "shmq.extras.django.ShmqBackend",
-        "OPTIONS": {"max_attempts": 10},
-    }
-}
+TASKS = {"default": {"BACKEND": "shmq.extras.django.ShmqBackend", "OPTIONS": {"max_attempts": 10}}}
 
 CELERY_BROKER_URL = "shmq://"
 CELERY_RESULT_BACKEND = "shmq://"

@@ -6,6 +6,7 @@ import time
 from django.core.cache import cache
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.shortcuts import render
+from django.urls import path
 from django.views.decorators.http import require_GET, require_POST
 
 from examples.site.celery import invoice
@@ -17,10 +18,9 @@ from examples.site.tasks import TaskResultDoesNotExist, pack
 def show_shop(request: HttpRequest) -> HttpResponse:
     """The page with the prices, an order form and the chat."""
     visits = request.session["visits"] = request.session.get("visits", 0) + 1
-    opened = cache.get_or_set("opened", time.ctime, timeout=None)
     context = {
         "visits": visits,
-        "opened": opened,
+        "opened": cache.get_or_set("opened", time.ctime, timeout=None),
         "prices": PRICES,
         "ledger": cache.get("ledger", {}),
         "process": os.getpid(),
@@ -39,10 +39,17 @@ def place_order(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
-def show_order(request: HttpRequest, pack_id: str, invoice_id: str) -> HttpResponse:
+def show_order(_: HttpRequest, pack_id: str, invoice_id: str) -> HttpResponse:
     """What has become of an order."""
     try:
         packed = pack.get_result(pack_id)
     except TaskResultDoesNotExist as error:
         raise Http404(f"there is no order {pack_id!r}") from error
     return JsonResponse({"packed": packed.status, "paid": invoice.AsyncResult(invoice_id).status})
+
+
+urlpatterns = [
+    path("", show_shop),
+    path("orders/", place_order),
+    path("orders/<pack_id>/<invoice_id>/", show_order),
+]

@@ -229,7 +229,9 @@ class Crowd:
 
     def check(self) -> None:
         """No member got a message twice."""
-        doubled = [Counter(member.received) - Counter(set(member.received)) for member in self.members]
+        doubled = [
+            Counter(member.received) - Counter(set(member.received)) for member in self.members
+        ]
         assert not any(doubled), doubled
 
 
@@ -292,9 +294,7 @@ class Visitor:
 
 @contextlib.asynccontextmanager
 async def visitor(site: Site) -> AsyncIterator[Visitor]:
-    async with httpx.AsyncClient(
-        base_url=site.url, timeout=PATIENCE, trust_env=False
-    ) as client:
+    async with httpx.AsyncClient(base_url=site.url, timeout=PATIENCE, trust_env=False) as client:
         yield Visitor(client)
 
 
