@@ -18,13 +18,7 @@ TEMPLATES = [
     {"BACKEND": "django.template.backends.django.DjangoTemplates", "DIRS": [Path(__file__).parent]}
 ]
 
-CACHES = {
-    "default": {
-        "BACKEND": "shmq.extras.django.cache.ShmqCache",
-        "LOCATION": "shmq:///cache",
-        "OPTIONS": {"max_bytes": 64 << 20},
-    }
-}
+CACHES = {"default": {"BACKEND": "shmq.extras.django.cache.ShmqCache", "LOCATION": "shmq:///cache"}}
 SESSION_ENGINE = "django.contrib.sessions.backends.cache"
 
 CHANNEL_LAYERS = {"default": {"BACKEND": "shmq.extras.channels.ShmqChannelLayer"}}
