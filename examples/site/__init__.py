@@ -1,0 +1,1 @@
+"""A shop in Django, with a chat, tasks, Celery, a cache and a lock, in one namespace of shmq."""
