@@ -32,6 +32,38 @@ def test_a_record_is_confirmed_on_disk_without_a_timeout(site: Console, place: s
         assert site.api("DELETE", "/streams/kept").status == 204
 
 
+def test_options_of_a_stream_are_altered_and_others_stay(
+    site: Console, shop: shmq.Broker, clicks: shmq.Stream
+) -> None:
+    before, offset = clicks.options, clicks.append("kept").offset
+    reply = site.api("PATCH", "/streams/clicks", {"ring_bytes": 4 * before.ring_bytes})
+    assert (reply.status, reply.json["options"]["ring_bytes"]) == (200, 4 * before.ring_bytes)
+    now = shop.stream("clicks").options
+    assert now.as_dict() == {**before.as_dict(), "ring_bytes": 4 * before.ring_bytes}
+    assert [record.body for record in clicks.read(0, offset)] == ["kept"]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"retention_seconds": 9, "overflow": "block"}, "overflow='block' (it has 'drop-oldest')"),
+        ({"retention_seconds": 9, "ring_bytes": 1 << 60}, "ring_bytes"),
+        ({"retention_seconds": 9, "ring_bytes": "x"}, "ring_bytes='x' must be an int"),
+        ({"retention_seconds": 9, "<b>": 1}, "unknown option '<b>'"),
+        ({"retention_seconds": 9, "name": "other"}, "unknown option 'name'"),
+    ],
+)
+def test_what_is_wrong_with_one_option_of_a_stream_alters_none(
+    site: Console, shop: shmq.Broker, clicks: shmq.Stream, given: dict[str, object], why: str
+) -> None:
+    before = clicks.options
+    reply = site.api("PATCH", "/streams/clicks", given)
+    assert (reply.status, reply.code) == (400, "invalid")
+    assert why in reply.json["detail"]
+    assert shop.stream("clicks").options == before
+    assert site.api("PATCH", "/streams/none", {"retention_seconds": 9}).code == "not-found"
+
+
 def test_a_stream_is_made_once_and_found_again(site: Console, shop: shmq.Broker) -> None:
     made = site.api("PUT", "/streams/clicks", {"partitions": 2})
     assert (made.status, len(made.json["partitions"])) == (201, 2)
