@@ -326,7 +326,7 @@ def redrive(
         show(f"{counted(redriven, 'dead letter')} sent back")
 
 
-@click.command(epilog="Example: shmq move orders --to orders2")
+@click.command(epilog="Example: shmq move orders --to invoices")
 @queue_name()
 @click.option(
     "--to",

@@ -302,7 +302,7 @@ def hot(broker: shmq.Broker, name: str, over: float, as_json: bool) -> None:
 @json_flag
 @connected
 def alter(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:
-    """Change options of a stream while it is in use, for all of its processes.
+    """Change options of a stream while it is in use.
 
     Options that are not given stay. If one of those given cannot be changed, none is. A ring only
     grows, to 16 times what the stream was created with; no record goes.

@@ -27,7 +27,7 @@ from tests.system.cli.test_serve import listening
 Invoke = Callable[..., Result]
 
 #: The terminal that the list of the commands fits, with a line for the next prompt.
-COLUMNS, ROWS = 80, 43
+COLUMNS, ROWS = 80, 44
 
 HEADINGS = ["Messages", "Queues", "Streams", "Durable", "Server", "Host"]
 
