@@ -113,6 +113,7 @@ class Stream:
         self.name = name
         self.identity = identity
         self.options: dict[str, Any] = {"partitions": partitions, "segment_bytes": 4096}
+        self.alterations = self.stored = 0
         self.logs = [Ring(self, number) for number in range(partitions)]
         #: All values that an offset ever had, by partition; more than one after a loss.
         self.values: list[dict[int, list[bytes]]] = [{} for _ in range(partitions)]
@@ -136,6 +137,11 @@ class Stream:
         self.logs += [Ring(self, begin + number, begin) for number in range(partitions)]
         self.values += [{} for _ in range(partitions)]
         self.kept_from += [0] * partitions
+        self.host.noted()
+
+    def alter(self, **options: Any) -> None:
+        self.options |= options
+        self.alterations += 1
         self.host.noted()
 
     def append(self, partition: int, size: int = 60) -> None:
@@ -339,6 +345,18 @@ def rolls(host: StreamHost) -> None:
         host.step()
 
 
+def altered(host: StreamHost) -> None:
+    stream = host.create("s", 1)
+    for size in (8192, 16384, 4096):
+        for partition in (0, 1):
+            stream.append(partition, 1500)
+        stream.alter(segment_bytes=size)
+        host.step()
+        for _ in range(4):
+            stream.append(0, 1500)
+            host.step()
+
+
 def groups(host: StreamHost) -> None:
     stream = host.create("s", 1)
     for _ in range(4):
@@ -486,6 +504,7 @@ def at_random(host: StreamHost) -> None:
 WORKLOADS: Final = (
     appends,
     rolls,
+    altered,
     groups,
     retained,
     deleted,
