@@ -47,7 +47,9 @@ def test_each_message_is_in_one_queue_whoever_is_killed(start: Start, namespace:
 
         eventually(count_all, "all are visible")
         found = collections.Counter(
-            tuple(message.body) for queue in queues for message in queue.get_many(_MESSAGES)
+            tuple(message.body)
+            for queue in queues
+            for message in queue.get_many(_MESSAGES, block=False)
         )
         assert found == {(number % 7, number): 1 for number in range(_MESSAGES)}
 
