@@ -1,4 +1,4 @@
-"""A huey application of one task; its consumer is told the broker by the environment."""
+"""A huey application of one task; its consumer finds the broker in the environment."""
 
 from __future__ import annotations
 

@@ -89,8 +89,17 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self._check_open()
         return self._keep_handle(self.collection(kind).make(name, wanted, given, exact))
 
-    def _reconcile(self, handle: _Any, given: Mapping[str, Any], if_different: IfDifferent) -> _Any:
-        """The handle of something that is as given, or accepted if it is not; else it is closed."""
+    def _reconcile(
+        self,
+        handle: _Any,
+        given: Mapping[str, Any],
+        if_different: IfDifferent,
+        alterable: Kind | None = None,
+    ) -> _Any:
+        """The handle of something that is as given, altered or accepted; else it is closed.
+
+        ``alterable`` is the kind of a handle whose options can be altered.
+        """
         if not given or if_different == "accept":
             return handle
         # Loaded when it is asked for: it imports the options of streams and exchanges.
@@ -98,7 +107,12 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
             from shmq.client.shared import differences  # noqa: PLC0415
 
         try:
-            differences.reconcile(handle, given, if_different, self.namespace)
+            if alterable is None or if_different != "alter":
+                differences.reconcile(handle, given, if_different, self.namespace)
+            elif wanted := differences.find_differences(cast("Any", handle), given):
+                self._alter(
+                    alterable, cast("Any", handle).name, {key: given[key] for key in wanted}
+                )
         except BaseException:
             handle.close()
             raise
@@ -148,15 +162,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     ) -> Queue:
         check_if_different(if_different)
         queue: Queue = self._make_queue(name, options, allow_same_name, False)
-        if if_different != "alter" or not options:
-            return self._reconcile(queue, options, if_different)
-        try:
-            if queue.options.altered(name, options).differences(queue.options):
-                self.alter_queue(name, **options)
-        except BaseException:
-            queue.close()
-            raise
-        return queue
+        return self._reconcile(queue, options, if_different, "queue")
 
     def alter_queue(self, name: str, **options: Unpack[QueueKeywords]) -> QueueOptions:
         altered: QueueOptions = self._alter("queue", name, options)
@@ -224,19 +230,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     ) -> Stream:
         check_if_different(if_different)
         stream: Stream = self._make_stream(name, options, allow_same_name, False)
-        if if_different != "alter" or not options:
-            return self._reconcile(stream, options, if_different)
-        with late_imports:
-            from shmq.client.shared.differences import find_differences  # noqa: PLC0415
-
-        try:
-            given: Mapping[str, Any] = options
-            if wanted := find_differences(stream, given):
-                self._alter("stream", name, {key: given[key] for key in wanted})
-        except BaseException:
-            stream.close()
-            raise
-        return stream
+        return self._reconcile(stream, options, if_different, "stream")
 
     def alter_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> StreamOptions:
         altered: StreamOptions = self._alter("stream", name, options)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from socketio.pubsub_manager import PubSubManager
 
-from shmq.extras.socketio.event_stream import AWAY, PAUSE, EventStream, Place
+from shmq.extras.socketio.event_stream import AWAY, PAUSE, Place
+from shmq.extras.socketio.stream_manager import StreamManager
 from shmq.native import _clock as time
-
-if TYPE_CHECKING:
-    from shmq.client.remote.address import Tls
 
 #: The modes of servers without threads: a wait would block all of their greenlets.
 _GREENLETS: Final = frozenset({"eventlet", "gevent", "gevent_uwsgi"})
 
 
-class ShmqManager(PubSubManager):
+class ShmqManager(StreamManager, PubSubManager):
     """A client manager for :class:`socketio.Server`, on a stream in shared memory.
 
     ``url`` is ``shmq://NAMESPACE``, or ``shmq://HOST:PORT`` of a server, which ``token`` and
@@ -27,20 +25,6 @@ class ShmqManager(PubSubManager):
     """
 
     name = "shmq"
-
-    def __init__(
-        self,
-        url: str | None = "shmq://",
-        channel: str = "socketio",
-        write_only: bool = False,
-        logger: Any = None,
-        json: Any = None,
-        *,
-        token: str | None = None,
-        tls: Tls = None,
-    ) -> None:
-        super().__init__(channel=channel, write_only=write_only, logger=logger, json=json)
-        self._events = EventStream(url, channel, token, tls)
 
     def initialize(self) -> None:
         """Start to listen. Raises RuntimeError for a server of greenlets, which it would block."""
@@ -66,11 +50,8 @@ class ShmqManager(PubSubManager):
                         self._report_lost(lost)
                     yield record.body
             except AWAY as error:
-                self._get_logger().error("The stream of events is away: %s", error)
+                self._report_away(error)
                 if stream is None:
                     time.sleep(PAUSE)
                 else:
                     self._events.forget(stream)
-
-    def _report_lost(self, lost: int) -> None:
-        self._get_logger().error("%s events were overwritten before this process read them", lost)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 import shmq
 from shmq.extras.channels import ShmqChannelLayer
-from tests.support.processes import ROOT, environment
-from tests.support.server import fixed_port
+from tests.support.asgi_servers import Process, asgi_servers
 from tests.support.waiting import PATIENCE
 
 APP = "tests.extras.channels.system.chat_app:application"
@@ -30,24 +28,11 @@ def _command(server: str, port: int) -> list[str]:
 @contextlib.contextmanager
 def _started(
     servers: list[str], namespace: str, folder: Path
-) -> Iterator[list[tuple[subprocess.Popen[bytes], str]]]:
+) -> Iterator[list[tuple[Process, str]]]:
     """The processes of these servers, with their URLs."""
-    started = []
-    with contextlib.ExitStack() as stack:
-        for number, server in enumerate(servers):
-            port = fixed_port()
-            log = stack.enter_context((folder / f"{number}.log").open("wb"))
-            process = subprocess.Popen(
-                [sys.executable, "-m", *_command(server, port)],
-                cwd=ROOT,
-                env=environment(CHAT_TARGET=namespace),
-                stdout=log,
-                stderr=log,
-            )
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            started.append((process, f"ws://127.0.0.1:{port}/"))
-        yield started
+    commands = [functools.partial(_command, server) for server in servers]
+    with asgi_servers(commands, namespace, folder) as started:
+        yield [(process, f"ws://127.0.0.1:{port}/") for process, port in started]
 
 
 async def _join(url: str) -> ClientConnection:

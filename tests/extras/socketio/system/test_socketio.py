@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,39 +16,24 @@ import werkzeug.serving
 
 import shmq
 from shmq.extras.socketio import AsyncShmqManager, ShmqManager
-from tests.support.processes import ROOT, Start, environment
-from tests.support.server import fixed_port, serve
+from tests.support.asgi_servers import Process, asgi_servers
+from tests.support.processes import Start
+from tests.support.server import serve
 from tests.support.waiting import PATIENCE, eventually
 
-Process = subprocess.Popen[bytes]
 log = logging.getLogger("test.socketio")
+
+
+def _command(port: int) -> list[str]:
+    app = "tests.extras.socketio.system.chat_app:application"
+    return ["uvicorn", "--log-level", "warning", "--port", str(port), app]
 
 
 @contextlib.contextmanager
 def _workers(target: str, folder: Path, count: int = 2) -> Iterator[list[tuple[Process, str]]]:
     """So many servers of uvicorn with the chat, and their URLs."""
-    with contextlib.ExitStack() as stack:
-        started = []
-        for number in range(count):
-            port = fixed_port()
-            output = stack.enter_context((folder / f"{number}.log").open("wb"))
-            command = ["uvicorn", "--log-level", "warning", "--port", str(port)]
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    *command,
-                    "tests.extras.socketio.system.chat_app:application",
-                ],
-                cwd=ROOT,
-                env=environment(CHAT_TARGET=target),
-                stdout=output,
-                stderr=output,
-            )
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            started.append((process, f"http://127.0.0.1:{port}"))
-        yield started
+    with asgi_servers([_command] * count, target, folder) as started:
+        yield [(process, f"http://127.0.0.1:{port}") for process, port in started]
 
 
 async def _joined(url: str, room: str) -> tuple[socketio.AsyncClient, str, list[Any]]:
