@@ -319,6 +319,19 @@ cdef class Staging:
         _unlock(self.handle)
         return status == SHMQ_OK
 
+    def find_mover(self, uint32_t at, uint64_t seq) -> int:
+        """The pid of the process that has taken the message to move it; 0 if there is none."""
+        cdef shmq_queue *q = &self.handle.q
+        cdef shmq_slot *s = shmq_slot_named(q, at)
+        cdef uint16_t owner = 0
+        _lock(self.handle)
+        if s != NULL and s.seq == seq and shmq_state_of(shmq_word(s)) == SHMQ_MOVING:
+            owner = s.owner
+        _unlock(self.handle)
+        if not owner or owner > min(q.h.attachments_made, SHMQ_MAX_ATTACHMENTS):
+            return 0
+        return q.attachments[owner - 1].pid
+
     @property
     def used(self) -> int:
         """The bytes of the arena that messages take."""

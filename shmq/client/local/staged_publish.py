@@ -25,6 +25,7 @@ from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import CODECS, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
+from shmq.native.lock_holder import Holder
 
 #: The codecs that distinguish the three kinds of messages in a staging queue.
 _CHUNK, _TURN, _MARKER = (CODECS.index(codec) for codec in ("bytes", "text", "json"))
@@ -357,16 +358,28 @@ def _turn(queue: Any, how: _CommitProgress) -> Iterator[None]:
     receipt = _take_turn(queue)
     while receipt is None:
         if how.is_over:
-            raise Full(
-                f"what is staged in {queue.name!r} is being committed by another process, which "
-                f"has not come to an end in time: try again"
-            )
+            raise _make_busy(queue)
         time.sleep(_PAUSE)
         receipt = _take_turn(queue)
     try:
         yield
     finally:
         queue.transfer.untake(receipt)
+
+
+def _make_busy(queue: Any) -> Full:
+    """The error of a commit that has waited in vain: who commits, and what to do about it."""
+    who, remedy = "another process", "try again"
+    for at, sequence, *_ in queue.staging.listing(_TURN):
+        pid = queue.staging.find_mover(at, sequence)
+        if pid:
+            holder = Holder.of(pid)
+            who = f"PID {holder.pid} ({holder.state}), {holder.name}"
+            remedy = holder.remedy
+    return Full(
+        f"what is staged in {queue.name!r} is being committed by {who}, and that did not end in "
+        f"time: {remedy}"
+    )
 
 
 def _take_turn(queue: Any) -> int | None:

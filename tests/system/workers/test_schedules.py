@@ -14,7 +14,7 @@ import pytest
 
 import shmq
 from shmq.client.remote.address import Target
-from shmq.workers.ledger import Ledger, list_schedules
+from shmq.workers.ledger import PUBLISHER, Ledger, list_schedules
 from shmq.workers.plan import Plan
 from shmq.workers.schedule import Schedule
 from shmq.workers.supervisor import Supervisor
@@ -22,6 +22,7 @@ from shmq.workers.ticker import Ticker
 from tests.support.jumping_clock import build_shim, needs_cc, run_jumping
 from tests.support.memory_loss import bring_back, lose_memory
 from tests.support.namespaces import own_namespace
+from tests.support.stopped import stopped_inside
 from tests.support.tcp_servers import TCP_SERVERS
 from tests.support.waiting import eventually
 from tests.support.writer_process import running_writer
@@ -69,6 +70,22 @@ def got():
 def shown():
     (one,) = list_schedules(broker)
     return one
+"""
+
+
+#: What `stopped_inside` runs to hold the turn of a publisher of the queue ``jobs``.
+IN_COMMIT = """
+import os, signal, sys
+import shmq
+from shmq.client.local import staged_publish
+find = staged_publish._find_marker
+def find_stopped(queue):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return find(queue)
+with shmq.connect(sys.argv[1]) as broker:
+    publisher = broker.queue("jobs").staged_publisher(sys.argv[2])
+    staged_publish._find_marker = find_stopped
+    publisher.commit_batch(1, [])
 """
 
 
@@ -362,13 +379,39 @@ def test_a_supervisor_that_is_stopped_holds_up_no_run(
 ) -> None:
     stopped, other = work(handler="ticking"), work(handler="ticking")
     journal.until("run", 2)
-    for worker in (*stopped.started(), stopped.process.pid):
-        os.kill(worker, signal.SIGSTOP)
-    journal.until("run", len(journal.entries()) + 2)  # the other one goes on
-    for worker in (*stopped.started(), stopped.process.pid):
-        os.kill(worker, signal.SIGCONT)
-    journal.until("run", len(journal.entries()) + 2)
+    other.ready(1)
+    for _ in range(20):
+        pids = [*stopped.started(), stopped.process.pid]
+        named = f"by PID (?:{'|'.join(map(str, pids))}) \\(stopped\\)"
+        runs, errors = len(journal.entries("run")), len(other.said(named))
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        eventually(
+            lambda: len(journal.entries("run")) >= runs + 2 or len(other.said(named)) > errors,
+            "the other one goes on, or says which process is stopped in a critical section",
+        )
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        if len(journal.entries("run")) >= runs + 2:
+            break
+    else:
+        pytest.fail(f"stopped in a critical section each time: {other.log}")
+    journal.until("run", len(journal.entries("run")) + 2)
     assert stopped.stops() == other.stops() == 0
+    put_once(jobs, journal)
+
+
+def test_a_supervisor_that_is_stopped_in_a_commit_is_named(
+    namespace: str, jobs: shmq.Queue, work: Work, journal: Journal
+) -> None:
+    workers = work(handler="ticking")
+    journal.until("run", 1)
+    with stopped_inside(IN_COMMIT, namespace, PUBLISHER) as stopped:
+        workers.hears(rf"is being committed by PID {stopped.pid} \(stopped\), python.*kill -CONT")
+        runs = len(journal.entries("run"))
+        os.kill(stopped.pid, signal.SIGCONT)
+        stopped.wait()
+    journal.until("run", runs + 2)
     put_once(jobs, journal)
 
 
