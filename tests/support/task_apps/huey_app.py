@@ -9,7 +9,15 @@ import time
 from huey.serializer import SignedSerializer
 
 from shmq.extras.huey import ShmqHuey
-from tests.support.task_apps.ledger import OPTIONS, TARGET, WORK, is_late, is_open, note
+from tests.support.task_apps.ledger import (
+    OPTIONS,
+    TARGET,
+    WORK,
+    is_late,
+    is_open,
+    note,
+    note_waiting,
+)
 
 huey = ShmqHuey(
     "default",
@@ -24,6 +32,7 @@ huey = ShmqHuey(
 def run(number: int, late: bool) -> None:
     """Note the run; a late one waits first."""
     while late and not is_open():
+        note_waiting()
         time.sleep(WORK)
     note(number)
     time.sleep(WORK)

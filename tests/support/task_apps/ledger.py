@@ -35,6 +35,15 @@ def is_open() -> bool:
     return _gate(Path(os.environ[LEDGER])).exists()
 
 
+def note_waiting() -> None:
+    """Note that a late task was handed to a worker, and waits."""
+    _waiting(Path(os.environ[LEDGER])).touch()
+
+
+def _waiting(ledger: Path) -> Path:
+    return ledger.with_suffix(".waiting")
+
+
 def _gate(ledger: Path) -> Path:
     return ledger.with_suffix(".open")
 
@@ -49,6 +58,10 @@ class Ledger:
     def open(self) -> None:
         """Let late tasks begin."""
         _gate(self.path).touch()
+
+    def has_waiting(self) -> bool:
+        """Whether a late task was handed to a worker."""
+        return _waiting(self.path).exists()
 
     def count(self) -> int:
         """How many runs there were so far."""
