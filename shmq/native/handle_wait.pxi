@@ -49,7 +49,8 @@ cdef bint _wait(Handle handle, int event, int64_t until, int *round_) except -1:
             if until == FOREVER or _real_now() < until:
                 return True
         round_[0] = 1
-        if _real_now() - handle.looked_at > WAIT_SLICE:
+        if (_real_now() - handle.looked_at > WAIT_SLICE
+                and shmq_claim_look(&handle.q, shmq_now(), -SHMQ_SHORT_SLEEP)):
             handle.q.look_for_dead = True
             handle._tend()
         return True
@@ -130,9 +131,10 @@ cdef bint _sleep(Handle handle, int event, int64_t until) except -1:
 # those that came before.
 cdef int _see_to_guard(Handle handle, int64_t begun) except -1:
     cdef int64_t now = _real_now()
+    cdef int64_t patience = 0 if now < handle.guarded_until else -SHMQ_SHORT_SLEEP
     if now - begun < SHMQ_SHORT_SLEEP:
         return 0
-    if now >= handle.guarded_until or shmq_now() >= handle.q.h.liveness_at:
+    if shmq_claim_look(&handle.q, shmq_now(), patience):
         handle.q.look_for_dead = True
     handle.guarded_until = now + 2 * SHMQ_LONG_SLEEP if handle.is_guarded() else 0
     return 0

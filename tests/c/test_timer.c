@@ -166,6 +166,28 @@ TEST("from time to time the queue asks for a look at who is alive")
     CHECK(q->look_for_dead);
 }
 
+TEST("a look at who is alive is made by one process for all, in a crowd less often")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    uint32_t crowds[] = {0, 1, 63, 64, 127, 128, 1000, SHMQ_MAX_ATTACHMENTS};
+
+    for (unsigned i = 0; i < sizeof crowds / sizeof *crowds; i++) {
+        int64_t period = (1 + crowds[i] / 64) * (SECOND / 20);
+
+        q->h->attachments_made = crowds[i];
+        now += 1000 * SECOND;
+        CHECK(shmq_claim_look(q, now, 0));
+        CHECK(!shmq_claim_look(q, now, 0));
+        CHECK_EQ(shmq_claim_look(q, now, -SECOND / 20), crowds[i] < 64);
+        CHECK(!shmq_claim_look(q, now + period - 1, 0));
+        CHECK(!shmq_claim_look(q, now + period, 1));
+        CHECK(shmq_claim_look(q, now + period, 0));
+        now += 1000 * SECOND;
+        q->h->liveness_at = INT64_MAX; /* damage */
+        CHECK(shmq_claim_look(q, now, 0));
+    }
+}
+
 TEST("the rates are taken over a second or two")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 16);

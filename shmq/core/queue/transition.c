@@ -205,6 +205,7 @@ void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t no
 #define MOST_AT_ONCE 1024
 #define RATE_PERIOD 1000000000ll    /* ns */
 #define LIVENESS_PERIOD 50000000ll  /* ns */
+#define A_CROWD 64u                 /* attached processes, from which on the period is longer */
 
 static void sample_rates(struct shmq_header *h, int64_t now)
 {
@@ -212,6 +213,20 @@ static void sample_rates(struct shmq_header *h, int64_t now)
     SET(h->samples[1].at, now);
     SET(h->samples[1].inflow, GET_ATOMIC(h->last_seq));
     SET(h->samples[1].outflow, h->acked);
+}
+
+/* The kernel finds the lock of one process among those of all, so a look takes the square of their
+ * number. */
+bool shmq_claim_look(struct shmq_queue *q, int64_t now, int64_t patience)
+{
+    struct shmq_header *h = q->h;
+    int64_t period = LIVENESS_PERIOD * (1 + h->attachments_made / A_CROWD);
+    int64_t at = GET_ATOMIC(h->liveness_at);
+
+    if (now < at + patience && at <= now + period)
+        return false;
+    SET_ATOMIC(h->liveness_at, now + period);
+    return true;
 }
 
 void shmq_tick(struct shmq_queue *q, int64_t now)
@@ -228,12 +243,11 @@ void shmq_tick(struct shmq_queue *q, int64_t now)
     }
     if ((uint64_t)now - (uint64_t)h->samples[1].at >= RATE_PERIOD) /* or from the future */
         sample_rates(h, now);
-    if (now >= h->liveness_at) {
+    if (shmq_claim_look(q, now, 0))
         q->look_for_dead = true;
-        SET(h->liveness_at, now + LIVENESS_PERIOD);
-    }
     shmq_first_due(q, &due);
     next = h->samples[1].at + RATE_PERIOD;
     next = due < next ? due : next;
-    SET_ATOMIC(h->next_tick, next < h->liveness_at ? next : h->liveness_at);
+    due = GET_ATOMIC(h->liveness_at);
+    SET_ATOMIC(h->next_tick, next < due ? next : due);
 }
