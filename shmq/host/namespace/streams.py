@@ -105,9 +105,7 @@ def look_at(namespace: Namespace, name: str) -> _stream.Control | None:
         fd = _open_own(path)
     except FileNotFoundError:
         raise NoSuchStream.of(name, f"in namespace {namespace.name!r}") from None
-    return _stream.Control.attach(
-        fd, name, namespace.processes.own, wakeup_prefix(namespace.name)
-    )
+    return _stream.Control.attach(fd, name, namespace.processes.own, wakeup_prefix(namespace.name))
 
 
 def _open_if_whole(namespace: Namespace, name: str) -> Opened | None:
