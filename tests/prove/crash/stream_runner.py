@@ -7,15 +7,17 @@ which is there once. What has a journal is then written, loses its memory, and i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import shmq
 from shmq.api.names import SHM
 from shmq.api.stream_options import StreamDurability
 from shmq.client.local.stream import attach
+from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.disk.persistence.stream_writer import StreamWriter
@@ -58,6 +60,15 @@ def lend(stream: Any) -> None:
     stream.loan(3000, partition=0).drop()
     with stream.loan(3000, partition=0) as view:
         view[:] = b"new 0".ljust(3000)
+
+
+def wake(stream: Any) -> None:
+    """A loop that waits, and is woken with the survivor's by a record."""
+    watch = _stream.LoopWatch(stream.control, stream.namespace.processes.own_number(), 0)
+    watch.arm()
+    stream.logs[0].arm()
+    one(stream)
+    watch.leave()
 
 
 def pin(stream: Any) -> None:
@@ -129,7 +140,7 @@ def grow_kept(stream: Any) -> None:
 SCENARIOS: dict[str, Callable[[Any], None]] = {
     act.__name__: act
     for act in (
-        one, piece, large, produce, lend, pin, create, repartition, repartition_kept, keep, delete,
+        one, piece, large, produce, lend, wake, pin, create, repartition, repartition_kept, keep, delete,
         alter, grow, grow_wrapped, grow_kept,
     )
 }  # fmt: skip
@@ -154,7 +165,11 @@ def survive(name: str, broker: Any, play: Play) -> bool:
         stream.namespace.processes.own_number()
         return lambda: SCENARIOS[name](stream)
 
-    finished = play(prepare)
+    with contextlib.ExitStack() as stack:
+        check_wakeup = stack.enter_context(waiting(stream)) if name == "wake" else None
+        finished = play(prepare)
+        if check_wakeup is not None:
+            check_wakeup(stream.latest(0) > max(before) + 1)
     if name == "delete":
         judge_deletion(broker, finished)
     elif name == "repartition":
@@ -172,6 +187,35 @@ def survive(name: str, broker: Any, play: Play) -> bool:
     if name in {"alter", "grow", "grow_wrapped"}:
         judge_growth(broker, stream, finished and name != "alter")
     return finished
+
+
+@contextlib.contextmanager
+def waiting(stream: Any) -> Iterator[Callable[[bool], None]]:
+    """Wait as an event loop does in the block; check whether the wakeup is right at its end."""
+    pool = WakeupPool.of(stream.namespace)
+    wakeup = pool.take()
+    watch = _stream.LoopWatch(stream.control, wakeup.process, wakeup.number)
+    watch.arm()
+    stream.logs[0].arm()
+
+    def check_wakeup(has_record: bool) -> None:
+        stream.logs[0].wake_all()  # as the guardian does after a death
+        if watch.is_armed or (has_record and not wakeup.clear()):
+            raise Broken("the loop was not woken")
+        # The victim's party, if it died with one, is free, as all but the survivor's.
+        others = [_stream.LoopWatch(stream.control, wakeup.process, 1000 + n) for n in range(63)]
+        for other in others:
+            other.arm()
+            if not other.is_armed:
+                raise Broken("a dead process has a party")
+        for other in others:
+            other.leave()
+
+    try:
+        yield check_wakeup
+    finally:
+        watch.leave()
+        pool.give_back(wakeup)
 
 
 def contents(stream: Any) -> dict[int, bytes]:

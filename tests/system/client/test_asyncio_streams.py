@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import random
@@ -38,6 +39,12 @@ def local(namespace: str) -> Iterator[LocalBroker]:
 @pytest.fixture
 def stream(local: LocalBroker) -> LocalStream:
     return local.create_stream("s", 2)
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with contextlib.closing(Start()) as started:
+        yield started
 
 
 def count_waiters() -> int:
@@ -332,43 +339,6 @@ def test_the_parties_of_killed_processes_are_used_again(
         return await reading
 
     assert run(work()) == b"x"
-
-
-def append_one(pipe: Connection, namespace: str, store: int) -> None:
-    """Append a record, and die at that store."""
-    stream = shmq.connect(namespace).stream("s")
-    pipe.recv()
-    _stream.crash_at(store)
-    stream.append(b"x", partition=0)
-    _stream.crash_at(0)
-
-
-@pytest.mark.prove
-def test_a_record_whose_appender_dies_before_the_wakeup_is_read(
-    namespace: str, stream: LocalStream, start: Start, run: Loop
-) -> None:
-    """The guardian of this process notices the death, and wakes its tasks."""
-    read = 0
-
-    async def work(child: Child) -> None:
-        nonlocal read
-        offset = stream.latest(0)
-        reading = asyncio.create_task(stream.aread(0, offset))
-        await until(lambda: count_waiters() == 1)
-        child.tell()
-        await asyncio.to_thread(child.reap)
-        if stream.latest(0) == offset:  # it died before the commit
-            stream.append(b"x", partition=0)
-        assert (await reading)[0].value == b"x"
-        read += 1
-
-    status, store = 1, 0
-    while status:
-        store += 1
-        child = start(append_one, namespace, store)
-        run(work(child))
-        status = child.reap()
-    assert read > 5
 
 
 def test_a_stopped_appender_blocks_no_reader(
