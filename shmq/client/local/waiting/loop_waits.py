@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import contextvars
@@ -9,7 +10,7 @@ import logging
 import math
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from shmq.client.local.waiting.wait_set import WaitSet, sets
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
@@ -29,16 +30,19 @@ _Source = TypeVar("_Source", bound="Source")
 _LOCK_PAUSE = 0.1
 
 
-class Source(Protocol):
+class Source(abc.ABC):
     """Something other than a queue whose events post the wakeup of a loop."""
 
     @property
+    @abc.abstractmethod
     def is_idle(self) -> bool:
         """Whether no task waits for it."""
 
+    @abc.abstractmethod
     def poll(self) -> float:
         """Wake the tasks whose event may have come; return when to poll again at the latest."""
 
+    @abc.abstractmethod
     def end(self) -> None:
         """Forget all tasks: their loop is closed."""
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from shmq.client.local.waiting.loop_waits import LoopWaits
+from shmq.client.local.waiting.loop_waits import LoopWaits, Source
 from shmq.client.shared import loop_timer
 from shmq.errors import ShmqError
 from shmq.native import _clock as time
@@ -21,7 +21,7 @@ class _Place(NamedTuple):
     shape: tuple[int, int]
 
 
-class StreamWaits:
+class StreamWaits(Source):
     """Wakes the tasks of one event loop that wait for records by one handle of a stream.
 
     The loop has a party in the stream as long as one of them waits. An append to an armed partition
