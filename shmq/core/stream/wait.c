@@ -64,16 +64,29 @@ void shmq_stream_leave(struct shmq_stream *stream, uint32_t party)
     atomic_store(&stream->parties[party].process, 0);
 }
 
-static void wake_loops(const struct shmq_log *log)
+/* Posts the wakeups of the parties that are armed, and of `others`. */
+static void wake_loops(const struct shmq_log *log, uint64_t others)
 {
-    uint64_t armed = atomic_exchange(&log->stream->armed, 0);
+    uint64_t parties = atomic_exchange(&log->stream->armed, 0) | others;
 
-    for (; armed && log->wakeup_prefix; armed &= armed - 1) {
-        const struct shmq_stream_party *p = &log->stream->parties[__builtin_ctzll(armed)];
+    for (; parties && log->wakeup_prefix; parties &= parties - 1) {
+        const struct shmq_stream_party *p = &log->stream->parties[__builtin_ctzll(parties)];
+        uint64_t process = atomic_load(&p->process);
 
+        if (!process)
+            continue;
         shmq_mark();
-        shmq_post_named(log->wakeup_prefix, atomic_load(&p->process), GET_ACQUIRE(p->n));
+        shmq_post_named(log->wakeup_prefix, process, GET_ACQUIRE(p->n));
     }
+}
+
+static void wake_readers(struct shmq_log *log, uint64_t others)
+{
+    SET_RELAXED(log->h->armed, 0);
+    atomic_fetch_add(&log->stream->wakeup, 1);
+    shmq_mark();
+    shmq_futex_wake(&log->stream->wakeup);
+    wake_loops(log, others);
 }
 
 /* ---- records ---- */
@@ -88,11 +101,7 @@ void shmq_log_wake(struct shmq_log *log)
     shmq_fence();
     if (__builtin_expect(!GET_RELAXED(log->h->armed), 1) || !log->stream)
         return;
-    SET_RELAXED(log->h->armed, 0);
-    atomic_fetch_add(&log->stream->wakeup, 1);
-    shmq_mark();
-    shmq_futex_wake(&log->stream->wakeup);
-    wake_loops(log);
+    wake_readers(log, 0);
 }
 
 uint32_t shmq_log_arm(struct shmq_log *log)
@@ -210,10 +219,11 @@ static void wake_disk(struct shmq_log *log)
     shmq_futex_wake(&log->h->disk);
 }
 
+/* A loop whose bit is cleared was perhaps not posted by a process that died. */
 void shmq_log_wake_all(struct shmq_log *log)
 {
-    atomic_store_explicit(&log->h->armed, 1, memory_order_relaxed);
-    shmq_log_wake(log);
+    if (log->stream)
+        wake_readers(log, UINT64_MAX);
     atomic_store_explicit(&log->h->crowded, 1, memory_order_relaxed);
     shmq_log_wake_room(log);
     wake_disk(log);
