@@ -12,7 +12,6 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-
 from tests.support.waiting import eventually
 
 from .tools import bodies, drain, lease_all
@@ -215,7 +214,7 @@ def test_a_task_moves_messages(broker: Broker, queue: Queue, target: Queue) -> N
     assert (drain(target), drain(queue)) == ([0, 1], [2, 3, 4])
     with pytest.raises(shmq.NoSuchQueue, match="nowhere"):
         asyncio.run(queue.amove_to("nowhere"))
-    with pytest.raises(shmq.InvalidOption, match="itself|'q'"):
+    with pytest.raises(shmq.InvalidOption, match="'q'"):
         asyncio.run(queue.amove_to("q"))
     broker.delete_queue("q")
     with pytest.raises(shmq.QueueDeleted):

@@ -7,10 +7,9 @@ which is there once. What has a journal is then written, loses its memory, and i
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import shmq
@@ -140,8 +139,8 @@ def grow_kept(stream: Any) -> None:
 SCENARIOS: dict[str, Callable[[Any], None]] = {
     act.__name__: act
     for act in (
-        one, piece, large, produce, lend, wake, pin, create, repartition, repartition_kept, keep, delete,
-        alter, grow, grow_wrapped, grow_kept,
+        one, piece, large, produce, lend, wake, pin, create, repartition, repartition_kept, keep,
+        delete, alter, grow, grow_wrapped, grow_kept,
     )
 }  # fmt: skip
 #: Those of streams whose ring is full.
@@ -165,11 +164,7 @@ def survive(name: str, broker: Any, play: Play) -> bool:
         stream.namespace.processes.own_number()
         return lambda: SCENARIOS[name](stream)
 
-    with contextlib.ExitStack() as stack:
-        check_wakeup = stack.enter_context(waiting(stream)) if name == "wake" else None
-        finished = play(prepare)
-        if check_wakeup is not None:
-            check_wakeup(stream.latest(0) > max(before) + 1)
+    finished = play(prepare) if name != "wake" else play_waiting(stream, play, prepare)
     if name == "delete":
         judge_deletion(broker, finished)
     elif name == "repartition":
@@ -189,33 +184,28 @@ def survive(name: str, broker: Any, play: Play) -> bool:
     return finished
 
 
-@contextlib.contextmanager
-def waiting(stream: Any) -> Iterator[Callable[[bool], None]]:
-    """Wait as an event loop does in the block; check whether the wakeup is right at its end."""
+def play_waiting(stream: Any, play: Play, prepare: Callable[[], Callable[[], object]]) -> bool:
+    """Let the victim die while this process waits as an event loop does."""
     pool = WakeupPool.of(stream.namespace)
     wakeup = pool.take()
     watch = _stream.LoopWatch(stream.control, wakeup.process, wakeup.number)
     watch.arm()
     stream.logs[0].arm()
-
-    def check_wakeup(has_record: bool) -> None:
-        stream.logs[0].wake_all()  # as the guardian does after a death
-        if watch.is_armed or (has_record and not wakeup.clear()):
-            raise Broken("the loop was not woken")
-        # The victim's party, if it died with one, is free, as all but the survivor's.
-        others = [_stream.LoopWatch(stream.control, wakeup.process, 1000 + n) for n in range(63)]
-        for other in others:
-            other.arm()
-            if not other.is_armed:
-                raise Broken("a dead process has a party")
-        for other in others:
-            other.leave()
-
-    try:
-        yield check_wakeup
-    finally:
-        watch.leave()
-        pool.give_back(wakeup)
+    latest = stream.latest(0)
+    finished = play(prepare)
+    stream.logs[0].wake_all()  # as the guardian does after a death
+    if stream.latest(0) > latest and (watch.is_armed or not wakeup.clear()):
+        raise Broken("the loop was not woken")
+    # The party of the victim, if it died with one, is free, as all but this process's.
+    others = [_stream.LoopWatch(stream.control, wakeup.process, 1000 + n) for n in range(63)]
+    for other in others:
+        other.arm()
+        if not other.is_armed:
+            raise Broken("a dead process has a party")
+    for one_watch in (watch, *others):
+        one_watch.leave()
+    pool.give_back(wakeup)
+    return finished
 
 
 def contents(stream: Any) -> dict[int, bytes]:

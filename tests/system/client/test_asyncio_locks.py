@@ -166,9 +166,7 @@ def test_a_closed_broker_ends_its_waits(local: LocalBroker, namespace: str, run:
     eventually(lambda: lock.waiters() == [], "the waiter has left the line")
 
 
-def test_a_loop_that_ends_with_waiting_tasks_leaves_the_line(
-    local: LocalBroker, run: Loop
-) -> None:
+def test_a_loop_that_ends_with_waiting_tasks_leaves_the_line(local: LocalBroker, run: Loop) -> None:
     lock = local.lock("a")
     lock.acquire()
 

@@ -299,7 +299,8 @@ def test_a_fork_beneath_a_wait_concerns_neither_process(
                 status = child()
             finally:
                 os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
         await until(lambda: armed.is_armed)
         assert not reading.done()
         stream.append(b"y", partition=0)
