@@ -49,12 +49,13 @@ def start() -> Iterator[Start]:
 
 def count_waiters() -> int:
     """How many tasks of this process wait for records, in all loops."""
-    return sum(
-        len(source._waiters)
+    sources: list[Any] = [
+        source
         for waits in list(sets.values())
         if isinstance(waits, LoopWaits)
         for source in list(waits._sources.values())
-    )
+    ]
+    return sum(len(source._waiters) for source in sources)
 
 
 def threads() -> list[str]:
