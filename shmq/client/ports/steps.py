@@ -60,7 +60,7 @@ def blocking(call: Callable[[], Any]) -> Step:
 
 
 def run_to_end(call: Callable[[], _T]) -> Awaitable[_T]:
-    """See `blocking`."""
+    """The result of a call that a thread makes, to its end even if the task is cancelled."""
     with late_imports:
         from shmq.client.shared import blocking_calls  # noqa: PLC0415 - it imports asyncio
 
