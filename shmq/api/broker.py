@@ -122,6 +122,13 @@ class Broker(Closing, Displayed):
         """
 
     @abc.abstractmethod
+    async def aalter_queue(self, name: str, **options: Unpack[QueueKeywords]) -> QueueOptions:
+        """:meth:`alter_queue` for asyncio: other tasks run in the meantime.
+
+        It is carried out even if its task is cancelled.
+        """
+
+    @abc.abstractmethod
     def delete_queue(self, name: str) -> None:
         """Delete the queue ``name`` and all its messages.
 
@@ -354,6 +361,15 @@ class Broker(Closing, Displayed):
         Also raises TypeError for a value of the wrong type, :class:`~shmq.Unsupported` on a
         cluster, and :class:`~shmq.NotConfirmed`, from a server :class:`~shmq.ServerError`, if the
         stream is altered and the options are not known to be on disk: call it again.
+        """
+        raise _make_no_streams(name, options)
+
+    async def aalter_stream(
+        self, name: str, **options: Unpack[EnsureStreamKeywords]
+    ) -> StreamOptions:
+        """:meth:`alter_stream` for asyncio: other tasks run in the meantime.
+
+        It is carried out even if its task is cancelled.
         """
         raise _make_no_streams(name, options)
 

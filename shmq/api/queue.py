@@ -578,6 +578,15 @@ class Queue(Closing, Displayed):
         after it has moved those before it, and :class:`~shmq.Unsupported` if the server cannot.
         """
 
+    @abc.abstractmethod
+    async def amove_to(
+        self, target: str, limit: int | None = None, *, where: str | None = None
+    ) -> int:
+        """:meth:`move_to` for asyncio: other tasks run in the meantime.
+
+        A move whose task is cancelled goes on, and each message is in one of the two queues.
+        """
+
     # ---- very many messages at once ----
 
     @abc.abstractmethod

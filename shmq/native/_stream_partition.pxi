@@ -79,6 +79,7 @@ cdef class Partition(MappedFile):
         shmq_spin_init(&self.spins, LEAST_SPIN)
         shmq_log_bind(&self.c, self.base, self.fd, geo, options, <shmq_stream *>control.base,
                       control.self_)
+        self.c.wakeup_prefix = PyBytes_AS_STRING(control.wakeup_prefix)
         return 0
 
     # ---- errors ----

@@ -123,6 +123,14 @@ cdef int64_t _checked_ns(int64_t ns) except? -1:
     return ns
 
 
+def _forget_wakeups():
+    shmq_wakeups_forked()
+
+
+# A forked child has none of its parent's threads: none of them holds the module's lock.
+_os.register_at_fork(after_in_child=_forget_wakeups)
+
+
 cdef object _deleted_error(str name):
     return _errors.StreamDeleted(f"stream {name!r} was deleted")
 
@@ -209,19 +217,20 @@ cdef class Control(MappedFile):
     cdef readonly str name
     cdef object process  # this one, for the locks: a _core.Process
     cdef shmq_process *self_
+    cdef bytes wakeup_prefix
 
     @staticmethod
-    def create(int fd, str name, process: _core.Process, uint64_t stream_id, uint64_t identity,
-               dict options) -> Control:
+    def create(int fd, str name, process: _core.Process, str wakeup_prefix, uint64_t stream_id,
+               uint64_t identity, dict options) -> Control:
         """Make the control segment in the empty file ``fd`` and take ownership of ``fd``.
 
-        No process can attach until `publish`. Raises NoSpace; the caller must then remove the file.
+        ``wakeup_prefix`` is the prefix of the paths of the namespace's wakeups. No process can attach until `publish`. Raises NoSpace; the caller must then remove the file.
         """
         cdef Control self = Control.__new__(Control)
         cdef shmq_log_options o
         self.fd = fd
         self.name = name
-        self._know(process)
+        self._know(process, wakeup_prefix)
         _pack_options(&o, name, stream_id, identity, options)
         _os.ftruncate(fd, SHMQ_PAGE + SHMQ_GROUP_STATE_BYTES)
         shmq_mark()
@@ -234,25 +243,27 @@ cdef class Control(MappedFile):
         shmq_stream_prepare(<shmq_stream *>self.base, &o)
         return self
 
-    cdef void _know(self, process):
+    cdef int _know(self, process, str wakeup_prefix) except -1:
+        self.wakeup_prefix = wakeup_prefix.encode()
         self.process = process
         self.self_ = <shmq_process *><size_t>process.address
+        return 0
 
     def publish(self):
         """Let processes attach: all partitions exist."""
         shmq_stream_announce(<shmq_stream *>self.base)
 
     @staticmethod
-    def attach(int fd, str name, process: _core.Process) -> Control | None:
+    def attach(int fd, str name, process: _core.Process, str wakeup_prefix) -> Control | None:
         """Map the control segment ``fd`` and take ownership of ``fd``, after checking it.
 
-        Returns None if its creator has not finished. Raises IncompatibleSegment, DamagedSegment.
+        ``wakeup_prefix`` is the prefix of the paths of the namespace's wakeups. Returns None if its creator has not finished. Raises IncompatibleSegment, DamagedSegment.
         """
         cdef Control self = Control.__new__(Control)
         cdef uint64_t size = _os.fstat(fd).st_size
         self.fd = fd
         self.name = name
-        self._know(process)
+        self._know(process, wakeup_prefix)
         if not any(_os.pread(fd, 8, 0)):
             return None  # it may have no memory yet, and touching the mapping would crash
         if size < SHMQ_PAGE + SHMQ_GROUP_STATE_BYTES:
@@ -383,3 +394,44 @@ cdef class Control(MappedFile):
         if (<shmq_stream *>self.base).state == SHMQ_GONE:
             raise _deleted_error(self.name)
         return 0
+
+
+@cython.final
+cdef class LoopWatch:
+    """The party of an event loop in a stream: an append posts its wakeup, once after each `arm`."""
+
+    cdef Control control
+    cdef uint32_t party, number
+    cdef uint64_t process
+    cdef pid_t pid
+
+    def __cinit__(self, Control control not None, uint64_t process, uint32_t number):
+        """The loop's wakeup is that ``number`` of the ``process``, which is this one."""
+        self.control = control
+        self.party = SHMQ_NIL
+        self.number = number
+        self.process = process
+        self.pid = getpid()
+
+    def arm(self):
+        """Have the next append to a partition that is armed after this post the wakeup.
+
+        If the stream has no free party, nothing posts it.
+        """
+        cdef shmq_stream *stream = <shmq_stream *>self.control.base
+        if self.party == SHMQ_NIL:
+            self.party = shmq_stream_join(stream, self.control.self_, self.process, self.number)
+        if self.party != SHMQ_NIL:
+            shmq_stream_arm(stream, self.party)
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether there was no append since `arm` to a partition that was armed after it."""
+        return self.party != SHMQ_NIL \
+            and shmq_stream_is_armed(<shmq_stream *>self.control.base, self.party)
+
+    def leave(self):
+        """Release the party; in the child of a fork it is the parent's, and stays."""
+        if self.party != SHMQ_NIL and self.pid == getpid():
+            shmq_stream_leave(<shmq_stream *>self.control.base, self.party)
+        self.party = SHMQ_NIL

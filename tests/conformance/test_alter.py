@@ -7,6 +7,7 @@ system/processes/test_alter.py, prove/recovery/test_recovery.py, prove/crash (th
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -175,6 +176,16 @@ def test_only_a_queue_that_exists_is_altered(broker: Broker) -> None:
     with pytest.raises(shmq.InvalidName):
         broker.alter_queue("a/b", ttl=9)
     assert broker.queue_names() == []
+
+
+def test_a_task_alters_a_queue(broker: Broker) -> None:
+    jobs = broker.create_queue("jobs")
+    altered = asyncio.run(broker.aalter_queue("jobs", ttl=9.0))
+    assert (altered.ttl, jobs.options.ttl) == (9.0, 9.0)
+    with pytest.raises(shmq.InvalidOption, match="priorities"):
+        asyncio.run(broker.aalter_queue("jobs", priorities=4))
+    with pytest.raises(shmq.NoSuchQueue, match="absent"):
+        asyncio.run(broker.aalter_queue("absent", ttl=9.0))
 
 
 def test_the_ttl_is_that_of_later_puts(broker: Broker) -> None:

@@ -7,6 +7,7 @@ scenarios `alter`, `grow`, `grow_wrapped` and `grow_kept`).
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -298,3 +299,13 @@ def test_a_record_that_is_lent_while_the_ring_grows_is_appended(broker: Broker) 
         view[500:] = b"b" * 500
 
     assert values_of(clicks)[-1] == b"a" * 500 + b"b" * 500
+
+
+def test_a_task_alters_a_stream(broker: Broker) -> None:
+    stream = broker.create_stream("s", 1)
+    altered = asyncio.run(broker.aalter_stream("s", max_record_bytes=1000))
+    assert (altered.max_record_bytes, stream.options.max_record_bytes) == (1000, 1000)
+    with pytest.raises(shmq.InvalidOption, match="durability"):
+        asyncio.run(broker.aalter_stream("s", durability="journal"))
+    with pytest.raises(shmq.NoSuchStream, match="absent"):
+        asyncio.run(broker.aalter_stream("absent", max_record_bytes=1000))

@@ -5,12 +5,14 @@ Other levels: system/processes/test_move.py, system/cli/test_change.py.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.waiting import eventually
 
 from .tools import bodies, drain, lease_all
 
@@ -199,3 +201,41 @@ def test_a_deleted_queue_moves_nothing(broker: Broker, queue: Queue, target: Que
     with pytest.raises(shmq.QueueDeleted):
         queue.move_to("target")
     assert target.qsize() == 0
+
+
+# ---- asyncio ----
+
+
+def test_a_task_moves_messages(broker: Broker, queue: Queue, target: Queue) -> None:
+    queue.put_many(range(5))
+
+    assert asyncio.run(queue.amove_to("target", 2)) == 2
+
+    assert (drain(target), drain(queue)) == ([0, 1], [2, 3, 4])
+    with pytest.raises(shmq.NoSuchQueue, match="nowhere"):
+        asyncio.run(queue.amove_to("nowhere"))
+    with pytest.raises(shmq.InvalidOption, match="'q'"):
+        asyncio.run(queue.amove_to("q"))
+    broker.delete_queue("q")
+    with pytest.raises(shmq.QueueDeleted):
+        asyncio.run(queue.amove_to("target"))
+
+
+def test_a_move_whose_task_is_cancelled_loses_nothing(queue: Queue, target: Queue) -> None:
+    queue.put_many(range(500))
+
+    async def main() -> None:
+        moving = asyncio.create_task(queue.amove_to("target"))
+        await asyncio.sleep(0.001)
+        moving.cancel()
+        await asyncio.gather(moving, return_exceptions=True)
+
+    asyncio.run(main())
+    found: list[int] = []
+
+    def has_all() -> bool:
+        found.extend(drain(target) + drain(queue))
+        return len(found) >= 500
+
+    eventually(has_all, "the move has ended")
+    assert sorted(found) == list(range(500))

@@ -11,6 +11,7 @@ from shmq import api
 from shmq.api.names import check_name, is_lock_queue
 from shmq.api.options import IfDifferent, QueueOptions, check_flag, check_one_of
 from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
+from shmq.client.ports.steps import Steps, arun, blocking, run
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
 from shmq.errors import Empty, InvalidOption, NotFound, ShmqError
@@ -165,8 +166,15 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         return self._reconcile(queue, options, if_different, "queue")
 
     def alter_queue(self, name: str, **options: Unpack[QueueKeywords]) -> QueueOptions:
-        altered: QueueOptions = self._alter("queue", name, options)
+        altered: QueueOptions = run(self._altering("queue", name, options))
         return altered
+
+    async def aalter_queue(self, name: str, **options: Unpack[QueueKeywords]) -> QueueOptions:
+        altered: QueueOptions = await arun(self._altering("queue", name, options))
+        return altered
+
+    def _altering(self, kind: Kind, name: str, given: Mapping[str, Any]) -> Steps[Any]:
+        return (yield blocking(lambda: self._alter(kind, name, given)))
 
     def _alter(self, kind: Kind, name: str, given: Mapping[str, Any]) -> Any:
         self._check_open()
@@ -233,7 +241,13 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         return self._reconcile(stream, options, if_different, "stream")
 
     def alter_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> StreamOptions:
-        altered: StreamOptions = self._alter("stream", name, options)
+        altered: StreamOptions = run(self._altering("stream", name, options))
+        return altered
+
+    async def aalter_stream(
+        self, name: str, **options: Unpack[EnsureStreamKeywords]
+    ) -> StreamOptions:
+        altered: StreamOptions = await arun(self._altering("stream", name, options))
         return altered
 
     def _make_stream(

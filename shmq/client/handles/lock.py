@@ -30,7 +30,7 @@ from shmq.api.lock import MAX_PERMITS, LockHolder, LockSummary
 from shmq.api.names import LOCK_INBOX, LOCK_LINE, LOCK_PERMITS, check_name
 from shmq.api.options import check_flag, check_whole
 from shmq.client.handles.queue import QueueHandle
-from shmq.client.ports.steps import Step, Steps, arun, run
+from shmq.client.ports.steps import Step, Steps, arun, run, run_to_end
 from shmq.display import Displayed
 from shmq.errors import (
     AlreadyExists,
@@ -67,6 +67,8 @@ _ADVICE: Final = 60.0
 _MOST_WAITERS: Final = 4096
 #: After how many seconds a waiter looks whether those before it are gone or stuck.
 _SLICE: Final = 0.04
+#: The pause of a task between two attempts that cannot get the lock of a queue, in seconds.
+_LOCK_PAUSE: Final = 0.1
 #: For how many seconds a permit is left to the first one in the line.
 _STUCK: Final = 0.03
 
@@ -223,11 +225,15 @@ def _get(queue: Queue, timeout: float | None, where: str | None = None) -> Step:
     return block, suspend
 
 
-async def _run_to_end(call: Callable[[], Any]) -> Any:
+async def _rest() -> None:
     with late_imports:
-        from shmq.client.shared.blocking_calls import run_to_end  # noqa: PLC0415 - asyncio
+        from shmq.client.shared import loop_timer  # noqa: PLC0415 - it imports asyncio
 
-    return await run_to_end(call)
+    await loop_timer.sleep(_LOCK_PAUSE)
+
+
+#: After an attempt that has blocked the event loop for `_LOCK_PAUSE`; a thread only blocks itself.
+_LET_OTHERS_RUN: Final[Step] = (lambda: None, _rest)
 
 
 class _Line:
@@ -250,7 +256,7 @@ class _Line:
         """
 
         async def suspend() -> Any:
-            return await _run_to_end(call) if isinstance(self.queue, QueueHandle) else call()
+            return await run_to_end(call) if isinstance(self.queue, QueueHandle) else call()
 
         return call, suspend
 
@@ -420,16 +426,23 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         limit = self._limit(block, timeout)
-        try:  # the common case, without a generator
+        return self._try_acquire(limit) or run(self._acquire(limit))
+
+    async def aacquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        limit = self._limit(block, timeout)
+        if not isinstance(self._queue, QueueHandle) and self._try_acquire(limit):
+            return True
+        return await arun(self._acquire(limit))
+
+    def _try_acquire(self, limit: float | None) -> bool:
+        """Acquire a permit that is free, the common case, without a generator."""
+        try:
             if limit == 0.0 or not self._line.queue.has_message():
                 self._keep(self._queue.get(False))
                 return True
         except (Empty, LockTimeout, *_GONE):
             pass
-        return run(self._acquire(limit))
-
-    async def aacquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        return await arun(self._acquire(self._limit(block, timeout)))
+        return False
 
     def _limit(self, block: bool, timeout: float | None) -> float | None:
         """For how long an acquire waits."""
@@ -458,6 +471,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             except LockTimeout:  # a process is stopped within an operation on a queue
                 if until is not None and time.monotonic() >= until:
                     break
+                yield _LET_OTHERS_RUN
         if permit is not None:
             self._keep(permit)
         return permit is not None
@@ -553,7 +567,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             with contextlib.suppress(LockTimeout):
                 self._return(permit, 1)
                 return
-        await _run_to_end(lambda: self._return(permit, None))
+        await run_to_end(lambda: self._return(permit, None))
 
     # ---- what it has ----
 

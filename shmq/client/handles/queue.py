@@ -444,6 +444,14 @@ class QueueHandle(api.Queue):
         return self.port.redrive(most, None if where is None else Where(where))
 
     def move_to(self, target: str, limit: int | None = None, *, where: str | None = None) -> int:
+        return run(self._moving(target, limit, where))
+
+    async def amove_to(
+        self, target: str, limit: int | None = None, *, where: str | None = None
+    ) -> int:
+        return await arun(self._moving(target, limit, where))
+
+    def _moving(self, target: str, limit: int | None, where: str | None) -> Steps[int]:
         check_move(self.name, target)
         most = None if limit is None else check_whole("limit", limit, 1, None)
         return self.port.move_to(target, most, None if where is None else Where(where))

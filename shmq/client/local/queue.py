@@ -26,6 +26,7 @@ from shmq.client.local.staged_publish import LocalStagedPublisher
 from shmq.client.local.waiting import async_get, wait_set
 from shmq.client.local.waiting.filtered_wait import wait_filtered
 from shmq.client.local.waiting.ready_watch import LocalReadyWatch
+from shmq.client.ports.steps import Steps, arun, blocking, run
 from shmq.client.shared import durability, durable_wait
 from shmq.client.shared.async_bodies import AsyncBodies
 from shmq.client.shared.pickling import reduce
@@ -447,14 +448,26 @@ class LocalQueue(_core.Handle, api.Queue):
             return dead_letters.redrive(source, letters, targets, most, meant)
 
     def move_to(self, target: str, limit: int | None = None, *, where: str | None = None) -> int:
+        return run(self._moving(target, limit, where))
+
+    async def amove_to(
+        self, target: str, limit: int | None = None, *, where: str | None = None
+    ) -> int:
+        return await arun(self._moving(target, limit, where))
+
+    def _moving(self, target: str, limit: int | None, where: str | None) -> Steps[int]:
         check_move(self.name, target)
         most = _EVERYTHING if limit is None else check_whole("limit", limit, 1, None)
         with late_imports:
             from shmq.client.local.move import move_messages  # noqa: PLC0415
 
-        segment = self._namespace.open_segment(target)
-        with contextlib.closing(LocalQueue(self._namespace, target, segment)) as opened:
-            return move_messages(self, opened, min(most, self.qsize()), where)
+        def move() -> int:
+            segment = self._namespace.open_segment(target)
+            with contextlib.closing(LocalQueue(self._namespace, target, segment)) as opened:
+                return move_messages(self, opened, min(most, self.qsize()), where)
+
+        moved: int = yield blocking(move)
+        return moved
 
     # ---- very many messages at once ----
 

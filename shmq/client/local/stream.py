@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shmq import api
 from shmq.api.contract import document
@@ -48,9 +47,6 @@ from shmq.model.routing.book import Book
 from shmq.native import _clock as time
 from shmq.native import _stream
 
-if TYPE_CHECKING:
-    from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread
-
 log = logging.getLogger("shmq")
 
 
@@ -62,7 +58,6 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
 
     def __init__(self, namespace: Namespace, name: str, opened: streams.Opened) -> None:
         self._namespace = namespace
-        self._wait_thread: StreamWaitThread | None = None
         self._files = _open_files(namespace, opened[0])
         namespace.processes.own_number(opened[0])  # so others see that this process lives
         super().__init__(name, *opened)
@@ -193,14 +188,10 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
         """As `wait_for_any`, without blocking the event loop."""
         found = any(self._get_partition(p).reaches(offset) for p, offset in position.items())
         if not found and timeout != 0:
-            if self._wait_thread is None or not self._wait_thread.is_ours:
-                with late_imports:
-                    from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it imports asyncio
+            with late_imports:
+                from shmq.client.local.waiting import stream_waits  # noqa: PLC0415 - it imports asyncio
 
-                self._wait_thread = StreamWaitThread(
-                    self.logs, functools.partial(_check_and_guard, self._namespace)
-                )
-            found = await self._wait_thread.wait_for_any(position, timeout)
+            found = await stream_waits.wait_for_any(self, position, timeout)
         for partition in position:
             self._get_partition(partition).bounds()  # raises if it was deleted
         return found
@@ -384,6 +375,10 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
             self.await_writer()
         drop_dead(self._namespace, self.logs[partition])
 
+    def settle_dead(self) -> None:
+        """Settle the commits of dead processes, which may have records for the stream."""
+        look(self._namespace)
+
     def is_guarded(self) -> bool:
         """Whether a process of the namespace watches for deaths, so that a sleep may be long."""
         return deaths.are_noticed(self._namespace, attach_queue)
@@ -402,11 +397,6 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
 
 document(LocalStream, api.Stream)
 api.RecordLoan.register(_stream.RecordLoan)
-
-
-def _check_and_guard(namespace: Namespace) -> bool:
-    look(namespace)
-    return deaths.are_noticed(namespace, attach_queue)
 
 
 def _open_files(namespace: Namespace, control: _stream.Control) -> ArchivedRecords | None:

@@ -247,7 +247,7 @@ class QueuePort(abc.ABC):
         """Send dead letters back, oldest first; return how many. Raises Full if none fits."""
 
     @abc.abstractmethod
-    def move_to(self, target: str, limit: int | None, where: Where | None) -> int:
+    def move_to(self, target: str, limit: int | None, where: Where | None) -> Steps[int]:
         """Move visible messages to the queue ``target``; return how many. Raises Full if none fits.
 
         Also raises NoSuchQueue, NoSpace, MessageTooLarge and Unsupported.

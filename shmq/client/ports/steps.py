@@ -54,6 +54,19 @@ async def arun(steps: Steps[_T]) -> _T:
         return found
 
 
+def blocking(call: Callable[[], Any]) -> Step:
+    """A call that blocks: a task has it made by a thread, to its end even if it is cancelled."""
+    return call, lambda: run_to_end(call)
+
+
+def run_to_end(call: Callable[[], _T]) -> Awaitable[_T]:
+    """The result of a call that a thread makes, to its end even if the task is cancelled."""
+    with late_imports:
+        from shmq.client.shared import blocking_calls  # noqa: PLC0415 - it imports asyncio
+
+    return blocking_calls.run_to_end(call)
+
+
 def pause(seconds: float) -> Step:
     """Sleep."""
     return (lambda: time.sleep(seconds), lambda: _sleep(seconds))

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from shmq import api, errors
 from shmq.api.options import QueueOptions
 from shmq.client.ports.queue import Settlement
-from shmq.client.ports.steps import Steps
+from shmq.client.ports.steps import Steps, blocking
 from shmq.client.remote.ack_flusher import new_acks
 from shmq.client.remote.batch_window import RemoteFlight
 from shmq.client.remote.connection import Attempt, Connection
@@ -59,6 +59,9 @@ class RemoteQueuePort(RemotePuts):
     def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
         """Send a request other than a put, get or settlement. Raises the error of a refusal."""
         answer = self.connection.call(lambda wire: wire.request(kind, True, rest), again=again)
+        return self._refuse_failed(kind, answer)
+
+    def _refuse_failed(self, kind: int, answer: _core.Answer) -> _core.Answer:
         if answer.status != Status.OK:
             raise self.error(answer, described=kind in {Type.STAGE, Type.MOVE})
         return answer
@@ -134,12 +137,20 @@ class RemoteQueuePort(RemotePuts):
         text = None if where is None else where.text
         return self.ask(Type.REDRIVE, Select(most, text).pack()).number
 
-    def move_to(self, target: str, limit: int | None, where: Where | None) -> int:
-        asked = Move(target, limit, None if where is None else where.text)
+    def move_to(self, target: str, limit: int | None, where: Where | None) -> Steps[int]:
+        packed = Move(target, limit, None if where is None else where.text).pack()
+
+        def write(wire: _core.Wire) -> _core.Answer:
+            return wire.request(Type.MOVE, True, packed)
+
+        answer: _core.Answer = yield (
+            lambda: self.connection.call(write),
+            lambda: self.connection.acall(write),
+        )
         try:
-            return self.ask(Type.MOVE, asked.pack()).number
+            return self._refuse_failed(Type.MOVE, answer).number
         except errors.QueueDeleted:
-            self.state()  # raises it if it is this queue that was deleted
+            yield blocking(self.state)  # raises it if it is this queue that was deleted
             raise errors.NoSuchQueue.of(target, self.connection.where) from None
 
     def describe(self, what: Literal["identity", "stats", "attachments"]) -> Any:

@@ -330,10 +330,8 @@ static bool open_entry(struct opened *o, const char *name)
 
 /* The numbers of processes, and of a process's wakeups, are never reused: a name always means the
  * same wakeup. */
-static void wake_one(const char *prefix, const struct shmq_party *p)
+void shmq_post_named(const char *prefix, uint64_t process, uint32_t n)
 {
-    uint64_t process = GET_ATOMIC(p->process);
-    uint32_t n = GET_ATOMIC(p->n) & ~SHMQ_FILTERED;
     struct opened *o = &cache[(process * 31 + n) % SHMQ_PARTIES];
     char name[SHMQ_WAKEUP_NAME];
 
@@ -352,7 +350,10 @@ void shmq_wake_parties(struct shmq_queue *q)
     uint64_t parties = atomic_exchange(&q->to_wake, 0);
 
     for (; parties && q->wakeup_prefix; parties &= parties - 1) {
+        const struct shmq_party *p = &q->h->parties[__builtin_ctzll(parties)];
+
         shmq_mark();
-        wake_one(q->wakeup_prefix, &q->h->parties[__builtin_ctzll(parties)]);
+        shmq_post_named(q->wakeup_prefix, GET_ATOMIC(p->process),
+                        GET_ATOMIC(p->n) & ~SHMQ_FILTERED);
     }
 }

@@ -100,6 +100,10 @@ bool shmq_clear_wakeup(int fd);
 /* Sleeps until it is posted, a signal arrives, or `ns` have passed. */
 void shmq_await_wakeup(int fd, int64_t ns);
 
+/* Posts wakeup `n` of process `process`, whose path has that prefix; process 0 has none. Skips one
+ * that is gone. */
+void shmq_post_named(const char *prefix, uint64_t process, uint32_t n);
+
 /* Wakes the parties in q->to_wake. Without the lock. Skips a wakeup that is gone: it belonged to a
  * process that died. */
 void shmq_wake_parties(struct shmq_queue *q);

@@ -33,6 +33,7 @@
 #define SHMQ_INDEX_STEP 16384u        /* bytes of the ring for each entry of the index */
 #define SHMQ_GROUP_STATE_BYTES 262144u     /* room of the groups in the control segment      */
 #define SHMQ_MAX_PARTITIONS 1024u
+#define SHMQ_STREAM_PARTIES 64u       /* event loops that appends wake                  */
 #define SHMQ_RING_GROWTH 16u          /* how many times its first size a ring can get */
 #define SHMQ_MAX_GROWN_RING (1ull << 34) /* bytes: no ring grows further             */
 
@@ -66,6 +67,13 @@ struct shmq_altered {
     uint32_t reserved;
 };
 
+/* An event loop that waits for records: one of its process's wakeups (queue/wakeup.h). */
+struct shmq_stream_party {
+    _Atomic uint64_t process; /* its number in the namespace; 0: the entry is free       */
+    _Atomic uint32_t n;       /* the number of the wakeup                               */
+    uint32_t reserved;
+};
+
 /* The first page of the control segment; SHMQ_GROUP_STATE_BYTES for the groups follow. */
 struct shmq_stream {
     _Atomic uint64_t published; /* SHMQ_STREAM_MAGIC << 32 | version: stored last       */
@@ -79,6 +87,8 @@ struct shmq_stream {
     _Atomic uint64_t next_shape; /* what it will be; 0, or as `shape`: no change        */
     _Atomic uint32_t stored;    /* the alterations that its files have                  */
     _Alignas(64) struct shmq_altered altered[2];
+    _Alignas(64) _Atomic uint64_t armed; /* a bit for each party that must be woken      */
+    struct shmq_stream_party parties[SHMQ_STREAM_PARTIES];
 };
 
 /* Records from `position` on that must not be overwritten. */
@@ -182,6 +192,7 @@ _Static_assert(offsetof(struct shmq_log_header, committed) == 256, "readers' lin
 _Static_assert(offsetof(struct shmq_log_header, lock) == 320, "appenders' lines");
 _Static_assert(sizeof(struct shmq_log_header) <= SHMQ_PAGE, "the header has a page");
 _Static_assert(sizeof(struct shmq_stream) <= SHMQ_PAGE, "the control segment's page");
+_Static_assert(sizeof(struct shmq_stream_party) == 16, "a quarter of a line");
 _Static_assert(sizeof(struct shmq_hold) == 64, "a line for each hold");
 _Static_assert(sizeof(struct shmq_produced) == 32, "a producer");
 _Static_assert(sizeof(struct shmq_index_entry) == 24, "an entry of the index");

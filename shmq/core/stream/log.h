@@ -41,6 +41,7 @@ struct shmq_log {
     const struct shmq_process *self; /* this process in the namespace, for the lock     */
     int fd;                 /* to back the segment with memory                          */
     struct shmq_stream *stream; /* its wakeup is for waiting readers; NULL: none wait   */
+    const char *wakeup_prefix; /* of the paths of the namespace's wakeups; NULL: no loop waits */
     struct shmq_log_spot tail; /* behind this handle's last append of values alone,      */
     uint32_t tail_settings; /* and the settings that it was computed with               */
     uint64_t refused_bytes; /* with NO_SPACE: the bytes that were not available         */
@@ -332,6 +333,20 @@ void shmq_log_wake_all(struct shmq_log *log);
 /* Announces that a reader is about to sleep until an append: it must look once more after this.
  * Returns the argument for shmq_stream_sleep. */
 uint32_t shmq_log_arm(struct shmq_log *log);
+
+/* Event loops do not sleep on the futex but poll a wakeup (queue/wakeup.h): each has a party in the
+ * stream. The party of wakeup `n` of `process`, this one, which is taken if there is none; SHMQ_NIL:
+ * all belong to living processes. */
+uint32_t shmq_stream_join(struct shmq_stream *stream, const struct shmq_process *self,
+                          uint64_t process, uint32_t n);
+
+/* Announces that the loop is about to wait for the partitions that it arms next (shmq_log_arm): the
+ * next append to one of them posts the wakeup, once. */
+void shmq_stream_arm(struct shmq_stream *stream, uint32_t party);
+
+/* Whether no process has posted the wakeup since the last shmq_stream_arm, or was about to. */
+bool shmq_stream_is_armed(const struct shmq_stream *stream, uint32_t party);
+void shmq_stream_leave(struct shmq_stream *stream, uint32_t party);
 
 /* Spins until an entry ends behind `position`, or the partition has ended, for at most `ns`, and
  * after `yield_after` ns lets others run: how long that took, in ns, or -1. See base/spin.h. It

@@ -3,21 +3,105 @@
 
 #include "base/futex.h"
 #include "queue/wait.h"
+#include "queue/wakeup.h"
 #include "stream/log.h"
+
+/* ---- event loops ---- */
+
+static bool is_party(const struct shmq_stream_party *p, uint64_t process, uint32_t n)
+{
+    return atomic_load(&p->process) == process && GET_RELAXED(p->n) == n;
+}
+
+/* Whether the entry is ours now; it was `former`'s, which is dead, or free. The process is stored
+ * first: an entry without the right number yet posts a wakeup in vain, or one that is gone. */
+static bool takes(struct shmq_stream_party *p, uint64_t former, uint64_t process, uint32_t n)
+{
+    if (!atomic_compare_exchange_strong(&p->process, &former, process))
+        return false;
+    shmq_mark();
+    SET_RELEASE(p->n, n);
+    shmq_mark();
+    return true;
+}
+
+/* Two loops of a process have different wakeups, so nobody else takes or leaves our party. */
+uint32_t shmq_stream_join(struct shmq_stream *stream, const struct shmq_process *self,
+                          uint64_t process, uint32_t n)
+{
+    uint64_t owner;
+    uint32_t party;
+
+    for (party = 0; party < SHMQ_STREAM_PARTIES; party++)
+        if (is_party(&stream->parties[party], process, n))
+            return party;
+    for (party = 0; party < SHMQ_STREAM_PARTIES; party++)
+        if (takes(&stream->parties[party], 0, process, n))
+            return party;
+    for (party = 0; party < SHMQ_STREAM_PARTIES; party++) {
+        owner = atomic_load(&stream->parties[party].process);
+        if (shmq_has_died(self, owner) && takes(&stream->parties[party], owner, process, n))
+            return party;
+    }
+    return SHMQ_NIL;
+}
+
+void shmq_stream_arm(struct shmq_stream *stream, uint32_t party)
+{
+    atomic_fetch_or(&stream->armed, 1ull << party);
+}
+
+bool shmq_stream_is_armed(const struct shmq_stream *stream, uint32_t party)
+{
+    return atomic_load(&stream->armed) >> party & 1;
+}
+
+/* The bit first: the next owner of the entry arms it anew. */
+void shmq_stream_leave(struct shmq_stream *stream, uint32_t party)
+{
+    atomic_fetch_and(&stream->armed, ~(1ull << party));
+    shmq_mark();
+    atomic_store(&stream->parties[party].process, 0);
+}
+
+/* Posts the wakeups of the parties that are armed, and of `others`. */
+static void wake_loops(const struct shmq_log *log, uint64_t others)
+{
+    uint64_t parties = atomic_exchange(&log->stream->armed, 0) | others;
+
+    for (; parties && log->wakeup_prefix; parties &= parties - 1) {
+        const struct shmq_stream_party *p = &log->stream->parties[__builtin_ctzll(parties)];
+        uint64_t process = atomic_load(&p->process);
+
+        if (!process)
+            continue;
+        shmq_mark();
+        shmq_post_named(log->wakeup_prefix, process, GET_ACQUIRE(p->n));
+    }
+}
+
+static void wake_readers(struct shmq_log *log, uint64_t others)
+{
+    SET_RELAXED(log->h->armed, 0);
+    atomic_fetch_add(&log->stream->wakeup, 1);
+    shmq_mark();
+    shmq_futex_wake(&log->stream->wakeup);
+    wake_loops(log, others);
+}
+
+/* ---- records ---- */
 
 /* A reader arms, looks once more, then sleeps; an appender commits, then checks whether a reader
  * has armed: at least one of them sees the other. A waker disarms, so a reader that died asleep
- * costs one futile wakeup. The wakeup of an appender that dies between the two stores is made by the
+ * costs one futile wakeup. A loop arms its party before the partition: who finds the partition armed
+ * finds the party armed. The wakeup of an appender that dies between the two stores is made by the
  * guardians, which wake everyone after a death, or lost until the sleeper's slice ends. */
 void shmq_log_wake(struct shmq_log *log)
 {
     shmq_fence();
     if (__builtin_expect(!GET_RELAXED(log->h->armed), 1) || !log->stream)
         return;
-    SET_RELAXED(log->h->armed, 0);
-    atomic_fetch_add(&log->stream->wakeup, 1);
-    shmq_mark();
-    shmq_futex_wake(&log->stream->wakeup);
+    wake_readers(log, 0);
 }
 
 uint32_t shmq_log_arm(struct shmq_log *log)
@@ -135,10 +219,11 @@ static void wake_disk(struct shmq_log *log)
     shmq_futex_wake(&log->h->disk);
 }
 
+/* A loop whose bit is cleared was perhaps not posted by a process that died. */
 void shmq_log_wake_all(struct shmq_log *log)
 {
-    atomic_store_explicit(&log->h->armed, 1, memory_order_relaxed);
-    shmq_log_wake(log);
+    if (log->stream)
+        wake_readers(log, UINT64_MAX);
     atomic_store_explicit(&log->h->crowded, 1, memory_order_relaxed);
     shmq_log_wake_room(log);
     wake_disk(log);

@@ -33,6 +33,7 @@ from shmq.errors import (
 )
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.shm_files import as_no_file, as_no_space, new_identity, refuse_foreign
+from shmq.host.namespace.wakeups import wakeup_prefix
 from shmq.native import _core, _stream
 from shmq.native._stream import MAX_PARTITIONS
 from shmq.native.descriptors import open_file
@@ -104,7 +105,7 @@ def look_at(namespace: Namespace, name: str) -> _stream.Control | None:
         fd = _open_own(path)
     except FileNotFoundError:
         raise NoSuchStream.of(name, f"in namespace {namespace.name!r}") from None
-    return _stream.Control.attach(fd, name, namespace.processes.own)
+    return _stream.Control.attach(fd, name, namespace.processes.own, wakeup_prefix(namespace.name))
 
 
 def _open_if_whole(namespace: Namespace, name: str) -> Opened | None:
@@ -195,7 +196,13 @@ def make_stream(
     try:
         fd = _create(control_path(namespace, name))
         control = _stream.Control.create(
-            fd, name, namespace.processes.own, stream_id, identity or new_identity(), given
+            fd,
+            name,
+            namespace.processes.own,
+            wakeup_prefix(namespace.name),
+            stream_id,
+            identity or new_identity(),
+            given,
         )
         logs = _make_partitions(namespace, control, firsts or [(0, 0)] * eras[-1].end, eras)
     except BaseException as error:

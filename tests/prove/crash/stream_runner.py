@@ -16,6 +16,7 @@ import shmq
 from shmq.api.names import SHM
 from shmq.api.stream_options import StreamDurability
 from shmq.client.local.stream import attach
+from shmq.client.local.waiting.wakeup_pool import WakeupPool
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.disk.persistence.stream_writer import StreamWriter
@@ -58,6 +59,15 @@ def lend(stream: Any) -> None:
     stream.loan(3000, partition=0).drop()
     with stream.loan(3000, partition=0) as view:
         view[:] = b"new 0".ljust(3000)
+
+
+def wake(stream: Any) -> None:
+    """A loop that waits, and is woken with the survivor's by a record."""
+    watch = _stream.LoopWatch(stream.control, stream.namespace.processes.own_number(), 0)
+    watch.arm()
+    stream.logs[0].arm()
+    one(stream)
+    watch.leave()
 
 
 def pin(stream: Any) -> None:
@@ -129,8 +139,8 @@ def grow_kept(stream: Any) -> None:
 SCENARIOS: dict[str, Callable[[Any], None]] = {
     act.__name__: act
     for act in (
-        one, piece, large, produce, lend, pin, create, repartition, repartition_kept, keep, delete,
-        alter, grow, grow_wrapped, grow_kept,
+        one, piece, large, produce, lend, wake, pin, create, repartition, repartition_kept, keep,
+        delete, alter, grow, grow_wrapped, grow_kept,
     )
 }  # fmt: skip
 #: Those of streams whose ring is full.
@@ -154,7 +164,7 @@ def survive(name: str, broker: Any, play: Play) -> bool:
         stream.namespace.processes.own_number()
         return lambda: SCENARIOS[name](stream)
 
-    finished = play(prepare)
+    finished = play(prepare) if name != "wake" else play_waiting(stream, play, prepare)
     if name == "delete":
         judge_deletion(broker, finished)
     elif name == "repartition":
@@ -171,6 +181,30 @@ def survive(name: str, broker: Any, play: Play) -> bool:
         judge(name, stream, before, finished)
     if name in {"alter", "grow", "grow_wrapped"}:
         judge_growth(broker, stream, finished and name != "alter")
+    return finished
+
+
+def play_waiting(stream: Any, play: Play, prepare: Callable[[], Callable[[], object]]) -> bool:
+    """Let the victim die while this process waits as an event loop does."""
+    pool = WakeupPool.of(stream.namespace)
+    wakeup = pool.take()
+    watch = _stream.LoopWatch(stream.control, wakeup.process, wakeup.number)
+    watch.arm()
+    stream.logs[0].arm()
+    latest = stream.latest(0)
+    finished = play(prepare)
+    stream.logs[0].wake_all()  # as the guardian does after a death
+    if stream.latest(0) > latest and (watch.is_armed or not wakeup.clear()):
+        raise Broken("the loop was not woken")
+    # The party of the victim, if it died with one, is free, as all but this process's.
+    others = [_stream.LoopWatch(stream.control, wakeup.process, 1000 + n) for n in range(63)]
+    for other in others:
+        other.arm()
+        if not other.is_armed:
+            raise Broken("a dead process has a party")
+    for one_watch in (watch, *others):
+        one_watch.leave()
+    pool.give_back(wakeup)
     return finished
 
 
@@ -213,7 +247,7 @@ def check(name: str, before: dict[int, bytes], after: dict[int, bytes], finished
             raise Broken(f"offset {offset} has changed")
     if name not in WRAPPED and not before.keys() <= after.keys():
         raise Broken(f"records are gone: {before.keys() - after.keys()}")
-    wanted = {"one": 1, "piece": 9, "large": 3, "produce": 4, "lend": 1}.get(name, 0)
+    wanted = {"one": 1, "piece": 9, "large": 3, "produce": 4, "lend": 1, "wake": 1}.get(name, 0)
     if name.startswith("grow"):
         wanted = min(len(new), 1)
     if len(new) != wanted and (finished or new):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import contextvars
@@ -22,14 +23,32 @@ from shmq.native import _core
 log = logging.getLogger("shmq")
 
 _T = TypeVar("_T")
+_Source = TypeVar("_Source", bound="Source")
 
 #: The pause between two attempts of a task that cannot get a lock, in seconds: each attempt may
 #: block its loop for as long as it waits for the lock.
 _LOCK_PAUSE = 0.1
 
 
+class Source(abc.ABC):
+    """Something other than a queue whose events post the wakeup of a loop."""
+
+    @property
+    @abc.abstractmethod
+    def is_idle(self) -> bool:
+        """Whether no task waits for it."""
+
+    @abc.abstractmethod
+    def poll(self) -> float:
+        """Wake the tasks whose event may have come; return when to poll again at the latest."""
+
+    @abc.abstractmethod
+    def end(self) -> None:
+        """Forget all tasks: their loop is closed."""
+
+
 class LoopWaits(WaitSet):
-    """Watches the queues of one namespace for the tasks of one event loop.
+    """Watches the queues and streams of one namespace for the tasks of one event loop.
 
     The loop has the wakeup's descriptor registered from the first wait until it is closed, and so
     keeps the set. It has a timer for the end of the slice, or for what is due earlier, while a task
@@ -44,6 +63,8 @@ class LoopWaits(WaitSet):
         self._name = namespace.name
         self._loop = loop
         self._timer: loop_timer.Timer | None = None
+        #: By the ids of the handles.
+        self._sources: dict[int, Source] = {}
         # The loop keeps the callback: it must not keep what the context of this task refers to.
         contextvars.Context().run(loop.add_reader, wakeup.fileno(), self._on_post)
 
@@ -62,6 +83,22 @@ class LoopWaits(WaitSet):
         """Whether its loop was closed."""
         return self._loop.is_closed()
 
+    def source_of(self, handle: object, make: Callable[[_core.Wakeup], _Source]) -> _Source:
+        """The source of a handle, which ``make`` makes with this loop's wakeup."""
+        with self.lock:
+            found: Any = self._sources.get(id(handle))
+            if found is None:
+                found = self._sources[id(handle)] = make(self.watcher.wakeup)
+        source: _Source = found
+        return source
+
+    def drop_idle(self, handle: object) -> None:
+        """Forget the source of a handle if no task waits for it. From any thread."""
+        with self.lock:
+            source = self._sources.get(id(handle))
+            if source is not None and source.is_idle:
+                del self._sources[id(handle)]
+
     def watch_time(self, due: float) -> None:
         """Set the timer for a queue that was armed, in which something is due."""
         self._set_timer(min(due, time.monotonic() + _core.SLICE))
@@ -75,7 +112,7 @@ class LoopWaits(WaitSet):
             self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        if self.is_lost or self.is_idle:
+        if self.is_lost or (self.is_idle and not self._sources):
             self.end()
 
     def end(self) -> None:
@@ -89,6 +126,9 @@ class LoopWaits(WaitSet):
         if self._timer is not None:
             self._timer.cancel()
         self.leave_all()
+        for source in list(self._sources.values()):
+            source.end()
+        self._sources.clear()
         _, give_back, arguments, _ = found
         give_back(*arguments)
 
@@ -105,16 +145,27 @@ class LoopWaits(WaitSet):
 
     def _call(self) -> None:
         try:
-            self.poll()
-            pause = self.watcher.pause
+            pause = self._poll_all()
         except (ShmqError, OSError) as error:  # no descriptor is left, for example
             log.warning("the waits of an event loop are checked again: %s", error)
             pause = _core.SLICE
         except Exception:
             log.exception("the waits of an event loop go on after an error")
             pause = _core.SLICE
-        if not self.is_idle:
+        if pause < math.inf:
             self._set_timer(time.monotonic() + pause)
+
+    def _poll_all(self) -> float:
+        """Wake the tasks whose event may have come; return the time until the next poll."""
+        pause = math.inf
+        if not self.is_idle:
+            self.poll()
+            pause = self.watcher.pause
+        sources = list(self._sources.values())
+        if sources:
+            until = min(source.poll() for source in sources)
+            pause = min(pause, until - time.monotonic())
+        return pause
 
     def _set_timer(self, until: float) -> None:
         if until >= self.watcher.until:

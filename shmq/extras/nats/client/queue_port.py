@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from shmq import api, errors
 from shmq.client.ports.queue import Item, QueuePort, Settlement
-from shmq.client.ports.steps import Step, Steps
+from shmq.client.ports.steps import Step, Steps, blocking
 from shmq.extras.nats.client.batch_window import NatsFlight
 from shmq.extras.nats.client.claim import Claims
 from shmq.extras.nats.client.connection import ClusterConnection
@@ -308,8 +308,9 @@ class NatsQueuePort(QueuePort):
     def redrive(self, limit: int | None, where: Where | None) -> int:
         return self.run(redrive(self, limit, where))
 
-    def move_to(self, target: str, limit: int | None, where: Where | None) -> int:
-        return self.run(move_to(self, target, limit, where))
+    def move_to(self, target: str, limit: int | None, where: Where | None) -> Steps[int]:
+        moved: int = yield blocking(lambda: self.run(move_to(self, target, limit, where)))
+        return moved
 
     def describe(self, what: Literal["identity", "stats", "attachments"]) -> Any:
         if what == "attachments":
