@@ -11,11 +11,9 @@ import click
 import shmq
 from shmq.api.names import shown_name
 from shmq.api.options import QueueOptions, options_of
-from shmq.cli.failures import MOST, report
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code, code_of, describe
 from shmq.cli.shared.flags import connected, count_flag, json_flag
-from shmq.cli.shared.keyboard import LEAST_INTERVAL
 from shmq.cli.shared.names import (
     EXCHANGE,
     KINDS,
@@ -42,7 +40,6 @@ from shmq.cli.shared.output import (
     table,
 )
 from shmq.cli.shared.target import typed
-from shmq.host.diagnose.activity import stream_activity
 from shmq.host.diagnose.journal_problem import journal_problem
 
 _IN_BYTES: Final = {
@@ -56,6 +53,8 @@ _IN_SECONDS: Final = {
 _PER_SECOND = ("rate_in", "rate_out")
 #: How the names of the totals by reason begin, which a table shows only if they are not 0.
 _BY_REASON: Final = ("dead_lettered_", "dropped_")
+#: How many messages --errors reads, unless the command says otherwise.
+_MOST_READ: Final = 10_000
 #: A row as JSON, and its problem.
 _Measured = tuple[dict[str, Any], str | None]
 #: What is raised for what was deleted since it was listed.
@@ -86,7 +85,7 @@ _GONE: Final = (
     is_flag=True,
     help="Show the dead letters and the failed messages of a queue by their error.",
 )
-@count_flag(f"Read at most COUNT messages; with --errors.  [default: {MOST}]")
+@count_flag(f"Read at most COUNT messages; with --errors.  [default: {_MOST_READ}]")
 @json_flag
 @click.pass_context
 @connected
@@ -108,12 +107,12 @@ def stats(
     if count is not None and not by_error:
         raise click.UsageError("--count is for --errors")
     if by_error:
-        report(broker, _name_queue(name, kinds, watched), count or MOST, as_json=as_json)
+        from shmq.cli.failures import report  # noqa: PLC0415 - it loads the language of --where
+
+        report(broker, _name_queue(name, kinds, watched), count or _MOST_READ, as_json=as_json)
         return
-    if interval is not None and (not watched or interval < LEAST_INTERVAL):
-        raise click.UsageError(
-            f"--interval is for --watch, and {LEAST_INTERVAL:g}s or more, not {interval:g}s"
-        )
+    if interval is not None:
+        _check_interval(interval, watched)
     if name is not None and typed(context, "name"):
         kinds = (QUEUE,)
     if watched:
@@ -133,6 +132,15 @@ def stats(
         for kind, every in by_kind.items():
             _show_all(kind, every)
     context.exit(failed[-1])
+
+
+def _check_interval(interval: float, watched: bool) -> None:
+    from shmq.cli.shared.keyboard import LEAST_INTERVAL  # noqa: PLC0415 - with --interval alone
+
+    if not watched or interval < LEAST_INTERVAL:
+        raise click.UsageError(
+            f"--interval is for --watch, and {LEAST_INTERVAL:g}s or more, not {interval:g}s"
+        )
 
 
 def _name_queue(name: str | None, kinds: tuple[str, ...], watched: bool) -> str:
@@ -173,6 +181,8 @@ def _queue(broker: shmq.Broker, name: str) -> _Measured:
 
 
 def _measure_stream(broker: shmq.Broker, name: str) -> _Measured:
+    from shmq.host.diagnose.activity import stream_activity  # noqa: PLC0415 - for streams alone
+
     with broker.stream(name) as stream:
         doing = stream_activity(stream)
         row = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from shmq import api
-from shmq.api.names import check_name, chosen_namespace, is_reply_name, reply_name
+from shmq.api.names import check_name, chosen_namespace, is_lock_queue, is_reply_name, reply_name
 from shmq.client.handles.broker import BrokerHandle
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.local.queues import (
@@ -185,6 +185,16 @@ class LocalBroker(_Handle):
         """Whether there is a queue of that name, in any state."""
         self._check_open()
         return self._namespace.has("queue", check_name(name))
+
+    def has_name(self, kind: Literal["queue", "stream"], name: str) -> bool:
+        """Whether a list has that name; one that is only on disk is recovered."""
+        self._check_open()
+        if is_lock_queue(check_name(name, kind)):
+            return False
+        if not self._namespace.has(kind, name):
+            with contextlib.suppress(ShmqError, OSError):
+                durability.bring_back(self._namespace, kind, name)
+        return self._namespace.has(kind, name)
 
     def summary(self, name: str) -> api.QueueSummary | None:
         """The queue's entry of the list; None if no such queue exists."""
