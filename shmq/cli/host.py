@@ -68,9 +68,7 @@ log = logging.getLogger("shmq")
 )
 @json_flag
 @click.pass_context
-def doctor(
-    context: click.Context, fix: bool, every: bool, timeout: float, as_json: bool
-) -> None:
+def doctor(context: click.Context, fix: bool, every: bool, timeout: float, as_json: bool) -> None:
     """Find what dead processes have left behind, and problems of this host.
 
     It checks all namespaces of this user, or the one named with -n. Nothing in use is changed.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
 
 import shmq
-from shmq.api.names import shown_name
+from shmq.api.names import dead_letter_source, shown_name
 from shmq.api.options import QueueOptions, options_of
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code, code_of, describe
-from shmq.cli.shared.flags import connected, count_flag, json_flag
+from shmq.cli.shared.flags import all_flag, connected, count_flag, json_flag
 from shmq.cli.shared.names import (
     EXCHANGE,
     KINDS,
@@ -26,14 +27,17 @@ from shmq.cli.shared.names import (
     queue_name,
 )
 from shmq.cli.shared.output import (
+    WORST,
     age,
     also_shown,
     amount,
     cell,
     counted,
+    is_shortened,
     name_cell,
     note,
     one_line,
+    shorten,
     show,
     show_json,
     show_table,
@@ -55,6 +59,8 @@ _PER_SECOND = ("rate_in", "rate_out")
 _BY_REASON: Final = ("dead_lettered_", "dropped_")
 #: How many messages --errors reads, unless the command says otherwise.
 _MOST_READ: Final = 10_000
+#: How many queues are looked at for what needs attention, those with most messages.
+_CANDIDATES: Final = 1000
 #: A row as JSON, and its problem.
 _Measured = tuple[dict[str, Any], str | None]
 #: What is raised for what was deleted since it was listed.
@@ -302,10 +308,16 @@ _MAKE: Final = {
     "--names", is_flag=True, help="Print only the names of queues, one per line; this is fast."
 )
 @kinds_flag
+@all_flag
 @json_flag
 @connected
-def list_all(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], names: bool) -> None:
-    """List the queues with their depths, the streams and the exchanges."""
+def list_all(
+    broker: shmq.Broker, as_json: bool, every: bool, kinds: tuple[str, ...], names: bool
+) -> None:
+    """List the queues with their depths, the streams and the exchanges.
+
+    On a terminal, more than 100 become totals and the 20 queues that need attention most.
+    """
     if names:
         _show_names(broker, kinds, as_json)
         return
@@ -320,6 +332,10 @@ def list_all(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], names: 
                 *(_exchange_as_dict(one) for one in exchanges),
             ]
         )
+    elif is_shortened(len(queues) + len(streams) + len(exchanges), every):
+        _show_totals(queues, streams, exchanges)
+        _show_worst(broker, queues)
+        _show([], shorten(streams, every, "stream"), shorten(exchanges, every, "exchange"))
     elif queues or streams or exchanges:
         _show(queues, streams, exchanges)
     else:
@@ -339,10 +355,77 @@ def _show_names(broker: shmq.Broker, kinds: tuple[str, ...], as_json: bool) -> N
             show(one_line(name))
 
 
+def _show_totals(
+    queues: Sequence[shmq.QueueSummary],
+    streams: Sequence[shmq.StreamSummary],
+    exchanges: Sequence[shmq.ExchangeSummary],
+) -> None:
+    made = table(["", "total"], right=("total",))
+    for what, total in (
+        ("queues", len(queues)),
+        ("visible", sum(one.depth for one in queues)),
+        ("delayed", sum(one.delayed for one in queues)),
+        ("in flight", sum(one.in_flight for one in queues)),
+        ("streams", len(streams)),
+        ("records", sum(one.records for one in streams)),
+        ("exchanges", len(exchanges)),
+        (
+            "cannot be used",
+            sum(one.problem is not None for one in queues)
+            + sum(one.problem is not None for one in streams),
+        ),
+    ):
+        made.add_row(what, f"{total:,}")
+    show_table(made)
+
+
+def _show_worst(broker: shmq.Broker, queues: Sequence[shmq.QueueSummary]) -> None:
+    """The queues that need attention most, with what is wrong with them."""
+    from shmq.host.diagnose.activity import Observer  # noqa: PLC0415 - for very many queues alone
+    from shmq.host.diagnose.worst import find_worst  # noqa: PLC0415
+
+    names = _choose_candidates(queues)
+    with Observer(broker, groups=False) as observer:
+        worst = find_worst(observer.look((QUEUE,), names), WORST)
+    numbers = ("visible", "delayed", "in flight", "capacity", "oldest")
+    made = table(["queue", *numbers, "needs attention"], right=numbers)
+    for one, finding in worst:
+        if one.stats is not None and (finding or one.stats.depth):
+            found = one.stats
+            row = (found.depth, found.delayed, found.in_flight, found.capacity)
+            made.add_row(
+                name_cell(one.name), *map(cell, row), age(found.oldest_age),
+                cell(finding.text if finding else ""),
+            )  # fmt: skip
+        elif one.problem is not None:
+            made.add_row(name_cell(one.name), *[""] * len(numbers), cell(one.problem))
+    if made.rows:
+        show_table(made)
+    note(f"showing {len(made.rows)} of {counted(len(queues), 'queue')}: --all shows every one")
+
+
+def _choose_candidates(queues: Sequence[shmq.QueueSummary]) -> set[str]:
+    """The queues that are looked at more closely, which takes ten times as long as a list."""
+    chosen = heapq.nlargest(_CANDIDATES, queues, key=_rank_summary)
+    names = {one.name for one in chosen if one.problem is not None or _count_held(one)}
+    # The findings about a queue of dead letters need the one that they come from.
+    known = {one.name for one in queues}
+    return names | (known & {dead_letter_source(name) for name in names})
+
+
+def _rank_summary(one: shmq.QueueSummary) -> tuple[bool, bool, int]:
+    held = _count_held(one)
+    return one.problem is not None, held >= one.capacity, held
+
+
+def _count_held(one: shmq.QueueSummary) -> int:
+    return one.depth + one.delayed + one.in_flight
+
+
 def _show(
-    queues: list[shmq.QueueSummary],
-    streams: list[shmq.StreamSummary],
-    exchanges: list[shmq.ExchangeSummary],
+    queues: Sequence[shmq.QueueSummary],
+    streams: Sequence[shmq.StreamSummary],
+    exchanges: Sequence[shmq.ExchangeSummary],
 ) -> None:
     rows: list[list[Any]] = [
         [one.name, QUEUE, one.depth, one.delayed, one.in_flight, one.capacity, "", one.problem]
@@ -362,6 +445,8 @@ def _show(
         for at, column in enumerate(columns)
         if column not in {"also", "problem"} or any(row[at] for row in rows)
     ]
+    if not rows:
+        return
     made = table([columns[at] for at in shown], right=numbers)
     for name, *rest in rows:
         row = [shown_name(name), *rest]

@@ -114,10 +114,7 @@ def quiet_flag(command: F) -> F:
 
 def log_format_flag(command: F) -> F:
     """``--log-format``, for this process and those that it starts."""
-    from shmq.host.supervision.stderr import (  # noqa: PLC0415 - for commands that run on
-        LOG_FORMATS,
-        set_log_format,
-    )
+    from shmq.host.supervision.stderr import LOG_FORMATS, set_log_format  # noqa: PLC0415 - for commands that run on
 
     def choose(_: click.Context, __: click.Parameter, form: str | None) -> str | None:
         if form is not None:

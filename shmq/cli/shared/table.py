@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -88,4 +88,3 @@ def _as_text(cell: Cell) -> Text:
         return Text(cell)
     first, *rest = cell
     return Text("\n").join([Text(first), *(Text(text, style="dim") for text in rest)])
-

@@ -92,6 +92,20 @@ class LocalBroker(_Handle):
             return TableCollection(namespace)
         return QueueCollection(namespace, self._owned)
 
+    def _list(self, kind: Kind) -> list[Any]:
+        if kind == "stream":
+            self._check_open()
+            durability.bring_back_all(self._namespace)
+            if not self._namespace.stream_names():
+                return []  # without the code of streams, which takes long to load
+        if kind == "exchange":
+            self._check_open()
+            with contextlib.suppress(ShmqError, OSError):
+                durability.bring_back_exchanges(self._namespace)
+            if not self._namespace.exchanges_path.exists():
+                return []
+        return super()._list(kind)
+
     def _delete(self, kind: Kind, name: str) -> None:
         super()._delete(kind, name)
         self._retire()

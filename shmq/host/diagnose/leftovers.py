@@ -112,7 +112,9 @@ def sweep(
     for checked, more in enumerate(checks, 1):
         found += more
         on_checked(checked, len(queues) + len(others))
-    (last,) = _run(namespace, [namespace], lambda _: _find_own_file(namespace, fix, before), seconds)
+    (last,) = _run(
+        namespace, [namespace], lambda _: _find_own_file(namespace, fix, before), seconds
+    )
     return found + last
 
 
@@ -121,9 +123,10 @@ def _run(
 ) -> Iterator[list[Finding]]:
     """What ``work`` finds in each, in separate processes: memory may be damaged, a lock stuck."""
     for name, result in zip(names, run_each(work, names, seconds, _is_usable), strict=True):
+        rows = result
         if isinstance(result, ShmqError):
-            result = [_make_finding(namespace, "queue", name, f"unusable: {result}")]
-        yield [Finding(**one) for one in result]
+            rows = [_make_finding(namespace, "queue", name, f"unusable: {result}")]
+        yield [Finding(**one) for one in rows]
 
 
 def _is_usable(found: list[dict[str, Any]]) -> bool:

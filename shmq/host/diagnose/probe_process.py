@@ -23,7 +23,6 @@ from typing import Any, Final, NoReturn, TypeVar
 from shmq.errors import ShmqError
 from shmq.native._core import reserve_standard
 
-
 T = TypeVar("T")
 
 #: The end of a result; alone, that of all results.

@@ -42,9 +42,7 @@ class SegmentReport:
     problems: list[str]
 
 
-def examine(
-    namespace: str, names: Sequence[str], seconds: float = 30.0
-) -> Iterator[SegmentReport]:
+def examine(namespace: str, names: Sequence[str], seconds: float = 30.0) -> Iterator[SegmentReport]:
     """Check every invariant of the segment of each queue; the queues may be in use.
 
     A queue is locked while its slots are checked. ``seconds`` bounds how long that may take,
@@ -53,10 +51,11 @@ def examine(
     check = functools.partial(_check, namespace)
     for name, result in zip(names, run_each(check, names, seconds, _is_sound), strict=True):
         if isinstance(result, ProbeTimeout):
-            state, problems = "stuck", [
-                f"it could not be checked within {seconds:g} s: its lock is held by a process "
-                f"that is stopped, or is damaged; see `shmq who`, or delete the queue"
-            ]  # fmt: skip
+            why = (
+                f"it could not be checked within {seconds:g} s: its lock is held by a process that "
+                f"is stopped, or is damaged; see `shmq who`, or delete the queue"
+            )
+            state, problems = "stuck", [why]
         elif isinstance(result, Crashed):
             state, problems = "crashed", [f"{result}; delete the queue"]
         else:

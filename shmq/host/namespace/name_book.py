@@ -162,11 +162,12 @@ class NameBook:
             end = self._open_to_end()
             for at in {_BEGIN, max(_BEGIN, end - _FEW_BYTES)}:
                 part = os.pread(self._fd, min(_FEW_BYTES, end - at), at).decode("latin-1")
-                for line in part.splitlines():
-                    file = line[1:]
-                    if line.startswith("+") and file.startswith(stems) and _NAME.match(file):
-                        if os.path.lexists(SHM / file):
-                            return True
+                found = self._change.findall(part)
+                if any(
+                    sign == "+" and stem in stems and os.path.lexists(SHM / (stem + name))
+                    for sign, stem, name in found
+                ):
+                    return True
         return False
 
     def _list_names(self, kind: str) -> list[str]:
