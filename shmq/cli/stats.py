@@ -92,6 +92,7 @@ _GONE: Final = (
     help="Show the dead letters and the failed messages of a queue by their error.",
 )
 @count_flag(f"Read at most COUNT messages; with --errors.  [default: {_MOST_READ}]")
+@all_flag
 @json_flag
 @click.pass_context
 @connected
@@ -104,6 +105,7 @@ def stats(
     interval: float | None,
     by_error: bool,
     count: int | None,
+    every: bool,
     as_json: bool,
 ) -> None:
     """Show depths, rates, totals and memory of one queue, stream or exchange, or of all.
@@ -135,8 +137,8 @@ def stats(
     if as_json:
         show_json([one for every in by_kind.values() for one, _ in every])
     else:
-        for kind, every in by_kind.items():
-            _show_all(kind, every)
+        for kind, measured in by_kind.items():
+            _show_all(kind, measured, every)
     context.exit(failed[-1])
 
 
@@ -258,9 +260,13 @@ def _show_one(one: dict[str, Any]) -> None:
         show_table(made)
 
 
-def _show_all(kind: str, every: list[_Measured]) -> None:
+def _show_all(kind: str, every: list[_Measured], shows_all: bool) -> None:
     if not every:
         return
+    if is_shortened(len(every), shows_all):
+        if kind == QUEUE:
+            every = sorted(every, key=_rank_row, reverse=True)
+        every = list(shorten(every, shows_all, kind))
     columns = _COLUMNS[kind]
     made = table([kind, *columns], right=columns)
     for one, _ in every:
@@ -269,6 +275,12 @@ def _show_all(kind: str, every: list[_Measured]) -> None:
     show_table(made)
     for one, wrong in every:
         _warn(one["name"], wrong)
+
+
+def _rank_row(measured: _Measured) -> tuple[bool, float, int]:
+    """The larger, the worse: not written to disk, then as `shmq.host.diagnose.worst.rank_queue`."""
+    one, wrong = measured
+    return wrong is not None, one["oldest_age"], one["depth"]
 
 
 def _warn(name: str, wrong: str | None) -> None:
