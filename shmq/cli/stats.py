@@ -387,38 +387,38 @@ def _show_totals(
             + sum(one.problem is not None for one in streams),
         ),
     ):
-        made.add_row(what, f"{total:,}")
+        if total or what in {"queues", "visible"}:
+            made.add_row(what, f"{total:,}")
     show_table(made)
 
 
 def _show_worst(broker: shmq.Broker, queues: Sequence[shmq.QueueSummary]) -> None:
     """The queues that need attention most, with what is wrong with them."""
-    from shmq.host.diagnose.activity import Observer  # noqa: PLC0415 - for very many queues alone
+    from shmq.client.local.broker import LocalBroker  # noqa: PLC0415 - for very many queues alone
+    from shmq.host.diagnose.activity import MOST_REMOTE, Observer  # noqa: PLC0415
     from shmq.host.diagnose.worst import find_worst  # noqa: PLC0415
 
-    names = _choose_candidates(queues)
+    most = _CANDIDATES if isinstance(broker, LocalBroker) else MOST_REMOTE
     with Observer(broker, groups=False) as observer:
-        worst = find_worst(observer.look((QUEUE,), names), WORST)
-    numbers = ("visible", "delayed", "in flight", "capacity", "oldest")
+        worst = find_worst(observer.look((QUEUE,), _choose_candidates(queues, most)), WORST)
+    numbers = ("visible", "in flight", "oldest")
     made = table(["queue", *numbers, "needs attention"], right=numbers)
+    made.wrapped = 1
     for one, finding in worst:
+        reason = finding.text if finding else one.problem or ""
         if one.stats is not None and (finding or one.stats.depth):
-            found = one.stats
-            row = (found.depth, found.delayed, found.in_flight, found.capacity)
-            made.add_row(
-                name_cell(one.name), *map(cell, row), age(found.oldest_age),
-                cell(finding.text if finding else ""),
-            )  # fmt: skip
-        elif one.problem is not None:
-            made.add_row(name_cell(one.name), *[""] * len(numbers), cell(one.problem))
+            row = (one.stats.depth, one.stats.in_flight, age(one.stats.oldest_age), reason)
+            made.add_row(name_cell(one.name), *map(cell, row))
+        elif one.stats is None:
+            made.add_row(name_cell(one.name), *[""] * len(numbers), cell(reason))
     if made.rows:
         show_table(made)
     note(f"showing {len(made.rows)} of {counted(len(queues), 'queue')}: --all shows every one")
 
 
-def _choose_candidates(queues: Sequence[shmq.QueueSummary]) -> set[str]:
+def _choose_candidates(queues: Sequence[shmq.QueueSummary], most: int) -> set[str]:
     """The queues that are looked at more closely, which takes ten times as long as a list."""
-    chosen = heapq.nlargest(_CANDIDATES, queues, key=_rank_summary)
+    chosen = heapq.nlargest(most, queues, key=_rank_summary)
     names = {one.name for one in chosen if one.problem is not None or _count_held(one)}
     # The findings about a queue of dead letters need the one that they come from.
     known = {one.name for one in queues}
