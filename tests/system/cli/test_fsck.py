@@ -219,9 +219,7 @@ def test_a_check_that_is_left_leaves_no_process() -> None:
 
 
 @pytest.mark.debris
-def test_a_queue_between_damaged_ones_is_checked(
-    broker: shmq.Broker, quick: Quick
-) -> None:
+def test_a_queue_between_damaged_ones_is_checked(broker: shmq.Broker, quick: Quick) -> None:
     with broker.create_queue("b", dead_letter=None) as queue:
         queue.put("x")
     broker.create_queue("d", dead_letter=None).close()
