@@ -281,8 +281,8 @@ cdef class Segment(MappedFile):
         if (q.h.asleep[0] or q.h.asleep[1] or shmq_armed(q.h, SHMQ_NOT_EMPTY)
                 or shmq_armed(q.h, SHMQ_NOT_FULL) or shmq_lock(&q) != SHMQ_OK):
             return None
-        if not (q.damaged or q.h.staged or q.h.spent or q.h.dying.head != SHMQ_NIL
-                or shmq_next_due(&q) <= shmq_now()):
+        if not (q.h.staged or q.h.spent or q.h.dying.head != SHMQ_NIL
+                or shmq_next_due(&q) <= shmq_now() or q.damaged):  # which all of these may set
             found = (q.h.visible, q.h.delayed, q.h.leased, shmq_policies_now(q.h).capacity)
         shmq_unlock(&q, post)  # no process slept before: one that sleeps by now sleeps a slice
         return found
