@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 from collections.abc import Iterable, Iterator
+
+from shmq.lazy_imports import late_imports
 
 #: The longest value that is shown, in characters, and the most of a sequence.
 _LONGEST = 120
@@ -13,6 +14,9 @@ _MOST = 10
 
 def as_html(title: str, rows: Iterable[tuple[str, object]]) -> str:
     """A table of names and values, each escaped and cut."""
+    with late_imports:
+        import html  # noqa: PLC0415 - for notebooks alone
+
     cells = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(_shorten(value))}</td></tr>"
         for name, value in rows

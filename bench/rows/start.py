@@ -22,19 +22,21 @@ BARE = "bare Python"
 class Program(Contestant):
     """A Python process from its start to its end: the CPU time, which other load hardly changes.
 
-    ``{}`` in an argument is the name of a namespace with one queue.
+    ``{}`` in an argument is the name of a namespace with so many ``queues``, of which one is ``q``.
     """
 
-    def __init__(self, label: str, *arguments: str) -> None:
+    def __init__(self, label: str, *arguments: str, queues: int = 1) -> None:
         self.label = label
         self.arguments = arguments
+        self.queues = queues
         self.role: Role = "harness" if label == BARE else "shmq"
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Turn]:
         """See :class:`bench.row.Contestant`."""
         with scratch() as broker:
-            broker.create_queue("q", dead_letter=None).close()
+            for name in ("q", *(f"q{number}" for number in range(1, self.queues))):
+                broker.create_queue(name, dead_letter=None).close()
             given = [each.format(broker.namespace) for each in self.arguments]
             _cpu([sys.executable, *given])
             yield lambda _: {CPU.key: _cpu([sys.executable, *given]) * 1e3}
@@ -55,18 +57,23 @@ def _cpu(command: list[str]) -> float:
 
 
 def start_row() -> Row:
-    """``import shmq`` and ``shmq list``, beside an interpreter that does nothing."""
+    """``import shmq`` and short commands, beside an interpreter that does nothing."""
     bare = Program(BARE, "-c", "pass")
     imported = Program("import shmq", "-c", "import shmq")
+    asked = Program("shmq --help", "-m", "shmq", "--help")
     listed = Program("shmq list", "-m", "shmq", "--namespace", "{}", "list")
+    looked = ("-m", "shmq", "--namespace", "{}", "stats", "q")
+    one = Program("shmq stats q", *looked)
+    among = Program("shmq stats q among 1,000 queues", *looked, queues=1000)
     return Row(
         key="start",
         title="A Python process from its start to its end",
-        contestants=[imported, listed, bare],
+        contestants=[imported, asked, listed, one, among, bare],
         figures=[CPU],
         bars=[
             *[within(each.label, bare.label, 2.5, CPU.key) for each in (imported, listed)],
-            at_most(listed.label, 150, CPU.unit, CPU.key),
+            *[at_most(each.label, 90, CPU.unit, CPU.key) for each in (asked, listed)],
+            within(among.label, one.label, 1.1, CPU.key),
         ],
         limit="the modules that are imported",
         share=1.5,

@@ -283,6 +283,11 @@ def is_url(text: str) -> bool:
     return "://" in text
 
 
+def dead_letter_source(name: str) -> str | None:
+    """The queue of which this is the dead-letter queue by default; None: of none."""
+    return name.removesuffix(_SUFFIX) if name.endswith(_SUFFIX) else None
+
+
 def dead_letter_name(name: str) -> str:
     """The default name of a queue's dead-letter queue: ``NAME.dlq``.
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
 import shmq
 from shmq.cli.shared import render
@@ -20,6 +19,7 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import Group, json_flag, quiet_flag
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
 from shmq.cli.shared.progress import Progress, progress, steps_of
+from shmq.cli.shared.table import Table
 from shmq.disk.persistence.file_message import StoredMessage
 from shmq.disk.persistence.verify import other_content, verify_file
 from shmq.disk.storage.disk import completed

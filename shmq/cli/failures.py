@@ -15,8 +15,6 @@ from shmq.model.codec.codecs import unpack_properties
 from shmq.model.expression.error_group import select_group
 from shmq.model.failure import unpack_error
 
-#: The most messages that are read, unless the command says otherwise.
-MOST: Final = 10_000
 #: What stands in place of a dead letter's reason for a message that waits for another delivery.
 _RETRY: Final = "retry"
 #: A table shows so many characters of an error.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import logging
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from shmq.api.names import check_name, shown_name
 from shmq.cli.shared import params
 from shmq.cli.shared.audited import audited
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag, log_format_flag, namespace_of
+from shmq.cli.shared.flags import all_flag, json_flag, log_format_flag, namespace_of
 from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import (
     also_shown,
@@ -25,12 +27,16 @@ from shmq.cli.shared.output import (
     cell,
     clock,
     counted,
+    is_shortened,
     note,
+    on_a_terminal,
+    shorten,
     show,
     show_json,
     show_table,
     table,
 )
+from shmq.cli.shared.progress import Progress, progress
 from shmq.cli.shared.target import target_of
 from shmq.disk.storage.set_aside import FileSetAside, files_aside
 from shmq.errors import InvalidOption, WrongDirectory
@@ -51,6 +57,7 @@ log = logging.getLogger("shmq")
 
 @click.command(epilog="Example: shmq doctor --fix")
 @click.option("--fix", is_flag=True, help="Remove what is left behind; nothing that is in use.")
+@all_flag
 @click.option(
     "--timeout",
     type=params.seconds,
@@ -61,7 +68,7 @@ log = logging.getLogger("shmq")
 )
 @json_flag
 @click.pass_context
-def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> None:
+def doctor(context: click.Context, fix: bool, every: bool, timeout: float, as_json: bool) -> None:
     """Find what dead processes have left behind, and problems of this host.
 
     It checks all namespaces of this user, or the one named with -n. Nothing in use is changed.
@@ -69,7 +76,7 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
     are listed with the commands that restore and remove them.
     """
     names, others = _select_namespaces(context)
-    found = [one for name in names for one in _sweep(name, fix, timeout)]
+    found = [one for name in names for one in _sweep(name, fix, timeout, as_json)]
     checked = [one for name in names for one in segments(name)]
     machine = conditions()
     aside = [row for name in names for row in _list_set_aside(name, found)]
@@ -84,7 +91,7 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
             }
         )
     else:
-        _show(names, found, checked, machine)
+        _show(names, found, checked, machine, every)
         if aside:
             _show_aside(aside)
     if others:
@@ -93,13 +100,20 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
     context.exit(Code.WRONG if wrong else Code.OK)
 
 
-def _sweep(name: str, fix: bool, timeout: float) -> list[Finding]:
-    if not fix:
-        return list(sweep(name, fix, timeout))
-    with audited(name, Event.LEFTOVERS_REMOVE, "") as details:
-        found = list(sweep(name, fix, timeout))
-        details["removed"] = sum(one.fixed for one in found)
-    return found
+def _sweep(name: str, fix: bool, timeout: float, as_json: bool) -> list[Finding]:
+    with _progress(f"doctor: {shown_name(name)}", as_json) as shown:
+        if not fix:
+            return sweep(name, fix, timeout, shown)
+        with audited(name, Event.LEFTOVERS_REMOVE, "") as details:
+            found = sweep(name, fix, timeout, shown)
+            details["removed"] = sum(one.fixed for one in found)
+        return found
+
+
+def _progress(what: str, as_json: bool) -> AbstractContextManager[Progress]:
+    """A bar for a person who waits: none in a script. The checks fork."""
+    quiet = as_json or not on_a_terminal()
+    return progress(what, "queues", quiet=quiet, lines=False, forks=True)
 
 
 def _select_namespaces(context: click.Context) -> tuple[list[str], int]:
@@ -169,7 +183,11 @@ def _show_aside(aside: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _show(
-    names: list[str], found: list[Finding], checked: list[Segment], machine: list[Condition]
+    names: list[str],
+    found: list[Finding],
+    checked: list[Segment],
+    machine: list[Condition],
+    every: bool,
 ) -> None:
     made = table(["environment", "value", "problem"], right=("value",))
     for fact in machine:
@@ -177,10 +195,10 @@ def _show(
         made.add_row(cell(fact.name), cell(value), cell(fact.problem or ""))
     show_table(made)
     if checked:
-        _show_segments(checked)
+        _show_segments(checked, every)
     if found:
         made = table(["namespace", "kind", "name", "what", "removed"])
-        for one in found:
+        for one in shorten(found, every, "finding"):
             removed = "yes" if one.fixed else "no"
             row = (one.namespace, one.kind, shown_name(one.name), one.what, removed)
             made.add_row(*(cell(value) for value in row))
@@ -191,10 +209,14 @@ def _show(
         show(f"nothing is left behind in {counted(len(names), 'namespace')}")
 
 
-def _show_segments(checked: list[Segment]) -> None:
+def _show_segments(checked: list[Segment], every: bool) -> None:
     numbers = ("layout", "owner", "mode", "size", "taken")
     made = table(["namespace", "queue", *numbers], right=numbers)
-    for one in checked:
+    if is_shortened(len(checked), every):
+        taken = amount(sum(one.taken for one in checked))
+        show(f"{counted(len(checked), 'queue')}, {taken} of memory taken")
+        checked = sorted(checked, key=lambda one: (one.ours, -one.taken))
+    for one in shorten(checked, every, "queue"):
         version = "none" if one.layout_version is None else f"{one.layout_version}"
         layout = version if one.ours else f"{version} (not ours)"
         row = (one.namespace, shown_name(one.queue), layout, one.owner, one.mode)
@@ -204,6 +226,7 @@ def _show_segments(checked: list[Segment]) -> None:
 
 @click.command(epilog="Example: shmq fsck orders")
 @queue_names
+@all_flag
 @click.option(
     "--timeout",
     type=params.seconds,
@@ -214,7 +237,9 @@ def _show_segments(checked: list[Segment]) -> None:
 )
 @json_flag
 @click.pass_context
-def fsck(context: click.Context, names: tuple[str, ...], timeout: float, as_json: bool) -> None:
+def fsck(
+    context: click.Context, names: tuple[str, ...], every: bool, timeout: float, as_json: bool
+) -> None:
     """Check every invariant of queues; change nothing.
 
     Without a NAME it checks every queue and table of the namespace, and reads all records in the
@@ -223,7 +248,11 @@ def fsck(context: click.Context, names: tuple[str, ...], timeout: float, as_json
     namespace = namespace_of(context)
     # Not the broker's list: making it removes queues that are half made.
     checked = names or Namespace.of(namespace).queue_names()
-    found = [examine(namespace, name, timeout) for name in checked]
+    found = []
+    with _progress("fsck", as_json) as shown:
+        for one in examine(namespace, checked, timeout):
+            found.append(one)
+            shown(len(found), len(checked))
     if not names:
         found = [one for one in found if one.state != MISSING]  # deleted in the meantime
         found += examine_files(namespace)
@@ -231,15 +260,21 @@ def fsck(context: click.Context, names: tuple[str, ...], timeout: float, as_json
     if as_json:
         show_json([also_shown(dataclasses.asdict(one)) for one in found])
     elif found:
-        _show_examined(found)
+        _show_examined(found, every)
     else:
         note(f"namespace {namespace!r} has no queues")
     context.exit(_choose_exit_code(found))
 
 
-def _show_examined(found: list[SegmentReport]) -> None:
+def _show_examined(found: list[SegmentReport], every: bool) -> None:
+    if is_shortened(len(found), every):
+        states = collections.Counter(one.state for one in found)
+        show(", ".join(f"{number:,} {state}" for state, number in states.most_common()))
+        found = [one for one in found if one.state != SOUND]
+        if not found:
+            return
     made = table(["queue", "state", *(["problem"] if any(one.problems for one in found) else [])])
-    for one in found:
+    for one in shorten(found, every, "problem"):
         for line in one.problems or [""]:
             row = (shown_name(one.name), one.state, line)
             made.add_row(*(cell(value) for value in row[: len(made.columns)]))

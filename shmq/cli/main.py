@@ -19,14 +19,8 @@ from shmq.cli.shared.exit_codes import Code, code_of, describe, name_flags
 from shmq.cli.shared.flags import INNERMOST, Group
 from shmq.cli.shared.output import Warnings, note, note_durability_warnings, show
 from shmq.cli.shared.target import target_flags
-from shmq.native._core import LAYOUT_VERSION
 from shmq.native.descriptors import fill_standard, open_file
 from shmq.plugins import Command
-from shmq.protocol.opcodes import PROTOCOL_VERSION
-
-_VERSION = (
-    f"%(prog)s %(version)s (layout version {LAYOUT_VERSION}, protocol version {PROTOCOL_VERSION})"
-)
 
 _EPILOG = """Exit codes: 0 ok, 1 failed, 2 usage, 3 empty, 4 not found, 5 full, 6 exists,
 7 too big, 8 no space, 9 damaged, 10 wrong, 11 offline, 12 denied, 130 ^C"""
@@ -204,6 +198,20 @@ class _Program(Group):
 _commands = Commands()
 
 
+def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Print the versions of the package, of segments and of the protocol, and end."""
+    if not asked or context.resilient_parsing:
+        return
+    from shmq.native._core import LAYOUT_VERSION  # noqa: PLC0415 - here alone
+    from shmq.protocol.opcodes import PROTOCOL_VERSION  # noqa: PLC0415
+
+    show(
+        f"shmq {shmq.__version__} (layout version {LAYOUT_VERSION}, protocol version "
+        f"{PROTOCOL_VERSION})"
+    )
+    context.exit()
+
+
 @click.group(
     cls=_Program,
     commands=_commands,
@@ -212,7 +220,14 @@ _commands = Commands()
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @target_flags
-@click.version_option(shmq.__version__, prog_name="shmq", message=_VERSION)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the versions and exit.",
+)
 @click.pass_context
 def cli(context: click.Context, /, **_: Any) -> None:
     """Message queues and streams in shared memory, of this host or of a server."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
 
 import shmq
-from shmq.api.names import shown_name
+from shmq.api.names import dead_letter_source, shown_name
 from shmq.api.options import QueueOptions, options_of
-from shmq.cli.failures import MOST, report
 from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code, code_of, describe
-from shmq.cli.shared.flags import connected, count_flag, json_flag
-from shmq.cli.shared.keyboard import LEAST_INTERVAL
+from shmq.cli.shared.flags import all_flag, connected, count_flag, json_flag
 from shmq.cli.shared.names import (
     EXCHANGE,
     KINDS,
@@ -28,21 +27,23 @@ from shmq.cli.shared.names import (
     queue_name,
 )
 from shmq.cli.shared.output import (
+    WORST,
     age,
     also_shown,
     amount,
     cell,
     counted,
+    is_shortened,
     name_cell,
     note,
     one_line,
+    shorten,
     show,
     show_json,
     show_table,
     table,
 )
 from shmq.cli.shared.target import typed
-from shmq.host.diagnose.activity import stream_activity
 from shmq.host.diagnose.journal_problem import journal_problem
 
 _IN_BYTES: Final = {
@@ -56,6 +57,10 @@ _IN_SECONDS: Final = {
 _PER_SECOND = ("rate_in", "rate_out")
 #: How the names of the totals by reason begin, which a table shows only if they are not 0.
 _BY_REASON: Final = ("dead_lettered_", "dropped_")
+#: How many messages --errors reads, unless the command says otherwise.
+_MOST_READ: Final = 10_000
+#: How many queues are looked at for what needs attention, those with most messages.
+_CANDIDATES: Final = 1000
 #: A row as JSON, and its problem.
 _Measured = tuple[dict[str, Any], str | None]
 #: What is raised for what was deleted since it was listed.
@@ -86,7 +91,8 @@ _GONE: Final = (
     is_flag=True,
     help="Show the dead letters and the failed messages of a queue by their error.",
 )
-@count_flag(f"Read at most COUNT messages; with --errors.  [default: {MOST}]")
+@count_flag(f"Read at most COUNT messages; with --errors.  [default: {_MOST_READ}]")
+@all_flag
 @json_flag
 @click.pass_context
 @connected
@@ -99,6 +105,7 @@ def stats(
     interval: float | None,
     by_error: bool,
     count: int | None,
+    every: bool,
     as_json: bool,
 ) -> None:
     """Show depths, rates, totals and memory of one queue, stream or exchange, or of all.
@@ -108,12 +115,12 @@ def stats(
     if count is not None and not by_error:
         raise click.UsageError("--count is for --errors")
     if by_error:
-        report(broker, _name_queue(name, kinds, watched), count or MOST, as_json=as_json)
+        from shmq.cli.failures import report  # noqa: PLC0415 - it loads the language of --where
+
+        report(broker, _name_queue(name, kinds, watched), count or _MOST_READ, as_json=as_json)
         return
-    if interval is not None and (not watched or interval < LEAST_INTERVAL):
-        raise click.UsageError(
-            f"--interval is for --watch, and {LEAST_INTERVAL:g}s or more, not {interval:g}s"
-        )
+    if interval is not None:
+        _check_interval(interval, watched)
     if name is not None and typed(context, "name"):
         kinds = (QUEUE,)
     if watched:
@@ -130,9 +137,18 @@ def stats(
     if as_json:
         show_json([one for every in by_kind.values() for one, _ in every])
     else:
-        for kind, every in by_kind.items():
-            _show_all(kind, every)
+        for kind, measured in by_kind.items():
+            _show_all(kind, measured, every)
     context.exit(failed[-1])
+
+
+def _check_interval(interval: float, watched: bool) -> None:
+    from shmq.cli.shared.keyboard import LEAST_INTERVAL  # noqa: PLC0415 - with --interval alone
+
+    if not watched or interval < LEAST_INTERVAL:
+        raise click.UsageError(
+            f"--interval is for --watch, and {LEAST_INTERVAL:g}s or more, not {interval:g}s"
+        )
 
 
 def _name_queue(name: str | None, kinds: tuple[str, ...], watched: bool) -> str:
@@ -173,6 +189,8 @@ def _queue(broker: shmq.Broker, name: str) -> _Measured:
 
 
 def _measure_stream(broker: shmq.Broker, name: str) -> _Measured:
+    from shmq.host.diagnose.activity import stream_activity  # noqa: PLC0415 - for streams alone
+
     with broker.stream(name) as stream:
         doing = stream_activity(stream)
         row = {
@@ -242,9 +260,13 @@ def _show_one(one: dict[str, Any]) -> None:
         show_table(made)
 
 
-def _show_all(kind: str, every: list[_Measured]) -> None:
+def _show_all(kind: str, every: list[_Measured], shows_all: bool) -> None:
     if not every:
         return
+    if is_shortened(len(every), shows_all):
+        if kind == QUEUE:
+            every = sorted(every, key=_rank_row, reverse=True)
+        every = list(shorten(every, shows_all, kind))
     columns = _COLUMNS[kind]
     made = table([kind, *columns], right=columns)
     for one, _ in every:
@@ -253,6 +275,12 @@ def _show_all(kind: str, every: list[_Measured]) -> None:
     show_table(made)
     for one, wrong in every:
         _warn(one["name"], wrong)
+
+
+def _rank_row(measured: _Measured) -> tuple[bool, float, int]:
+    """The larger, the worse: not written to disk, then as `shmq.host.diagnose.worst.rank_queue`."""
+    one, wrong = measured
+    return wrong is not None, one["oldest_age"], one["depth"]
 
 
 def _warn(name: str, wrong: str | None) -> None:
@@ -292,10 +320,16 @@ _MAKE: Final = {
     "--names", is_flag=True, help="Print only the names of queues, one per line; this is fast."
 )
 @kinds_flag
+@all_flag
 @json_flag
 @connected
-def list_all(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], names: bool) -> None:
-    """List the queues with their depths, the streams and the exchanges."""
+def list_all(
+    broker: shmq.Broker, as_json: bool, every: bool, kinds: tuple[str, ...], names: bool
+) -> None:
+    """List the queues with their depths, the streams and the exchanges.
+
+    On a terminal, more than 100 become totals and the 20 queues that need attention most.
+    """
     if names:
         _show_names(broker, kinds, as_json)
         return
@@ -310,6 +344,10 @@ def list_all(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], names: 
                 *(_exchange_as_dict(one) for one in exchanges),
             ]
         )
+    elif is_shortened(len(queues) + len(streams) + len(exchanges), every):
+        _show_totals(queues, streams, exchanges)
+        _show_worst(broker, queues)
+        _show([], shorten(streams, every, "stream"), shorten(exchanges, every, "exchange"))
     elif queues or streams or exchanges:
         _show(queues, streams, exchanges)
     else:
@@ -329,10 +367,77 @@ def _show_names(broker: shmq.Broker, kinds: tuple[str, ...], as_json: bool) -> N
             show(one_line(name))
 
 
+def _show_totals(
+    queues: Sequence[shmq.QueueSummary],
+    streams: Sequence[shmq.StreamSummary],
+    exchanges: Sequence[shmq.ExchangeSummary],
+) -> None:
+    made = table(["", "total"], right=("total",))
+    for what, total in (
+        ("queues", len(queues)),
+        ("visible", sum(one.depth for one in queues)),
+        ("delayed", sum(one.delayed for one in queues)),
+        ("in flight", sum(one.in_flight for one in queues)),
+        ("streams", len(streams)),
+        ("records", sum(one.records for one in streams)),
+        ("exchanges", len(exchanges)),
+        (
+            "cannot be used",
+            sum(one.problem is not None for one in queues)
+            + sum(one.problem is not None for one in streams),
+        ),
+    ):
+        if total or what in {"queues", "visible"}:
+            made.add_row(what, f"{total:,}")
+    show_table(made)
+
+
+def _show_worst(broker: shmq.Broker, queues: Sequence[shmq.QueueSummary]) -> None:
+    """The queues that need attention most, with what is wrong with them."""
+    from shmq.client.local.broker import LocalBroker  # noqa: PLC0415 - for very many queues alone
+    from shmq.host.diagnose.activity import MOST_REMOTE, Observer  # noqa: PLC0415
+    from shmq.host.diagnose.worst import find_worst  # noqa: PLC0415
+
+    most = _CANDIDATES if isinstance(broker, LocalBroker) else MOST_REMOTE
+    with Observer(broker, groups=False) as observer:
+        worst = find_worst(observer.look((QUEUE,), _choose_candidates(queues, most)), WORST)
+    numbers = ("visible", "in flight", "oldest")
+    made = table(["queue", *numbers, "needs attention"], right=numbers)
+    made.wrapped = 1
+    for one, finding in worst:
+        reason = finding.text if finding else one.problem or ""
+        if one.stats is not None and (finding or one.stats.depth):
+            row = (one.stats.depth, one.stats.in_flight, age(one.stats.oldest_age), reason)
+            made.add_row(name_cell(one.name), *map(cell, row))
+        elif one.stats is None:
+            made.add_row(name_cell(one.name), *[""] * len(numbers), cell(reason))
+    if made.rows:
+        show_table(made)
+    note(f"showing {len(made.rows)} of {counted(len(queues), 'queue')}: --all shows every one")
+
+
+def _choose_candidates(queues: Sequence[shmq.QueueSummary], most: int) -> set[str]:
+    """The queues that are looked at more closely, which takes ten times as long as a list."""
+    chosen = heapq.nlargest(most, queues, key=_rank_summary)
+    names = {one.name for one in chosen if one.problem is not None or _count_held(one)}
+    # The findings about a queue of dead letters need the one that they come from.
+    known = {one.name for one in queues}
+    return names | (known & {dead_letter_source(name) for name in names})
+
+
+def _rank_summary(one: shmq.QueueSummary) -> tuple[bool, bool, int]:
+    held = _count_held(one)
+    return one.problem is not None, held >= one.capacity, held
+
+
+def _count_held(one: shmq.QueueSummary) -> int:
+    return one.depth + one.delayed + one.in_flight
+
+
 def _show(
-    queues: list[shmq.QueueSummary],
-    streams: list[shmq.StreamSummary],
-    exchanges: list[shmq.ExchangeSummary],
+    queues: Sequence[shmq.QueueSummary],
+    streams: Sequence[shmq.StreamSummary],
+    exchanges: Sequence[shmq.ExchangeSummary],
 ) -> None:
     rows: list[list[Any]] = [
         [one.name, QUEUE, one.depth, one.delayed, one.in_flight, one.capacity, "", one.problem]
@@ -352,6 +457,8 @@ def _show(
         for at, column in enumerate(columns)
         if column not in {"also", "problem"} or any(row[at] for row in rows)
     ]
+    if not rows:
+        return
     made = table([columns[at] for at in shown], right=numbers)
     for name, *rest in rows:
         row = [shown_name(name), *rest]

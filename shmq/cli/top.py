@@ -12,7 +12,6 @@ import click
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 import shmq
@@ -32,6 +31,7 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
+from shmq.cli.shared.table import Table
 from shmq.host.diagnose.activity import Observer, QueueActivity, StreamActivity
 
 
@@ -199,11 +199,11 @@ def left_out(rows: Sequence[Row], width: int) -> str | None:
 def draw(rows: Sequence[Row], width: int | None = None) -> Table:
     """The rows as a table not wider than ``width``; of any width if that is None."""
     cells, widths = _lay_out(rows, width)
-    made = table(list(widths), right=set(widths) - {"name", "kind", "who"})
+    heads = {name: clipped(name, wide) for name, wide in widths.items()}
+    right = {head for name, head in heads.items() if name not in {"name", "kind", "who"}}
+    made = table(list(heads.values()), right=right)
     for at in range(len(rows)):
         made.add_row(*(cell(clipped(cells[name][at + 1], widths[name])) for name in widths))
-    for column in made.columns:
-        column.header = clipped(str(column.header), widths[str(column.header)])
     return made
 
 
@@ -340,7 +340,7 @@ def _build_frame(namespace: str, rows: list[Row], order: str, console: Console) 
     )
     return Group(
         Text(clipped(title, width)),
-        draw(sound[:room], width),
+        draw(sound[:room], width).as_rich(),
         *(Text(clipped(one_line(line), width)) for line in lines),
     )
 

@@ -134,7 +134,7 @@ def _build_frame(rows: Sequence[Row], history: History, console: Console, namesp
                 cells += [cell(clipped(row.problem or "", wide)), cell("")]
         made.add_row(*cells)
     title = f"shmq {namespace}  {time.strftime('%H:%M:%S')}  q: quit"
-    return Group(Text(clipped(title, width)), made)
+    return Group(Text(clipped(title, width)), made.as_rich())
 
 
 _BARS: Final = "▁▂▃▄▅▆▇█"

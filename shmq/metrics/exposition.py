@@ -12,6 +12,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, genera
 from prometheus_client.registry import Collector
 
 from shmq.host.diagnose.activity import ExchangeActivity, Observation, QueueActivity, StreamActivity
+from shmq.host.diagnose.worst import rank_queue
 from shmq.metrics import families
 from shmq.metrics.families import Family, Kind, Reading
 
@@ -125,11 +126,5 @@ def _select(
         queues = [one for one in queues if fnmatch.fnmatchcase(one.name, pattern)]
     if len(queues) <= most:
         return queues
-    worst = sorted(queues, key=_rank_queue, reverse=True)[: min(WORST, most)]
+    worst = sorted(queues, key=rank_queue, reverse=True)[: min(WORST, most)]
     return sorted(worst, key=lambda one: one.name)
-
-
-def _rank_queue(queue: QueueActivity) -> tuple[bool, float, int]:
-    if queue.stats is None:
-        return True, 0.0, 0
-    return False, queue.stats.oldest_age, queue.stats.depth

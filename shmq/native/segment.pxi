@@ -267,6 +267,26 @@ cdef class Segment(MappedFile):
                 numbers.add(q.attachments[at].process)
         return numbers
 
+    def counts(self) -> tuple[int, int, int, int] | None:
+        """(visible, delayed, leased, capacity), without a handle; None: only a handle can tell.
+
+        None if maintenance is due, if a process sleeps that may have to be woken, if the lock is
+        held, if this process has no number yet, or if the queue is deleted or damaged. What dead
+        processes hold is the caller's to find out: see `processes`.
+        """
+        cdef shmq_queue q
+        cdef uint32_t post[2]
+        cdef tuple found = None
+        self._bind(&q)
+        if (q.h.asleep[0] or q.h.asleep[1] or shmq_armed(q.h, SHMQ_NOT_EMPTY)
+                or shmq_armed(q.h, SHMQ_NOT_FULL) or shmq_lock(&q) != SHMQ_OK):
+            return None
+        if not (q.h.staged or q.h.spent or q.h.dying.head != SHMQ_NIL
+                or shmq_next_due(&q) <= shmq_now() or q.damaged):  # which all of these may set
+            found = (q.h.visible, q.h.delayed, q.h.leased, shmq_policies_now(q.h).capacity)
+        shmq_unlock(&q, post)  # no process slept before: one that sleeps by now sleeps a slice
+        return found
+
     @property
     def mapped(self) -> int:
         """How many bytes of the file are mapped."""

@@ -69,7 +69,13 @@ with shmq.connect({namespace!r}) as broker:
 """
 
 
-def loaded(*command: str, environment: dict[str, str] | None = None) -> set[str]:
+#: The client of this host, which a command loads that works on a namespace.
+LOCAL = "shmq.client.local.broker"
+
+
+def loaded(
+    *command: str, environment: dict[str, str] | None = None, heavy: set[str] = HEAVY
+) -> set[str]:
     """The heavy modules that a fresh process has loaded in the end."""
     told = subprocess.run(
         [sys.executable, "-X", "importtime", *command],
@@ -80,7 +86,7 @@ def loaded(*command: str, environment: dict[str, str] | None = None) -> set[str]
         check=True,
     ).stderr
     lines = [line for line in told.splitlines() if line.startswith("import time:")]
-    return HEAVY & {line.rpartition("|")[2].strip() for line in lines}
+    return heavy & {line.rpartition("|")[2].strip() for line in lines}
 
 
 def loaded_by(code: str) -> set[str]:
@@ -189,6 +195,45 @@ def test_a_command_on_this_host_loads_no_client_of_servers(namespace: str) -> No
     assert loaded(*command, "consume", "-q", "jobs") & {"asyncio", "rich", "ssl"} == set()
     assert loaded(*command, "list") & {"asyncio", "shmq.client.remote", "ssl"} == set()
     with shmq.connect(namespace) as broker:
+        broker.delete_queue("jobs")
+
+
+#: What no short command needs, and what takes longest of it.
+WAITED_FOR = {
+    "asyncio",
+    "difflib",
+    "email",
+    "hashlib",
+    "html",
+    "http",
+    "importlib.metadata",
+    "multiprocessing",
+    "numpy",
+    "psutil",
+    "rich",
+    "shmq.client.local.stream",
+    "shmq.client.remote",
+    "shmq.cli.failures",
+    "shmq.host.diagnose.activity",
+    "shmq.host.supervision.stderr",
+    "shmq.model.expression.parse",
+    "shmq.model.schema.check",
+    "shmq.protocol.opcodes",
+    "socket",
+    "sqlite3",
+    "ssl",
+    "subprocess",
+    "tempfile",
+}
+
+
+def test_help_and_a_list_load_only_what_they_use(namespace: str) -> None:
+    with shmq.connect(namespace) as broker:
+        broker.create_queue("jobs", dead_letter=None)
+        # Not -n, for which click loads difflib: it tries it as a long option first.
+        place, heavy = {"SHMQ_NAMESPACE": namespace}, WAITED_FOR | {LOCAL}
+        assert loaded("-m", "shmq", "--help", environment=place, heavy=heavy) == set()
+        assert loaded("-m", "shmq", "list", environment=place, heavy=heavy) == {LOCAL}
         broker.delete_queue("jobs")
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
+import zipfile
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,21 +18,56 @@ from shmq import plugins
 from shmq.cli import main
 
 
+class Added:
+    """The entry points of another package, installed beside shmq in a folder of the path."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "another-1.0.dist-info" / "entry_points.txt"
+        self._file.parent.mkdir()
+
+    def append(self, one: EntryPoint) -> None:
+        """Add an entry point."""
+        with self._file.open("a") as file:
+            file.write(f"[{one.group}]\n# a comment\n{one.name} = {one.value}\n\n")
+
+
 @pytest.fixture
-def added(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
+def added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Added:
     """The entry points of another package, beside those of shmq."""
-    found: list[EntryPoint] = []
-    installed = importlib.metadata.entry_points
+    monkeypatch.syspath_prepend(tmp_path)
+    return Added(tmp_path)
 
-    def entry_points(*, group: str) -> list[EntryPoint]:
-        return [*installed(group=group), *(each for each in found if each.group == group)]
 
-    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
-    return found
+@pytest.mark.parametrize("group", ["shmq.commands", "shmq.transports", "console_scripts"])
+def test_the_entry_points_are_those_of_importlib(group: str, added: Added, tmp_path: Path) -> None:
+    added.append(EntryPoint("one", "package.module:a.b [extra]", group))
+    # A second one of the same name, later on the path, counts for nothing.
+    again = tmp_path / "later"
+    (again / "Another-0.9.dist-info").mkdir(parents=True)
+    (again / "Another-0.9.dist-info" / "entry_points.txt").write_text(f"[{group}]\ntwo = x\n")
+    sys.path.append(str(again))
+    try:
+        found = [(each.name, each.value) for each in plugins._load_entry_points(group)]
+        expected = importlib.metadata.entry_points(group=group)
+    finally:
+        sys.path.remove(str(again))
+    assert sorted(found) == sorted((each.name, each.value) for each in expected)
+    assert ("one", "package.module:a.b [extra]") in found
+
+
+def test_packages_that_are_in_no_folder_are_found_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "packages.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("zipped-1.0.dist-info/METADATA", "Name: zipped\nVersion: 1.0\n")
+        file.writestr("zipped-1.0.dist-info/entry_points.txt", "[shmq.commands]\nz = zipped:Z\n")
+    monkeypatch.syspath_prepend(archive)
+    assert "z" in [each.name for each in plugins._load_entry_points("shmq.commands")]
 
 
 def test_a_transport_is_found_by_the_scheme_of_a_url(
-    added: list[EntryPoint], monkeypatch: pytest.MonkeyPatch
+    added: Added, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
 
@@ -56,7 +94,7 @@ def test_a_server_of_shmq_needs_no_entry_point(url: str, monkeypatch: pytest.Mon
 
 
 def test_a_command_of_another_package_is_in_the_help_and_runs(
-    added: list[EntryPoint], monkeypatch: pytest.MonkeyPatch
+    added: Added, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added.append(EntryPoint("mine", "tests.unit.test_plugins:COMMAND", "shmq.commands"))
     monkeypatch.setattr(main._commands, "__dict__", dict(vars(main._commands)))
@@ -67,13 +105,13 @@ def test_a_command_of_another_package_is_in_the_help_and_runs(
     assert CliRunner().invoke(main.cli, ["mine", "zsh"]).exit_code == 0
 
 
-def test_no_package_replaces_a_command_of_shmq(added: list[EntryPoint]) -> None:
+def test_no_package_replaces_a_command_of_shmq(added: Added) -> None:
     added.append(EntryPoint("list", "tests.unit.test_plugins:COMMAND", "shmq.commands"))
     assert "list" not in main.Commands().added
 
 
 def test_what_cannot_be_loaded_is_omitted_with_a_warning(
-    added: list[EntryPoint], caplog: pytest.LogCaptureFixture
+    added: Added, caplog: pytest.LogCaptureFixture
 ) -> None:
     added.append(EntryPoint("gone", "no_such_module:COMMAND", "shmq.commands"))
     found = main.Commands()

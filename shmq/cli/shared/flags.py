@@ -14,7 +14,6 @@ import shmq
 from shmq.api.options import Option, Options
 from shmq.cli.shared import params
 from shmq.cli.shared.target import target_of
-from shmq.host.supervision.stderr import LOG_FORMATS, set_log_format
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,6 +84,16 @@ def json_flag(command: F) -> F:
     )
 
 
+def all_flag(command: F) -> F:
+    """``--all``, as the parameter ``every``."""
+    return click.option(
+        "--all",
+        "every",
+        is_flag=True,
+        help="Show every row on a terminal, too, where more than 100 become totals and 20 rows.",
+    )(command)
+
+
 def yes_flag(command: F) -> F:
     """``-y/--yes``, as the parameter ``yes``."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
@@ -105,6 +114,7 @@ def quiet_flag(command: F) -> F:
 
 def log_format_flag(command: F) -> F:
     """``--log-format``, for this process and those that it starts."""
+    from shmq.host.supervision.stderr import LOG_FORMATS, set_log_format  # noqa: PLC0415 - for commands that run on
 
     def choose(_: click.Context, __: click.Parameter, form: str | None) -> str | None:
         if form is not None:

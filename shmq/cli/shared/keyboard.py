@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from rich.console import Console
-
 from shmq.host.supervision.signals import Stop
 from shmq.native._core import reserve_standard
 
@@ -24,7 +22,11 @@ LEAST_INTERVAL: Final = 0.05
 
 def can_be_redrawn() -> bool:
     """Whether standard output is a terminal whose screen can be drawn again."""
-    return sys.stdout.isatty() and not Console().is_dumb_terminal
+    if not sys.stdout.isatty():
+        return False
+    from rich.console import Console  # noqa: PLC0415 - on a terminal alone
+
+    return not Console().is_dumb_terminal
 
 
 def until_left(

@@ -223,16 +223,31 @@ def found_of(broker: shmq.Broker, kind: str, kinds: Sequence[str]) -> list[Any]:
         return []
 
 
+def _has(broker: shmq.Broker, kind: str, name: str, kinds: Sequence[str]) -> bool:
+    """Whether there is one of that kind and name; on this host however many others there are."""
+    from shmq.client.local.broker import LocalBroker  # noqa: PLC0415 - with a broker alone
+
+    if isinstance(broker, LocalBroker) and kind in {QUEUE, STREAM}:
+        return broker.has_name("queue" if kind == QUEUE else "stream", name)
+    return name in _list_names(broker, kind, kinds)
+
+
+def _list_names(broker: shmq.Broker, kind: str, kinds: Sequence[str]) -> list[str]:
+    if kind == QUEUE:
+        return broker.queue_names()
+    return [one.name for one in found_of(broker, kind, kinds)]
+
+
 def kind_of(broker: shmq.Broker, name: str, kinds: Sequence[str] = ()) -> str:
     """The kind of the thing called ``name``, among ``kinds``; empty ``kinds`` means all.
 
     Raises :class:`~shmq.NoSuchQueue` if nothing has the name, and :class:`click.UsageError`
     if several kinds have it.
     """
-    names = {kind: [one.name for one in found_of(broker, kind, kinds)] for kind in KINDS}
-    having = [kind for kind in KINDS if name in names[kind]]
+    having = [kind for kind in kinds or KINDS if _has(broker, kind, name, kinds)]
     if not having:
-        hint = suggest(name, itertools.chain(*names.values()), "see shmq list")
+        every = (_list_names(broker, kind, kinds) for kind in kinds or KINDS)
+        hint = suggest(name, itertools.chain.from_iterable(every), "see shmq list")
         *others, last = kinds or KINDS
         wanted = f"{', '.join(others)} or {last}" if others else last
         raise shmq.NoSuchQueue(

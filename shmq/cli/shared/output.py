@@ -10,20 +10,19 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final, TypeVar
 
 import click
 
 from shmq.api.names import shown_name
+from shmq.cli.shared.table import Cell, Table
 from shmq.errors import DurabilityWarning
 
-# Rich is loaded with the first table: most commands print lines.
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
+T = TypeVar("T")
 
-#: The width of a table without a terminal.
-_UNBOUNDED = 100_000
+#: On a terminal, of more rows than this only the `WORST` are shown, unless all are asked for.
+MOST_ROWS: Final = 100
+WORST: Final = 20
 
 
 def show(line: str) -> None:
@@ -84,34 +83,35 @@ def note_durability_warnings() -> None:
 
 def table(columns: Sequence[str], *, right: Iterable[str] = (), title: str | None = None) -> Table:
     """An empty table; the columns in ``right`` are aligned to the right."""
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        side = "right" if column in right else "left"
-        made.add_column(column, justify=side, no_wrap=True)  # type: ignore[arg-type]
-    return made
+    return Table(list(columns), set(right), title)
 
 
 def show_table(made: Table) -> None:
     """Print a table: as wide as the terminal, or unwrapped where there is none."""
-    from rich.console import Console  # noqa: PLC0415
+    if not on_a_terminal():
+        show("\n".join(made.lines()))
+        return
+    from rich.console import Console  # noqa: PLC0415 - on a terminal alone
 
-    terminal = on_a_terminal()
-    if not terminal:
-        made.box = None
     console = Console(
-        file=io.StringIO(),
-        force_terminal=terminal,
-        width=None if terminal else _UNBOUNDED,
-        emoji=False,
-        markup=False,
-        highlight=False,
+        file=io.StringIO(), force_terminal=True, emoji=False, markup=False, highlight=False
     )
     with console.capture() as captured:
-        console.print(made)
+        console.print(made.as_rich())
     show("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def is_shortened(rows: int, every: bool) -> bool:
+    """Whether so many rows are too many to be read, and nothing but a person reads them."""
+    return rows > MOST_ROWS and not every and on_a_terminal()
+
+
+def shorten(rows: Sequence[T], every: bool, noun: str) -> Sequence[T]:
+    """The rows to show, the first ones if there are too many; a note says how to see all."""
+    if not is_shortened(len(rows), every):
+        return rows
+    note(f"showing {WORST} of {counted(len(rows), noun)}: --all shows every one")
+    return rows[:WORST]
 
 
 def clock(seconds: float) -> str:
@@ -152,22 +152,18 @@ def amount(size: int) -> str:
     return f"{number:.1f} GiB"
 
 
-def cell(value: object) -> Text:
+def cell(value: object) -> Cell:
     """A table's cell with ``value`` as is: no markup, no control characters."""
-    from rich.text import Text  # noqa: PLC0415
-
-    return Text(one_line(str(value)))
+    return one_line(str(value))
 
 
-def lines(*texts: str) -> Text:
+def lines(*texts: str) -> Cell:
     """A table's cell with a line for each text that is not empty; the first is the main one."""
-    from rich.text import Text  # noqa: PLC0415
-
     first, *rest = (one_line(text) for text in texts)
-    return Text("\n").join([Text(first), *(Text(text, style="dim") for text in rest if text)])
+    return first, *filter(None, rest)
 
 
-def name_cell(name: str) -> Text:
+def name_cell(name: str) -> Cell:
     """A table's cell with a name as it is shown."""
     return cell(shown_name(name))
 

@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -19,7 +18,6 @@ from click.core import ParameterSource
 import shmq
 from shmq.api.names import check_name, default_namespace
 from shmq.client.connect import connect_to
-from shmq.client.local.broker import LocalBroker
 from shmq.errors import ShmqError
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
@@ -138,6 +136,8 @@ def _try_lock(folder: int) -> bool:
 
 def _replace(file: Path, text: str) -> None:
     """Rewrite the file, mode 0600, in one step."""
+    import tempfile  # noqa: PLC0415 - for commands that change the file
+
     reserve_standard()
     written, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
@@ -266,6 +266,8 @@ def complete_contexts(_: click.Context, __: click.Parameter, begun: str) -> list
 
 def is_this_process(broker: shmq.Broker, attachment: shmq.Attachment) -> bool:
     """Whether the attachment is this process; a pid of another host never is."""
+    from shmq.client.local.broker import LocalBroker  # noqa: PLC0415 - with a broker alone
+
     return attachment.pid == os.getpid() and isinstance(broker, LocalBroker)
 
 

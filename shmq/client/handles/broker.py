@@ -16,8 +16,6 @@ from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
 from shmq.errors import Empty, InvalidOption, NotFound, ShmqError
 from shmq.lazy_imports import late_imports
-from shmq.model.schema.check import as_json_schema
-from shmq.model.schema.compare import Compatibility
 from shmq.suggestions import suggest_known
 
 if TYPE_CHECKING:
@@ -35,10 +33,11 @@ if TYPE_CHECKING:
 _MOST_LOCKS: Final = 64
 
 T = TypeVar("T")
-Queue = TypeVar("Queue", bound=api.Queue)
-Stream = TypeVar("Stream", bound=api.Stream)
-Exchange = TypeVar("Exchange", bound=api.Exchange)
-Table = TypeVar("Table", bound=api.Table)
+# The bounds are strings: each of these contracts is loaded when it is asked for.
+Queue = TypeVar("Queue", bound="api.Queue")
+Stream = TypeVar("Stream", bound="api.Stream")
+Exchange = TypeVar("Exchange", bound="api.Exchange")
+Table = TypeVar("Table", bound="api.Table")
 _Any = TypeVar("_Any", bound="api.Queue | api.Stream | api.Exchange | api.Table")
 
 
@@ -427,12 +426,13 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     def set_schema(self, name: str, schema: Any, compatibility: str | None = None) -> int:
         self._check_open()
-        return self.add_schema(check_name(name), as_json_schema(schema), _check_rule(compatibility))
+        document, rule = _check_schema(schema, compatibility)
+        return self.add_schema(check_name(name), document, rule)
 
     def check_schema(self, name: str, schema: Any, compatibility: str | None = None) -> None:
         self._check_open()
-        rule = _check_rule(compatibility)
-        self.add_schema(check_name(name), as_json_schema(schema), rule, only_check=True)
+        document, rule = _check_schema(schema, compatibility)
+        self.add_schema(check_name(name), document, rule, only_check=True)
 
     def schemas(self, name: str) -> list[api.SchemaVersion]:
         self._check_open()
@@ -509,7 +509,12 @@ def _without_none(**options: Any) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
-def _check_rule(compatibility: str | None) -> str | None:
+def _check_schema(schema: Any, compatibility: str | None) -> tuple[dict[str, Any], str | None]:
+    """The JSON Schema, and the rule that its next version has to keep."""
+    with late_imports:
+        from shmq.model.schema.check import as_json_schema  # noqa: PLC0415 - for schemas alone
+        from shmq.model.schema.compare import Compatibility  # noqa: PLC0415
+
     if compatibility is not None:
         check_one_of("compatibility", compatibility, get_args(Compatibility))
-    return compatibility
+    return as_json_schema(schema), compatibility

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from shmq import api
-from shmq.api.names import check_name, chosen_namespace, is_reply_name, reply_name
+from shmq.api.names import check_name, chosen_namespace, is_lock_queue, is_reply_name, reply_name
 from shmq.client.handles.broker import BrokerHandle
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.local.queues import (
@@ -91,6 +91,20 @@ class LocalBroker(_Handle):
 
             return TableCollection(namespace)
         return QueueCollection(namespace, self._owned)
+
+    def _list(self, kind: Kind) -> list[Any]:
+        if kind == "stream":
+            self._check_open()
+            durability.bring_back_all(self._namespace)
+            if not self._namespace.stream_names():
+                return []  # without the code of streams, which takes long to load
+        if kind == "exchange":
+            self._check_open()
+            with contextlib.suppress(ShmqError, OSError):
+                durability.bring_back_exchanges(self._namespace)
+            if not self._namespace.exchanges_path.exists():
+                return []
+        return super()._list(kind)
 
     def _delete(self, kind: Kind, name: str) -> None:
         super()._delete(kind, name)
@@ -185,6 +199,16 @@ class LocalBroker(_Handle):
         """Whether there is a queue of that name, in any state."""
         self._check_open()
         return self._namespace.has("queue", check_name(name))
+
+    def has_name(self, kind: Literal["queue", "stream"], name: str) -> bool:
+        """Whether a list has that name; one that is only on disk is recovered."""
+        self._check_open()
+        if is_lock_queue(check_name(name, kind)):
+            return False
+        if not self._namespace.has(kind, name):
+            with contextlib.suppress(ShmqError, OSError):
+                durability.bring_back(self._namespace, kind, name)
+        return self._namespace.has(kind, name)
 
     def summary(self, name: str) -> api.QueueSummary | None:
         """The queue's entry of the list; None if no such queue exists."""

@@ -22,7 +22,6 @@ from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.local import dead_letters, deaths, temporary_queue
 from shmq.client.local.batch_window import LocalPipeline
 from shmq.client.local.bulk import LocalBulkQueue
-from shmq.client.local.staged_publish import LocalStagedPublisher
 from shmq.client.local.waiting import async_get, wait_set
 from shmq.client.local.waiting.filtered_wait import wait_filtered
 from shmq.client.local.waiting.ready_watch import LocalReadyWatch
@@ -44,6 +43,7 @@ from shmq.native import _core
 
 if TYPE_CHECKING:
     from shmq.client.local.run_store import RunStore
+    from shmq.client.local.staged_publish import LocalStagedPublisher
     from shmq.model.expression.parse import Where
 
 log = logging.getLogger("shmq")
@@ -486,6 +486,9 @@ class LocalQueue(_core.Handle, api.Queue):
         return self._runs
 
     def staged_publisher(self, publisher: str) -> LocalStagedPublisher:
+        with late_imports:
+            from shmq.client.local.staged_publish import LocalStagedPublisher  # noqa: PLC0415
+
         made = LocalStagedPublisher(self._namespace, self, publisher, LocalQueue)
         self._publishers.add(made)
         return made

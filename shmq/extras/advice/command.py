@@ -206,8 +206,7 @@ def _show_settings(advice: Advice, options: Mapping[str, Any]) -> None:
     reasons = ["because"] if stacked else ["because", "rule", "set otherwise"]
     now = ["now"] if options else []
     made = table(["setting", "value", *now, *reasons], right=("value", "now"))
-    for column in made.columns[-len(reasons) :]:
-        column.no_wrap = False
+    made.wrapped = len(reasons)
     for setting in advice.settings:
         values = [
             cell(setting.name),

@@ -392,9 +392,10 @@ class Observer:
         self._brought_back = False
         self._closed = False
 
-    def look(self, kinds: Sequence[str] = ()) -> Observation:
+    def look(self, kinds: Sequence[str] = (), names: Collection[str] | None = None) -> Observation:
         """Everything of these ``kinds``, or of all if there are none.
 
+        ``names``: only these queues.
         What cannot be used has its ``problem``. Streams and exchanges that a server does not know,
         or forbids to see, count as none unless ``kinds`` names them. Raises
         :class:`~shmq.ShmqError` if the broker is closed or cannot be reached.
@@ -406,7 +407,7 @@ class Observer:
             durability.bring_back_all(Namespace.of(self._broker.namespace))
             self._brought_back = True
         with durability.no_starts() if self._local else contextlib.nullcontext():
-            queues = self._ask("queue", kinds, self._read_queues)
+            queues = self._ask("queue", kinds, lambda: self._read_queues(names))
             streams = self._ask("stream", kinds, self._read_streams)
             exchanges = self._ask("exchange", kinds, self._read_exchanges)
         return Observation(
@@ -431,8 +432,8 @@ class Observer:
 
     # ---- queues ----
 
-    def _read_queues(self) -> list[QueueActivity]:
-        names = self._broker.queue_names()
+    def _read_queues(self, some: Collection[str] | None) -> list[QueueActivity]:
+        names = self._broker.queue_names() if some is None else sorted(some)
         self._queues.keep_only(names)
         self._meter.keep_only(names)
         found: list[QueueActivity] = []

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
+import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from shmq.api.names import SHM, check_name
@@ -32,7 +32,7 @@ from shmq.errors import (
     StreamDeleted,
 )
 from shmq.host.diagnose.journal_problem import unwritten, why_unkept
-from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
+from shmq.host.diagnose.probe_process import run_each
 from shmq.host.namespace import streams
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.semaphores import semaphore_names
@@ -90,40 +90,48 @@ def namespaces() -> tuple[list[str], int]:
     return sorted(found), others
 
 
-def sweep(namespace: str, fix: bool, seconds: float = 30.0) -> list[Finding]:
+def sweep(
+    namespace: str,
+    fix: bool,
+    seconds: float = 30.0,
+    on_checked: Callable[[int, int], object] = lambda _, __: None,
+) -> list[Finding]:
     """Find leftovers in the namespace, and remove them if ``fix``; also find what is unusable.
 
-    ``seconds`` bounds how long the files, and each of the queues, may take.
+    ``seconds`` bounds how long the files, and each of the queues, may take. ``on_checked`` is
+    called with how many of the queues and streams were checked, and of how many.
     """
     registry = Namespace.of(namespace)
     before = (SHM / f"shmq@{namespace}").exists()
-    found = _run_bounded(
-        functools.partial(_find_files, namespace, fix), seconds, namespace, namespace
+    (found,) = _run(namespace, [namespace], lambda _: _find_files(namespace, fix), seconds)
+    queues, others = registry.queue_names(), registry.stream_names()
+    checks = itertools.chain(
+        _run(namespace, queues, lambda name: _queue(namespace, name, fix), seconds),
+        _run(namespace, others, lambda name: _find_stream(registry, name, fix), seconds),
     )
-    for name in registry.queue_names():
-        found += _run_bounded(
-            functools.partial(_queue, namespace, name, fix), seconds, namespace, name
-        )
-    for name in registry.stream_names():
-        found += _run_bounded(
-            functools.partial(_find_stream, registry, name, fix), seconds, namespace, name
-        )
-    last = functools.partial(_find_own_file, namespace, fix, before)
-    return found + _run_bounded(last, seconds, namespace, namespace)
+    for checked, more in enumerate(checks, 1):
+        found += more
+        on_checked(checked, len(queues) + len(others))
+    (last,) = _run(
+        namespace, [namespace], lambda _: _find_own_file(namespace, fix, before), seconds
+    )
+    return found + last
 
 
-def _run_bounded(
-    work: functools.partial[list[dict[str, Any]]], seconds: float, namespace: str, name: str
-) -> list[Finding]:
-    """What ``work`` finds, in a separate process: memory may be damaged, a lock stuck."""
-    try:
-        return [Finding(**found) for found in run_in_child(work, seconds)]
-    except (ProbeTimeout, Crashed) as error:
-        return [
-            Finding(
-                namespace=namespace, kind="queue", name=name, what=f"unusable: {error}", fixed=False
-            )
-        ]
+def _run(
+    namespace: str, names: list[str], work: Callable[[str], list[dict[str, Any]]], seconds: float
+) -> Iterator[list[Finding]]:
+    """What ``work`` finds in each, in separate processes: memory may be damaged, a lock stuck."""
+    for name, result in zip(names, run_each(work, names, seconds, _is_usable), strict=True):
+        rows = result
+        if isinstance(result, ShmqError):
+            rows = [_make_finding(namespace, "queue", name, f"unusable: {result}")]
+        yield [Finding(**one) for one in rows]
+
+
+def _is_usable(found: list[dict[str, Any]]) -> bool:
+    """Whether the memory that was read is sound, as far as is known."""
+    return not any(one["kind"] in {"queue", "stream"} for one in found)
 
 
 def _make_finding(

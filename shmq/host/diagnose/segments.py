@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import os
 import stat
+from collections.abc import Iterator, Sequence
 
 from shmq.api.names import SHM, check_name
 from shmq.client.local.queue import LocalQueue
@@ -18,7 +19,7 @@ from shmq.errors import (
     QueueDeleted,
     ShmqError,
 )
-from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
+from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_each
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.semaphores import semaphore_names
 from shmq.native import _core
@@ -41,27 +42,29 @@ class SegmentReport:
     problems: list[str]
 
 
-def examine(namespace: str, name: str, seconds: float = 30.0) -> SegmentReport:
-    """Check every invariant of a queue's segment; the queue may be in use.
+def examine(namespace: str, names: Sequence[str], seconds: float = 30.0) -> Iterator[SegmentReport]:
+    """Check every invariant of the segment of each queue; the queues may be in use.
 
-    The queue is locked while its slots are checked. ``seconds`` bounds how long that may take,
+    A queue is locked while its slots are checked. ``seconds`` bounds how long that may take,
     including the wait for the lock.
     """
-    try:
-        state, problems = run_in_child(functools.partial(_check, namespace, name), seconds)
-    except ProbeTimeout:
-        state, problems = (
-            "stuck",
-            [
-                (
-                    f"it could not be checked within {seconds:g} s: its lock is held by a process "
-                    f"that is stopped, or is damaged; see `shmq who`, or delete the queue"
-                )
-            ],
-        )
-    except Crashed as error:
-        state, problems = "crashed", [f"{error}; delete the queue"]
-    return SegmentReport(name=name, state=state, problems=problems)
+    check = functools.partial(_check, namespace)
+    for name, result in zip(names, run_each(check, names, seconds, _is_sound), strict=True):
+        if isinstance(result, ProbeTimeout):
+            why = (
+                f"it could not be checked within {seconds:g} s: its lock is held by a process that "
+                f"is stopped, or is damaged; see `shmq who`, or delete the queue"
+            )
+            state, problems = "stuck", [why]
+        elif isinstance(result, Crashed):
+            state, problems = "crashed", [f"{result}; delete the queue"]
+        else:
+            state, problems = result
+        yield SegmentReport(name=name, state=state, problems=problems)
+
+
+def _is_sound(result: tuple[str, list[str]]) -> bool:
+    return result[0] in {SOUND, MISSING}
 
 
 def _check(namespace: str, name: str) -> tuple[str, list[str]]:

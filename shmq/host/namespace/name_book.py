@@ -60,6 +60,9 @@ _MANY: Final = 64
 #: The resolution of file times, in ns: a second change within it does not change the time.
 _TICK: Final = 20_000_000
 
+#: So many bytes at the beginning and at the end of the log are read to find any name.
+_FEW_BYTES: Final = 2048
+
 _NAME: Final = re.compile(r"[A-Za-z0-9._:@-]{1,255}\Z", re.ASCII)
 
 
@@ -76,6 +79,11 @@ class NameBook:
         self._check = check
         self._mark = f"@{namespace}@"
         self._stems = tuple(kind + self._mark for kind in KINDS)
+        #: A line of the log: the sign, the stem, and the rest of the file's name.
+        self._change = re.compile(
+            rf"^([+-])({'|'.join(map(re.escape, self._stems))})([A-Za-z0-9._:@-]{{1,255}})\n",
+            re.ASCII | re.MULTILINE,
+        )
         self._fd = -1
         self._forget()
 
@@ -132,12 +140,33 @@ class NameBook:
 
     def has_any(self, kinds: Iterable[str], busy: Callable[[], bool]) -> bool:
         """Whether there is anything of these kinds. A name counts only if its file exists."""
+        kinds = tuple(kinds)
+        if self._read_to == _BEGIN and self._has_recent(kinds):
+            return True
         for kind in kinds:
             if names := self.noted(kind, ""):
                 stem = self._stems[KINDS.index(kind)]
                 if not os.path.lexists(SHM / (stem + names[0])):
                     self._compare(busy)
                 if self._list_names(kind):
+                    return True
+        return False
+
+    def _has_recent(self, kinds: Iterable[str]) -> bool:
+        """Whether one of the names that were logged first, or last, has its file.
+
+        For a process that has not read the book, and needs no more of it than this.
+        """
+        stems = tuple(self._stems[KINDS.index(kind)] for kind in kinds)
+        with contextlib.suppress(_Damaged):
+            end = self._open_to_end()
+            for at in {_BEGIN, max(_BEGIN, end - _FEW_BYTES)}:
+                part = os.pread(self._fd, min(_FEW_BYTES, end - at), at).decode("latin-1")
+                found = self._change.findall(part)
+                if any(
+                    sign == "+" and stem in stems and os.path.lexists(SHM / (stem + name))
+                    for sign, stem, name in found
+                ):
                     return True
         return False
 
@@ -163,6 +192,15 @@ class NameBook:
 
     def _catch_up(self) -> None:
         """Apply the changes of other processes. Raises _Damaged without a valid book."""
+        end = self._open_to_end()
+        if end != self._read_to:
+            if not self._read_to < end <= os.fstat(self._fd).st_size:
+                raise _Damaged
+            self._apply(os.pread(self._fd, end - self._read_to, self._read_to))
+            self._read_to = end
+
+    def _open_to_end(self) -> int:
+        """The end of the log. Raises _Damaged without a valid header."""
         if self._fd < 0 or not self._has_name():
             self._forget()
             self._open()
@@ -172,11 +210,7 @@ class NameBook:
         magic, version, end = _HEAD.unpack(head)
         if magic != _MAGIC or version != _VERSION:
             raise _Damaged
-        if end != self._read_to:
-            if not self._read_to < end <= os.fstat(self._fd).st_size:
-                raise _Damaged
-            self._apply(os.pread(self._fd, end - self._read_to, self._read_to))
-            self._read_to = end
+        return int(end)
 
     def _has_name(self) -> bool:
         try:
@@ -198,28 +232,22 @@ class NameBook:
 
     def _apply(self, log: bytes) -> None:
         """Apply the changes. Applying one twice has no further effect."""
-        changes = [self._parse(line) for line in log.removesuffix(b"\n").split(b"\n")]
-        if not log.endswith(b"\n"):
-            raise _Damaged
+        text = log.decode("latin-1")
+        changes = self._change.findall(text)
+        if sum(map(len, map("".join, changes))) + len(changes) != len(text):
+            raise _Damaged  # something in between is not a change
         if len(changes) > _MANY:
             self._apply_many(changes)
         else:
-            for there, stem, name in changes:
-                _set(self._names[stem], name, there)
+            for sign, stem, name in changes:
+                _set(self._names[stem], name, sign == "+")
         self._changes += len(changes)
 
-    def _apply_many(self, changes: Iterable[tuple[bool, str, str]]) -> None:
+    def _apply_many(self, changes: Iterable[tuple[str, str, str]]) -> None:
         tables = {stem: set(names) for stem, names in self._names.items()}
-        for there, stem, name in changes:
-            (tables[stem].add if there else tables[stem].discard)(name)
+        for sign, stem, name in changes:
+            (tables[stem].add if sign == "+" else tables[stem].discard)(name)
         self._names = {stem: sorted(table) for stem, table in tables.items()}
-
-    def _parse(self, line: bytes) -> tuple[bool, str, str]:
-        file = line[1:].decode("latin-1")
-        found = self._split(file)
-        if line[:1] not in {b"+", b"-"} or not _NAME.match(file) or found is None:
-            raise _Damaged
-        return line[:1] == b"+", *found
 
     def _split(self, file: str) -> tuple[str, str] | None:
         """A file's name as its stem and the rest; None if it is of another kind."""
@@ -258,7 +286,7 @@ class NameBook:
         self._listed_at, self._wide = time.monotonic(), len(files) > _FEW
         self._stamp = stamp if time.time_ns() - stamp[0] > _TICK else None
         found: dict[str, list[str]] = {stem: [] for stem in self._stems}
-        for file in [file for file in files if self._mark in file]:
+        for file in [file for file in files if file.startswith(self._stems)]:
             split = self._split(file)
             if split is not None:
                 found[split[0]].append(split[1])

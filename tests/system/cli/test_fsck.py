@@ -6,7 +6,9 @@ import os
 import signal
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -14,7 +16,7 @@ import pytest
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from shmq.client.local.queue import LocalQueue
-from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
+from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_each
 from tests.support.layout import place_of
 from tests.support.shell import Shell, ended
 from tests.support.stopped import locks_of_queue
@@ -176,12 +178,58 @@ def test_a_namespace_without_queues_is_sound(quick: Quick) -> None:
 def test_work_apart_tells_what_it_found_or_how_it_ended() -> None:
     children = psutil.Process().children()
 
-    assert run_in_child(lambda: {"a": [1, 2]}, 60) == {"a": [1, 2]}
-    with pytest.raises(Crashed, match="SIGBUS"):
-        run_in_child(lambda: os.kill(os.getpid(), signal.SIGBUS), 60)
-    with pytest.raises(Crashed, match="ZeroDivisionError"):
-        run_in_child(lambda: 1 // 0, 60)
-    with pytest.raises(ProbeTimeout, match=r"0\.05 s"):
-        run_in_child(signal.pause, 0.05)
+    work: list[Callable[[], Any]] = [
+        lambda: {"a": [1, 2]},
+        lambda: os.kill(os.getpid(), signal.SIGBUS),
+        lambda: 1 // 0,
+        lambda: "x" * 1_000_000,
+        lambda: 4,
+    ]
+    whole, killed, failed, large, last = run_each(lambda at: work[at](), range(len(work)), 60)
+    (late,) = run_each(lambda _: signal.pause(), [0], 0.05)
 
+    assert (whole, last, len(large)) == ({"a": [1, 2]}, 4, 1_000_000)
+    assert isinstance(killed, Crashed)
+    assert "SIGBUS" in str(killed)
+    assert isinstance(failed, Crashed)
+    assert "ZeroDivisionError" in str(failed)
+    assert isinstance(late, ProbeTimeout)
+    assert "0.05 s" in str(late)
     assert psutil.Process().children() == children
+
+
+def test_a_process_works_on_the_next_until_one_is_not_sound() -> None:
+    def work(at: int) -> tuple[int, int]:
+        return at, os.getpid()
+
+    found = list(run_each(work, range(6), 60, is_sound=lambda result: result[0] not in {1, 4}))
+
+    pids = [pid for _, pid in found]
+    assert [at for at, _ in found] == list(range(6))
+    assert pids[0] == pids[1] != pids[2]
+    assert pids[2] == pids[3] == pids[4] != pids[5]
+
+
+def test_a_check_that_is_left_leaves_no_process() -> None:
+    children = psutil.Process().children()
+    checks = run_each(lambda _: os.getpid(), range(3), 60)
+    assert next(checks)
+    checks.close()  # type: ignore[attr-defined]
+    assert psutil.Process().children() == children
+
+
+@pytest.mark.debris
+def test_a_queue_between_damaged_ones_is_checked(broker: shmq.Broker, quick: Quick) -> None:
+    with broker.create_queue("b", dead_letter=None) as queue:
+        queue.put("x")
+    broker.create_queue("d", dead_letter=None).close()
+    broker.create_queue("a", dead_letter=None).close()
+    Path(f"/dev/shm/shmq@{broker.namespace}@a").write_bytes(b"no segment" * 9)
+    os.truncate(f"/dev/shm/shmq@{broker.namespace}@d", 4096)
+
+    states = {one["name"]: one["state"] for one in quick("fsck", "--json", code=9).json}
+
+    assert states["b"] == "sound"
+    assert "sound" not in (states["a"], states["d"])
+    found = quick("doctor", "--json", code=10).json["found"]
+    assert {one["name"] for one in found if one["kind"] == "queue"} == {"a", "d"}

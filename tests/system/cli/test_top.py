@@ -264,7 +264,7 @@ def test_a_table_is_never_wider_than_the_terminal(rows: list[Row], width: int) -
     made = draw(rows, width)
     console = Console(file=io.StringIO(), width=1000, color_system=None)
     with console.capture() as captured:
-        console.print(made)
+        console.print(made.as_rich())
 
     lines = [line.rstrip() for line in captured.get().splitlines() if line.strip()]
 

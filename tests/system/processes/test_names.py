@@ -239,3 +239,30 @@ def test_nothing_is_left_of_it_with_the_last_queue() -> None:
             assert f"names.shmq@{name}" in files_of(name)
             broker.delete_queue("q")
         assert files_of(name) == []
+
+
+def test_a_namespace_has_names_whichever_of_them_have_their_files(
+    namespace: str, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first and the last names of the book are tried, then all."""
+    monkeypatch.setattr(name_book, "_FEW_BYTES", 64)
+    for number in range(20):
+        broker.create_queue(f"queue-{number:02}", dead_letter=None).close()
+    files = [SHM / f"shmq@{namespace}@queue-{number:02}" for number in range(20)]
+    aside = SHM / f"aside-{namespace}"
+    aside.mkdir()
+
+    def has_any() -> bool:
+        return NameBook(namespace, refuse_foreign).has_any(["shmq"], lambda: False)
+
+    assert has_any()
+    for file in (*files[:5], *files[-5:]):
+        file.rename(aside / file.name)
+    assert has_any()
+    for file in files[5:-5]:
+        file.rename(aside / file.name)
+    assert not has_any()
+    for file in files:
+        (aside / file.name).rename(file)
+    assert has_any()
+    aside.rmdir()

@@ -14,6 +14,7 @@ from shmq.extras.console.api.operation import Call, operation
 from shmq.extras.console.api.queues import row_of
 from shmq.host.diagnose.activity import Observation
 from shmq.host.diagnose.findings import Finding, action_of, find
+from shmq.host.diagnose.worst import rank_queue
 
 _WORST: Final = 20
 _BRIEF: Final = ("name", "depth", "in_flight", "delayed", "oldest_age", "rate_in", "rate_out",
@@ -62,8 +63,8 @@ def summary(call: Call, found: Observation) -> OverviewAnswer:
     alive = [one for one in queues if one.stats is not None]
     plain = [one.stats for one in alive if one.name not in letters and one.stats is not None]
     dead = [one.stats for one in alive if one.name in letters and one.stats is not None]
-    worst = heapq.nlargest(_WORST, plain, key=lambda stats: (stats.oldest_age, stats.depth))
-    by_name = {one.name: one for one in alive}
+    others = (one for one in alive if one.name not in letters)
+    worst = heapq.nlargest(_WORST, others, key=rank_queue)
     return OverviewAnswer(
         namespace=found.namespace,
         at=found.at,
@@ -77,7 +78,7 @@ def summary(call: Call, found: Observation) -> OverviewAnswer:
         dead_letters=sum(stats.depth for stats in dead),
         worst=[
             {name: row[name] for name in _BRIEF}
-            for row in (row_of(by_name[stats.name]) for stats in worst if stats.depth)
+            for row in (row_of(one) for one in worst if one.stats is not None and one.stats.depth)
         ],
         findings=[
             dataclasses.asdict(one)
