@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from shmq.extras.console.access import Caller
-from shmq.extras.console.api.routes import API
+from shmq.extras.console.api.operation import load_operations
 from shmq.extras.console.pages.visit import Visit
 from shmq.host.diagnose.activity import Observation, QueueActivity
 
@@ -25,7 +25,7 @@ class Console:
 
 
 def test_all_parts_of_a_page_are_of_one_observation() -> None:
-    assert API
+    load_operations()
     given: Any = {"console": Console(), "path": {}, "query": {}, "form": {}, "csrf": ""}
     visit = Visit(caller=Caller(None), **given)
     assert "latest" not in vars(visit) and visit.seen is None, "a page may show nothing of it"
