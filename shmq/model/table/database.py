@@ -9,7 +9,8 @@ What SQLite asks of its users (https://sqlite.org/howtocorrupt.html), and how it
 - **Checkpoints and commits of several processes do not meet**: before 3.51.3 SQLite loses pages if
   a checkpoint begins while another connection restarts the log
   (https://sqlite.org/wal.html#walresetbug). So a writer has the table's own lock, an flock(2) on a
-  file of its own, which also says who holds it. Readers do not take it.
+  file of its own, which also says who holds it. Readers do not take it; what they have read is
+  valid until the next writer counts a change there, see `LockFile`.
 - **No two databases have the same path**, not even one after the other: the name has an identity.
   A handle of a deleted database can do nothing to the next one's log.
 
@@ -21,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import functools
 import os
 import sqlite3
@@ -49,6 +49,8 @@ from shmq.errors import (
 )
 from shmq.fork_safe import new_lock
 from shmq.lazy_imports import hold_at_fork
+from shmq.model.table.lock_file import LOCK, LockFile, mark_deleted
+from shmq.model.table.recent_rows import Found, RecentRows
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import locker_of, take_file_lock
@@ -58,7 +60,6 @@ APPLICATION_ID: Final = 0x73686D54
 VERSION: Final = 1
 
 #: The endings of the files beside a database: SQLite's, and the lock of its writers.
-LOCK: Final = ".lock"
 AUXILIARY: Final = ("-wal", "-shm", "-journal", LOCK)
 
 #: How long SQLite waits for its own locks, and a thread for the process's lock, in seconds.
@@ -95,9 +96,8 @@ _locks: dict[str, threading.RLock] = {}
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
-@contextlib.contextmanager
-def _without_forks(durability: TableDurability, name: str) -> Iterator[None]:
-    """Use SQLite in the block, alone among the threads that use tables of this kind.
+def _acquire(durability: TableDurability, name: str) -> threading.RLock:
+    """Keep other threads out of tables of this kind, until the lock that is returned is released.
 
     No thread forks in the meantime: its child would inherit SQLite's own mutexes as they are held,
     and wait for them forever. Raises LockTimeout.
@@ -109,10 +109,7 @@ def _without_forks(durability: TableDurability, name: str) -> Iterator[None]:
             f"table {name!r} cannot be used: try again",
             os.getpid(),
         )
-    try:
-        yield
-    finally:
-        lock.release()
+    return lock
 
 
 def connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
@@ -135,7 +132,10 @@ def initialize(path: Path, name: str, durability: TableDurability, max_bytes: in
 
     Raises sqlite3.Error and LockTimeout.
     """
-    with _without_forks(durability, name), contextlib.closing(connected(path)) as connection:
+    lock = _acquire(durability, name)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lock.release)
+        connection = stack.enter_context(contextlib.closing(connected(path)))
         for pragma in (
             "auto_vacuum = INCREMENTAL",
             f"application_id = {APPLICATION_ID}",
@@ -175,8 +175,32 @@ def check_private(path: Path, *, directory: bool = False) -> None:
 
 def remove_files(path: Path) -> None:
     """Remove a database, and then the files beside it."""
+    mark_deleted(str(path))  # first: a process that dies in the meantime leaves a slower table
     for ending in ("", *AUXILIARY):
         Path(f"{path}{ending}").unlink(missing_ok=True)
+
+
+class Change:
+    """A change of a table, by the process that has its lock."""
+
+    __slots__ = ("before", "connection", "expiry", "is_known", "lock", "rows")
+
+    def __init__(self, connection: sqlite3.Connection, lock: LockFile) -> None:
+        self.connection = connection
+        self.lock = lock
+        #: What `LockFile.count_changes` was.
+        self.before = lock.start_change()
+        #: `LockFile.expiry`, once the change is done.
+        self.expiry = lock.expiry
+        #: The rows that it has changed, if those are known.
+        self.rows: dict[str, Found] = {}
+        self.is_known = True
+
+    def expect(self, deadline: int | None) -> None:
+        """Note the deadline of an entry, before the entry is stored."""
+        if deadline is not None and deadline < self.expiry:
+            self.expiry = deadline
+            self.lock.expiry = min(deadline, self.lock.expiry)
 
 
 class Database:
@@ -192,11 +216,15 @@ class Database:
         self.opened = 0
         #: The most bytes of the database, as of the last time it was opened.
         self.max_bytes: int | None = None
+        #: Rows that need not be read again, at `count_changes`.
+        self.recent = RecentRows()
         self._connection: sqlite3.Connection | None = None
         self._writers = new_lock()
-        self._lock_file = -1
+        self._lock_file: LockFile | None = None
         #: The thread that uses the connection now; 0: none.
         self._user = 0
+        #: Whether the thread that has the lock of `_writers` is within a change.
+        self._is_writing = False
         _open.add(self)
 
     # ---- the sections ----
@@ -204,7 +232,8 @@ class Database:
     @contextlib.contextmanager
     def using(self) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone, and SQLite's errors as those of shmq."""
-        with _without_forks(self.durability, self.name):
+        lock = _acquire(self.durability, self.name)
+        try:
             self._reject_reentry()
             self._user = threading.get_ident()
             try:
@@ -213,13 +242,12 @@ class Database:
                 raise self._make_refusal(error) from error
             finally:
                 self._leave()
+        finally:
+            lock.release()
 
     def _reject_reentry(self) -> None:
         if self._user == threading.get_ident():
-            raise ShmqError(
-                f"table {self.name!r} is in use by this very thread: a signal handler or a "
-                f"destructor must not use it"
-            )
+            raise self._make_reentry_error()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -235,6 +263,18 @@ class Database:
 
         An error in the block undoes it all. Raises LockTimeout, NoSpace and TableDeleted.
         """
+        with self.changing() as change:
+            change.is_known = False
+            change.connection.execute("BEGIN IMMEDIATE")
+            yield change.connection
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Change]:
+        """Change the table in the block, alone among all processes.
+
+        Each statement is a transaction of its own, unless the block begins one, which is committed
+        at its end; an error undoes it. Raises LockTimeout, NoSpace and TableDeleted.
+        """
         if not self._writers.acquire(timeout=_PATIENCE):
             raise LockTimeout(
                 f"another thread of this process has written to table {self.name!r} for more than "
@@ -242,40 +282,69 @@ class Database:
                 os.getpid(),
             )
         try:
-            self._reject_reentry()
-            with self._locked(), self.using() as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
+            if self._is_writing:
+                raise self._make_reentry_error()
+            self._is_writing = True
+            try:
+                lock = self._take_lock()
+                with self.using() as connection:
+                    yield from self._change(connection, lock)
+            finally:
+                self._is_writing = False
+                if self._lock_file is not None:
+                    self._lock_file.unlock()
         finally:
             self._writers.release()
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock of the table's writers. Raises LockTimeout."""
+    def _change(self, connection: sqlite3.Connection, lock: LockFile) -> Iterator[Change]:
+        change = Change(connection, lock)
         try:
-            self._take_lock()
-            yield
-        finally:
-            if self._lock_file >= 0:
-                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+            yield change
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+        except BaseException:
+            self._undo()  # before others rely on what they read
+            lock.end_change()
+            raise
+        if change.expiry > lock.expiry:
+            lock.expiry = change.expiry  # not before: what was removed would be back after a death
+        after = lock.end_change()
+        if change.is_known:
+            self.recent.advance(change.before, after, change.rows)
 
-    def _take_lock(self) -> None:
-        if self._lock_file < 0:
+    def _take_lock(self) -> LockFile:
+        """Lock out the table's other writers. Raises LockTimeout, TableDeleted, NoSpace."""
+        while True:
+            lock = self._lock_file or self._open_lock_file()
+            if not lock.try_lock():
+                take_file_lock(lock.try_lock, f"table {self.name!r}", lambda: locker_of(lock.fd))
+            if not lock.is_removed:
+                return lock
+            self._lock_file = None  # others lock the file that has its name now
             self.check_there()
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            try:
-                self._lock_file = open_file(f"{self.path}{LOCK}", flags, 0o600)
-            except OSError as error:
-                raise self._make_no_file(error) from error
-        take_file_lock(self._try_lock, f"table {self.name!r}", lambda: locker_of(self._lock_file))
 
-    def _try_lock(self) -> bool:
+    def _open_lock_file(self) -> LockFile:
+        self.check_there()
         try:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+            self._lock_file = lock = LockFile(self._file)
+        except OSError as error:
+            raise self._make_no_file(error) from error
+        return lock
+
+    def watch_changes(self) -> int:
+        """`count_changes`, for what is read next; the lock file is opened if it is not."""
+        lock = self._lock_file
+        if lock is not None and lock.is_removed:
+            lock = self._lock_file = None
+        if lock is None:
+            with contextlib.suppress(OSError):  # of a full disk: what is read is not kept
+                self._lock_file = LockFile(self._file)
+        return self.count_changes()
+
+    def count_changes(self) -> int:
+        """A number that stays the same until the next write by any process; 0: unknown."""
+        lock = self._lock_file
+        return 0 if lock is None else lock.count_changes()
 
     # ---- the connection ----
 
@@ -283,6 +352,8 @@ class Database:
         """Raises TableDeleted if the table was deleted, and ShmqError if the handle is closed."""
         if self.closed:
             raise ShmqError(f"this handle of table {self.name!r} is closed: attach to it again")
+        if os.access(self._file, os.F_OK):  # half of what os.stat takes
+            return
         try:
             os.stat(self._file)
         except (FileNotFoundError, NotADirectoryError):
@@ -333,6 +404,9 @@ class Database:
     def _leave(self) -> None:
         """End the use, and undo what an error or a signal has left open."""
         self._user = 0
+        self._undo()
+
+    def _undo(self) -> None:
         connection = self._connection
         if connection is not None and connection.in_transaction:
             with contextlib.suppress(sqlite3.Error):
@@ -344,12 +418,7 @@ class Database:
         with self._writers:
             with _locks[self.durability]:
                 self.disconnect()
-            self._close_lock_file()
-
-    def _close_lock_file(self) -> None:
-        file, self._lock_file = self._lock_file, -1
-        if file >= 0:
-            os.close(file)
+            self._lock_file = None
 
     def disconnect(self) -> None:
         """Close the connection until it is needed again. Needs the process's lock."""
@@ -364,7 +433,10 @@ class Database:
     def forked(self) -> None:
         """Renew what the child of a fork must not share with its parent."""
         self._user = 0
-        self._close_lock_file()  # a lock on it stays: the parent has the same open file
+        self._is_writing = False
+        lock, self._lock_file = self._lock_file, None
+        if lock is not None:
+            lock.abandon()  # a lock on it stays: the parent has the same open file
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError, TypeError):  # the interpreter may be ending
@@ -372,9 +444,14 @@ class Database:
             if lock.acquire(blocking=False):  # a destructor may run within any other lock
                 self.disconnect()
                 lock.release()
-            self._close_lock_file()
 
     # ---- errors ----
+
+    def _make_reentry_error(self) -> ShmqError:
+        return ShmqError(
+            f"table {self.name!r} is in use by this very thread: a signal handler or a destructor "
+            f"must not use it"
+        )
 
     def _make_refusal(self, error: sqlite3.Error) -> Exception:
         """SQLite's error as one of shmq."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgpack
+
 from shmq.api.options import check_whole
 from shmq.api.table import MAX_KEY, MAX_KEYS, MAX_TTL, MAX_VALUE
 from shmq.errors import InvalidOption, MessageTooLarge
@@ -116,6 +118,11 @@ def encoded(value: Any, default: Default | None = None) -> Stored:
     """The value as it is stored. Raises MessageTooLarge, and TypeError if no codec exists."""
     raw, codec = encode_body(value, None, default)
     return _check_size(Stored(codec, bytes(raw)))
+
+
+def encoded_integer(value: int) -> Stored:
+    """An integer of 64 bits as it is stored."""
+    return Stored(_MSGPACK, msgpack.packb(value))
 
 
 def encoded_all(mapping: Mapping[str, Any], default: Default | None) -> dict[str, Stored]:
