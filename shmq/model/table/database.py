@@ -10,7 +10,7 @@ What SQLite asks of its users (https://sqlite.org/howtocorrupt.html), and how it
   a checkpoint begins while another connection restarts the log
   (https://sqlite.org/wal.html#walresetbug). So a writer has the table's own lock, an flock(2) on a
   file of its own, which also says who holds it. Readers do not take it; what they have read is
-  valid until the next writer counts a change there, see `LockFile`.
+  valid until the next writer counts a change there, see `TableLock`.
 - **No two databases have the same path**, not even one after the other: the name has an identity.
   A handle of a deleted database can do nothing to the next one's log.
 
@@ -28,9 +28,9 @@ import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from shmq.api.table import TableDurability
 from shmq.errors import (
@@ -49,11 +49,14 @@ from shmq.errors import (
 )
 from shmq.fork_safe import new_lock
 from shmq.lazy_imports import hold_at_fork
-from shmq.model.table.lock_file import LOCK, LockFile, mark_deleted
+from shmq.model.table.lock_file import LOCK, mark_deleted, open_lock_file
 from shmq.model.table.recent_rows import Found, RecentRows
 from shmq.native._core import reserve_standard
+from shmq.native._table import TableLock
 from shmq.native.descriptors import open_file
 from shmq.native.lock_holder import locker_of, take_file_lock
+
+_T = TypeVar("_T")
 
 #: What a file's header says: "shmT", and the version of the schema.
 APPLICATION_ID: Final = 0x73686D54
@@ -110,6 +113,14 @@ def _acquire(durability: TableDurability, name: str) -> threading.RLock:
             os.getpid(),
         )
     return lock
+
+
+def _try_acquire(lock: threading.RLock, held: contextlib.ExitStack) -> bool:
+    """Acquire the lock, which ``held`` releases, unless another thread has it."""
+    if not lock.acquire(blocking=False):
+        return False
+    held.callback(lock.release)
+    return True
 
 
 def connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
@@ -185,22 +196,51 @@ class Change:
 
     __slots__ = ("before", "connection", "expiry", "is_known", "lock", "rows")
 
-    def __init__(self, connection: sqlite3.Connection, lock: LockFile) -> None:
+    def __init__(self, connection: sqlite3.Connection, lock: TableLock) -> None:
         self.connection = connection
         self.lock = lock
-        #: What `LockFile.count_changes` was.
+        #: What `TableLock.count_changes` was.
         self.before = lock.start_change()
-        #: `LockFile.expiry`, once the change is done.
+        #: `TableLock.expiry`, once the change is done.
         self.expiry = lock.expiry
         #: The rows that it has changed, if those are known.
         self.rows: dict[str, Found] = {}
         self.is_known = True
 
-    def expect(self, deadline: int | None) -> None:
+    def expect(self, deadline: int) -> None:
         """Note the deadline of an entry, before the entry is stored."""
-        if deadline is not None and deadline < self.expiry:
+        if deadline < self.expiry:
             self.expiry = deadline
             self.lock.expiry = min(deadline, self.lock.expiry)
+
+
+class _Use:
+    """See `Database.using`."""
+
+    __slots__ = ("_database", "_lock")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> sqlite3.Connection:
+        database = self._database
+        self._lock = _acquire(database.durability, database.name)
+        try:
+            database.reject_reentry()
+            try:
+                return database.enter()
+            except BaseException as error:
+                database.leave(error)
+                raise
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self._database.leave(error)
+        finally:
+            self._lock.release()
 
 
 class Database:
@@ -220,7 +260,9 @@ class Database:
         self.recent = RecentRows()
         self._connection: sqlite3.Connection | None = None
         self._writers = new_lock()
-        self._lock_file: LockFile | None = None
+        self._lock_file: TableLock | None = None
+        #: How long SQLite is to wait for its own locks, in seconds, and does wait.
+        self._patience = self._set_patience = _PATIENCE
         #: The thread that uses the connection now; 0: none.
         self._user = 0
         #: Whether the thread that has the lock of `_writers` is within a change.
@@ -229,25 +271,61 @@ class Database:
 
     # ---- the sections ----
 
-    @contextlib.contextmanager
-    def using(self) -> Iterator[sqlite3.Connection]:
+    def using(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """The connection, for this thread alone, and SQLite's errors as those of shmq."""
-        lock = _acquire(self.durability, self.name)
-        try:
-            self._reject_reentry()
-            self._user = threading.get_ident()
-            try:
-                yield self._ready()
-            except sqlite3.Error as error:
-                raise self._make_refusal(error) from error
-            finally:
-                self._leave()
-        finally:
-            lock.release()
+        return _Use(self)
 
-    def _reject_reentry(self) -> None:
+    @contextlib.contextmanager
+    def at_once(self, *, to_write: bool) -> Iterator[bool]:
+        """Whether a call in the block can do without waiting: all locks that it needs are held.
+
+        SQLite's own are not: if one of them is held, the call raises LockTimeout at once.
+        """
+        with contextlib.ExitStack() as held:
+            is_free = (
+                self._connection is not None
+                and (not to_write or self._try_writers(held))
+                and _try_acquire(_locks[self.durability], held)
+            )
+            if is_free:
+                self._patience = 0.0
+            try:
+                yield is_free
+            finally:
+                if is_free:
+                    self._patience = _PATIENCE
+
+    def _try_writers(self, held: contextlib.ExitStack) -> bool:
+        if self._lock_file is None or not _try_acquire(self._writers, held):
+            return False
+        lock = self._lock_file
+        if lock is None or not lock.try_lock():
+            return False
+        held.callback(lock.unlock)
+        return True
+
+    def reject_reentry(self) -> None:
+        """Raises ShmqError if this very thread uses the connection."""
         if self._user == threading.get_ident():
             raise self._make_reentry_error()
+
+    def enter(self) -> sqlite3.Connection:
+        """Start the use of the connection. Needs the process's lock."""
+        self._user = threading.get_ident()
+        return self._ready()
+
+    def leave(self, error: BaseException | None) -> None:
+        """End the use; undo what an error or a signal has left open. Raises SQLite's, as shmq's."""
+        self._user = 0
+        self._undo()
+        if isinstance(error, sqlite3.Error):
+            raise self._make_refusal(error) from error
+
+    def _undo(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                connection.rollback()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -257,22 +335,10 @@ class Database:
             yield connection
             connection.execute("COMMIT")
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection, within a transaction that is committed at the end of the block.
+    def change(self, deed: Callable[[Change], _T]) -> _T:
+        """Call ``deed``, which changes the table, alone among all processes; return its result.
 
-        An error in the block undoes it all. Raises LockTimeout, NoSpace and TableDeleted.
-        """
-        with self.changing() as change:
-            change.is_known = False
-            change.connection.execute("BEGIN IMMEDIATE")
-            yield change.connection
-
-    @contextlib.contextmanager
-    def changing(self) -> Iterator[Change]:
-        """Change the table in the block, alone among all processes.
-
-        Each statement is a transaction of its own, unless the block begins one, which is committed
+        Each statement is a transaction of its own, unless the deed begins one, which is committed
         at its end; an error undoes it. Raises LockTimeout, NoSpace and TableDeleted.
         """
         if not self._writers.acquire(timeout=_PATIENCE):
@@ -287,8 +353,8 @@ class Database:
             self._is_writing = True
             try:
                 lock = self._take_lock()
-                with self.using() as connection:
-                    yield from self._change(connection, lock)
+                with _Use(self) as connection:
+                    return self._carry_out(deed, connection, lock)
             finally:
                 self._is_writing = False
                 if self._lock_file is not None:
@@ -296,10 +362,12 @@ class Database:
         finally:
             self._writers.release()
 
-    def _change(self, connection: sqlite3.Connection, lock: LockFile) -> Iterator[Change]:
+    def _carry_out(
+        self, deed: Callable[[Change], _T], connection: sqlite3.Connection, lock: TableLock
+    ) -> _T:
         change = Change(connection, lock)
         try:
-            yield change
+            result = deed(change)
             if connection.in_transaction:
                 connection.execute("COMMIT")
         except BaseException:
@@ -311,22 +379,23 @@ class Database:
         after = lock.end_change()
         if change.is_known:
             self.recent.advance(change.before, after, change.rows)
+        return result
 
-    def _take_lock(self) -> LockFile:
+    def _take_lock(self) -> TableLock:
         """Lock out the table's other writers. Raises LockTimeout, TableDeleted, NoSpace."""
         while True:
             lock = self._lock_file or self._open_lock_file()
             if not lock.try_lock():
                 take_file_lock(lock.try_lock, f"table {self.name!r}", lambda: locker_of(lock.fd))
-            if not lock.is_removed:
+            if not lock.is_removed():
                 return lock
             self._lock_file = None  # others lock the file that has its name now
             self.check_there()
 
-    def _open_lock_file(self) -> LockFile:
+    def _open_lock_file(self) -> TableLock:
         self.check_there()
         try:
-            self._lock_file = lock = LockFile(self._file)
+            self._lock_file = lock = open_lock_file(self._file)
         except OSError as error:
             raise self._make_no_file(error) from error
         return lock
@@ -334,11 +403,11 @@ class Database:
     def watch_changes(self) -> int:
         """`count_changes`, for what is read next; the lock file is opened if it is not."""
         lock = self._lock_file
-        if lock is not None and lock.is_removed:
+        if lock is not None and lock.is_removed():
             lock = self._lock_file = None
         if lock is None:
             with contextlib.suppress(OSError):  # of a full disk: what is read is not kept
-                self._lock_file = LockFile(self._file)
+                self._lock_file = open_lock_file(self._file)
         return self.count_changes()
 
     def count_changes(self) -> int:
@@ -352,15 +421,14 @@ class Database:
         """Raises TableDeleted if the table was deleted, and ShmqError if the handle is closed."""
         if self.closed:
             raise ShmqError(f"this handle of table {self.name!r} is closed: attach to it again")
-        if os.access(self._file, os.F_OK):  # half of what os.stat takes
-            return
         try:
             os.stat(self._file)
         except (FileNotFoundError, NotADirectoryError):
             raise TableDeleted(f"table {self.name!r} was deleted") from None
 
     def _ready(self) -> sqlite3.Connection:
-        self.check_there()
+        if self.closed or self._lock_file is None or self._lock_file.is_doubtful():
+            self.check_there()
         if self._connection is None:
             check_private(self.path)
             connection = connected(self.path)
@@ -369,8 +437,11 @@ class Database:
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
+            self._connection, self._set_patience = connection, _PATIENCE
             self.opened += 1
+        if self._set_patience != self._patience:
+            self._connection.execute(f"PRAGMA busy_timeout = {self._patience * 1000:.0f}")
+            self._set_patience = self._patience
         return self._connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
@@ -400,17 +471,6 @@ class Database:
         if self.max_bytes is not None:
             pages = max(1, self.max_bytes // int(_read_pragma(connection, "page_size")))
             connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
-
-    def _leave(self) -> None:
-        """End the use, and undo what an error or a signal has left open."""
-        self._user = 0
-        self._undo()
-
-    def _undo(self) -> None:
-        connection = self._connection
-        if connection is not None and connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
-                connection.rollback()
 
     def close(self) -> None:
         """Close the connection, once no thread uses it. May be called again."""

@@ -7,14 +7,14 @@ machine's end and never jumps, and on the wall clock on disk, which outlives tha
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeGuard, TypeVar
 
 from shmq.errors import NoSpace
 from shmq.model.codec.codecs import CODECS
 from shmq.model.table.database import Change, Database
-from shmq.model.table.entry import Bounds, Stored, check_sum, encoded_integer, integer_of
-from shmq.model.table.recent_rows import UNKNOWN, Row, Unknown
+from shmq.model.table.entry import NO_BOUNDS, Bounds, Stored, check_sum, encoded_integer, integer_of
+from shmq.model.table.recent_rows import UNKNOWN, Row
 from shmq.native import _clock as time
 
 _T = TypeVar("_T")
@@ -33,6 +33,7 @@ _MANY: Final = 2
 
 _LIVE: Final = "(deadline IS NULL OR deadline > :now)"
 _FIND: Final = "SELECT codec, value, deadline FROM entry WHERE key = ?"
+_LENGTH: Final = "SELECT length(value) FROM entry WHERE key = ?"
 _SET: Final = (
     "INSERT INTO entry (key, codec, value, deadline) VALUES (?, ?, ?, ?)"
     " ON CONFLICT (key) DO UPDATE SET codec = excluded.codec, value = excluded.value,"
@@ -75,8 +76,11 @@ class Entries:
 
     # ---- reading ----
 
-    def find(self, keys: Iterable[str], most: int | None = None) -> dict[str, Stored]:
+    def find(self, keys: Sequence[str], most: int | None = None) -> dict[str, Stored]:
         """Those keys that are there, at one moment; it ends behind ``most`` bytes of values."""
+        if len(keys) == 1:
+            stored = self.look(keys[0])
+            return {} if stored is None else {keys[0]: stored}
         found: dict[str, Stored] = {}
         size = 0
         with self._database.reading() as connection:
@@ -94,7 +98,7 @@ class Entries:
         """One key's value."""
         database = self._database
         row = database.recent.find(database.count_changes(), key)
-        if isinstance(row, Unknown):
+        if row is UNKNOWN:
             with database.using() as connection:
                 changes = database.watch_changes()
                 row = self._read_row(connection, key)
@@ -103,7 +107,18 @@ class Entries:
             return None
         return row[0]
 
-    def find_news(self, keys: Iterable[str], state: object) -> tuple[dict[str, Stored], object]:
+    def measure(self, keys: Iterable[str]) -> int:
+        """The bytes of the values of these keys, which are not read for it."""
+        with self._database.using() as connection:
+            found = (connection.execute(_LENGTH, (key.encode(),)).fetchall() for key in keys)
+            return sum(rows[0][0] for rows in found if rows)
+
+    def has_recent(self, key: str) -> bool:
+        """Whether the key can be looked up without the database, and so without a lock."""
+        database = self._database
+        return database.recent.find(database.count_changes(), key) is not UNKNOWN
+
+    def find_news(self, keys: Sequence[str], state: object) -> tuple[dict[str, Stored], object]:
         """Those keys that are there, and the state of the table; none if it still is ``state``."""
         now = self._stamp()  # before the lookup: what is written since is found by the next one
         return ({} if now == state else self.find(keys)), now
@@ -159,7 +174,8 @@ class Entries:
 
         def deed(change: Change, now: int) -> bool:
             deadline = _compute_deadline(ttl, now)
-            change.expect(deadline)
+            if deadline is not None:
+                change.expect(deadline)
             change.rows[key] = UNKNOWN
             given = (key.encode(), stored.codec, stored.raw, deadline, now)
             return change.connection.execute(_ADD, given).rowcount > 0
@@ -205,7 +221,8 @@ class Entries:
 
         def deed(change: Change, now: int) -> bool:
             deadline = _compute_deadline(ttl, now)
-            change.expect(deadline)
+            if deadline is not None:
+                change.expect(deadline)
             change.rows[key] = UNKNOWN
             given = {"key": key.encode(), "now": now, "deadline": deadline}
             return change.connection.execute(_EXPIRE, given).rowcount > 0
@@ -219,7 +236,9 @@ class Entries:
             row = self._find_row(change, key, now)
             before, deadline = (0, None) if row is None else (integer_of(key, row[0]), row[1])
             value = check_sum(key, before + by)
-            if not bounds.allow(value + self._sum(change, bounds.sum_with, now)):
+            if bounds is not NO_BOUNDS and not bounds.allow(
+                value + self._sum(change, bounds.sum_with, now)
+            ):
                 return None
             deadline = deadline if ttl is None else _compute_deadline(ttl, now)
             _set(change, key, Row(encoded_integer(value), deadline))
@@ -234,9 +253,9 @@ class Entries:
     def _find_row(self, change: Change, key: str, now: int) -> Row | None:
         """The row, unless it has expired."""
         row = self._database.recent.find(change.before, key)
-        if isinstance(row, Unknown):
+        if row is UNKNOWN:
             row = self._read_row(change.connection, key)
-        return row if _is_live(row, now) else None
+        return None if row is None or (row[1] is not None and row[1] <= now) else row
 
     def _write(self, deed: Callable[[Change, int], _T], statements: int = 1) -> _T:
         """Carry it out, and remove some expired entries in the same transaction.
@@ -244,15 +263,8 @@ class Entries:
         ``statements``: how many of it change something, at most. If there is not enough room for
         it, all of the expired entries are removed first.
         """
-        try:
-            return self._write_once(deed, statements)
-        except NoSpace:
-            if not self._remove_expired():
-                raise
-        return self._write_once(deed, statements)
 
-    def _write_once(self, deed: Callable[[Change, int], _T], statements: int) -> _T:
-        with self._database.changing() as change:
+        def write(change: Change) -> _T:
             now = self._clock()  # within the lock, so that it never goes back
             is_due = now >= change.expiry
             if is_due or statements > 1:
@@ -260,6 +272,13 @@ class Entries:
             if is_due:
                 self._sweep(change, now)
             return deed(change, now)
+
+        try:
+            return self._database.change(write)
+        except NoSpace:
+            if not self._remove_expired():
+                raise
+        return self._database.change(write)
 
     def _sweep(self, change: Change, now: int) -> None:
         """Remove some of the expired entries."""
@@ -275,12 +294,14 @@ class Entries:
     def _remove_expired(self) -> int:
         """Remove what has expired by now, in small portions; returns how many entries."""
         now, removed = self._clock(), 0
-        while True:
-            with self._database.writing() as connection:
-                portion = connection.execute(_SWEEP, {"now": now}).rowcount
+
+        def remove(change: Change) -> int:
+            change.is_known = False
+            return change.connection.execute(_SWEEP, {"now": now}).rowcount
+
+        while (portion := self._database.change(remove)) == _SWEPT:
             removed += portion
-            if portion < _SWEPT:
-                return removed
+        return removed + portion
 
 
 def _compute_deadline(ttl: float | None, now: int) -> int | None:
@@ -293,7 +314,8 @@ def _is_live(row: Row | None, now: int) -> TypeGuard[Row]:
 
 def _set(change: Change, key: str, row: Row) -> None:
     stored, deadline = row
-    change.expect(deadline)
+    if deadline is not None:
+        change.expect(deadline)
     change.connection.execute(_SET, (key.encode(), stored.codec, stored.raw, deadline))
     change.rows[key] = row
 

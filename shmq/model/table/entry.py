@@ -41,6 +41,10 @@ class Bounds(NamedTuple):
         )
 
 
+#: Of an increment without any.
+NO_BOUNDS: Final = Bounds()
+
+
 def check_key(key: object, what: str = "key") -> str:
     """Return ``key`` if it is one. Raises InvalidOption, and TypeError if it is not a str."""
     if not isinstance(key, str):
@@ -94,6 +98,8 @@ def check_most(most: int | None) -> int | None:
 
 def check_by(name: str, value: object) -> int:
     """Return an integer of an increment. Raises InvalidOption, TypeError."""
+    if type(value) is int and _LEAST_INTEGER <= value <= _MOST_INTEGER:
+        return value  # the usual one, at once
     return check_whole(name, value, _LEAST_INTEGER, _MOST_INTEGER)
 
 
@@ -137,7 +143,7 @@ def decoded(stored: Stored) -> Any:
 
 def integer_of(key: str, stored: Stored) -> int:
     """The integer that is stored under the key. Raises InvalidOption if it is none."""
-    value = decoded(stored) if stored.codec == _MSGPACK else None
+    value = decode_body(stored.raw, _MSGPACK, "msgpack") if stored.codec == _MSGPACK else None
     if not isinstance(value, int) or isinstance(value, bool):
         kind = type(decoded(stored)).__name__
         raise InvalidOption(f"the value of {key!r} is a {kind}, and only an int is incremented")

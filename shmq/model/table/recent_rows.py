@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -21,18 +22,20 @@ class Row(NamedTuple):
     deadline: int | None
 
 
-class Unknown:
+class Unknown(enum.Enum):
     """The type of `UNKNOWN`."""
+
+    ROW = enum.auto()
 
 
 #: In the place of a row: it is to be read in the database. None: there is no such row.
-UNKNOWN: Final = Unknown()
+UNKNOWN: Final = Unknown.ROW
 
 Found = Row | Unknown | None
 
 
 class RecentRows:
-    """Rows as they were at a count of the table's changes, see `LockFile.count_changes`.
+    """Rows as they were at a count of the table's changes, see `TableLock.count_changes`.
 
     They are found without a lock. What changes them needs the process's lock.
     """
@@ -64,16 +67,19 @@ class RecentRows:
         self._at = after, rows
 
     def _set(self, rows: dict[str, Row | None], key: str, row: Found) -> None:
-        former = rows.pop(key, UNKNOWN)
-        if not isinstance(former, Unknown):
-            self._bytes -= _size_of(former)
-        if isinstance(row, Unknown) or (size := _size_of(row)) > _LARGEST:
+        former = rows.pop(key, UNKNOWN)  # the row is the last to make room for others
+        if former is not UNKNOWN:
+            self._bytes -= _BESIDE if former is None else _BESIDE + len(former[0].raw)
+        if row is UNKNOWN:
             return
-        rows[key] = row
-        self._bytes += size
+        size = _BESIDE if row is None else _BESIDE + len(row[0].raw)
+        if size <= _LARGEST:
+            rows[key] = row
+            self._bytes += size
+            if self._bytes > _BYTES:
+                self._make_room(rows)
+
+    def _make_room(self, rows: dict[str, Row | None]) -> None:
         while self._bytes > _BYTES:
-            self._bytes -= _size_of(rows.pop(next(iter(rows))))
-
-
-def _size_of(row: Row | None) -> int:
-    return _BESIDE if row is None else _BESIDE + len(row.stored.raw)
+            row = rows.pop(next(iter(rows)))
+            self._bytes -= _BESIDE if row is None else _BESIDE + len(row.stored.raw)

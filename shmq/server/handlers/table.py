@@ -10,7 +10,7 @@ from typing import Any, Final
 from shmq.client.handles.table import check_table
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.table import LocalTable
-from shmq.errors import Forbidden, NoSuchTable, TableDeleted
+from shmq.errors import Forbidden, LockTimeout, NoSuchTable, TableDeleted
 from shmq.model.table.entry import (
     Bounds,
     check_by,
@@ -33,6 +33,9 @@ Asked = Mapping[str, Any]
 
 #: A worker keeps so many tables open, of four descriptors each.
 _OPEN: Final = 64
+#: The most keys of a request that the event loop carries out, and the most bytes of their values.
+_FEW: Final = 16
+_LITTLE: Final = 64 << 10
 #: The answer to a "get" or a "keys" ends after so many bytes.
 _MOST: Final = 4 << 20
 
@@ -84,6 +87,29 @@ class TableHandler:
             raise TableDeleted(f"table {name!r} was deleted, and another one has its name")
         return pack_map(carry_out(table, asked.arguments))
 
+    def ask_at_once(self, rights: Rights, name: str, asked: TableRequest) -> bytes | None:
+        """`ask`, for the thread of the event loop; None if that could wait, and nothing was done.
+
+        That is so unless the table is in memory and open, the request is short, and no other thread
+        or process has a lock that it needs. Raises what `ask` raises.
+        """
+        table = self._open.get(name)
+        is_short = _SHORT.get(asked.action)
+        if table is None or is_short is None or table.durability != "memory":
+            return None
+        right, carry_out = self._actions[asked.action]
+        if table.identity != asked.identity or not rights(name) & right:
+            return None
+        try:
+            if asked.action == "get" and _is_recent(table, asked.arguments):
+                return pack_map(carry_out(table, asked.arguments))
+            with table.database.at_once(to_write=right == Right.PRODUCE) as is_free:
+                if is_free and is_short(table, asked.arguments):
+                    return pack_map(carry_out(table, asked.arguments))
+        except (LockTimeout, TableDeleted):  # after these, nothing has been done
+            pass
+        return None
+
     def _make(self, session: Session, rights: Rights, name: str, asked: Asked) -> bytes:
         _require(rights, name, Right.ADMIN)
         durability, max_bytes = asked.get("durability", "memory"), asked.get("max_bytes")
@@ -125,6 +151,34 @@ def _require(rights: Rights, name: str, right: int) -> None:
 
 def _describe(table: LocalTable) -> bytes:
     return TableInfo(table.identity, table.durability, table.max_bytes).pack()
+
+
+# ---- requests of which each takes some microseconds ----
+
+
+def _is_recent(table: LocalTable, asked: Asked) -> bool:
+    keys = asked["keys"]
+    return len(keys) == 1 and table.entries.has_recent(keys[0])
+
+
+def _has_short_values(table: LocalTable, asked: Asked) -> bool:
+    keys = asked["keys"]
+    return len(keys) <= _FEW and table.entries.measure(keys) <= _LITTLE
+
+
+def _has_short_entries(_: LocalTable, asked: Asked) -> bool:
+    entries = asked["entries"]
+    return len(entries) <= _FEW and sum(len(each.raw) for each in entries.values()) <= _LITTLE
+
+
+_SHORT: Final[dict[str, Callable[[LocalTable, Asked], bool]]] = {
+    "get": _has_short_values,
+    "set": _has_short_entries,
+    "add": _has_short_entries,
+    "delete": _has_short_values,
+    "expire": lambda *_: True,
+    "increment": lambda _, asked: len(asked["sum_with"]) <= _FEW,
+}
 
 
 # ---- one action each ----
