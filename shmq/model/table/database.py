@@ -54,7 +54,7 @@ from shmq.model.table.recent_rows import Found, RecentRows
 from shmq.native._core import reserve_standard
 from shmq.native._table import TableLock
 from shmq.native.descriptors import open_file
-from shmq.native.lock_holder import locker_of, take_file_lock
+from shmq.native.lock_holder import lock_timeout, locker_of, take_file_lock
 
 _T = TypeVar("_T")
 
@@ -99,31 +99,27 @@ _locks: dict[str, threading.RLock] = {}
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
-def _acquire(durability: TableDurability, name: str) -> threading.RLock:
+def _acquire(
+    durability: TableDurability, name: str, patience: float = _PATIENCE
+) -> threading.RLock:
     """Keep other threads out of tables of this kind, until the lock that is returned is released.
 
     No thread forks in the meantime: its child would inherit SQLite's own mutexes as they are held,
     and wait for them forever. Raises LockTimeout.
     """
     lock = _locks[durability]
-    if not lock.acquire(timeout=_PATIENCE):
+    if not lock.acquire(timeout=patience):
         raise LockTimeout(
-            f"another thread of this process has used a table for more than {_PATIENCE:g} s, so "
+            f"another thread of this process has used a table for more than {patience:g} s, so "
             f"table {name!r} cannot be used: try again",
             os.getpid(),
         )
     return lock
 
 
-def _try_acquire(lock: threading.RLock, held: contextlib.ExitStack) -> bool:
-    """Acquire the lock, which ``held`` releases, unless another thread has it."""
-    if not lock.acquire(blocking=False):
-        return False
-    held.callback(lock.release)
-    return True
-
-
-def connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
+def connected(
+    path: Path, mode: str = "rw", patience: float = _PATIENCE
+) -> sqlite3.Connection:
     """A connection to an existing file, which makes no transactions of its own.
 
     Needs the process's lock, for as long as the connection is open.
@@ -132,7 +128,7 @@ def connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
         uri=True,
-        timeout=_PATIENCE,
+        timeout=patience,
         isolation_level=None,
         check_same_thread=False,
     )
@@ -203,9 +199,9 @@ class Change:
         self.before = lock.start_change()
         #: `TableLock.expiry`, once the change is done.
         self.expiry = lock.expiry
-        #: The rows that it has changed, if those are known.
+        #: The rows that it may have changed, if those are all.
         self.rows: dict[str, Found] = {}
-        self.is_known = True
+        self.is_known = False
 
     def expect(self, deadline: int) -> None:
         """Note the deadline of an entry, before the entry is stored."""
@@ -224,7 +220,7 @@ class _Use:
 
     def __enter__(self) -> sqlite3.Connection:
         database = self._database
-        self._lock = _acquire(database.durability, database.name)
+        self._lock = _acquire(database.durability, database.name, database.patience)
         try:
             database.reject_reentry()
             try:
@@ -246,8 +242,16 @@ class _Use:
 class Database:
     """A table's database, which is opened when it is used. Threads may share it."""
 
-    def __init__(self, name: str, path: Path, durability: TableDurability) -> None:
+    def __init__(
+        self, name: str, path: Path, durability: TableDurability, patience: float = _PATIENCE
+    ) -> None:
+        """``patience``: how long a call waits for each lock, in seconds.
+
+        With 0, one that finds a lock held raises LockTimeout at once, and has changed nothing.
+        """
         self.name = name
+        #: See above.
+        self.patience = patience
         self.path = path
         self._file = str(path)  # once, not for each call
         self.durability = durability
@@ -261,8 +265,6 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._writers = new_lock()
         self._lock_file: TableLock | None = None
-        #: How long SQLite is to wait for its own locks, in seconds, and does wait.
-        self._patience = self._set_patience = _PATIENCE
         #: The thread that uses the connection now; 0: none.
         self._user = 0
         #: Whether the thread that has the lock of `_writers` is within a change.
@@ -274,35 +276,6 @@ class Database:
     def using(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """The connection, for this thread alone, and SQLite's errors as those of shmq."""
         return _Use(self)
-
-    @contextlib.contextmanager
-    def at_once(self, *, to_write: bool) -> Iterator[bool]:
-        """Whether a call in the block can do without waiting: all locks that it needs are held.
-
-        SQLite's own are not: if one of them is held, the call raises LockTimeout at once.
-        """
-        with contextlib.ExitStack() as held:
-            is_free = (
-                self._connection is not None
-                and (not to_write or self._try_writers(held))
-                and _try_acquire(_locks[self.durability], held)
-            )
-            if is_free:
-                self._patience = 0.0
-            try:
-                yield is_free
-            finally:
-                if is_free:
-                    self._patience = _PATIENCE
-
-    def _try_writers(self, held: contextlib.ExitStack) -> bool:
-        if self._lock_file is None or not _try_acquire(self._writers, held):
-            return False
-        lock = self._lock_file
-        if lock is None or not lock.try_lock():
-            return False
-        held.callback(lock.unlock)
-        return True
 
     def reject_reentry(self) -> None:
         """Raises ShmqError if this very thread uses the connection."""
@@ -341,10 +314,10 @@ class Database:
         Each statement is a transaction of its own, unless the deed begins one, which is committed
         at its end; an error undoes it. Raises LockTimeout, NoSpace and TableDeleted.
         """
-        if not self._writers.acquire(timeout=_PATIENCE):
+        if not self._writers.acquire(timeout=self.patience):
             raise LockTimeout(
                 f"another thread of this process has written to table {self.name!r} for more than "
-                f"{_PATIENCE:g} s: try again",
+                f"{self.patience:g} s: try again",
                 os.getpid(),
             )
         try:
@@ -386,11 +359,17 @@ class Database:
         while True:
             lock = self._lock_file or self._open_lock_file()
             if not lock.try_lock():
-                take_file_lock(lock.try_lock, f"table {self.name!r}", lambda: locker_of(lock.fd))
+                self._wait_for(lock)
             if not lock.is_removed():
                 return lock
             self._lock_file = None  # others lock the file that has its name now
             self.check_there()
+
+    def _wait_for(self, lock: TableLock) -> None:
+        what = f"table {self.name!r}"
+        if not self.patience:
+            raise lock_timeout(what, 0, 0.0)
+        take_file_lock(lock.try_lock, what, lambda: locker_of(lock.fd))
 
     def _open_lock_file(self) -> TableLock:
         self.check_there()
@@ -431,17 +410,14 @@ class Database:
             self.check_there()
         if self._connection is None:
             check_private(self.path)
-            connection = connected(self.path)
+            connection = connected(self.path, patience=self.patience)
             try:
                 self._prepare(connection)
             except BaseException:
                 connection.close()
                 raise
-            self._connection, self._set_patience = connection, _PATIENCE
+            self._connection = connection
             self.opened += 1
-        if self._set_patience != self._patience:
-            self._connection.execute(f"PRAGMA busy_timeout = {self._patience * 1000:.0f}")
-            self._set_patience = self._patience
         return self._connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
@@ -523,7 +499,7 @@ class Database:
             cause = TableDeleted(f"table {self.name!r} was deleted")
         elif code in _BUSY:
             cause = LockTimeout(
-                f"table {self.name!r} was locked for more than {_PATIENCE:g} s by another process "
+                f"table {self.name!r} was locked for more than {self.patience:g} s by another process "
                 f"that opens, closes or repairs it: try again"
             )
         elif code in _DAMAGED:

@@ -74,6 +74,11 @@ class Entries:
             time.monotonic_ns if database.durability == "memory" else time.time_ns
         )
 
+    def without_waiting(self) -> Entries:
+        """The same, but a call that finds a lock held raises LockTimeout at once."""
+        database = self._database
+        return Entries(Database(database.name, database.path, database.durability, patience=0.0))
+
     # ---- reading ----
 
     def find(self, keys: Sequence[str], most: int | None = None) -> dict[str, Stored]:
@@ -108,15 +113,15 @@ class Entries:
         return row[0]
 
     def measure(self, keys: Iterable[str]) -> int:
-        """The bytes of the values of these keys, which are not read for it."""
-        with self._database.using() as connection:
+        """The bytes of the values of these keys that are to be read for a `find`."""
+        database = self._database
+        changes = database.count_changes()
+        keys = [key for key in keys if database.recent.find(changes, key) is UNKNOWN]
+        if not keys:
+            return 0
+        with database.using() as connection:
             found = (connection.execute(_LENGTH, (key.encode(),)).fetchall() for key in keys)
             return sum(rows[0][0] for rows in found if rows)
-
-    def has_recent(self, key: str) -> bool:
-        """Whether the key can be looked up without the database, and so without a lock."""
-        database = self._database
-        return database.recent.find(database.count_changes(), key) is not UNKNOWN
 
     def find_news(self, keys: Sequence[str], state: object) -> tuple[dict[str, Stored], object]:
         """Those keys that are there, and the state of the table; none if it still is ``state``."""
@@ -269,8 +274,7 @@ class Entries:
             is_due = now >= change.expiry
             if is_due or statements > 1:
                 change.connection.execute("BEGIN IMMEDIATE")
-            if is_due:
-                self._sweep(change, now)
+            change.is_known = not (is_due and self._sweep(change, now))
             return deed(change, now)
 
         try:
@@ -280,23 +284,21 @@ class Entries:
                 raise
         return self._database.change(write)
 
-    def _sweep(self, change: Change, now: int) -> None:
-        """Remove some of the expired entries."""
+    def _sweep(self, change: Change, now: int) -> bool:
+        """Remove some of the expired entries; return whether there were any."""
         removed = change.connection.execute(_SWEEP, {"now": now}).rowcount
         if removed == _SWEPT:
             _shrink(change.connection)
         else:
             ((deadline,),) = change.connection.execute(_NEXT).fetchall()
             change.expiry = _NEVER if deadline is None else max(deadline, now + _SWEPT_AGAIN)
-        if removed:
-            change.is_known = False
+        return removed > 0
 
     def _remove_expired(self) -> int:
         """Remove what has expired by now, in small portions; returns how many entries."""
         now, removed = self._clock(), 0
 
         def remove(change: Change) -> int:
-            change.is_known = False
             return change.connection.execute(_SWEEP, {"now": now}).rowcount
 
         while (portion := self._database.change(remove)) == _SWEPT:

@@ -96,10 +96,6 @@ Answer = tuple[int, Payload]
 _Handler = Callable[[Session, str, Any], Payload]
 
 
-#: A request that the event loop does not carry out itself.
-_NOT_YET: Final = (Status.OK, None)
-
-
 class _LockRetry(NamedTuple):
     """A name whose lock timed out, with its answer: it is not tried again before ``until``."""
 
@@ -156,9 +152,6 @@ class Control:
         self._delayed = 0  # refused logins that wait for their answer
         #: Called for each failed login.
         self.login_failed: Callable[[], None] = lambda: None
-        self._table_at_once = functools.partial(
-            self._check, Type.TABLE, TableRequest.unpack, self._try_table
-        )
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
             **{
                 of: functools.partial(self._check, of, *row)
@@ -272,10 +265,9 @@ class Control:
         if kind not in ASIDE:
             return self._answer_here(session, kind, name, rest)
         if kind == Type.TABLE:
-            answer = self._carry_out(session, kind, name, rest, self._table_at_once)
-            if answer != _NOT_YET:
-                self._audit.answered(session, kind, name, rest, *answer)
-                return answer
+            payload = self._tables.ask_at_once(self._bind_rights(session), name, rest)
+            if payload is not None:
+                return Status.OK, payload
         held = self._held.get(name)
         if held is not None and held.until > time.monotonic():
             self._audit.answered(session, kind, name, rest, *held.answer)
@@ -326,17 +318,10 @@ class Control:
         self._side_threads.later(held.pause, session.resume)
         return Status.OK, None
 
-    def _carry_out(
-        self,
-        session: Session,
-        kind: int,
-        name: str,
-        rest: bytes,
-        handler: Callable[[Session, str, bytes], Payload] | None = None,
-    ) -> Answer:
+    def _carry_out(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
         try:
             with scarce(f"{name!r}"):
-                return Status.OK, (handler or self._answer_of(kind))(session, name, rest)
+                return Status.OK, self._answer_of(kind)(session, name, rest)
         except Refusal as refusal:
             return refusal.status, refusal.payload
         except ShmqError as error:
@@ -610,10 +595,6 @@ class Control:
     def _answer_table(self, session: Session, name: str, asked: TableRequest) -> bytes:
         with well_formed():
             return self._tables.ask(session, self._bind_rights(session), name, asked)
-
-    def _try_table(self, session: Session, name: str, asked: TableRequest) -> bytes | None:
-        with well_formed():
-            return self._tables.ask_at_once(self._bind_rights(session), name, asked)
 
     def _route(self, session: Session, name: str, rest: bytes) -> bytes:
         with well_formed():

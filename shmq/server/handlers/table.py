@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from shmq.client.handles.table import check_table
+from shmq.client.handles.table import check_increment, check_table
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.table import LocalTable
-from shmq.errors import Forbidden, LockTimeout, NoSuchTable, TableDeleted
+from shmq.errors import Forbidden, LockTimeout, NoSuchTable, ShmqError, TableDeleted
+from shmq.model.table.entries import Entries
 from shmq.model.table.entry import (
     Bounds,
     check_by,
@@ -25,14 +27,15 @@ from shmq.native._core import Session
 from shmq.protocol.messages.payload import pack_map
 from shmq.protocol.messages.table import TableInfo, TableRequest, pack_entries
 from shmq.protocol.opcodes import Right
+from shmq.protocol.status import Refusal
 from shmq.server.handlers.refusals import QuotaRequest, Quotas
 
 #: The session's rights to a name, as the engine's bits.
 Rights = Callable[[str], int]
 Asked = Mapping[str, Any]
 
-#: A worker keeps so many tables open, of four descriptors each.
-_OPEN: Final = 64
+#: A worker keeps so many tables open, of seven descriptors each.
+_OPEN: Final = 36
 #: The most keys of a request that the event loop carries out, and the most bytes of their values.
 _FEW: Final = 16
 _LITTLE: Final = 64 << 10
@@ -49,12 +52,14 @@ class TableHandler:
         self._broker = broker
         self._quotas = quotas
         self._open: OrderedDict[str, LocalTable] = OrderedDict()
+        #: The identities and entries of those in memory, for the thread of the event loop.
+        self._at_once: dict[str, tuple[int, Entries]] = {}
         #: Guards what is open; a table is used without it.
         self._lock = threading.Lock()
-        self._actions: dict[str, tuple[int, Callable[[LocalTable, Asked], dict[str, Any]]]] = {
+        self._actions: dict[str, tuple[int, Callable[[Entries, Asked], dict[str, Any]]]] = {
             "get": (Right.CONSUME, _get),
             "keys": (Right.CONSUME, _list_keys),
-            "count": (Right.CONSUME, lambda table, _: {"count": len(table)}),
+            "count": (Right.CONSUME, lambda entries, _: {"count": entries.count()}),
             "set": (Right.PRODUCE, _set),
             "add": (Right.PRODUCE, _add),
             "delete": (Right.PRODUCE, _delete),
@@ -85,30 +90,29 @@ class TableHandler:
         _require(rights, name, right)
         if table.identity != asked.identity:
             raise TableDeleted(f"table {name!r} was deleted, and another one has its name")
-        return pack_map(carry_out(table, asked.arguments))
+        return pack_map(carry_out(table.entries, asked.arguments))
 
-    def ask_at_once(self, rights: Rights, name: str, asked: TableRequest) -> bytes | None:
-        """`ask`, for the thread of the event loop; None if that could wait, and nothing was done.
+    def ask_at_once(self, rights: Rights, name: str, rest: bytes) -> bytes | None:
+        """Carry out a TABLE in the thread of the event loop, if that waits for nothing.
 
-        That is so unless the table is in memory and open, the request is short, and no other thread
-        or process has a lock that it needs. Raises what `ask` raises.
+        Returns the payload of the answer; None if nothing was done: the table is on disk or not
+        open, the request is long or to be refused, or a lock is held.
         """
-        table = self._open.get(name)
-        is_short = _SHORT.get(asked.action)
-        if table is None or is_short is None or table.durability != "memory":
+        found = self._at_once.get(name)
+        if found is None:
             return None
-        right, carry_out = self._actions[asked.action]
-        if table.identity != asked.identity or not rights(name) & right:
-            return None
+        identity, entries = found
         try:
-            if asked.action == "get" and _is_recent(table, asked.arguments):
-                return pack_map(carry_out(table, asked.arguments))
-            with table.database.at_once(to_write=right == Right.PRODUCE) as is_free:
-                if is_free and is_short(table, asked.arguments):
-                    return pack_map(carry_out(table, asked.arguments))
-        except (LockTimeout, TableDeleted):  # after these, nothing has been done
-            pass
-        return None
+            asked = TableRequest.unpack(rest)
+            is_short = _SHORT.get(asked.action)
+            if is_short is None or asked.identity != identity:
+                return None
+            right, carry_out = self._actions[asked.action]
+            if not rights(name) & right or not is_short(entries, asked.arguments):
+                return None
+            return pack_map(carry_out(entries, asked.arguments))
+        except (Refusal, ShmqError, TypeError):  # a side thread finds out again, and answers
+            return None
 
     def _make(self, session: Session, rights: Rights, name: str, asked: Asked) -> bytes:
         _require(rights, name, Right.ADMIN)
@@ -138,15 +142,28 @@ class TableHandler:
             kept = self._open.pop(name, None)
             if kept is not None and not kept.database.path.exists():
                 kept = None  # closed with its last reference, which another thread may have
-            table = self._open[name] = kept or self._broker.table(name)
+            if kept is None:
+                self._at_once.pop(name, None)
+                kept = self._broker.table(name)
+                if kept.durability == "memory":
+                    with contextlib.suppress(LockTimeout):
+                        self._at_once[name] = kept.identity, _open_at_once(kept)
+            self._open[name] = kept
             while len(self._open) > _OPEN:
-                self._open.popitem(last=False)
-            return table
+                self._at_once.pop(self._open.popitem(last=False)[0], None)
+            return kept
 
 
 def _require(rights: Rights, name: str, right: int) -> None:
     if not rights(name) & right:
         raise Forbidden(f"the token has no right to {_WHAT[Right(right)]} table {name!r}")
+
+
+def _open_at_once(table: LocalTable) -> Entries:
+    """Its entries for the thread of the event loop, which does not open files. Raises ShmqError."""
+    entries = table.entries.without_waiting()
+    entries.look("")
+    return entries
 
 
 def _describe(table: LocalTable) -> bytes:
@@ -156,26 +173,21 @@ def _describe(table: LocalTable) -> bytes:
 # ---- requests of which each takes some microseconds ----
 
 
-def _is_recent(table: LocalTable, asked: Asked) -> bool:
+def _finds_little(entries: Entries, asked: Asked) -> bool:
     keys = asked["keys"]
-    return len(keys) == 1 and table.entries.has_recent(keys[0])
+    return len(keys) <= _FEW and entries.measure(keys) <= _LITTLE
 
 
-def _has_short_values(table: LocalTable, asked: Asked) -> bool:
-    keys = asked["keys"]
-    return len(keys) <= _FEW and table.entries.measure(keys) <= _LITTLE
+def _sets_little(_: Entries, asked: Asked) -> bool:
+    new = asked["entries"]
+    return len(new) <= _FEW and sum(len(each.raw) for each in new.values()) <= _LITTLE
 
 
-def _has_short_entries(_: LocalTable, asked: Asked) -> bool:
-    entries = asked["entries"]
-    return len(entries) <= _FEW and sum(len(each.raw) for each in entries.values()) <= _LITTLE
-
-
-_SHORT: Final[dict[str, Callable[[LocalTable, Asked], bool]]] = {
-    "get": _has_short_values,
-    "set": _has_short_entries,
-    "add": _has_short_entries,
-    "delete": _has_short_values,
+_SHORT: Final[dict[str, Callable[[Entries, Asked], bool]]] = {
+    "get": _finds_little,
+    "set": _sets_little,
+    "add": _sets_little,
+    "delete": _finds_little,
     "expire": lambda *_: True,
     "increment": lambda _, asked: len(asked["sum_with"]) <= _FEW,
 }
@@ -184,20 +196,20 @@ _SHORT: Final[dict[str, Callable[[LocalTable, Asked], bool]]] = {
 # ---- one action each ----
 
 
-def _get(table: LocalTable, asked: Asked) -> dict[str, Any]:
+def _get(entries: Entries, asked: Asked) -> dict[str, Any]:
     keys = asked["keys"]
-    found = table.entries.find(keys, _MOST)
+    found = entries.find(keys, _MOST)
     size = sum(len(stored.raw) for stored in found.values())
     looked = 1 + keys.index(next(reversed(found))) if size >= _MOST else len(keys)
     return {"found": pack_entries(found), "looked": looked}
 
 
-def _list_keys(table: LocalTable, asked: Asked) -> dict[str, Any]:
+def _list_keys(entries: Entries, asked: Asked) -> dict[str, Any]:
     prefix, after = (check_prefix(asked.get(key, ""), key) for key in ("prefix", "after"))
     limit = check_limit(asked.get("limit", 1000))
     found: list[str] = []
     size = 0
-    for key in table.entries.keys(prefix, limit, after):
+    for key in entries.keys(prefix, limit, after):
         found.append(key)
         size += len(key.encode())
         if size >= _MOST:
@@ -205,34 +217,35 @@ def _list_keys(table: LocalTable, asked: Asked) -> dict[str, Any]:
     return {"keys": found, "more": False}
 
 
-def _set(table: LocalTable, asked: Asked) -> dict[str, Any]:
-    table.entries.store(asked["entries"], check_ttl(asked["ttl"]))
+def _set(entries: Entries, asked: Asked) -> dict[str, Any]:
+    entries.store(asked["entries"], check_ttl(asked["ttl"]))
     return {}
 
 
-def _add(table: LocalTable, asked: Asked) -> dict[str, Any]:
+def _add(entries: Entries, asked: Asked) -> dict[str, Any]:
     ((key, stored),) = asked["entries"].items()
-    return {"added": table.entries.add(key, stored, check_ttl(asked["ttl"]))}
+    return {"added": entries.add(key, stored, check_ttl(asked["ttl"]))}
 
 
-def _delete(table: LocalTable, asked: Asked) -> dict[str, Any]:
-    return {"deleted": table.entries.delete(dict.fromkeys(asked["keys"]))}
+def _delete(entries: Entries, asked: Asked) -> dict[str, Any]:
+    return {"deleted": entries.delete(dict.fromkeys(asked["keys"]))}
 
 
-def _clear(table: LocalTable, asked: Asked) -> dict[str, Any]:
-    return {"deleted": table.entries.clear(check_most(asked.get("most")))}
+def _clear(entries: Entries, asked: Asked) -> dict[str, Any]:
+    return {"deleted": entries.clear(check_most(asked.get("most")))}
 
 
-def _expire(table: LocalTable, asked: Asked) -> dict[str, Any]:
-    return {"there": table.entries.expire(check_key(asked.get("key")), check_ttl(asked["ttl"]))}
+def _expire(entries: Entries, asked: Asked) -> dict[str, Any]:
+    return {"there": entries.expire(check_key(asked.get("key")), check_ttl(asked["ttl"]))}
 
 
-def _increment(table: LocalTable, asked: Asked) -> dict[str, Any]:
-    key = check_key(asked.get("key"))
-    least, most = (
-        None if asked.get(bound) is None else check_by(bound, asked[bound])
-        for bound in ("least", "most")
+def _increment(entries: Entries, asked: Asked) -> dict[str, Any]:
+    given = {name: asked[name] for name in ("least", "most") if name in asked}
+    arguments = check_increment(
+        asked.get("key"),
+        asked.get("by", 1),
+        ttl=asked["ttl"],
+        sum_with=tuple(asked["sum_with"]),
+        **given,
     )
-    bounds = Bounds(least, most, check_sum_with(key, asked["sum_with"]))
-    by = check_by("by", asked.get("by", 1))
-    return {"value": table.entries.increment(key, by, check_ttl(asked["ttl"]), bounds)}
+    return {"value": entries.increment(*arguments)}
