@@ -108,7 +108,7 @@ def _acquire(
     and wait for them forever. Raises LockTimeout.
     """
     lock = _locks[durability]
-    if not lock.acquire(timeout=patience):
+    if not lock.acquire(False) and not lock.acquire(timeout=patience):  # the former is quicker
         raise LockTimeout(
             f"another thread of this process has used a table for more than {patience:g} s, so "
             f"table {name!r} cannot be used: try again",
@@ -213,10 +213,12 @@ class Change:
 class _Use:
     """See `Database.using`."""
 
-    __slots__ = ("_database", "_lock")
+    __slots__ = ("_database", "_is_there", "_lock")
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, is_there: bool = False) -> None:
         self._database = database
+        #: Whether the table is known not to be deleted.
+        self._is_there = is_there
 
     def __enter__(self) -> sqlite3.Connection:
         database = self._database
@@ -224,7 +226,7 @@ class _Use:
         try:
             database.reject_reentry()
             try:
-                return database.enter()
+                return database.enter(is_there=self._is_there)
             except BaseException as error:
                 database.leave(error)
                 raise
@@ -282,9 +284,12 @@ class Database:
         if self._user == threading.get_ident():
             raise self._make_reentry_error()
 
-    def enter(self) -> sqlite3.Connection:
+    def enter(self, *, is_there: bool) -> sqlite3.Connection:
         """Start the use of the connection. Needs the process's lock."""
         self._user = threading.get_ident()
+        lock = self._lock_file
+        if not is_there and (lock is None or lock.is_doubtful()):
+            self.check_there()
         return self._ready()
 
     def leave(self, error: BaseException | None) -> None:
@@ -314,7 +319,7 @@ class Database:
         Each statement is a transaction of its own, unless the deed begins one, which is committed
         at its end; an error undoes it. Raises LockTimeout, NoSpace and TableDeleted.
         """
-        if not self._writers.acquire(timeout=self.patience):
+        if not self._writers.acquire(False) and not self._writers.acquire(timeout=self.patience):
             raise LockTimeout(
                 f"another thread of this process has written to table {self.name!r} for more than "
                 f"{self.patience:g} s: try again",
@@ -326,7 +331,7 @@ class Database:
             self._is_writing = True
             try:
                 lock = self._take_lock()
-                with _Use(self) as connection:
+                with _Use(self, is_there=True) as connection:
                     return self._carry_out(deed, connection, lock)
             finally:
                 self._is_writing = False
@@ -360,10 +365,12 @@ class Database:
             lock = self._lock_file or self._open_lock_file()
             if not lock.try_lock():
                 self._wait_for(lock)
+            if not lock.is_doubtful():
+                return lock
+            self.check_there()
             if not lock.is_removed():
                 return lock
             self._lock_file = None  # others lock the file that has its name now
-            self.check_there()
 
     def _wait_for(self, lock: TableLock) -> None:
         what = f"table {self.name!r}"
@@ -406,8 +413,6 @@ class Database:
             raise TableDeleted(f"table {self.name!r} was deleted") from None
 
     def _ready(self) -> sqlite3.Connection:
-        if self.closed or self._lock_file is None or self._lock_file.is_doubtful():
-            self.check_there()
         if self._connection is None:
             check_private(self.path)
             connection = connected(self.path, patience=self.patience)

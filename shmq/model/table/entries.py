@@ -40,6 +40,7 @@ _SET: Final = (
     " deadline = excluded.deadline"
 )
 _ADD: Final = f"{_SET} WHERE deadline <= ?"
+_RENEW: Final = "UPDATE entry SET value = ? WHERE key = ?"
 _NEXT: Final = "SELECT min(deadline) FROM entry WHERE deadline IS NOT NULL"
 _EXPIRE: Final = f"UPDATE entry SET deadline = :deadline WHERE key = :key AND {_LIVE}"
 _DELETE: Final = f"DELETE FROM entry WHERE key = :key AND {_LIVE}"
@@ -245,8 +246,13 @@ class Entries:
                 value + self._sum(change, bounds.sum_with, now)
             ):
                 return None
-            deadline = deadline if ttl is None else _compute_deadline(ttl, now)
-            _set(change, key, Row(encoded_integer(value), deadline))
+            stored = encoded_integer(value)
+            if row is None or ttl is not None:
+                deadline = deadline if ttl is None else _compute_deadline(ttl, now)
+                _set(change, key, Row(stored, deadline))
+            else:
+                change.connection.execute(_RENEW, (stored.raw, key.encode()))
+                change.rows[key] = Row(stored, deadline)
             return value
 
         return self._write(deed)

@@ -16,6 +16,8 @@ from shmq.native._core import check_seconds
 _MSGPACK: Final = CODECS.index("msgpack")
 _LEAST_INTEGER: Final = -(1 << 63)
 _MOST_INTEGER: Final = (1 << 63) - 1
+#: Of integers; `msgpack.packb` makes a packer for each.
+_pack: Final = msgpack.Packer().pack
 #: The least ttl, in seconds.
 _SHORTEST: Final = 0.001
 
@@ -128,7 +130,7 @@ def encoded(value: Any, default: Default | None = None) -> Stored:
 
 def encoded_integer(value: int) -> Stored:
     """An integer of 64 bits as it is stored."""
-    return Stored(_MSGPACK, msgpack.packb(value))
+    return Stored(_MSGPACK, _pack(value))
 
 
 def encoded_all(mapping: Mapping[str, Any], default: Default | None) -> dict[str, Stored]:
