@@ -1,4 +1,4 @@
-"""The lock of a table's writers, and the count of its changes: see shmq/model/table/lock_file.py."""
+"""The lock of a table's writers, and the count of its changes: see model/table/lock_file.py."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: annotation_typing=False, embedsignature=False
-"""The lock of a table's writers, and the count of its changes: see shmq/model/table/lock_file.py."""
+"""The lock of a table's writers, and the count of its changes: see model/table/lock_file.py."""
 
 from libc.errno cimport EAGAIN, errno
 from libc.stdint cimport int64_t

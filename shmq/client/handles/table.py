@@ -157,9 +157,7 @@ class TableHandle(api.Table):
     def _adding(self, key: str, value: Any, ttl: float | None) -> Steps[bool]:
         return self._add(check_key(key), encoded(value, self.default), check_ttl(ttl))
 
-    def _incrementing(
-        self, key: str, by: int, how: IncrementKeywords
-    ) -> Steps[int | None]:
+    def _incrementing(self, key: str, by: int, how: IncrementKeywords) -> Steps[int | None]:
         return self._increment(*check_increment(key, by, **how))
 
     # ---- reading ----

@@ -117,9 +117,7 @@ def _acquire(
     return lock
 
 
-def connected(
-    path: Path, mode: str = "rw", patience: float = _PATIENCE
-) -> sqlite3.Connection:
+def connected(path: Path, mode: str = "rw", patience: float = _PATIENCE) -> sqlite3.Connection:
     """A connection to an existing file, which makes no transactions of its own.
 
     Needs the process's lock, for as long as the connection is open.
@@ -352,8 +350,9 @@ class Database:
             self._undo()  # before others rely on what they read
             lock.end_change()
             raise
-        if change.expiry > lock.expiry:
-            lock.expiry = change.expiry  # not before: what was removed would be back after a death
+        lock.expiry = max(
+            lock.expiry, change.expiry
+        )  # not before: what was removed would be back after a death
         after = lock.end_change()
         if change.is_known:
             self.recent.advance(change.before, after, change.rows)
@@ -504,8 +503,8 @@ class Database:
             cause = TableDeleted(f"table {self.name!r} was deleted")
         elif code in _BUSY:
             cause = LockTimeout(
-                f"table {self.name!r} was locked for more than {self.patience:g} s by another process "
-                f"that opens, closes or repairs it: try again"
+                f"table {self.name!r} was locked for more than {self.patience:g} s by another "
+                f"process that opens, closes or repairs it: try again"
             )
         elif code in _DAMAGED:
             cause = self._make_damaged_error(str(error))

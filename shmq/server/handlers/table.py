@@ -13,16 +13,7 @@ from shmq.client.local.broker import LocalBroker
 from shmq.client.local.table import LocalTable
 from shmq.errors import Forbidden, LockTimeout, NoSuchTable, ShmqError, TableDeleted
 from shmq.model.table.entries import Entries
-from shmq.model.table.entry import (
-    Bounds,
-    check_by,
-    check_key,
-    check_limit,
-    check_most,
-    check_prefix,
-    check_sum_with,
-    check_ttl,
-)
+from shmq.model.table.entry import check_key, check_limit, check_most, check_prefix, check_ttl
 from shmq.native._core import Session
 from shmq.protocol.messages.payload import pack_map
 from shmq.protocol.messages.table import TableInfo, TableRequest, pack_entries
@@ -242,7 +233,7 @@ def _expire(entries: Entries, asked: Asked) -> dict[str, Any]:
 def _increment(entries: Entries, asked: Asked) -> dict[str, Any]:
     given = {name: asked[name] for name in ("least", "most") if name in asked}
     arguments = check_increment(
-        asked.get("key"),
+        check_key(asked.get("key")),
         asked.get("by", 1),
         ttl=asked["ttl"],
         sum_with=tuple(asked["sum_with"]),

@@ -143,9 +143,10 @@ def test_a_signal_handler_that_uses_a_table_in_use_gets_an_error_and_undoes_noth
     table: Table,
 ) -> None:
     caught: list[str] = []
+    calls: list[Callable[[], object]] = [lambda: table.get("k"), lambda: table.set("k", 2)]
 
     def deed(change: Change) -> None:
-        for call in (lambda: table.get("k"), lambda: table.set("k", 2)):
+        for call in calls:
             with pytest.raises(shmq.ShmqError, match="this very thread") as error:
                 call()
             caught.append(str(error.value))
