@@ -180,7 +180,8 @@ def check_private(path: Path, *, directory: bool = False) -> None:
 
 def remove_files(path: Path) -> None:
     """Remove a database, and then the files beside it."""
-    mark_deleted(str(path))  # first: a process that dies in the meantime leaves a slower table
+    with contextlib.suppress(OSError):
+        mark_deleted(str(path))  # first: a process that dies in the meantime leaves a slower table
     for ending in ("", *AUXILIARY):
         Path(f"{path}{ending}").unlink(missing_ok=True)
 
@@ -254,7 +255,7 @@ class Database:
         self.patience = patience
         self.path = path
         self._file = str(path)  # once, not for each call
-        self.durability = durability
+        self.durability: TableDurability = durability
         self.closed = False
         #: How many times it was opened: numbers of one connection mean nothing to another.
         self.opened = 0

@@ -109,9 +109,10 @@ class Entries:
                 changes = database.watch_changes()
                 row = self._read_row(connection, key)
                 database.recent.add(changes, key, row)
-        if row is None or (row[1] is not None and row[1] <= self._clock()):
+        if row is None:
             return None
-        return row[0]
+        stored, deadline = row
+        return stored if deadline is None or deadline > self._clock() else None
 
     def measure(self, keys: Iterable[str]) -> int:
         """The bytes of the values of these keys that are to be read for a `find`."""
@@ -266,7 +267,10 @@ class Entries:
         row = self._database.recent.find(change.before, key)
         if row is UNKNOWN:
             row = self._read_row(change.connection, key)
-        return None if row is None or (row[1] is not None and row[1] <= now) else row
+        if row is None:
+            return None
+        deadline = row.deadline
+        return row if deadline is None or deadline > now else None
 
     def _write(self, deed: Callable[[Change, int], _T], statements: int = 1) -> _T:
         """Carry it out, and remove some expired entries in the same transaction.

@@ -124,6 +124,9 @@ class TableHandler:
         if name not in self._broker.list_tables():  # a damaged one is deleted, and cannot be opened
             raise NoSuchTable.of(name, "here")
         _require(rights, name, Right.ADMIN)
+        with self._lock:  # a table that is open keeps its memory
+            self._open.pop(name, None)
+            self._at_once.pop(name, None)
         self._broker.delete_table(name)
         return pack_map({})
 
