@@ -8,17 +8,11 @@ from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, mun
 from posix.stat cimport fstat, struct_stat
 from posix.unistd cimport close
 
+from system cimport LOCK_EX, LOCK_NB, LOCK_UN, flock
+
 import os as _os
 
 from shmq.native import _clock as _time
-
-
-cdef extern from "<sys/file.h>" nogil:
-    enum:
-        LOCK_EX
-        LOCK_NB
-        LOCK_UN
-    int flock(int fd, int operation)
 
 
 cdef extern from * nogil:

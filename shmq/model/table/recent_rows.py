@@ -28,7 +28,7 @@ class Unknown(enum.Enum):
     ROW = enum.auto()
 
 
-#: In the place of a row: it is to be read in the database. None: there is no such row.
+#: In the place of a row: it is to be read in the database. None: the key has no row.
 UNKNOWN: Final = Unknown.ROW
 
 Found = Row | Unknown | None
