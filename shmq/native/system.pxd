@@ -39,6 +39,7 @@ cdef extern from "<sys/file.h>" nogil:
         LOCK_UN
     int flock(int fd, int operation)
 
+
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 

@@ -210,7 +210,7 @@ class Change:
 
 
 class _Use:
-    """See `Database.using`."""
+    """The use of a connection by one thread, as a context manager: see `Database.using`."""
 
     __slots__ = ("_database", "_is_there", "_lock")
 
