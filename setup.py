@@ -33,7 +33,7 @@ CORE = Path("shmq/core")
 NATIVE = Path("shmq/native")
 DECLARATIONS = "tools/declarations.py"
 GENERATORS = ("tools/properties.py", "tools/protocol.py")
-MODULES = ("_clock", "_core", "_stream", "_group", "_file", "_arrow")
+MODULES = ("_clock", "_core", "_stream", "_group", "_file", "_arrow", "_table")
 QUICK = ["-O0", "-g0", "-fno-sanitize=undefined"]  # which Zig's compiler adds to -O0
 LEVEL = QUICK if os.environ.get("SHMQ_OPTIMIZE") == "0" else ["-O2"]
 C_FLAGS = [

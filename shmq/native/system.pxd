@@ -32,6 +32,14 @@ cdef extern from "<semaphore.h>" nogil:
     int sem_getvalue(sem_t *semaphore, int *value)
 
 
+cdef extern from "<sys/file.h>" nogil:
+    enum:
+        LOCK_EX
+        LOCK_NB
+        LOCK_UN
+    int flock(int fd, int operation)
+
+
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 

@@ -14,6 +14,7 @@ from shmq.api.table import MIN_BYTES, TableDurability
 from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.shared.table_waits import FIRST_PAUSE, TableWaits
 from shmq.model.table.entry import (
+    NO_BOUNDS,
     Bounds,
     Stored,
     check_by,
@@ -40,6 +41,27 @@ def check_table(durability: str, max_bytes: int | None) -> None:
     check_one_of("durability", durability, ("memory", "disk"))
     if max_bytes is not None:
         check_whole("max_bytes", max_bytes, MIN_BYTES)
+
+
+def check_increment(
+    key: str,
+    by: int,
+    ttl: float | None = None,
+    least: int | None = None,
+    most: int | None = None,
+    sum_with: Iterable[str] = (),
+) -> tuple[str, int, float | None, Bounds]:
+    """The arguments of an increment, as a transport takes them. Raises InvalidOption, TypeError."""
+    check_key(key)
+    if least is None and most is None and sum_with == ():
+        bounds = NO_BOUNDS
+    else:
+        bounds = Bounds(
+            None if least is None else check_by("least", least),
+            None if most is None else check_by("most", most),
+            check_sum_with(key, sum_with),
+        )
+    return key, check_by("by", by), check_ttl(ttl), bounds
 
 
 class TableHandle(api.Table):
@@ -135,22 +157,8 @@ class TableHandle(api.Table):
     def _adding(self, key: str, value: Any, ttl: float | None) -> Steps[bool]:
         return self._add(check_key(key), encoded(value, self.default), check_ttl(ttl))
 
-    def _incrementing(
-        self,
-        key: str,
-        by: int,
-        *,
-        ttl: float | None = None,
-        least: int | None = None,
-        most: int | None = None,
-        sum_with: Iterable[str] = (),
-    ) -> Steps[int | None]:
-        bounds = Bounds(
-            None if least is None else check_by("least", least),
-            None if most is None else check_by("most", most),
-            check_sum_with(check_key(key), sum_with),
-        )
-        return self._increment(key, check_by("by", by), check_ttl(ttl), bounds)
+    def _incrementing(self, key: str, by: int, how: IncrementKeywords) -> Steps[int | None]:
+        return self._increment(*check_increment(key, by, **how))
 
     # ---- reading ----
 
@@ -248,9 +256,9 @@ class TableHandle(api.Table):
         return await arun(self._expire(check_key(key), check_ttl(ttl)))
 
     def increment(self, key: str, by: int = 1, **how: Unpack[IncrementKeywords]) -> int | None:
-        return run(self._incrementing(key, by, **how))
+        return run(self._incrementing(key, by, how))
 
     async def aincrement(
         self, key: str, by: int = 1, **how: Unpack[IncrementKeywords]
     ) -> int | None:
-        return await arun(self._incrementing(key, by, **how))
+        return await arun(self._incrementing(key, by, how))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
-from shmq.client.handles.table import TableHandle
+from shmq.api.keywords import IncrementKeywords
+from shmq.client.handles.table import TableHandle, check_increment
 from shmq.client.ports.broker import CollectionPort
 from shmq.client.ports.steps import Steps
 from shmq.client.shared.blocking_calls import run_in_turn
@@ -13,7 +14,7 @@ from shmq.client.shared.pickling import reduce
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table import files
 from shmq.model.table.entries import Entries
-from shmq.model.table.entry import Bounds, Stored, check_key, decoded
+from shmq.model.table.entry import Bounds, Stored, check_key, check_ttl, decoded, encoded
 
 _T = TypeVar("_T")
 
@@ -83,6 +84,13 @@ class LocalTable(TableHandle):
     def get(self, key: str, default: Any = None) -> Any:
         stored = self._entries.look(check_key(key))  # as `_getting`, for speed
         return default if stored is None else decoded(stored)
+
+    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        # As `_setting`, for speed.
+        self._entries.store({check_key(key): encoded(value, self.default)}, check_ttl(ttl))
+
+    def increment(self, key: str, by: int = 1, **how: Unpack[IncrementKeywords]) -> int | None:
+        return self._entries.increment(*check_increment(key, by, **how))  # as `_incrementing`
 
     def _poll(self, key: str) -> Steps[Stored | None]:
         return self._call("read", self._entries.look, key)

@@ -9,7 +9,8 @@ What SQLite asks of its users (https://sqlite.org/howtocorrupt.html), and how it
 - **Checkpoints and commits of several processes do not meet**: before 3.51.3 SQLite loses pages if
   a checkpoint begins while another connection restarts the log
   (https://sqlite.org/wal.html#walresetbug). So a writer has the table's own lock, an flock(2) on a
-  file of its own, which also says who holds it. Readers do not take it.
+  file of its own, which also says who holds it. Readers do not take it; what they have read is
+  valid until the next writer counts a change there, see `TableLock`.
 - **No two databases have the same path**, not even one after the other: the name has an identity.
   A handle of a deleted database can do nothing to the next one's log.
 
@@ -21,16 +22,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import functools
 import os
 import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from shmq.api.table import TableDurability
 from shmq.errors import (
@@ -49,16 +49,20 @@ from shmq.errors import (
 )
 from shmq.fork_safe import new_lock
 from shmq.lazy_imports import hold_at_fork
+from shmq.model.table.lock_file import LOCK, mark_deleted, open_lock_file
+from shmq.model.table.recent_rows import Found, RecentRows
 from shmq.native._core import reserve_standard
+from shmq.native._table import TableLock
 from shmq.native.descriptors import open_file
-from shmq.native.lock_holder import locker_of, take_file_lock
+from shmq.native.lock_holder import lock_timeout, locker_of, take_file_lock
+
+_T = TypeVar("_T")
 
 #: What a file's header says: "shmT", and the version of the schema.
 APPLICATION_ID: Final = 0x73686D54
 VERSION: Final = 1
 
 #: The endings of the files beside a database: SQLite's, and the lock of its writers.
-LOCK: Final = ".lock"
 AUXILIARY: Final = ("-wal", "-shm", "-journal", LOCK)
 
 #: How long SQLite waits for its own locks, and a thread for the process's lock, in seconds.
@@ -95,27 +99,25 @@ _locks: dict[str, threading.RLock] = {}
 _open: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
-@contextlib.contextmanager
-def _without_forks(durability: TableDurability, name: str) -> Iterator[None]:
-    """Use SQLite in the block, alone among the threads that use tables of this kind.
+def _acquire(
+    durability: TableDurability, name: str, patience: float = _PATIENCE
+) -> threading.RLock:
+    """Keep other threads out of tables of this kind, until the lock that is returned is released.
 
     No thread forks in the meantime: its child would inherit SQLite's own mutexes as they are held,
     and wait for them forever. Raises LockTimeout.
     """
     lock = _locks[durability]
-    if not lock.acquire(timeout=_PATIENCE):
+    if not lock.acquire(False) and not lock.acquire(timeout=patience):  # the former is quicker
         raise LockTimeout(
-            f"another thread of this process has used a table for more than {_PATIENCE:g} s, so "
+            f"another thread of this process has used a table for more than {patience:g} s, so "
             f"table {name!r} cannot be used: try again",
             os.getpid(),
         )
-    try:
-        yield
-    finally:
-        lock.release()
+    return lock
 
 
-def connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
+def connected(path: Path, mode: str = "rw", patience: float = _PATIENCE) -> sqlite3.Connection:
     """A connection to an existing file, which makes no transactions of its own.
 
     Needs the process's lock, for as long as the connection is open.
@@ -124,7 +126,7 @@ def connected(path: Path, mode: str = "rw") -> sqlite3.Connection:
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
         uri=True,
-        timeout=_PATIENCE,
+        timeout=patience,
         isolation_level=None,
         check_same_thread=False,
     )
@@ -135,7 +137,10 @@ def initialize(path: Path, name: str, durability: TableDurability, max_bytes: in
 
     Raises sqlite3.Error and LockTimeout.
     """
-    with _without_forks(durability, name), contextlib.closing(connected(path)) as connection:
+    lock = _acquire(durability, name)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lock.release)
+        connection = stack.enter_context(contextlib.closing(connected(path)))
         for pragma in (
             "auto_vacuum = INCREMENTAL",
             f"application_id = {APPLICATION_ID}",
@@ -175,51 +180,129 @@ def check_private(path: Path, *, directory: bool = False) -> None:
 
 def remove_files(path: Path) -> None:
     """Remove a database, and then the files beside it."""
+    with contextlib.suppress(OSError):
+        mark_deleted(str(path))  # first: a process that dies in the meantime leaves a slower table
     for ending in ("", *AUXILIARY):
         Path(f"{path}{ending}").unlink(missing_ok=True)
+
+
+class Change:
+    """A change of a table, by the process that has its lock."""
+
+    __slots__ = ("before", "connection", "expiry", "is_known", "lock", "rows")
+
+    def __init__(self, connection: sqlite3.Connection, lock: TableLock) -> None:
+        self.connection = connection
+        self.lock = lock
+        #: What `TableLock.count_changes` was.
+        self.before = lock.start_change()
+        #: `TableLock.expiry`, once the change is done.
+        self.expiry = lock.expiry
+        #: The rows that it may have changed, if those are all.
+        self.rows: dict[str, Found] = {}
+        self.is_known = False
+
+    def expect(self, deadline: int) -> None:
+        """Note the deadline of an entry, before the entry is stored."""
+        if deadline < self.expiry:
+            self.expiry = deadline
+            self.lock.expiry = min(deadline, self.lock.expiry)
+
+
+class _Use:
+    """The use of a connection by one thread, as a context manager: see `Database.using`."""
+
+    __slots__ = ("_database", "_is_there", "_lock")
+
+    def __init__(self, database: Database, *, is_there: bool = False) -> None:
+        self._database = database
+        #: Whether the table is known not to be deleted.
+        self._is_there = is_there
+
+    def __enter__(self) -> sqlite3.Connection:
+        database = self._database
+        self._lock = _acquire(database.durability, database.name, database.patience)
+        try:
+            database.reject_reentry()
+            try:
+                return database.enter(is_there=self._is_there)
+            except BaseException as error:
+                database.leave(error)
+                raise
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self._database.leave(error)
+        finally:
+            self._lock.release()
 
 
 class Database:
     """A table's database, which is opened when it is used. Threads may share it."""
 
-    def __init__(self, name: str, path: Path, durability: TableDurability) -> None:
+    def __init__(
+        self, name: str, path: Path, durability: TableDurability, patience: float = _PATIENCE
+    ) -> None:
+        """``patience``: how long a call waits for each lock, in seconds.
+
+        With 0, one that finds a lock held raises LockTimeout at once, and has changed nothing.
+        """
         self.name = name
+        #: See above.
+        self.patience = patience
         self.path = path
         self._file = str(path)  # once, not for each call
-        self.durability = durability
+        self.durability: TableDurability = durability
         self.closed = False
         #: How many times it was opened: numbers of one connection mean nothing to another.
         self.opened = 0
         #: The most bytes of the database, as of the last time it was opened.
         self.max_bytes: int | None = None
+        #: Rows that need not be read again, at `count_changes`.
+        self.recent = RecentRows()
         self._connection: sqlite3.Connection | None = None
         self._writers = new_lock()
-        self._lock_file = -1
+        self._lock_file: TableLock | None = None
         #: The thread that uses the connection now; 0: none.
         self._user = 0
+        #: Whether the thread that has the lock of `_writers` is within a change.
+        self._is_writing = False
         _open.add(self)
 
     # ---- the sections ----
 
-    @contextlib.contextmanager
-    def using(self) -> Iterator[sqlite3.Connection]:
+    def using(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """The connection, for this thread alone, and SQLite's errors as those of shmq."""
-        with _without_forks(self.durability, self.name):
-            self._reject_reentry()
-            self._user = threading.get_ident()
-            try:
-                yield self._ready()
-            except sqlite3.Error as error:
-                raise self._make_refusal(error) from error
-            finally:
-                self._leave()
+        return _Use(self)
 
-    def _reject_reentry(self) -> None:
+    def reject_reentry(self) -> None:
+        """Raises ShmqError if this very thread uses the connection."""
         if self._user == threading.get_ident():
-            raise ShmqError(
-                f"table {self.name!r} is in use by this very thread: a signal handler or a "
-                f"destructor must not use it"
-            )
+            raise self._make_reentry_error()
+
+    def enter(self, *, is_there: bool) -> sqlite3.Connection:
+        """Start the use of the connection. Needs the process's lock."""
+        self._user = threading.get_ident()
+        lock = self._lock_file
+        if not is_there and (lock is None or lock.is_doubtful()):
+            self.check_there()
+        return self._ready()
+
+    def leave(self, error: BaseException | None) -> None:
+        """End the use; undo what an error or a signal has left open. Raises SQLite's, as shmq's."""
+        self._user = 0
+        self._undo()
+        if isinstance(error, sqlite3.Error):
+            raise self._make_refusal(error) from error
+
+    def _undo(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                connection.rollback()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -229,53 +312,94 @@ class Database:
             yield connection
             connection.execute("COMMIT")
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection, within a transaction that is committed at the end of the block.
+    def change(self, deed: Callable[[Change], _T]) -> _T:
+        """Call ``deed``, which changes the table, alone among all processes; return its result.
 
-        An error in the block undoes it all. Raises LockTimeout, NoSpace and TableDeleted.
+        Each statement is a transaction of its own, unless the deed begins one, which is committed
+        at its end; an error undoes it. Raises LockTimeout, NoSpace and TableDeleted.
         """
-        if not self._writers.acquire(timeout=_PATIENCE):
+        if not self._writers.acquire(False) and not self._writers.acquire(timeout=self.patience):
             raise LockTimeout(
                 f"another thread of this process has written to table {self.name!r} for more than "
-                f"{_PATIENCE:g} s: try again",
+                f"{self.patience:g} s: try again",
                 os.getpid(),
             )
         try:
-            self._reject_reentry()
-            with self._locked(), self.using() as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
+            if self._is_writing:
+                raise self._make_reentry_error()
+            self._is_writing = True
+            try:
+                lock = self._take_lock()
+                with _Use(self, is_there=True) as connection:
+                    return self._carry_out(deed, connection, lock)
+            finally:
+                self._is_writing = False
+                if self._lock_file is not None:
+                    self._lock_file.unlock()
         finally:
             self._writers.release()
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock of the table's writers. Raises LockTimeout."""
+    def _carry_out(
+        self, deed: Callable[[Change], _T], connection: sqlite3.Connection, lock: TableLock
+    ) -> _T:
+        change = Change(connection, lock)
         try:
-            self._take_lock()
-            yield
-        finally:
-            if self._lock_file >= 0:
-                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+            result = deed(change)
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+        except BaseException:
+            self._undo()  # before others rely on what they read
+            lock.end_change()
+            raise
+        lock.expiry = max(
+            lock.expiry, change.expiry
+        )  # not before: what was removed would be back after a death
+        after = lock.end_change()
+        if change.is_known:
+            self.recent.advance(change.before, after, change.rows)
+        return result
 
-    def _take_lock(self) -> None:
-        if self._lock_file < 0:
+    def _take_lock(self) -> TableLock:
+        """Lock out the table's other writers. Raises LockTimeout, TableDeleted, NoSpace."""
+        while True:
+            lock = self._lock_file or self._open_lock_file()
+            if not lock.try_lock():
+                self._wait_for(lock)
+            if not lock.is_doubtful():
+                return lock
             self.check_there()
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            try:
-                self._lock_file = open_file(f"{self.path}{LOCK}", flags, 0o600)
-            except OSError as error:
-                raise self._make_no_file(error) from error
-        take_file_lock(self._try_lock, f"table {self.name!r}", lambda: locker_of(self._lock_file))
+            if not lock.is_removed():
+                return lock
+            self._lock_file = None  # others lock the file that has its name now
 
-    def _try_lock(self) -> bool:
+    def _wait_for(self, lock: TableLock) -> None:
+        what = f"table {self.name!r}"
+        if not self.patience:
+            raise lock_timeout(what, 0, 0.0)
+        take_file_lock(lock.try_lock, what, lambda: locker_of(lock.fd))
+
+    def _open_lock_file(self) -> TableLock:
+        self.check_there()
         try:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+            self._lock_file = lock = open_lock_file(self._file)
+        except OSError as error:
+            raise self._make_no_file(error) from error
+        return lock
+
+    def watch_changes(self) -> int:
+        """`count_changes`, for what is read next; the lock file is opened if it is not."""
+        lock = self._lock_file
+        if lock is not None and lock.is_removed():
+            lock = self._lock_file = None
+        if lock is None:
+            with contextlib.suppress(OSError):  # of a full disk: what is read is not kept
+                self._lock_file = open_lock_file(self._file)
+        return self.count_changes()
+
+    def count_changes(self) -> int:
+        """A number that stays the same until the next write by any process; 0: unknown."""
+        lock = self._lock_file
+        return 0 if lock is None else lock.count_changes()
 
     # ---- the connection ----
 
@@ -289,10 +413,9 @@ class Database:
             raise TableDeleted(f"table {self.name!r} was deleted") from None
 
     def _ready(self) -> sqlite3.Connection:
-        self.check_there()
         if self._connection is None:
             check_private(self.path)
-            connection = connected(self.path)
+            connection = connected(self.path, patience=self.patience)
             try:
                 self._prepare(connection)
             except BaseException:
@@ -330,26 +453,13 @@ class Database:
             pages = max(1, self.max_bytes // int(_read_pragma(connection, "page_size")))
             connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
 
-    def _leave(self) -> None:
-        """End the use, and undo what an error or a signal has left open."""
-        self._user = 0
-        connection = self._connection
-        if connection is not None and connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
-                connection.rollback()
-
     def close(self) -> None:
         """Close the connection, once no thread uses it. May be called again."""
         self.closed = True
         with self._writers:
             with _locks[self.durability]:
                 self.disconnect()
-            self._close_lock_file()
-
-    def _close_lock_file(self) -> None:
-        file, self._lock_file = self._lock_file, -1
-        if file >= 0:
-            os.close(file)
+            self._lock_file = None
 
     def disconnect(self) -> None:
         """Close the connection until it is needed again. Needs the process's lock."""
@@ -364,7 +474,10 @@ class Database:
     def forked(self) -> None:
         """Renew what the child of a fork must not share with its parent."""
         self._user = 0
-        self._close_lock_file()  # a lock on it stays: the parent has the same open file
+        self._is_writing = False
+        lock, self._lock_file = self._lock_file, None
+        if lock is not None:
+            lock.abandon()  # a lock on it stays: the parent has the same open file
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError, TypeError):  # the interpreter may be ending
@@ -372,9 +485,14 @@ class Database:
             if lock.acquire(blocking=False):  # a destructor may run within any other lock
                 self.disconnect()
                 lock.release()
-            self._close_lock_file()
 
     # ---- errors ----
+
+    def _make_reentry_error(self) -> ShmqError:
+        return ShmqError(
+            f"table {self.name!r} is in use by this very thread: a signal handler or a destructor "
+            f"must not use it"
+        )
 
     def _make_refusal(self, error: sqlite3.Error) -> Exception:
         """SQLite's error as one of shmq."""
@@ -386,8 +504,8 @@ class Database:
             cause = TableDeleted(f"table {self.name!r} was deleted")
         elif code in _BUSY:
             cause = LockTimeout(
-                f"table {self.name!r} was locked for more than {_PATIENCE:g} s by another process "
-                f"that opens, closes or repairs it: try again"
+                f"table {self.name!r} was locked for more than {self.patience:g} s by another "
+                f"process that opens, closes or repairs it: try again"
             )
         elif code in _DAMAGED:
             cause = self._make_damaged_error(str(error))

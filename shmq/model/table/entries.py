@@ -7,13 +7,14 @@ machine's end and never jumps, and on the wall clock on disk, which outlives tha
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeGuard, TypeVar
 
 from shmq.errors import NoSpace
 from shmq.model.codec.codecs import CODECS
-from shmq.model.table.database import Database
-from shmq.model.table.entry import Bounds, Stored, check_sum, encoded, integer_of
+from shmq.model.table.database import Change, Database
+from shmq.model.table.entry import NO_BOUNDS, Bounds, Stored, check_sum, encoded_integer, integer_of
+from shmq.model.table.recent_rows import UNKNOWN, Row
 from shmq.native import _clock as time
 
 _T = TypeVar("_T")
@@ -23,14 +24,24 @@ _SWEPT: Final = 16
 _FREED: Final = 64
 #: A table keeps so many free pages for the next writes.
 _SPARE: Final = 256
+#: If fewer entries had expired, writes look for more after so many ns.
+_SWEPT_AGAIN: Final = 10_000_000
+#: Later than every deadline.
+_NEVER: Final = (1 << 63) - 1
+#: A write of an unknown number of statements.
+_MANY: Final = 2
 
 _LIVE: Final = "(deadline IS NULL OR deadline > :now)"
-_FIND: Final = f"SELECT codec, value, deadline FROM entry WHERE key = :key AND {_LIVE}"
+_FIND: Final = "SELECT codec, value, deadline FROM entry WHERE key = ?"
+_LENGTH: Final = "SELECT length(value) FROM entry WHERE key = ?"
 _SET: Final = (
-    "INSERT INTO entry (key, codec, value, deadline) VALUES (:key, :codec, :value, :deadline)"
+    "INSERT INTO entry (key, codec, value, deadline) VALUES (?, ?, ?, ?)"
     " ON CONFLICT (key) DO UPDATE SET codec = excluded.codec, value = excluded.value,"
     " deadline = excluded.deadline"
 )
+_ADD: Final = f"{_SET} WHERE deadline <= ?"
+_RENEW: Final = "UPDATE entry SET value = ? WHERE key = ?"
+_NEXT: Final = "SELECT min(deadline) FROM entry WHERE deadline IS NOT NULL"
 _EXPIRE: Final = f"UPDATE entry SET deadline = :deadline WHERE key = :key AND {_LIVE}"
 _DELETE: Final = f"DELETE FROM entry WHERE key = :key AND {_LIVE}"
 _SWEEP: Final = (
@@ -64,30 +75,57 @@ class Entries:
             time.monotonic_ns if database.durability == "memory" else time.time_ns
         )
 
+    def without_waiting(self) -> Entries:
+        """The same, but a call that finds a lock held raises LockTimeout at once."""
+        database = self._database
+        return Entries(Database(database.name, database.path, database.durability, patience=0.0))
+
     # ---- reading ----
 
-    def find(self, keys: Iterable[str], most: int | None = None) -> dict[str, Stored]:
+    def find(self, keys: Sequence[str], most: int | None = None) -> dict[str, Stored]:
         """Those keys that are there, at one moment; it ends behind ``most`` bytes of values."""
+        if len(keys) == 1:
+            stored = self.look(keys[0])
+            return {} if stored is None else {keys[0]: stored}
         found: dict[str, Stored] = {}
         size = 0
         with self._database.reading() as connection:
             now = self._clock()
             for key in keys:
-                row = self._find_row(connection, key, now)
-                if row is not None:
-                    found[key] = row[0]
-                    size += len(row[0].raw)
+                row = self._read_row(connection, key)
+                if _is_live(row, now):
+                    found[key] = row.stored
+                    size += len(row.stored.raw)
                     if most is not None and size >= most:
                         break
         return found
 
     def look(self, key: str) -> Stored | None:
         """One key's value."""
-        with self._database.using() as connection:
-            row = self._find_row(connection, key, self._clock())
-            return None if row is None else row[0]
+        database = self._database
+        row = database.recent.find(database.count_changes(), key)
+        if row is UNKNOWN:
+            with database.using() as connection:
+                changes = database.watch_changes()
+                row = self._read_row(connection, key)
+                database.recent.add(changes, key, row)
+        if row is None:
+            return None
+        stored, deadline = row
+        return stored if deadline is None or deadline > self._clock() else None
 
-    def find_news(self, keys: Iterable[str], state: object) -> tuple[dict[str, Stored], object]:
+    def measure(self, keys: Iterable[str]) -> int:
+        """The bytes of the values of these keys that are to be read for a `find`."""
+        database = self._database
+        changes = database.count_changes()
+        keys = [key for key in keys if database.recent.find(changes, key) is UNKNOWN]
+        if not keys:
+            return 0
+        with database.using() as connection:
+            found = (connection.execute(_LENGTH, (key.encode(),)).fetchall() for key in keys)
+            return sum(rows[0][0] for rows in found if rows)
+
+    def find_news(self, keys: Sequence[str], state: object) -> tuple[dict[str, Stored], object]:
         """Those keys that are there, and the state of the table; none if it still is ``state``."""
         now = self._stamp()  # before the lookup: what is written since is found by the next one
         return ({} if now == state else self.find(keys)), now
@@ -114,10 +152,9 @@ class Entries:
         with self._database.using() as connection:
             return int(connection.execute(_COUNT, {"now": self._clock()}).fetchall()[0][0])
 
-    def _find_row(
-        self, connection: sqlite3.Connection, key: str, now: int
-    ) -> tuple[Stored, int | None] | None:
-        rows = connection.execute(_FIND, {"key": key.encode(), "now": now}).fetchall()
+    def _read_row(self, connection: sqlite3.Connection, key: str) -> Row | None:
+        """The row of the key, which may have expired."""
+        rows = connection.execute(_FIND, (key.encode(),)).fetchall()
         if not rows:
             return None
         codec, value, deadline = rows[0]
@@ -125,45 +162,53 @@ class Entries:
             raise self._database.damaged_row()
         if not isinstance(value, bytes) or not isinstance(deadline, int | None):
             raise self._database.damaged_row()
-        return Stored(codec, value), deadline
+        return Row(Stored(codec, value), deadline)
 
     # ---- writing ----
 
     def store(self, entries: Mapping[str, Stored], ttl: float | None) -> None:
         """Set them all."""
 
-        def deed(connection: sqlite3.Connection, now: int) -> None:
+        def deed(change: Change, now: int) -> None:
+            deadline = _compute_deadline(ttl, now)
             for key, stored in entries.items():
-                _set(connection, key, stored, _compute_deadline(ttl, now))
+                _set(change, key, Row(stored, deadline))
 
-        self._write(deed)
+        self._write(deed, len(entries))
 
     def add(self, key: str, stored: Stored, ttl: float | None) -> bool:
         """Set it if it is not there; return whether it was set."""
 
-        def deed(connection: sqlite3.Connection, now: int) -> bool:
-            if self._find_row(connection, key, now) is not None:
-                return False
-            _set(connection, key, stored, _compute_deadline(ttl, now))
-            return True
+        def deed(change: Change, now: int) -> bool:
+            deadline = _compute_deadline(ttl, now)
+            if deadline is not None:
+                change.expect(deadline)
+            change.rows[key] = UNKNOWN
+            given = (key.encode(), stored.codec, stored.raw, deadline, now)
+            return change.connection.execute(_ADD, given).rowcount > 0
 
         return self._write(deed)
 
     def delete(self, keys: Iterable[str]) -> int:
         """Delete them; return how many were there."""
 
-        def deed(connection: sqlite3.Connection, now: int) -> int:
-            given = ({"key": key.encode(), "now": now} for key in keys)
-            found = sum(connection.execute(_DELETE, each).rowcount for each in given)
-            _shrink(connection)
+        def deed(change: Change, now: int) -> int:
+            found = 0
+            for key in keys:
+                given = {"key": key.encode(), "now": now}
+                found += change.connection.execute(_DELETE, given).rowcount
+                change.rows[key] = UNKNOWN
+            _shrink(change.connection)
             return found
 
-        return self._write(deed)
+        return self._write(deed, _MANY)
 
     def clear(self, most: int | None) -> int:
         """Delete all, or ``most``, those that expire first; return how many were there."""
 
-        def deed(connection: sqlite3.Connection, now: int) -> int:
+        def deed(change: Change, now: int) -> int:
+            change.is_known = False
+            connection = change.connection
             if most is None:
                 connection.execute("DELETE FROM entry WHERE deadline <= ?", (now,))
                 found = connection.execute("DELETE FROM entry").rowcount
@@ -176,73 +221,115 @@ class Entries:
             _shrink(connection)
             return found
 
-        return self._write(deed)
+        return self._write(deed, _MANY)
 
     def expire(self, key: str, ttl: float | None) -> bool:
         """Give it another ttl; return whether it is there."""
 
-        def deed(connection: sqlite3.Connection, now: int) -> bool:
-            given = {"key": key.encode(), "now": now, "deadline": _compute_deadline(ttl, now)}
-            return connection.execute(_EXPIRE, given).rowcount > 0
+        def deed(change: Change, now: int) -> bool:
+            deadline = _compute_deadline(ttl, now)
+            if deadline is not None:
+                change.expect(deadline)
+            change.rows[key] = UNKNOWN
+            given = {"key": key.encode(), "now": now, "deadline": deadline}
+            return change.connection.execute(_EXPIRE, given).rowcount > 0
 
         return self._write(deed)
 
     def increment(self, key: str, by: int, ttl: float | None, bounds: Bounds) -> int | None:
         """Implements `Table.increment`. Raises InvalidOption for values that are not integers."""
 
-        def deed(connection: sqlite3.Connection, now: int) -> int | None:
-            row = self._find_row(connection, key, now)
+        def deed(change: Change, now: int) -> int | None:
+            row = self._find_row(change, key, now)
             before, deadline = (0, None) if row is None else (integer_of(key, row[0]), row[1])
             value = check_sum(key, before + by)
-            if not bounds.allow(value + self._sum(connection, bounds.sum_with, now)):
+            if bounds is not NO_BOUNDS and not bounds.allow(
+                value + self._sum(change, bounds.sum_with, now)
+            ):
                 return None
-            deadline = deadline if ttl is None else _compute_deadline(ttl, now)
-            _set(connection, key, encoded(value), deadline)
+            stored = encoded_integer(value)
+            if row is None or ttl is not None:
+                deadline = deadline if ttl is None else _compute_deadline(ttl, now)
+                _set(change, key, Row(stored, deadline))
+            else:
+                change.connection.execute(_RENEW, (stored.raw, key.encode()))
+                change.rows[key] = Row(stored, deadline)
             return value
 
         return self._write(deed)
 
-    def _sum(self, connection: sqlite3.Connection, keys: Iterable[str], now: int) -> int:
-        rows = ((key, self._find_row(connection, key, now)) for key in keys)
+    def _sum(self, change: Change, keys: Iterable[str], now: int) -> int:
+        rows = ((key, self._find_row(change, key, now)) for key in keys)
         return sum(integer_of(key, row[0]) for key, row in rows if row is not None)
 
-    def _write(self, deed: Callable[[sqlite3.Connection, int], _T]) -> _T:
-        """Carry it out in a transaction, which also removes some expired entries.
+    def _find_row(self, change: Change, key: str, now: int) -> Row | None:
+        """The row, unless it has expired."""
+        row = self._database.recent.find(change.before, key)
+        if row is UNKNOWN:
+            row = self._read_row(change.connection, key)
+        if row is None:
+            return None
+        deadline = row.deadline
+        return row if deadline is None or deadline > now else None
 
-        If there is not enough room for it, all of the expired entries are removed first.
+    def _write(self, deed: Callable[[Change, int], _T], statements: int = 1) -> _T:
+        """Carry it out, and remove some expired entries in the same transaction.
+
+        ``statements``: how many of it change something, at most. If there is not enough room for
+        it, all of the expired entries are removed first.
         """
+
+        def write(change: Change) -> _T:
+            now = self._clock()  # within the lock, so that it never goes back
+            is_due = now >= change.expiry
+            if is_due or statements > 1:
+                change.connection.execute("BEGIN IMMEDIATE")
+            change.is_known = not (is_due and self._sweep(change, now))
+            return deed(change, now)
+
         try:
-            return self._write_once(deed)
+            return self._database.change(write)
         except NoSpace:
             if not self._remove_expired():
                 raise
-        return self._write_once(deed)
+        return self._database.change(write)
 
-    def _write_once(self, deed: Callable[[sqlite3.Connection, int], _T]) -> _T:
-        with self._database.writing() as connection:
-            now = self._clock()  # within the lock, so that it never goes back
-            if connection.execute(_SWEEP, {"now": now}).rowcount == _SWEPT:
-                _shrink(connection)
-            return deed(connection, now)
+    def _sweep(self, change: Change, now: int) -> bool:
+        """Remove some of the expired entries; return whether there were any."""
+        removed = change.connection.execute(_SWEEP, {"now": now}).rowcount
+        if removed == _SWEPT:
+            _shrink(change.connection)
+        else:
+            ((deadline,),) = change.connection.execute(_NEXT).fetchall()
+            change.expiry = _NEVER if deadline is None else max(deadline, now + _SWEPT_AGAIN)
+        return removed > 0
 
     def _remove_expired(self) -> int:
         """Remove what has expired by now, in small portions; returns how many entries."""
         now, removed = self._clock(), 0
-        while True:
-            with self._database.writing() as connection:
-                portion = connection.execute(_SWEEP, {"now": now}).rowcount
+
+        def remove(change: Change) -> int:
+            return change.connection.execute(_SWEEP, {"now": now}).rowcount
+
+        while (portion := self._database.change(remove)) == _SWEPT:
             removed += portion
-            if portion < _SWEPT:
-                return removed
+        return removed + portion
 
 
 def _compute_deadline(ttl: float | None, now: int) -> int | None:
     return None if ttl is None else now + round(ttl * 1e9)
 
 
-def _set(connection: sqlite3.Connection, key: str, stored: Stored, deadline: int | None) -> None:
-    given = {"key": key.encode(), "codec": stored.codec, "value": stored.raw}
-    connection.execute(_SET, {**given, "deadline": deadline})
+def _is_live(row: Row | None, now: int) -> TypeGuard[Row]:
+    return row is not None and (row.deadline is None or row.deadline > now)
+
+
+def _set(change: Change, key: str, row: Row) -> None:
+    stored, deadline = row
+    if deadline is not None:
+        change.expect(deadline)
+    change.connection.execute(_SET, (key.encode(), stored.codec, stored.raw, deadline))
+    change.rows[key] = row
 
 
 def _shrink(connection: sqlite3.Connection) -> None:

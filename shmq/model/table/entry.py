@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgpack
+
 from shmq.api.options import check_whole
 from shmq.api.table import MAX_KEY, MAX_KEYS, MAX_TTL, MAX_VALUE
 from shmq.errors import InvalidOption, MessageTooLarge
@@ -14,6 +16,8 @@ from shmq.native._core import check_seconds
 _MSGPACK: Final = CODECS.index("msgpack")
 _LEAST_INTEGER: Final = -(1 << 63)
 _MOST_INTEGER: Final = (1 << 63) - 1
+#: Of integers; `msgpack.packb` makes a packer for each.
+_pack: Final = msgpack.Packer().pack
 #: The least ttl, in seconds.
 _SHORTEST: Final = 0.001
 
@@ -37,6 +41,10 @@ class Bounds(NamedTuple):
         return (self.least is None or total >= self.least) and (
             self.most is None or total <= self.most
         )
+
+
+#: Of an increment without any.
+NO_BOUNDS: Final = Bounds()
 
 
 def check_key(key: object, what: str = "key") -> str:
@@ -92,6 +100,8 @@ def check_most(most: int | None) -> int | None:
 
 def check_by(name: str, value: object) -> int:
     """Return an integer of an increment. Raises InvalidOption, TypeError."""
+    if type(value) is int and _LEAST_INTEGER <= value <= _MOST_INTEGER:
+        return value  # the usual one, at once
     return check_whole(name, value, _LEAST_INTEGER, _MOST_INTEGER)
 
 
@@ -118,6 +128,11 @@ def encoded(value: Any, default: Default | None = None) -> Stored:
     return _check_size(Stored(codec, bytes(raw)))
 
 
+def encoded_integer(value: int) -> Stored:
+    """An integer of 64 bits as it is stored."""
+    return Stored(_MSGPACK, _pack(value))
+
+
 def encoded_all(mapping: Mapping[str, Any], default: Default | None) -> dict[str, Stored]:
     """The keys, checked, with their encoded values. Raises as `check_key` and `encoded`."""
     return {check_key(key): encoded(value, default) for key, value in mapping.items()}
@@ -130,7 +145,7 @@ def decoded(stored: Stored) -> Any:
 
 def integer_of(key: str, stored: Stored) -> int:
     """The integer that is stored under the key. Raises InvalidOption if it is none."""
-    value = decoded(stored) if stored.codec == _MSGPACK else None
+    value = decode_body(stored.raw, _MSGPACK, "msgpack") if stored.codec == _MSGPACK else None
     if not isinstance(value, int) or isinstance(value, bool):
         kind = type(decoded(stored)).__name__
         raise InvalidOption(f"the value of {key!r} is a {kind}, and only an int is incremented")

@@ -264,6 +264,10 @@ class Control:
         """
         if kind not in ASIDE:
             return self._answer_here(session, kind, name, rest)
+        if kind == Type.TABLE:
+            payload = self._tables.ask_at_once(self._bind_rights(session), name, rest)
+            if payload is not None:
+                return Status.OK, payload
         held = self._held.get(name)
         if held is not None and held.until > time.monotonic():
             self._audit.answered(session, kind, name, rest, *held.answer)

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from shmq.client.handles.table import check_table
+from shmq.client.handles.table import check_increment, check_table
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.table import LocalTable
-from shmq.errors import Forbidden, NoSuchTable, TableDeleted
-from shmq.model.table.entry import (
-    Bounds,
-    check_by,
-    check_key,
-    check_limit,
-    check_most,
-    check_prefix,
-    check_sum_with,
-    check_ttl,
-)
+from shmq.errors import Forbidden, LockTimeout, NoSuchTable, ShmqError, TableDeleted
+from shmq.model.table.entries import Entries
+from shmq.model.table.entry import check_key, check_limit, check_most, check_prefix, check_ttl
 from shmq.native._core import Session
 from shmq.protocol.messages.payload import pack_map
 from shmq.protocol.messages.table import TableInfo, TableRequest, pack_entries
 from shmq.protocol.opcodes import Right
+from shmq.protocol.status import Refusal
 from shmq.server.handlers.refusals import QuotaRequest, Quotas
 
 #: The session's rights to a name, as the engine's bits.
 Rights = Callable[[str], int]
 Asked = Mapping[str, Any]
 
-#: A worker keeps so many tables open, of four descriptors each.
-_OPEN: Final = 64
+#: A worker keeps so many tables open, of seven descriptors each.
+_OPEN: Final = 36
+#: The most keys of a request that the event loop carries out, and the most bytes of their values.
+_FEW: Final = 16
+_LITTLE: Final = 64 << 10
 #: The answer to a "get" or a "keys" ends after so many bytes.
 _MOST: Final = 4 << 20
 
@@ -46,12 +43,14 @@ class TableHandler:
         self._broker = broker
         self._quotas = quotas
         self._open: OrderedDict[str, LocalTable] = OrderedDict()
+        #: The identities and entries of those in memory, for the thread of the event loop.
+        self._at_once: dict[str, tuple[int, Entries]] = {}
         #: Guards what is open; a table is used without it.
         self._lock = threading.Lock()
-        self._actions: dict[str, tuple[int, Callable[[LocalTable, Asked], dict[str, Any]]]] = {
+        self._actions: dict[str, tuple[int, Callable[[Entries, Asked], dict[str, Any]]]] = {
             "get": (Right.CONSUME, _get),
             "keys": (Right.CONSUME, _list_keys),
-            "count": (Right.CONSUME, lambda table, _: {"count": len(table)}),
+            "count": (Right.CONSUME, lambda entries, _: {"count": entries.count()}),
             "set": (Right.PRODUCE, _set),
             "add": (Right.PRODUCE, _add),
             "delete": (Right.PRODUCE, _delete),
@@ -82,7 +81,29 @@ class TableHandler:
         _require(rights, name, right)
         if table.identity != asked.identity:
             raise TableDeleted(f"table {name!r} was deleted, and another one has its name")
-        return pack_map(carry_out(table, asked.arguments))
+        return pack_map(carry_out(table.entries, asked.arguments))
+
+    def ask_at_once(self, rights: Rights, name: str, rest: bytes) -> bytes | None:
+        """Carry out a TABLE in the thread of the event loop, if that waits for nothing.
+
+        Returns the payload of the answer; None if nothing was done: the table is on disk or not
+        open, the request is long or to be refused, or a lock is held.
+        """
+        found = self._at_once.get(name)
+        if found is None:
+            return None
+        identity, entries = found
+        try:
+            asked = TableRequest.unpack(rest)
+            is_short = _SHORT.get(asked.action)
+            if is_short is None or asked.identity != identity:
+                return None
+            right, carry_out = self._actions[asked.action]
+            if not rights(name) & right or not is_short(entries, asked.arguments):
+                return None
+            return pack_map(carry_out(entries, asked.arguments))
+        except (Refusal, ShmqError, TypeError):  # a side thread finds out again, and answers
+            return None
 
     def _make(self, session: Session, rights: Rights, name: str, asked: Asked) -> bytes:
         _require(rights, name, Right.ADMIN)
@@ -103,6 +124,9 @@ class TableHandler:
         if name not in self._broker.list_tables():  # a damaged one is deleted, and cannot be opened
             raise NoSuchTable.of(name, "here")
         _require(rights, name, Right.ADMIN)
+        with self._lock:  # a table that is open keeps its memory
+            self._open.pop(name, None)
+            self._at_once.pop(name, None)
         self._broker.delete_table(name)
         return pack_map({})
 
@@ -112,10 +136,16 @@ class TableHandler:
             kept = self._open.pop(name, None)
             if kept is not None and not kept.database.path.exists():
                 kept = None  # closed with its last reference, which another thread may have
-            table = self._open[name] = kept or self._broker.table(name)
+            if kept is None:
+                self._at_once.pop(name, None)
+                kept = self._broker.table(name)
+                if kept.durability == "memory":
+                    with contextlib.suppress(LockTimeout):
+                        self._at_once[name] = kept.identity, _open_at_once(kept)
+            self._open[name] = kept
             while len(self._open) > _OPEN:
-                self._open.popitem(last=False)
-            return table
+                self._at_once.pop(self._open.popitem(last=False)[0], None)
+            return kept
 
 
 def _require(rights: Rights, name: str, right: int) -> None:
@@ -123,27 +153,57 @@ def _require(rights: Rights, name: str, right: int) -> None:
         raise Forbidden(f"the token has no right to {_WHAT[Right(right)]} table {name!r}")
 
 
+def _open_at_once(table: LocalTable) -> Entries:
+    """Its entries for the thread of the event loop, which does not open files. Raises ShmqError."""
+    entries = table.entries.without_waiting()
+    entries.look("")
+    return entries
+
+
 def _describe(table: LocalTable) -> bytes:
     return TableInfo(table.identity, table.durability, table.max_bytes).pack()
+
+
+# ---- requests of which each takes some microseconds ----
+
+
+def _finds_little(entries: Entries, asked: Asked) -> bool:
+    keys = asked["keys"]
+    return len(keys) <= _FEW and entries.measure(keys) <= _LITTLE
+
+
+def _sets_little(_: Entries, asked: Asked) -> bool:
+    new = asked["entries"]
+    return len(new) <= _FEW and sum(len(each.raw) for each in new.values()) <= _LITTLE
+
+
+_SHORT: Final[dict[str, Callable[[Entries, Asked], bool]]] = {
+    "get": _finds_little,
+    "set": _sets_little,
+    "add": _sets_little,
+    "delete": _finds_little,
+    "expire": lambda *_: True,
+    "increment": lambda _, asked: len(asked["sum_with"]) <= _FEW,
+}
 
 
 # ---- one action each ----
 
 
-def _get(table: LocalTable, asked: Asked) -> dict[str, Any]:
+def _get(entries: Entries, asked: Asked) -> dict[str, Any]:
     keys = asked["keys"]
-    found = table.entries.find(keys, _MOST)
+    found = entries.find(keys, _MOST)
     size = sum(len(stored.raw) for stored in found.values())
     looked = 1 + keys.index(next(reversed(found))) if size >= _MOST else len(keys)
     return {"found": pack_entries(found), "looked": looked}
 
 
-def _list_keys(table: LocalTable, asked: Asked) -> dict[str, Any]:
+def _list_keys(entries: Entries, asked: Asked) -> dict[str, Any]:
     prefix, after = (check_prefix(asked.get(key, ""), key) for key in ("prefix", "after"))
     limit = check_limit(asked.get("limit", 1000))
     found: list[str] = []
     size = 0
-    for key in table.entries.keys(prefix, limit, after):
+    for key in entries.keys(prefix, limit, after):
         found.append(key)
         size += len(key.encode())
         if size >= _MOST:
@@ -151,34 +211,35 @@ def _list_keys(table: LocalTable, asked: Asked) -> dict[str, Any]:
     return {"keys": found, "more": False}
 
 
-def _set(table: LocalTable, asked: Asked) -> dict[str, Any]:
-    table.entries.store(asked["entries"], check_ttl(asked["ttl"]))
+def _set(entries: Entries, asked: Asked) -> dict[str, Any]:
+    entries.store(asked["entries"], check_ttl(asked["ttl"]))
     return {}
 
 
-def _add(table: LocalTable, asked: Asked) -> dict[str, Any]:
+def _add(entries: Entries, asked: Asked) -> dict[str, Any]:
     ((key, stored),) = asked["entries"].items()
-    return {"added": table.entries.add(key, stored, check_ttl(asked["ttl"]))}
+    return {"added": entries.add(key, stored, check_ttl(asked["ttl"]))}
 
 
-def _delete(table: LocalTable, asked: Asked) -> dict[str, Any]:
-    return {"deleted": table.entries.delete(dict.fromkeys(asked["keys"]))}
+def _delete(entries: Entries, asked: Asked) -> dict[str, Any]:
+    return {"deleted": entries.delete(dict.fromkeys(asked["keys"]))}
 
 
-def _clear(table: LocalTable, asked: Asked) -> dict[str, Any]:
-    return {"deleted": table.entries.clear(check_most(asked.get("most")))}
+def _clear(entries: Entries, asked: Asked) -> dict[str, Any]:
+    return {"deleted": entries.clear(check_most(asked.get("most")))}
 
 
-def _expire(table: LocalTable, asked: Asked) -> dict[str, Any]:
-    return {"there": table.entries.expire(check_key(asked.get("key")), check_ttl(asked["ttl"]))}
+def _expire(entries: Entries, asked: Asked) -> dict[str, Any]:
+    return {"there": entries.expire(check_key(asked.get("key")), check_ttl(asked["ttl"]))}
 
 
-def _increment(table: LocalTable, asked: Asked) -> dict[str, Any]:
-    key = check_key(asked.get("key"))
-    least, most = (
-        None if asked.get(bound) is None else check_by(bound, asked[bound])
-        for bound in ("least", "most")
+def _increment(entries: Entries, asked: Asked) -> dict[str, Any]:
+    given = {name: asked[name] for name in ("least", "most") if name in asked}
+    arguments = check_increment(
+        check_key(asked.get("key")),
+        asked.get("by", 1),
+        ttl=asked["ttl"],
+        sum_with=tuple(asked["sum_with"]),
+        **given,
     )
-    bounds = Bounds(least, most, check_sum_with(key, asked["sum_with"]))
-    by = check_by("by", asked.get("by", 1))
-    return {"value": table.entries.increment(key, by, check_ttl(asked["ttl"]), bounds)}
+    return {"value": entries.increment(*arguments)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import itertools
 import os
 import signal
 import sqlite3
@@ -21,11 +22,14 @@ from shmq.api.names import SHM
 from shmq.client.local.table import LocalTable
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table.backup import copied
+from shmq.model.table.database import Change
 from shmq.model.table.files import find
+from shmq.model.table.lock_file import mark_deleted
 from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import Start, run_script
 from tests.support.waiting import eventually
 
+INSERT = "INSERT INTO entry (key, codec, value) VALUES (?, ?, ?)"
 #: A fork of a process with threads is what a test is about.
 with_threads = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -38,6 +42,18 @@ def table(broker: Broker) -> Table:
 def file_of(table: Table) -> Path:
     assert isinstance(table, LocalTable)
     return table.database.path
+
+
+def change_table(table: Table, deed: Callable[[Change], object]) -> None:
+    """Change the table by statements of SQL, as the only one that does so now."""
+    assert isinstance(table, LocalTable)
+    table.database.change(deed)
+
+
+def stay(pipe: Connection) -> None:
+    """Say so, and stay until an answer comes."""
+    pipe.send("within")
+    pipe.recv()
 
 
 def count_up(pipe: Connection, namespace: str) -> None:
@@ -78,14 +94,12 @@ def test_what_a_killed_process_had_not_committed_is_not_there(
     start: Start, table: Table, namespace: str
 ) -> None:
     def work(pipe: Connection) -> None:
-        mine = shmq.connect(namespace).table("t")
-        assert isinstance(mine, LocalTable)
-        with mine.database.writing() as connection:
-            connection.execute(
-                "INSERT INTO entry (key, codec, value) VALUES (?, 0, ?)", (b"half", bytes(9000))
-            )
-            pipe.send("within")
-            pipe.recv()
+        def deed(change: Change) -> None:
+            change.connection.execute("BEGIN IMMEDIATE")
+            change.connection.execute(INSERT, (b"half", 0, bytes(9000)))
+            stay(pipe)
+
+        change_table(shmq.connect(namespace).table("t"), deed)
 
     child = start(work)
     child.hear()
@@ -100,11 +114,7 @@ def test_a_stopped_writer_delays_writers_with_an_error_that_names_it_and_no_read
     start: Start, table: Table, namespace: str
 ) -> None:
     def work(pipe: Connection) -> None:
-        mine = shmq.connect(namespace).table("t")
-        assert isinstance(mine, LocalTable)
-        with mine.database.writing():
-            pipe.send("within")
-            pipe.recv()
+        change_table(shmq.connect(namespace).table("t"), lambda _: stay(pipe))
 
     async def write_and_read() -> None:
         write = asyncio.create_task(table.aset("k", 2))
@@ -132,19 +142,22 @@ def test_a_stopped_writer_delays_writers_with_an_error_that_names_it_and_no_read
 def test_a_signal_handler_that_uses_a_table_in_use_gets_an_error_and_undoes_nothing(
     table: Table,
 ) -> None:
-    assert isinstance(table, LocalTable)
     caught: list[str] = []
-    with table.database.writing() as connection:
-        for call in (lambda: table.get("k"), lambda: table.set("k", 2)):
+    calls: list[Callable[[], object]] = [lambda: table.get("k"), lambda: table.set("k", 2)]
+
+    def deed(change: Change) -> None:
+        for call in calls:
             with pytest.raises(shmq.ShmqError, match="this very thread") as error:
                 call()
             caught.append(str(error.value))
-        connection.execute("INSERT INTO entry (key, codec, value) VALUES (?, 0, ?)", (b"k", b"1"))
+        change.connection.execute(INSERT, (b"k", 0, b"1"))
         with (
             Path(f"{file_of(table)}.lock").open() as other,
             pytest.raises(BlockingIOError),  # the lock is still held
         ):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    change_table(table, deed)
     assert table.get("k") == b"1"
     assert len(caught) == 2
 
@@ -170,6 +183,117 @@ def test_a_handle_that_is_closed_while_threads_write_ends_their_calls(
         thread.join()
     assert len(ended) == 3
     assert all("closed" in one for one in ended)
+
+
+# ---- rows that a process keeps ----
+
+
+def test_each_process_reads_what_another_has_just_written(
+    start: Start, table: Table, namespace: str
+) -> None:
+    def work(pipe: Connection) -> None:
+        mine = shmq.connect(namespace).table("t")
+        while (wanted := pipe.recv()) is not None:
+            assert [mine.get("k") for _ in range(3)] == [wanted] * 3
+            assert mine.increment("k") == wanted + 1
+            pipe.send(mine.get("other"))
+
+    child = start(work)
+    table.set("k", 0)
+    for number in range(0, 400, 2):
+        assert table.get("k") == number
+        table.set("other", str(number))
+        child.tell(number)
+        assert child.hear() == str(number)
+        assert table.get("k") == number + 1
+        assert table.increment("k") == number + 2
+    child.tell()
+    child.reap()
+
+
+def test_what_is_read_during_a_change_is_not_kept_beyond_it(
+    start: Start, table: Table, namespace: str
+) -> None:
+    def work(pipe: Connection) -> None:
+        def deed(change: Change) -> None:
+            change.connection.execute("BEGIN IMMEDIATE")
+            change.connection.execute("DELETE FROM entry WHERE key = ?", (b"gone",))
+            change.connection.execute(INSERT, (b"new", 0, b"1"))
+            stay(pipe)
+
+        change_table(shmq.connect(namespace).table("t"), deed)
+
+    table.set("gone", 1)
+    assert table.get("gone") == 1
+    child = start(work)
+    child.hear()
+    for _ in range(2):
+        assert [table.get("gone"), table.get("new")] == [1, None]
+    child.tell()
+    child.reap()
+    assert [table.get("gone"), table.get("new")] == [None, b"1"]
+
+
+def write_in_every_way(pipe: Connection, namespace: str) -> None:
+    """Write to ten keys, and tell when."""
+    table = shmq.connect(namespace).table("t")
+    for number in itertools.count():
+        key = f"k{number % 10}"
+        table.set(key, number)
+        table.increment(key, ttl=600.0)
+        table.expire(key, 300.0)
+        table.add(key, 0)
+        table.delete(f"k{number % 7}")
+        table.set_many({key: number, f"k{number % 3}": number})
+        pipe.send(number)
+
+
+@pytest.mark.parametrize("durability", ["memory", pytest.param("disk", marks=pytest.mark.prove)])
+def test_after_the_death_of_a_writer_all_processes_read_the_same(
+    broker: Broker, start: Start, namespace: str, durability: Any
+) -> None:
+    table = broker.ensure_table("t", durability)
+    keys = [f"k{number}" for number in range(10)]
+    for round_ in range(8):
+        child = start(write_in_every_way, namespace)
+        for _ in range(3 + round_):
+            child.hear()
+            assert {key: table.get(key) for key in keys}.keys() == {*keys}
+        child.signal(signal.SIGKILL)
+        child.reap()
+        for written in (False, True):  # the count of changes may be odd until the next write
+            kept = [{key: table.get(key) for key in keys} for _ in range(2)]
+            with broker.table("t") as fresh:
+                assert kept == [{key: fresh.get(key) for key in keys}] * 2
+                if not written:
+                    fresh.increment("n")
+
+
+def test_a_deleted_table_is_noticed_by_a_process_that_keeps_its_rows(
+    start: Start, broker: Broker, table: Table, namespace: str
+) -> None:
+    def work(pipe: Connection) -> None:
+        del pipe
+        other = shmq.connect(namespace)
+        other.delete_table("t")
+        other.ensure_table("t").set("k", 2)
+
+    table.set("k", 1)
+    assert table.get("k") == 1
+    start(work).reap()
+    with pytest.raises(shmq.TableDeleted):
+        table.get("k")
+    with pytest.raises(shmq.TableDeleted):
+        table.increment("k")
+    assert broker.table("t").get("k") == 2
+
+
+def test_a_table_that_was_not_quite_deleted_goes_on(broker: Broker, table: Table) -> None:
+    table.set("k", 1)
+    mark_deleted(str(file_of(table)))  # a process died right after that
+    assert table.get("k") == 1
+    table.set("k", 2)
+    assert table.get("k") == broker.table("t").get("k") == 2
 
 
 # ---- forks ----
@@ -549,10 +673,11 @@ def test_a_link_in_the_place_of_the_directory_is_refused(
 
 
 def test_rows_that_no_table_has_are_an_error(table: Table) -> None:
-    assert isinstance(table, LocalTable)
+    def insert(row: tuple[bytes, Any, Any]) -> None:
+        change_table(table, lambda change: change.connection.execute(INSERT, row))
+
     for row in ((b"a", 99, b""), (b"b", 0, "text"), (b"c", "x", b"")):
-        with table.database.writing() as connection:
-            connection.execute("INSERT INTO entry (key, codec, value) VALUES (?, ?, ?)", row)
+        insert(row)
         with pytest.raises(shmq.DamagedSegment, match="wrong type"):
             table.get(row[0].decode())
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import shmq
+from shmq.client.local.table import LocalTable
 from tests.support.server import Server
+from tests.support.waiting import PATIENCE
 from tests.system.wire import frames
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.conftest import Serve
@@ -311,3 +314,65 @@ def test_tables_are_counted_and_bounded_by_quotas(serve: Serve) -> None:
         with pytest.raises(shmq.NoSpace, match=r"limits\.namespace\.tables=2"):
             broker.ensure_table("c", max_bytes=100 << 10)
         assert broker.ensure_table("a").max_bytes == 600 << 10
+
+
+def test_a_held_lock_delays_no_other_request(broker: shmq.Broker, address: Address, t: str) -> None:
+    local = broker.table(t)
+    local.set("k", 1)
+    held, release = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        held.set()
+        assert release.wait(PATIENCE)
+
+    assert isinstance(local, LocalTable)
+    holder = threading.Thread(target=local.database.change, args=(hold,))
+    holder.start()
+    assert held.wait(PATIENCE)
+    brokers = [shmq.connect(f"shmq://{address[0]}:{address[1]}") for _ in range(3)]
+    first, second, third = (each.table(t) for each in brokers)
+    writers = [threading.Thread(target=each.increment, args=("n",)) for each in (first, second)]
+    for writer in writers:
+        writer.start()
+    for _ in range(20):
+        assert third.get("k") == 1
+        assert third.get_many(["k", "n"]) == {"k": 1}
+    assert all(writer.is_alive() for writer in writers)
+    release.set()
+    for thread in (holder, *writers):
+        thread.join()
+    assert third.get("n") == local.get("n") == 2
+    for each in brokers:
+        each.close()
+
+
+def test_a_request_about_large_values_is_answered_like_one_about_small_ones(
+    broker: shmq.Broker, address: Address, t: str
+) -> None:
+    local = broker.table(t)
+    with shmq.connect(f"shmq://{address[0]}:{address[1]}") as remote:
+        table = remote.table(t)
+        for size in (10, 20_000, 100_000, 10, 2_000_000):
+            table.set("k", bytes(size))
+            assert local.get("k") == table.get("k") == bytes(size)
+            local.set("k", b"local")
+            assert table.get("k") == b"local"
+        assert table.delete("k") == 1
+        assert table.get("k") is local.get("k") is None
+
+
+def test_a_table_of_the_same_name_is_another_table_for_a_server(
+    broker: shmq.Broker, address: Address, t: str
+) -> None:
+    with shmq.connect(f"shmq://{address[0]}:{address[1]}") as remote:
+        table = remote.table(t)
+        for _ in range(2):  # the second time, the server has it open
+            table.set("k", 1)
+            assert table.get("k") == 1
+        broker.delete_table(t)
+        broker.ensure_table(t).set("k", 2)
+        with pytest.raises(shmq.TableDeleted):
+            table.get("k")
+        with pytest.raises(shmq.TableDeleted):
+            table.set("k", 3)
+        assert remote.table(t).get("k") == 2
