@@ -19,6 +19,8 @@ cdef extern from * nogil:
     enum:
         __ATOMIC_ACQUIRE
         __ATOMIC_RELEASE
+        __ATOMIC_SEQ_CST
+    void __atomic_thread_fence(int order)
     int64_t __atomic_load_n(int64_t *word, int order)
     void __atomic_store_n(int64_t *word, int64_t value, int order)
 
@@ -112,6 +114,7 @@ cdef class TableLock:
         cdef int64_t changes = self._load(CHANGES)
         # A new file starts with a number that the one before it has not had.
         self._store(CHANGES, (changes if changes else <int64_t>_time.time_ns()) | 1)
+        __atomic_thread_fence(__ATOMIC_SEQ_CST)  # before anything that the change stores
         return 0 if changes & 1 else changes
 
     def end_change(self) -> int:
