@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def connect(
     target: str | None = None,
     *,
+    group: str | None = None,
     token: str | None = None,
     tls: Tls = None,
     connect_timeout: float = 5.0,
@@ -36,6 +37,11 @@ def connect(
     then the user's own namespace, ``default-UID``. Raises :class:`~shmq.InvalidName`,
     :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a target that is not a str.
     Connecting to a namespace creates nothing until a queue is created.
+
+    ``GROUP/NAME`` is a namespace that the users of a group of this host share, and so is ``NAME``
+    with ``group``, by default ``SHMQ_GROUP``. Its default name is ``GROUP/default``. Connecting to
+    it makes the folder of the group. Raises :class:`~shmq.ForeignSegment` if this user is not in
+    the group, and :class:`~shmq.InvalidOption` if there is no such group.
 
     ``default`` is called with each value that a body, a record or a value of a table cannot hold,
     and returns one that it can, like the ``default`` of :func:`json.dumps`;
@@ -58,13 +64,18 @@ def connect(
     With ``SHMQ_OTEL=1`` in the environment, and the extra ``shmq[otel]``, the broker is traced.
     """
     with late_imports:
-        from shmq.api.names import is_url  # noqa: PLC0415
+        from shmq.api.names import chosen_namespace, is_url  # noqa: PLC0415
 
     if default is not None and not callable(default):
         raise TypeError(f"default={default!r:.80} must be called with a value, and cannot be")
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_url(target):
+        if group is not None:
+            raise InvalidOption(
+                f"group={group!r} is for a namespace of this host, and {target} is a server: give "
+                f"its own environment SHMQ_GROUP"
+            )
         how = token, tls, connect_timeout, request_timeout, wait_for_acks
         return traced(connect_to(target, *how), default)
     if token is not None or tls not in (None, False):
@@ -75,7 +86,7 @@ def connect(
     with late_imports:
         from shmq.client.local.broker import LocalBroker  # noqa: PLC0415
 
-    return traced(LocalBroker(target), default)
+    return traced(LocalBroker(chosen_namespace(target, group)), default)
 
 
 def connect_to(url: str, *how: Any) -> api.Broker:

@@ -1,18 +1,31 @@
-"""Directories that only their user may enter."""
+"""Directories that only their user may enter, or that the users of a group share.
+
+A shared directory is the group's, with mode 2770: set-group-ID, so that what is created in it is
+the group's, too. `open_file` gives files in such a directory mode 0660.
+"""
 
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from pathlib import Path
 
+_SHARED = 0o2770
+_SHM = "/dev/shm"
 
-def make_directory(path: Path) -> list[Path]:
+
+def make_directory(path: Path, gid: int | None = None) -> list[Path]:
     """Create a directory and its missing parents, mode 0700 whatever the umask; return the new.
 
-    Existing ones stay as is. Raises OSError; NotADirectoryError for a file of that name.
+    With a ``gid`` they are shared by that group. Existing ones stay as is. Raises OSError;
+    NotADirectoryError for a file of that name.
     """
     missing = [at for at in (path, *path.parents) if not at.exists()]
     for at in reversed(missing):
+        if gid is not None:
+            make_shared(at, gid)
+            continue
         try:
             at.mkdir(mode=0o700)
         except FileExistsError:  # another process has just created it
@@ -21,3 +34,41 @@ def make_directory(path: Path) -> list[Path]:
     if not path.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, f"{path} is not a directory: name another one")
     return missing
+
+
+def make_shared(path: Path, gid: int) -> None:
+    """Create a directory that the group shares, unless there is one. Raises OSError.
+
+    It gets its name last, so that nobody finds it with another mode. An empty one of that name,
+    which another process has just made, is replaced: what is in it is named by the path.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+    unfinished.mkdir(mode=0o700)
+    try:
+        os.chown(unfinished, -1, gid)
+        unfinished.chmod(_SHARED)
+        unfinished.rename(path)
+    except OSError as error:
+        unfinished.rmdir()
+        if error.errno not in {errno.EEXIST, errno.ENOTEMPTY} and not path.is_dir():
+            raise
+
+
+def is_of_group(status: os.stat_result, gid: int) -> bool:
+    """Whether it is the group's, who may write to it, and others have no access to it.
+
+    A directory must also give what is created in it to the group.
+    """
+    mode = status.st_mode
+    needed = stat.S_ISGID | 0o070 if stat.S_ISDIR(mode) else 0
+    return status.st_gid == gid and mode & needed == needed and not mode & 0o007
+
+
+def is_shared(directory: str) -> bool:
+    """Whether a group shares the directory. Raises OSError."""
+    return directory != _SHM and stat.S_IMODE(os.stat(directory).st_mode) == _SHARED
+
+
+def new_file_mode(path: str) -> int:
+    """The mode of a new file there: 0660 in a directory that a group shares, else 0600."""
+    return 0o660 if is_shared(os.path.dirname(path) or os.curdir) else 0o600

@@ -150,7 +150,7 @@ def _launch(namespace: Namespace, end: float) -> str | None:
     directory = None
     try:
         directory = directory_for(namespace)
-        launch(namespace.name, directory, max(1.0, end - time.monotonic()))
+        launch(namespace.name, shared_disk(namespace.name, directory), max(1.0, end - time.monotonic()))
         reason = f"it has ended at once: see {directory / 'writer.log'}"
     except (ShmqError, OSError) as error:
         if isinstance(error, TimeoutError):

@@ -49,8 +49,10 @@ from shmq.errors import (
 )
 from shmq.fork_safe import new_lock
 from shmq.lazy_imports import hold_at_fork
+from shmq.host.namespace.shm_files import is_own, refuse_outside
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
+from shmq.native.directories import is_shared
 from shmq.native.lock_holder import locker_of, take_file_lock
 
 #: What a file's header says: "shmT", and the version of the schema.
@@ -150,23 +152,30 @@ def initialize(path: Path, name: str, durability: TableDurability, max_bytes: in
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
 
 
-def check_private(path: Path, *, directory: bool = False) -> None:
+def check_private(path: Path, gid: int | None = None, *, directory: bool = False) -> None:
     """Raises ForeignSegment unless it is this user's, and closed to others.
 
-    It is not opened: see above. What is in a directory that others cannot enter stays unchanged.
-    Raises FileNotFoundError.
+    It may be of group ``gid``; a file, of the group whose users share its directory, which was
+    checked. It is not opened: see above. What is in a directory that others cannot enter stays
+    unchanged. Raises FileNotFoundError.
     """
     status = os.lstat(path)
     is_kind = stat.S_ISDIR if directory else stat.S_ISREG
     if not is_kind(status.st_mode):
         what = "directory" if directory else "regular file"
         raise ForeignSegment(f"{path} is not a {what}: remove it")
-    if status.st_uid != os.geteuid():
+    if is_own(status):
+        return
+    if not directory and is_shared(os.fspath(path.parent)):
+        gid = path.parent.stat().st_gid
+    if gid is not None:
+        refuse_outside(status, path, gid)
+    elif status.st_uid != os.geteuid():
         raise ForeignSegment(
             f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}: use a namespace or a "
             f"data directory of your own"
         )
-    if status.st_mode & 0o077:
+    else:
         raise ForeignSegment(
             f"{path} has mode {stat.S_IMODE(status.st_mode):04o}, so others may touch it: set it "
             f"to {0o700 if directory else 0o600:04o} if it is yours"
@@ -265,7 +274,7 @@ class Database:
             self.check_there()
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             try:
-                self._lock_file = open_file(f"{self.path}{LOCK}", flags, 0o600)
+                self._lock_file = open_file(f"{self.path}{LOCK}", flags)
             except OSError as error:
                 raise self._make_no_file(error) from error
         take_file_lock(self._try_lock, f"table {self.name!r}", lambda: locker_of(self._lock_file))
