@@ -29,7 +29,7 @@ from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.paths import snapshot_name
 from shmq.disk.storage.writer_control import ask_for_snapshots
 from shmq.errors import ShmqError
-from shmq.host.namespace.data_directory import writer_directory
+from shmq.host.namespace.data_directory import shared_disk, writer_directory
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.supervision import detached_writer
 from shmq.host.supervision.detached_writer import Parent

@@ -61,7 +61,9 @@ def ledger_path(namespace: Namespace, process: int) -> Path:
 def owners(namespace: Namespace) -> list[int]:
     """The processes that have a file."""
     prefix = _make_prefix(namespace)
-    numbers = (entry[len(prefix) :] for entry in list_folder(namespace.name) if entry.startswith(prefix))
+    numbers = (
+        entry[len(prefix) :] for entry in list_folder(namespace.name) if entry.startswith(prefix)
+    )
     return [int(number) for number in numbers if number.isascii() and number.isdigit()]
 
 

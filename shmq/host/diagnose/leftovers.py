@@ -34,7 +34,13 @@ from shmq.errors import (
 from shmq.host.diagnose.journal_problem import unwritten, why_unkept
 from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_in_child
 from shmq.host.namespace import streams
-from shmq.host.namespace.folder import file_path, file_prefix, gid_of_file, group_folders, list_folder
+from shmq.host.namespace.folder import (
+    file_path,
+    file_prefix,
+    gid_of_file,
+    group_folders,
+    list_folder,
+)
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.semaphores import semaphore_file, semaphore_names
 from shmq.host.namespace.wakeups import wakeup_owner

@@ -66,7 +66,9 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
         directory = Path(named).absolute()
         return directory if _is_of(directory, namespace) else directory / namespace
     record = read_record(namespace)
-    return _follow_moves(state_directory(namespace) / name_in_group(namespace) if record is None else record.data_dir)
+    return _follow_moves(
+        state_directory(namespace) / name_in_group(namespace) if record is None else record.data_dir
+    )
 
 
 def is_named(given: str | os.PathLike[str] | None = None) -> bool:

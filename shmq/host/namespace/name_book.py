@@ -35,6 +35,7 @@ from typing import Final
 
 from shmq.api.names import name_in_group
 from shmq.errors import SegmentError
+from shmq.host.namespace.folder import file_path, folder_of, list_folder
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import open_file

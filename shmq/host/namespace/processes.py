@@ -22,13 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from shmq.errors import ForeignSegment, SegmentError
 from shmq.fork_safe import new_lock
-from shmq.host.namespace.folder import (
-    file_path,
-    file_prefix,
-    folder_of,
-    list_folder,
-    ready_folder,
-)
+from shmq.host.namespace.folder import file_path, file_prefix, folder_of, list_folder, ready_folder
 from shmq.host.namespace.shm_files import as_no_file, as_no_space, refuse_foreign
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -311,7 +305,11 @@ class Processes:
 
     def _describe_elsewhere(self, there: int, here: int, *, alive: bool) -> str:
         what = "is used by processes of" if alive else "has the deadlines of"
-        last = "" if alive else f", or remove {self.path.parent}/*{self.path.name}* (its messages are lost)"
+        last = (
+            ""
+            if alive
+            else f", or remove {self.path.parent}/*{self.path.name}* (its messages are lost)"
+        )
         return (
             f"namespace {self.namespace!r} {what} time namespace {there or 'unknown'}, this "
             f"process is in {here or 'unknown'}: they cannot share queues; start both in one time "

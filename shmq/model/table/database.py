@@ -48,8 +48,8 @@ from shmq.errors import (
     no_descriptor,
 )
 from shmq.fork_safe import new_lock
-from shmq.lazy_imports import hold_at_fork
 from shmq.host.namespace.shm_files import is_own, refuse_outside
+from shmq.lazy_imports import hold_at_fork
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
 from shmq.native.directories import is_shared
