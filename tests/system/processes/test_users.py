@@ -39,7 +39,7 @@ def test_what_one_user_makes_another_uses_and_a_third_deletes(host: Host) -> Non
         with broker.queue("q").get(timeout=60) as message:
             bodies = [message.body]
         broker.queue("q").put("coffee")
-        broker.exchange("x").publish("key", "routed")
+        broker.exchange("x").publish("routed", "key")
         broker.stream("s").append("second")
         broker.table("t").set("b", 2)
         with broker.transaction() as transaction:
@@ -59,8 +59,7 @@ def test_what_one_user_makes_another_uses_and_a_third_deletes(host: Host) -> Non
             message.ack()
         with broker.queue("bound").get(timeout=60) as message:
             bodies.append(message.body)
-        with broker.stream("s").reader(start="earliest") as reader:
-            bodies += [record.value for record in reader.read(2, timeout=60)]
+        bodies += [record.value.decode() for record in broker.stream("s").read(0, 0)]
         found = [bodies, queue.options.retry_delay, broker.table("t").get("b")]
         broker.delete_queue("q")
         broker.delete_queue("bound")
@@ -82,7 +81,8 @@ def test_every_file_is_the_groups_whatever_the_umask(host: Host, umask: int) -> 
         broker = shmq.connect(name)
         broker.create_queue("q", durability="snapshot", dead_letter=None).put("tea")
         broker.create_exchange("x", "topic").bind("q", "#")
-        broker.create_stream("s", partitions=1).group("g").close()
+        broker.create_stream("s", partitions=1)
+        broker.stream("s").group("g")
         broker.ensure_table("t").set("a", 1)
         broker.ensure_table("d", "disk").set("a", 1)
         broker.lock("nightly").acquire()
@@ -116,14 +116,14 @@ def test_a_lock_of_a_user_who_dies_goes_to_another(host: Host) -> None:
 
 
 def test_a_group_of_a_stream_has_members_of_several_users(host: Host) -> None:
-    host.run("web", "shmq.connect(name).create_stream('s', partitions=1).append_many([1, 2, 3])")
+    host.run("web", "shmq.connect(name).create_stream('s', partitions=1).append_many(['1', '2', '3'])")
     read = """
-with shmq.connect(name).stream('s').group('g') as group, group.join() as member:
-    records = member.read(1, timeout=60)
+with shmq.connect(name).stream('s').group('g').join() as member:
+    [records] = member.poll(1, timeout=60)
     member.commit()
-    print(json.dumps([record.value for record in records]))
+    print(json.dumps([record.value.decode() for record in records]))
 """
-    assert [host.run(user, read) for user in ("app", "cron", "web")] == [[1], [2], [3]]
+    assert [host.run(user, read) for user in ("app", "cron", "web")] == [["1"], ["2"], ["3"]]
 
 
 def test_a_writer_of_one_user_is_followed_by_one_of_another(host: Host) -> None:
@@ -184,7 +184,7 @@ def test_the_command_finds_the_namespaces_of_groups(host: Host) -> None:
     host.run("web", "shmq.connect(name).create_queue('q', dead_letter=None).put(1)")
     assert "q" in host.shell("app", "-n", host.namespace, "list")
     assert "q" in host.shell("app", "list", SHMQ_GROUP=host.group, SHMQ_NAMESPACE="orders")
-    assert host.namespace in host.shell("app", "doctor", "--verbose")
+    assert f"{host.namespace}  q" in host.shell("app", "doctor")
 
 
 def test_who_shows_the_user(host: Host) -> None:
