@@ -93,7 +93,7 @@ class Host:
     def environment(self, **more: str) -> dict[str, str]:
         """The environment of their processes."""
         own = {"SHMQ_STATE_DIR": str(self.state), "HOME": "/nonexistent", "PYTHONPATH": str(ROOT)}
-        return {**os.environ, **own, "PYTHONDONTWRITEBYTECODE": "1", **more}
+        return {**os.environ, **own, "PYTHONDONTWRITEBYTECODE": "1", "SHMQ_AUTOSTART": "1", **more}
 
     def start(
         self, user: str, code: str, *, umask: int = 0o022, **more: str

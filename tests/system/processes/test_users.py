@@ -116,7 +116,9 @@ def test_a_lock_of_a_user_who_dies_goes_to_another(host: Host) -> None:
 
 
 def test_a_group_of_a_stream_has_members_of_several_users(host: Host) -> None:
-    host.run("web", "shmq.connect(name).create_stream('s', partitions=1).append_many(['1', '2', '3'])")
+    host.run(
+        "web", "shmq.connect(name).create_stream('s', partitions=1).append_many(['1', '2', '3'])"
+    )
     read = """
 with shmq.connect(name).stream('s').group('g').join() as member:
     [records] = member.poll(1, timeout=60)
