@@ -10,10 +10,11 @@ import contextlib
 import errno
 import fcntl
 import os
+from pathlib import Path
 from typing import Final
 
 from shmq.native._core import reserve_standard
-from shmq.native.directories import new_file_mode
+from shmq.native.directories import folder_of, new_file_mode
 
 _FIRST_OF_OURS: Final = 3
 #: The mode of a file of one user.
@@ -69,13 +70,13 @@ def _create_shared(path: str, flags: int, mode: int) -> int:
 
 def _name_new(path: str, flags: int, mode: int) -> int:
     """Create the file without a name, or where that cannot be, with another one; then name it."""
-    directory = os.path.dirname(path) or os.curdir
+    directory = folder_of(path)
     try:
         fd = _set_mode(os.open(directory, flags & ~os.O_NOFOLLOW | os.O_TMPFILE, _PRIVATE), mode)
     except OSError as error:
         if error.errno not in _NO_TMPFILE:
             raise
-        unfinished = os.path.join(directory, f".{os.urandom(8).hex()}.tmp")
+        unfinished = f"{directory}/.{os.urandom(8).hex()}.tmp"
         fd = _set_mode(os.open(unfinished, flags | os.O_CREAT | os.O_EXCL, _PRIVATE), mode)
     else:
         unfinished = f"/proc/self/fd/{fd}"
@@ -87,7 +88,7 @@ def _name_new(path: str, flags: int, mode: int) -> int:
         raise
     finally:
         if not unfinished.startswith("/proc/"):
-            os.unlink(unfinished)
+            Path(unfinished).unlink()
     return fd
 
 

@@ -71,4 +71,9 @@ def is_shared(directory: str) -> bool:
 
 def new_file_mode(path: str) -> int:
     """The mode of a new file there: 0660 in a directory that a group shares, else 0600."""
-    return 0o660 if is_shared(os.path.dirname(path) or os.curdir) else 0o600
+    return 0o660 if is_shared(folder_of(path)) else 0o600
+
+
+def folder_of(path: str) -> str:
+    """The directory that the file is in."""
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else os.curdir)

@@ -92,7 +92,7 @@ class Disk:
     def under(self, name: str) -> Disk:
         """A directory below this one, which need not exist yet: see `make`."""
         below = type(self)(self.directory / name)
-        below._is_below = True  # noqa: SLF001 - of its own kind
+        below._is_below = True
         return below
 
     def exists(self) -> bool:
@@ -111,7 +111,10 @@ class Disk:
             return []
 
     def create(self, name: str) -> int:
-        """Create and open a file of that name, for those whose the directory is. Raises FileExistsError."""
+        """Create and open a file of that name, mode 0600, or 0660 in a shared directory.
+
+        Raises FileExistsError.
+        """
         return open_file(self.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS)
 
     def open(self, name: str) -> int:

@@ -1,8 +1,8 @@
 """The control socket of the running writer, for commands that need snapshots or a consistent cut.
 
-It is in the data directory, which only the user, or the group, may enter. Requests and answers are lines of
-JSON; the descriptors of a cut's files go with their lines. The connection ends after the last
-answer, or earlier if the writer ends.
+It is in the data directory, which only the user, or the group, may enter. Requests and answers are
+lines of JSON; the descriptors of a cut's files go with their lines. The connection ends after the
+last answer, or earlier if the writer ends.
 
 request ``{"do": "snapshot", "queues": [NAME, …]}``: a line ``{"queue": NAME, "error": null}``
 for each, once it is durable, or with what went wrong.

@@ -54,8 +54,8 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
 
     A ``SHMQ_DATA_DIR`` that itself has the files of this namespace is used as is. An empty
     variable counts as not set. Its own is the one that the host remembers, by default NAMESPACE
-    in the state directory of its group or user; where it says that its files were moved, that one. Raises
-    :class:`~shmq.InvalidOption` for an empty path, and for a user without a home.
+    in the state directory of its group or user; where it says that its files were moved, that one.
+    Raises :class:`~shmq.InvalidOption` for an empty path, and for a user without a home.
     """
     if given is not None:
         if not os.fspath(given):

@@ -3,7 +3,8 @@
 A table is ``NAME.ID.sqlite``, with files of the same name and another ending beside it: SQLite's,
 and the lock of its writers. ID is its identity in 16 hexadecimal digits, so no path is used twice.
 The directory is ``/dev/shm/tables.shmq@NAMESPACE``, or ``tables`` in the namespace's data
-directory; only the user, or the group, may enter it, because SQLite trusts the files beside a database.
+directory; only the user, or the group, may enter it, because SQLite trusts the files beside a
+database.
 
 A table is made as ``.NAME.ID.tmp`` and gets its name when it is complete; its name is removed
 first. So a process that dies in the meantime leaves the table or none, and files that the next one
