@@ -25,7 +25,10 @@ WRITER_EVERY = 25
 
 #: What each user's process runs: it forks a worker for each line, and says its process id.
 _WORKERS = """
-import random, signal, sys, time, traceback
+import random, signal, sys, traceback
+
+import shmq.client.handles.lock, shmq.client.local.broker, shmq.client.local.stream
+import shmq.client.local.table, shmq.client.local.transaction
 
 log = os.open(f"{FOLDER}/{os.geteuid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
@@ -40,6 +43,7 @@ def work():
     queue, durable = broker.queue("q"), broker.queue("d")
     table, stream, lock = broker.table("t"), broker.stream("s"), broker.lock("one")
     number = os.getpid() << 32
+    note("ready", os.getpid())
     while True:
         number += 1
         target = durable if chance.random() < 0.2 else queue
@@ -47,7 +51,7 @@ def work():
             with_disk = target is durable and chance.random() < 0.2
             try:
                 target.put(number, timeout=0.05, confirm="disk" if with_disk else "memory")
-            except (shmq.QueueFull, shmq.NotConfirmed):
+            except (shmq.Full, shmq.NotConfirmed):
                 continue
             note("put", number)
         else:
@@ -124,12 +128,19 @@ def worker_of(starter: subprocess.Popen[str]) -> int:
     return int(starter.stdout.readline())
 
 
-def kill_workers(host: Host, starters: dict[str, subprocess.Popen[str]]) -> None:
+def has_begun(logs: Path, pid: int) -> bool:
+    """Whether the worker is at work."""
+    return any(f"ready {pid}\n" in file.read_text() for file in logs.iterdir())
+
+
+def kill_workers(host: Host, starters: dict[str, subprocess.Popen[str]], logs: Path) -> None:
     chance = random.Random(7)
     pids = [(user, worker_of(starters[user])) for user in starters for _ in range(EACH)]
     for kill in range(KILLS):
         time.sleep(chance.choice((0.0, 0.01, 0.03)))
         user, pid = pids.pop(chance.randrange(len(pids)))
+        if chance.random() < 0.8:
+            eventually(lambda one=pid: has_begun(logs, one), "it begins", 60.0)  # type: ignore[misc]
         with contextlib.suppress(ProcessLookupError):  # it has failed, and says so in its log
             os.kill(pid, signal.SIGKILL)
         pids.append((user, worker_of(starters[user])))
@@ -159,7 +170,7 @@ def test_nothing_is_lost_however_many_of_three_users_die(tmp_path: Path) -> None
         umasks = dict(zip(MEMBERS, (0o077, 0o022, 0o000), strict=True))
         starters = {user: host.start(user, code, umask=umasks[user]) for user in MEMBERS}
         try:
-            kill_workers(host, starters)
+            kill_workers(host, starters, logs)
         finally:
             for starter in starters.values():
                 starter.communicate("", timeout=60)
@@ -173,6 +184,7 @@ def test_nothing_is_lost_however_many_of_three_users_die(tmp_path: Path) -> None
         found = collections.defaultdict[str, list[str]](list)
         for what, number in lines:
             found[what].append(number)
+        print({what: len(numbers) for what, numbers in found.items()}, appended)
         assert found["failed"] == []
         assert found["violated"] == []
         assert set(found["put"]) <= {*found["got"], *map(str, left)}, "a message was lost"
