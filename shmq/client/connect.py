@@ -32,16 +32,15 @@ def connect(
     A ``target`` that contains ``://`` is the URL of a server, ``shmq://HOST:PORT``, ``shmqs://``
     for TLS, or ``shmq+unix:///PATH`` for a Unix socket, or of another transport: with the extra
     ``shmq[nats]``, ``nats://HOST:PORT,HOST:PORT`` or ``tls://`` for a cluster of NATS. Any other is
-    the name of a namespace. The default
-    is the environment's ``SHMQ_URL``, then its ``SHMQ_NAMESPACE``, as for the command ``shmq``,
-    then the user's own namespace, ``default-UID``. Raises :class:`~shmq.InvalidName`,
+    the name of a namespace. The default is ``SHMQ_URL``, then ``SHMQ_NAMESPACE``, as for the
+    command ``shmq``, then the user's own namespace, ``default-UID``. Raises :class:`~shmq.InvalidName`,
     :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a target that is not a str.
     Connecting to a namespace creates nothing until a queue is created.
 
     ``GROUP/NAME`` is a namespace that the users of a group of this host share, and so is ``NAME``
-    with ``group``, by default ``SHMQ_GROUP``. Its default name is ``GROUP/default``. Connecting to
-    it makes the folder of the group. Raises :class:`~shmq.ForeignSegment` if this user is not in
-    the group, and :class:`~shmq.InvalidOption` if there is no such group.
+    with ``group``, by default ``SHMQ_GROUP``; its default is ``GROUP/default``. Connecting makes
+    the folder of the group. Raises :class:`~shmq.InvalidOption` for an unknown group, and
+    :class:`~shmq.ForeignSegment` if this user is not in it.
 
     ``default`` is called with each value that a body, a record or a value of a table cannot hold,
     and returns one that it can, like the ``default`` of :func:`json.dumps`;
@@ -71,11 +70,7 @@ def connect(
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_url(target):
-        if group is not None:
-            raise InvalidOption(
-                f"group={group!r} is for a namespace of this host, and {target} is a server: give "
-                f"its own environment SHMQ_GROUP"
-            )
+        _refuse_group(target, group)
         how = token, tls, connect_timeout, request_timeout, wait_for_acks
         return traced(connect_to(target, *how), default)
     if token is not None or tls not in (None, False):
@@ -87,6 +82,14 @@ def connect(
         from shmq.client.local.broker import LocalBroker  # noqa: PLC0415
 
     return traced(LocalBroker(chosen_namespace(target, group)), default)
+
+
+def _refuse_group(url: str, group: str | None) -> None:
+    if group is not None:
+        raise InvalidOption(
+            f"group={group!r} is for a namespace of this host, and {url} is a server: start that "
+            f"with the namespace of the group"
+        )
 
 
 def connect_to(url: str, *how: Any) -> api.Broker:

@@ -1,8 +1,9 @@
 """What a host remembers of a namespace across reboots: its data directory, and who writes it.
 
 Both files are in the state directory: ``SHMQ_STATE_DIR``, or else ``/var/lib/shmq`` for root, and
-for other users ``shmq`` in ``XDG_STATE_HOME``, by default ``~/.local/state``. Those of a group share
-``SHMQ_STATE_DIR/GROUP``, or else ``/var/lib/shmq.GROUP``. No name of a namespace has ``@``.
+for other users ``shmq`` in ``XDG_STATE_HOME``, by default ``~/.local/state``. That of a group of
+users is ``SHMQ_STATE_DIR/GROUP``, or else ``/var/lib/shmq.GROUP``. No namespace's name has an
+``@``.
 
 ``NAMESPACE@directory``
     a JSON object with the path ``data_dir``, and with ``memories``, the numbers of the memory that
