@@ -33,8 +33,9 @@ def connect(
     for TLS, or ``shmq+unix:///PATH`` for a Unix socket, or of another transport: with the extra
     ``shmq[nats]``, ``nats://HOST:PORT,HOST:PORT`` or ``tls://`` for a cluster of NATS. Any other is
     the name of a namespace. The default is ``SHMQ_URL``, then ``SHMQ_NAMESPACE``, as for the
-    command ``shmq``, then the user's own namespace, ``default-UID``. Raises :class:`~shmq.InvalidName`,
-    :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a target that is not a str.
+    command ``shmq``, then the user's own namespace, ``default-UID``. Raises
+    :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a
+    target that is not a str.
     Connecting to a namespace creates nothing until a queue is created.
 
     ``GROUP/NAME`` is a namespace that the users of a group of this host share, and so is ``NAME``

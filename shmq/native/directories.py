@@ -6,12 +6,18 @@ the group's, too. `open_file` gives files in such a directory mode 0660.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+import struct
 from pathlib import Path
 
 _SHARED = 0o2770
+#: What acl(5) says of new files, in place of the umask: rwx for the user and the group, nothing for
+#: others. SQLite creates files without `open_file`.
+_ACL = "system.posix_acl_default"
+_ALL_ALIKE = struct.pack("<I" + 3 * "HHI", 2, 1, 7, 2**32 - 1, 4, 7, 2**32 - 1, 32, 0, 2**32 - 1)
 _SHM = "/dev/shm"
 
 
@@ -47,6 +53,8 @@ def make_shared(path: Path, gid: int) -> None:
     try:
         os.chown(unfinished, -1, gid)
         unfinished.chmod(_SHARED)
+        with contextlib.suppress(OSError):  # the file system has no ACLs
+            os.setxattr(unfinished, _ACL, _ALL_ALIKE)
         unfinished.rename(path)
     except OSError as error:
         unfinished.rmdir()

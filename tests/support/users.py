@@ -120,7 +120,7 @@ class Host:
 
     def fail(self, user: str, code: str, **more: str) -> str:
         """The last line of what the code's error says, run by the user."""
-        process = self.start(user, code, **more)
+        process = self.start(user, code, umask=0o022, **more)
         _, failure = process.communicate(timeout=60)
         assert process.returncode, "it did not fail"
         return failure.strip().splitlines()[-1]

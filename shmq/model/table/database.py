@@ -50,6 +50,7 @@ from shmq.errors import (
 from shmq.fork_safe import new_lock
 from shmq.host.namespace.shm_files import is_own, refuse_outside
 from shmq.lazy_imports import hold_at_fork
+from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
 from shmq.native.directories import is_shared
@@ -65,6 +66,9 @@ AUXILIARY: Final = ("-wal", "-shm", "-journal", LOCK)
 
 #: How long SQLite waits for its own locks, and a thread for the process's lock, in seconds.
 _PATIENCE: Final = 5.0
+#: How long another user's process may take to set the modes of files, and how often one looks.
+_MODES_WITHIN: Final = 1.0
+_MODES_AGAIN: Final = 0.002
 #: A log of so many pages is copied into the database.
 _LOG_PAGES: Final = {"memory": 256, "disk": 1000}
 #: A log of so many bytes is cut off to that length once it was copied into the database.
@@ -301,15 +305,31 @@ class Database:
         self.check_there()
         if self._connection is None:
             check_private(self.path)
+            self._connection = self._connect()
+            self.opened += 1
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        """A connection, prepared.
+
+        SQLite creates the files beside a database before it sets their modes. Where the file system
+        has no ACLs, they are closed to the other users of a group for an instant.
+        """
+        end = time.monotonic() + (_MODES_WITHIN if is_shared(os.fspath(self.path.parent)) else 0.0)
+        while True:
             connection = connected(self.path)
             try:
                 self._prepare(connection)
+            except sqlite3.OperationalError as error:
+                connection.close()
+                if error.sqlite_errorcode & 0xFF not in _IO or time.monotonic() >= end:
+                    raise
+                time.sleep(_MODES_AGAIN)
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
-            self.opened += 1
-        return self._connection
+            else:
+                return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Check what the file is, and set what is kept by the connection alone."""

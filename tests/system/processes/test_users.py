@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 import shmq
+from shmq.disk.storage.inventory import writer_of
 from tests.support.users import Host, several_users, shared_host
 
 pytestmark = several_users
@@ -131,9 +133,30 @@ with shmq.connect(name).stream('s').group('g').join() as member:
 def test_a_writer_of_one_user_is_followed_by_one_of_another(host: Host) -> None:
     put = "shmq.connect(name).ensure_queue('d', durability='journal').put({}, confirm='disk')"
     starts = "\nprint(json.dumps(shmq.connect(name).queue('d').qsize()))"
-    assert host.run("web", put.format(1) + starts, SHMQ_AUTOSTART_IDLE="0.2") == 1
+    assert host.run("web", put.format(1) + starts) == 1
+    assert "'d'" in host.shell("app", "-n", host.namespace, "snapshot")  # its writer is web's
+    os.kill(writer_of(host.state / host.namespace), signal.SIGKILL)
     assert host.run("app", put.format(2) + starts, SHMQ_AUTOSTART_IDLE="0.2") == 2
     assert host.run("root", put.format(3) + starts, SHMQ_AUTOSTART_IDLE="0.2") == 3
+
+
+def test_a_directory_that_only_root_can_make_is_an_error_that_says_how(host: Host) -> None:
+    (host.state / host.group).rmdir()
+    said = host.fail("web", "shmq.connect(name).ensure_table('t', 'disk')")
+    assert f"install -d -g {host.gid} -m 2770 {host.state / host.group}" in said
+    host.run("root", "shmq.connect(name).ensure_table('t', 'disk').set('a', 1)")
+    assert host.run("web", "print(json.dumps(shmq.connect(name).table('t').get('a')))") == 1
+
+
+def test_one_opens_a_table_as_another_does(host: Host) -> None:
+    host.run("web", "shmq.connect(name).ensure_table('t').set('a', 1)")
+    code = """
+for _ in range(300):
+    with shmq.connect(name) as broker:
+        broker.table('t').get('a')
+"""
+    others = [host.start(user, code, umask=0o077) for user in ("web", "app", "cron")]
+    assert [each.communicate(timeout=60)[1] for each in others] == ["", "", ""]
 
 
 def test_after_the_loss_of_the_memory_another_user_recovers_it(host: Host) -> None:
