@@ -65,9 +65,9 @@ log = logging.getLogger("shmq")
 def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> None:
     """Find what dead processes have left behind, and problems of this host.
 
-    It checks all namespaces of this user, or the one named with -n. Nothing in use is changed.
-    A damaged queue is reported; delete it with shmq delete. Files that are set aside on disk
-    are listed with the commands that restore and remove them.
+    It checks all namespaces of this user and its groups, or the one named with -n. Nothing in use
+    is changed. A damaged queue is reported; delete it with shmq delete. Files that are set aside
+    on disk are listed with the commands that restore and remove them.
     """
     names, others = _select_namespaces(context)
     found = [one for name in names for one in _sweep(name, fix, timeout)]

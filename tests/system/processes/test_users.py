@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-import shmq
 from shmq.disk.storage.inventory import writer_of
 from tests.support.users import Host, several_users, shared_host
 
@@ -222,13 +221,3 @@ def test_who_shows_the_user(host: Host) -> None:
     assert holder.stdout.readline() == "on\n", holder.communicate()
     assert "web" in host.shell("app", "-n", host.namespace, "who", "q")
     holder.communicate("\n")
-
-
-def test_a_namespace_has_a_group_or_none() -> None:
-    for wrong in ("a/b/c", "/orders", "app/", "1000/orders", "a:b/orders"):
-        with pytest.raises(shmq.InvalidName):
-            shmq.connect(wrong)
-    with pytest.raises(shmq.InvalidOption):
-        shmq.connect("app/orders", group="web")
-    with pytest.raises(shmq.InvalidOption):
-        shmq.connect("shmq://localhost:4222", group="web")
