@@ -63,13 +63,10 @@ def make_shared(path: Path, gid: int) -> None:
 
 
 def is_of_group(status: os.stat_result, gid: int) -> bool:
-    """Whether it is the group's, who may write to it, and others have no access to it.
-
-    A directory must also give what is created in it to the group.
-    """
-    mode = status.st_mode
-    needed = stat.S_ISGID | 0o070 if stat.S_ISDIR(mode) else 0
-    return status.st_gid == gid and mode & needed == needed and not mode & 0o007
+    """Whether the group shares the directory, or the file is the group's and closed to others."""
+    mode = stat.S_IMODE(status.st_mode)
+    is_theirs = mode == _SHARED if stat.S_ISDIR(status.st_mode) else not mode & 0o007
+    return status.st_gid == gid and is_theirs
 
 
 def is_shared(directory: str) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.api.names import SHM, group_of, name_in_group
-from shmq.errors import ForeignSegment, InvalidOption, NoSpace, descriptors
+from shmq.errors import ForeignSegment, InvalidOption, descriptors
 from shmq.lazy_imports import late_imports
 from shmq.native.directories import is_of_group, make_shared
 
@@ -95,8 +95,6 @@ def ready_folder(namespace: str) -> None:
             make_shared(path, gid)
             _check(group, path)
     except OSError as error:
-        if isinstance(error, NoSpace):
-            raise
         raise ForeignSegment(
             f"{path}, the folder of group {group!r}, cannot be made: {error.strerror or error}"
         ) from error
