@@ -24,6 +24,11 @@ _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,31}\Z", re.ASCII)
 #: A character that no name has.
 _FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9._:-]")
 
+_NO_GROUP: Final = (
+    "before '/' is the name of a group of this host (getent group), of 1 to 32 of A-Z, a-z, 0-9, "
+    "'.', '_' and '-', which begins with a letter or '_'"
+)
+
 #: What a namespace, whose name is that of a directory, cannot be named.
 _DIRECTORIES: Final = frozenset({".", ".."})
 
@@ -81,7 +86,8 @@ def check_name(name: str, what: str = "queue") -> str:
     noun, mark, source = what.partition(" (")  # the source of the name, if it is known
     if noun == "namespace" and "/" in name:
         group, _, own = name.rpartition("/")
-        check_group(group)
+        if not _GROUP.match(group):
+            raise InvalidName(f"invalid {noun} name {name[:120]!r}{mark}{source}: {_NO_GROUP}")
         check_name(own, what)
         return name
     if not _ALLOWED.match(name):
@@ -99,10 +105,7 @@ def check_group(group: str) -> str:
     if not isinstance(group, str):
         raise TypeError(f"group must be the name of a group, a str, not {type(group).__name__}")
     if not _GROUP.match(group):
-        raise InvalidName(
-            f"invalid group name {group[:120]!r}: use the name of a group of this host (getent "
-            f"group), of 1 to 32 of A-Z, a-z, 0-9, '.', '_' and '-', without a digit in front"
-        )
+        raise InvalidName(f"invalid group name {group[:120]!r}: {_NO_GROUP}")
     return group
 
 

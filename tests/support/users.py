@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,8 +22,10 @@ from typing import Any, Final
 
 import pytest
 
+from shmq.disk.storage.inventory import is_written, writer_of
 from tests.support.namespaces import SHM
 from tests.support.processes import ROOT, why_not
+from tests.support.waiting import eventually
 
 #: The members of the group, besides root, and one who is none.
 MEMBERS: Final = {"web": 60001, "app": 60002, "cron": 60003}
@@ -139,6 +142,13 @@ class Host:
         assert done.stdout, done.stderr
         return done.stdout
 
+    def end_writer(self) -> None:
+        """Kill the writer of the namespace's durable data, whoever's it is, if there is one."""
+        directory = self.state / self.namespace
+        if is_written(directory):
+            os.kill(writer_of(directory), signal.SIGKILL)
+            eventually(lambda: not is_written(directory), "the writer is dead")
+
     def modes(self, folder: Path | None = None) -> Mapping[str, tuple[int, int]]:
         """The mode and the group of each file and directory below the folder, by its path."""
         found = {}
@@ -156,6 +166,7 @@ def shared_host() -> Iterator[Host]:
         try:
             yield host
         finally:
+            host.end_writer()
             if host.shared.is_symlink():
                 host.shared.unlink()
             shutil.rmtree(host.shared, ignore_errors=True)

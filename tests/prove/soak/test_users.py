@@ -174,7 +174,7 @@ def test_nothing_is_lost_however_many_of_three_users_die(tmp_path: Path) -> None
         finally:
             for starter in starters.values():
                 starter.communicate("", timeout=60)
-        left, appended = host.run("cron", _DRAIN, SHMQ_AUTOSTART_IDLE="0.2")
+        left, appended = host.run("cron", _DRAIN)
         lines = [
             line.split(" ", 1)
             for file in logs.iterdir()
@@ -193,6 +193,6 @@ def test_nothing_is_lost_however_many_of_three_users_die(tmp_path: Path) -> None
         assert appended >= len(found["appended"])
         assert all(any(int(n) for n in found[what]) for what in ("put", "acked", "appended"))
         host.shell("web", "-n", host.namespace, "doctor", "--fix")
-        host.run("app", _DELETE, SHMQ_AUTOSTART_IDLE="0.2")
+        host.run("app", _DELETE)
         assert sorted(path.name for path in host.shared.iterdir()) == []
     print(f"{KILLS} kills, {len(found['put'])} put, {len(found['acked'])} acknowledged")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 
 import pytest
 
-from shmq.disk.storage.inventory import writer_of
 from tests.support.users import Host, several_users, shared_host
 
 pytestmark = several_users
@@ -134,9 +132,10 @@ def test_a_writer_of_one_user_is_followed_by_one_of_another(host: Host) -> None:
     starts = "\nprint(json.dumps(shmq.connect(name).queue('d').qsize()))"
     assert host.run("web", put.format(1) + starts) == 1
     assert "'d'" in host.shell("app", "-n", host.namespace, "snapshot")  # its writer is web's
-    os.kill(writer_of(host.state / host.namespace), signal.SIGKILL)
-    assert host.run("app", put.format(2) + starts, SHMQ_AUTOSTART_IDLE="0.2") == 2
-    assert host.run("root", put.format(3) + starts, SHMQ_AUTOSTART_IDLE="0.2") == 3
+    host.end_writer()
+    assert host.run("app", put.format(2) + starts) == 2
+    host.end_writer()
+    assert host.run("root", put.format(3) + starts) == 3
 
 
 def test_a_directory_that_only_root_can_make_is_an_error_that_says_how(host: Host) -> None:
@@ -160,12 +159,13 @@ for _ in range(300):
 
 def test_after_the_loss_of_the_memory_another_user_recovers_it(host: Host) -> None:
     put = "shmq.connect(name).ensure_queue('d', durability='journal').put(1, confirm='disk')"
-    host.run("web", put, SHMQ_AUTOSTART_IDLE="0.2")
+    host.run("web", put)
+    host.end_writer()
     for path in host.shared.iterdir():
         path.unlink()
     host.shared.rmdir()
     got = "print(json.dumps(shmq.connect(name).queue('d').get(timeout=60).body))"
-    assert host.run("cron", got, SHMQ_AUTOSTART_IDLE="0.2") == 1
+    assert host.run("cron", got) == 1
 
 
 def test_an_outsider_is_told_the_group_and_what_to_do(host: Host) -> None:
