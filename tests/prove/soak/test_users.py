@@ -37,6 +37,15 @@ def note(what, number):
     os.write(log, f"{what} {number}\\n".encode())
 
 
+def lives(pid):
+    """Whether the process has not begun to end: it loses its locks before it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return not int(file.read().rpartition(")")[2].split()[6]) & 4  # PF_EXITING
+    except OSError:
+        return False
+
+
 def work():
     chance = random.Random(os.getpid())
     broker = shmq.connect(name)
@@ -62,7 +71,7 @@ def work():
         if chance.random() < 0.1:
             with lock:
                 held = table.get("holder")
-                if held is not None and os.path.exists(f"/proc/{held}"):
+                if held is not None and lives(held):
                     note("violated", held)
                 table.set("holder", os.getpid())
                 table.delete("holder")
