@@ -38,7 +38,7 @@ def note(what, number):
 
 
 def lives(pid):
-    """Whether the process has not begun to end: it loses its locks before it is gone."""
+    # Not one that has begun to end: it loses its locks before it is gone.
     try:
         with open(f"/proc/{pid}/stat") as file:
             return not int(file.read().rpartition(")")[2].split()[6]) & 4  # PF_EXITING
