@@ -202,6 +202,7 @@ def test_nothing_is_lost_however_many_of_three_users_die(tmp_path: Path) -> None
         assert appended >= len(found["appended"])
         assert all(any(int(n) for n in found[what]) for what in ("put", "acked", "appended"))
         host.shell("web", "-n", host.namespace, "doctor", "--fix")
-        host.run("app", _DELETE)
+        host.end_writer()  # it uses the namespace's file
+        host.run("app", _DELETE, SHMQ_AUTOSTART="0")
         assert sorted(path.name for path in host.shared.iterdir()) == []
     print(f"{KILLS} kills, {len(found['put'])} put, {len(found['acked'])} acknowledged")
