@@ -52,7 +52,7 @@ class Host:
         #: The state directory of all users, in which the group has its own.
         self.state = folder / "state"
         self.namespace = f"{self.group}/orders"
-        self._folder = folder
+        self.folder = folder
         folder.chmod(0o755)
         self.state.mkdir()
         owned = self.state / self.group
@@ -70,18 +70,18 @@ class Host:
     def _write_script(self) -> str:
         lines = [
             "set -e",
-            f"mount --bind {self._folder}/passwd /etc/passwd",
-            f"mount --bind {self._folder}/group /etc/group",
+            f"mount --bind {self.folder}/passwd /etc/passwd",
+            f"mount --bind {self.folder}/group /etc/group",
         ]
         base = Path(sys.base_prefix)
         closed = [at for at in reversed(base.parents) if not at.stat().st_mode & 0o001]
         if closed:
-            (self._folder / "python").mkdir()
+            (self.folder / "python").mkdir()
             lines += [
-                f"mount --bind {base} {self._folder}/python",
+                f"mount --bind {base} {self.folder}/python",
                 f"mount -t tmpfs -o mode=755 tmpfs {closed[0]}",
                 f"mkdir -p {base}",
-                f"mount --bind {self._folder}/python {base}",
+                f"mount --bind {self.folder}/python {base}",
             ]
         return "\n".join([*lines, 'exec "$@"\n'])
 
