@@ -36,10 +36,9 @@ def connect(
     command ``shmq``, then the user's own namespace, ``default-UID``. Raises
     :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a
     target that is not a str.
-    Connecting to a namespace creates nothing until a queue is created. ``GROUP/NAME`` is one that
-    the users of a group of this host share, and so is ``NAME`` with ``group``, by default
-    ``SHMQ_GROUP``; its default is ``GROUP/default``. Raises :class:`~shmq.InvalidOption` for an
-    unknown group, and :class:`~shmq.ForeignSegment` outside of it.
+    Connecting creates nothing until a queue is created. ``GROUP/NAME``, or ``NAME`` with ``group``
+    (by default ``SHMQ_GROUP``), is one that users of a group share. Raises
+    :class:`~shmq.ForeignSegment` outside of the group.
 
     ``default`` is called with each value that a body, a record or a value of a table cannot hold,
     and returns one that it can, like the ``default`` of :func:`json.dumps`;
