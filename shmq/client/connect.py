@@ -71,11 +71,7 @@ def connect(
         _refuse_group(target, group)
         how = token, tls, connect_timeout, request_timeout, wait_for_acks
         return traced(connect_to(target, *how), default)
-    if token is not None or tls not in (None, False):
-        raise InvalidOption(
-            f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "
-            f"give the URL of a server, shmq://HOST:PORT"
-        )
+    _refuse_credentials(target, token, tls)
     with late_imports:
         from shmq.client.local.broker import LocalBroker  # noqa: PLC0415
 
@@ -87,6 +83,14 @@ def _refuse_group(url: str, group: str | None) -> None:
         raise InvalidOption(
             f"group={group!r} is for a namespace of this host, and {url} is a server: start that "
             f"with the namespace of the group"
+        )
+
+
+def _refuse_credentials(target: str | None, token: str | None, tls: Tls) -> None:
+    if token is not None or tls not in (None, False):
+        raise InvalidOption(
+            f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "
+            f"give the URL of a server, shmq://HOST:PORT"
         )
 
 
