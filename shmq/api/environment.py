@@ -21,6 +21,7 @@ VARIABLES: Final = (
     Variable("SHMQ_CREDENTIALS", "The credentials file for a cluster of NATS", "none"),
     Variable("SHMQ_NATS_SERVER", "The program `nats-server`", "a package's, or of `PATH`"),
     Variable("SHMQ_NAMESPACE", "The namespace of this host", "`default-UID`"),
+    Variable("SHMQ_GROUP", "The group of users that share the namespace", "the user alone"),
     Variable("SHMQ_DATA_DIR", "The directory of all namespaces' durable data", "`SHMQ_STATE_DIR`"),
     Variable(
         "SHMQ_STATE_DIR",

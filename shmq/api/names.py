@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.errors import InvalidName, InvalidOption, descriptors
+from shmq.errors import InvalidName, InvalidOption
 from shmq.lazy_imports import late_imports
 from shmq.native._core import MAX_NAME
 
@@ -18,8 +18,16 @@ SHM: Final = Path("/dev/shm")
 
 _ALLOWED = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME}}}\Z", re.ASCII)
 
+#: The group of users before the name of a namespace: what groupadd(8) allows, and no gid.
+_GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,31}\Z", re.ASCII)
+
 #: A character that no name has.
 _FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9._:-]")
+
+_NO_GROUP: Final = (
+    "before '/' is the name of a group of this host (getent group), of 1 to 32 of A-Z, a-z, 0-9, "
+    "'.', '_' and '-', which begins with a letter or '_'"
+)
 
 #: What a namespace, whose name is that of a directory, cannot be named.
 _DIRECTORIES: Final = frozenset({".", ".."})
@@ -76,6 +84,12 @@ def check_name(name: str, what: str = "queue") -> str:
     if not isinstance(name, str):
         raise TypeError(f"the name of the {what} must be a str, not {type(name).__name__}")
     noun, mark, source = what.partition(" (")  # the source of the name, if it is known
+    if noun == "namespace" and "/" in name:
+        group, _, own = name.rpartition("/")
+        if not _GROUP.match(group):
+            raise InvalidName(f"invalid {noun} name {name[:120]!r}{mark}{source}: {_NO_GROUP}")
+        check_name(own, what)
+        return name
     if not _ALLOWED.match(name):
         why = _explain_invalid(name)
         raise InvalidName(f"invalid {noun} name {name[:120]!r}{mark}{source}: {why}")
@@ -84,6 +98,26 @@ def check_name(name: str, what: str = "queue") -> str:
             f"invalid {noun} name {name!r}{mark}{source}: every directory has an entry of that name"
         )
     return name
+
+
+def check_group(group: str) -> str:
+    """Return ``group`` if a group of users may have that name. Raises InvalidName and TypeError."""
+    if not isinstance(group, str):
+        raise TypeError(f"group must be the name of a group, a str, not {type(group).__name__}")
+    if not _GROUP.match(group):
+        raise InvalidName(f"invalid group name {group[:120]!r}: {_NO_GROUP}")
+    return group
+
+
+def group_of(namespace: str) -> str | None:
+    """The group of users that share the namespace, which is ``GROUP/NAME``; None: it has none."""
+    group, mark, _ = namespace.partition("/")
+    return group if mark else None
+
+
+def name_in_group(namespace: str) -> str:
+    """The name of the namespace without its group."""
+    return namespace.rpartition("/")[2]
 
 
 def _explain_invalid(name: str) -> str:
@@ -251,26 +285,44 @@ def given_name(text: str) -> str:
     return text if _ALLOWED.match(text) else escape_name(text)
 
 
-def default_namespace(kind: str = "default") -> str:
-    """The namespace if none is named: ``default-UID``, by the effective user.
-
-    Only the user who created a segment can use it, so two users cannot share a namespace.
-    """
+def user_namespace(kind: str) -> str:
+    """A namespace that the effective user alone has: ``KIND-UID``."""
     return f"{kind}-{os.geteuid()}"
 
 
-def chosen_namespace(name: str | None) -> str:
-    """The namespace to use: ``name``, else ``SHMQ_NAMESPACE``, else the user's default.
+def default_namespace() -> str:
+    """The namespace if none is named: ``default-UID``, or ``GROUP/default`` of ``SHMQ_GROUP``.
 
-    An empty variable counts as unset. Raises :class:`InvalidName`, and TypeError for a name that is
-    not a str.
+    Only the user who created a segment can use it, unless it is in the folder of a group. Raises
+    :class:`InvalidName` for a group that cannot be.
     """
-    if name is not None:
-        return check_name(name, "namespace")
-    from_environment = os.environ.get("SHMQ_NAMESPACE")
-    if not from_environment:
+    group = os.environ.get("SHMQ_GROUP")
+    return f"{check_group(group)}/default" if group else user_namespace("default")
+
+
+def chosen_namespace(name: str | None, group: str | None = None) -> str:
+    """The namespace to use: ``name``, else ``SHMQ_NAMESPACE``, else the default.
+
+    A name without a group is of ``group``, else of ``SHMQ_GROUP``, else of this user alone. An
+    empty variable counts as unset. Raises :class:`InvalidName`, :class:`InvalidOption` if the name
+    has another group than ``group``, and TypeError for a name that is not a str.
+    """
+    what = "namespace"
+    if name is None:
+        name = os.environ.get("SHMQ_NAMESPACE") or None
+        what = "namespace (SHMQ_NAMESPACE)"
+    if name is None and group is None:
         return default_namespace()
-    return check_name(from_environment, "namespace (SHMQ_NAMESPACE)")
+    name = "default" if name is None else check_name(name, what)
+    shared_by = os.environ.get("SHMQ_GROUP") if group is None else check_group(group)
+    if "/" not in name:
+        return f"{check_group(shared_by)}/{name}" if shared_by else name
+    if group not in {None, group_of(name)}:
+        raise InvalidOption(
+            f"namespace {name!r} is of group {group_of(name)!r}, and group={group!r} is another: "
+            f"leave one of them out"
+        )
+    return name
 
 
 #: The schemes of the URLs of servers, and whether each is of TLS; and that of a Unix socket.
@@ -300,12 +352,6 @@ def dead_letter_name(name: str) -> str:
             f"after it: set dead_letter to a name of your own, or to None"
         )
     return name + _SUFFIX
-
-
-def listed() -> list[str]:
-    """The names of all files in /dev/shm. Raises OSError."""
-    with descriptors:
-        return os.listdir(SHM)
 
 
 def staging_name(target: str, publisher: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from shmq.api.names import check_name, shown_name
+from shmq.api.names import check_name, group_of, shown_name
 from shmq.cli.shared import params
 from shmq.cli.shared.audited import audited
 from shmq.cli.shared.exit_codes import Code
@@ -46,6 +46,7 @@ from shmq.host.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, 
 from shmq.host.diagnose.streams import examine_files
 from shmq.host.diagnose.tables import examine_tables
 from shmq.host.namespace.data_directory import directory_of
+from shmq.host.namespace.folder import user_name
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.supervision.audit import Event
 from shmq.host.supervision.signals import Stop
@@ -71,9 +72,9 @@ log = logging.getLogger("shmq")
 def doctor(context: click.Context, fix: bool, every: bool, timeout: float, as_json: bool) -> None:
     """Find what dead processes have left behind, and problems of this host.
 
-    It checks all namespaces of this user, or the one named with -n. Nothing in use is changed.
-    A damaged queue is reported; delete it with shmq delete. Files that are set aside on disk
-    are listed with the commands that restore and remove them.
+    It checks all namespaces of this user and its groups, or the one named with -n. Nothing in use
+    is changed. A damaged queue is reported; delete it with shmq delete. Files that are set aside
+    on disk are listed with the commands that restore and remove them.
     """
     names, others = _select_namespaces(context)
     found = [one for name in names for one in _sweep(name, fix, timeout, as_json)]
@@ -219,7 +220,8 @@ def _show_segments(checked: list[Segment], every: bool) -> None:
     for one in shorten(checked, every, "queue"):
         version = "none" if one.layout_version is None else f"{one.layout_version}"
         layout = version if one.ours else f"{version} (not ours)"
-        row = (one.namespace, shown_name(one.queue), layout, one.owner, one.mode)
+        owner = one.owner if group_of(one.namespace) is None else user_name(one.owner)
+        row = (one.namespace, shown_name(one.queue), layout, owner, one.mode)
         made.add_row(*(cell(value) for value in (*row, amount(one.size), amount(one.taken))))
     show_table(made)
 

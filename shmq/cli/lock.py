@@ -9,6 +9,7 @@ import click
 import shmq
 from shmq.cli.shared.flags import connected, json_flag
 from shmq.cli.shared.output import cell, clock, note, one_line, show_json, show_table, table
+from shmq.host.diagnose.users import has_users, user_of
 
 
 @click.command(epilog="Example: shmq locks")
@@ -27,13 +28,21 @@ def locks(broker: shmq.Broker, as_json: bool) -> None:
     if not found:
         note(f"namespace {broker.namespace!r} has no locks: a program makes one with broker.lock")
         return
-    made = table(["name", "kind", "state", "pid", "process", "since"], right=("pid",))
+    users = ["user"] if has_users(broker) else []
+    made = table(["name", "kind", "state", *users, "pid", "process", "since"], right=("pid",))
     for lock in found:
         kind = lock.kind if lock.kind == "lock" else f"semaphore of {lock.permits}"
         who = [("holds", one) for one in lock.holders] + [("waits", one) for one in lock.waiters]
         rows: list[tuple[object, ...]] = [
-            (state, one.pid, one_line(one.name), clock(one.since)) for state, one in who
+            (
+                state,
+                *(user_of(one.pid) for _ in users),
+                one.pid,
+                one_line(one.name),
+                clock(one.since),
+            )
+            for state, one in who
         ]
-        for row in rows or [("free", "", "", "")]:
+        for row in rows or [("free", *("" for _ in users), "", "", "")]:
             made.add_row(*(cell(value) for value in (lock.name, kind, *row)))
     show_table(made)

@@ -49,6 +49,7 @@ from shmq.cli.shared.output import (
 )
 from shmq.cli.shared.progress import Progress, progress
 from shmq.cli.shared.target import is_this_process, target_of, typed
+from shmq.host.diagnose.users import has_users, user_of
 from shmq.host.supervision.audit import Event
 from shmq.model.codec.strict_json import decode_json
 from shmq.native._core import MAX_NAME
@@ -266,7 +267,7 @@ def ask_first(what: str, question: str) -> None:
 def who(broker: shmq.Broker, name: str, as_json: bool) -> None:
     """Show the processes attached to a queue, and how many messages each has leased.
 
-    The process of this command is left out.
+    The process of this command is left out. In the namespace of a group the user is shown, too.
     """
     with broker.put_target(name) as queue:
         attached = [one for one in queue.attachments() if not is_this_process(broker, one)]
@@ -276,10 +277,12 @@ def who(broker: shmq.Broker, name: str, as_json: bool) -> None:
     if not attached:
         note(f"no process is attached to queue {quoted(name)}")
         return
-    made = table(["pid", "name", "leases", "since", "alive"], right=("pid", "leases"))
+    users = ["user"] if has_users(broker) else []
+    made = table([*users, "pid", "name", "leases", "since", "alive"], right=("pid", "leases"))
     for one in attached:
+        user = [user_of(one.pid)] if users else []
         row = (one.pid, one.name, one.leases, clock(one.since), "yes" if one.alive else "no")
-        made.add_row(*(cell(value) for value in row))
+        made.add_row(*(cell(value) for value in (*user, *row)))
     show_table(made)
 
 

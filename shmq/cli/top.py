@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 import shmq
-from shmq.api.names import shown_name
+from shmq.api.names import group_of, shown_name
 from shmq.cli.shared import params
 from shmq.cli.shared.flags import connected, json_flag
 from shmq.cli.shared.keyboard import LEAST_INTERVAL, can_be_redrawn, until_left
@@ -33,6 +33,7 @@ from shmq.cli.shared.output import (
 )
 from shmq.cli.shared.table import Table
 from shmq.host.diagnose.activity import Observer, QueueActivity, StreamActivity
+from shmq.host.diagnose.users import user_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,18 +133,22 @@ def look(observer: Observer, kinds: Sequence[str] = ()) -> list[Row]:
         if one.stats is not None
     }
     return [
-        *(_make_queue_row(one, held) for one in seen.queues),
+        *(_make_queue_row(one, held, group_of(seen.namespace) is not None) for one in seen.queues),
         *map(_make_stream_row, seen.streams),
         *(Row(name=one.name, kind=EXCHANGE, problem=one.problem) for one in seen.exchanges),
     ]
 
 
-def _make_queue_row(doing: QueueActivity, held: Mapping[str, int]) -> Row:
+def _make_queue_row(doing: QueueActivity, held: Mapping[str, int], users: bool) -> Row:
     stats = doing.stats
     if stats is None:
         return Row(name=doing.name, problem=doing.problem)
     letters = doing.options.dead_letter if doing.options is not None else None
-    who = collections.Counter(f"{one.name} {one.pid}" for one in doing.attachments if one.alive)
+    who = collections.Counter(
+        f"{f'{user_of(one.pid)}:' if users else ''}{one.name} {one.pid}"
+        for one in doing.attachments
+        if one.alive
+    )
     return Row(
         name=stats.name,
         depth=stats.depth,

@@ -29,7 +29,7 @@ from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.paths import snapshot_name
 from shmq.disk.storage.writer_control import ask_for_snapshots
 from shmq.errors import ShmqError
-from shmq.host.namespace.data_directory import writer_directory
+from shmq.host.namespace.data_directory import shared_disk, writer_directory
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.supervision import detached_writer
 from shmq.host.supervision.detached_writer import Parent
@@ -75,7 +75,7 @@ def persist(
     """
     namespace = target_of(context).namespace
     directory = writer_directory(Namespace.of(namespace), data_dir)
-    parent = _detach(directory) if detach else None
+    parent = _detach(shared_disk(namespace, directory)) if detach else None
     log.handlers.clear()
     show_on_stderr("shmq", logging.getLevelNamesMapping()[log_level.upper()])
     try:
@@ -86,14 +86,14 @@ def persist(
         raise
 
 
-def _detach(directory: Path) -> Parent:
+def _detach(disk: Disk) -> Parent:
     """Continue in a process of its own. Raises ShmqError, and SystemExit in this process."""
     try:
-        Disk(directory).make()
-        return detached_writer.detach(directory / "writer.log")
+        disk.make()
+        return detached_writer.detach(disk.path("writer.log"))
     except OSError as error:
         raise ShmqError(
-            f"data_dir={str(directory)!r} cannot be used: {error.strerror or error}"
+            f"data_dir={str(disk.directory)!r} cannot be used: {error.strerror or error}"
         ) from error
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def connect(
     target: str | None = None,
     *,
+    group: str | None = None,
     token: str | None = None,
     tls: Tls = None,
     connect_timeout: float = 5.0,
@@ -31,11 +32,13 @@ def connect(
     A ``target`` that contains ``://`` is the URL of a server, ``shmq://HOST:PORT``, ``shmqs://``
     for TLS, or ``shmq+unix:///PATH`` for a Unix socket, or of another transport: with the extra
     ``shmq[nats]``, ``nats://HOST:PORT,HOST:PORT`` or ``tls://`` for a cluster of NATS. Any other is
-    the name of a namespace. The default
-    is the environment's ``SHMQ_URL``, then its ``SHMQ_NAMESPACE``, as for the command ``shmq``,
-    then the user's own namespace, ``default-UID``. Raises :class:`~shmq.InvalidName`,
-    :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a target that is not a str.
-    Connecting to a namespace creates nothing until a queue is created.
+    the name of a namespace. The default is ``SHMQ_URL``, then ``SHMQ_NAMESPACE``, as for the
+    command ``shmq``, then the user's own namespace, ``default-UID``. Raises
+    :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a
+    target that is not a str.
+    Connecting creates nothing until a queue is created. ``GROUP/NAME``, or ``NAME`` with ``group``
+    (by default ``SHMQ_GROUP``), is one that users of a group share. Raises
+    :class:`~shmq.ForeignSegment` outside of the group.
 
     ``default`` is called with each value that a body, a record or a value of a table cannot hold,
     and returns one that it can, like the ``default`` of :func:`json.dumps`;
@@ -58,24 +61,37 @@ def connect(
     With ``SHMQ_OTEL=1`` in the environment, and the extra ``shmq[otel]``, the broker is traced.
     """
     with late_imports:
-        from shmq.api.names import is_url  # noqa: PLC0415
+        from shmq.api.names import chosen_namespace, is_url  # noqa: PLC0415
 
     if default is not None and not callable(default):
         raise TypeError(f"default={default!r:.80} must be called with a value, and cannot be")
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_url(target):
+        _refuse_group(target, group)
         how = token, tls, connect_timeout, request_timeout, wait_for_acks
         return traced(connect_to(target, *how), default)
+    _refuse_credentials(target, token, tls)
+    with late_imports:
+        from shmq.client.local.broker import LocalBroker  # noqa: PLC0415
+
+    return traced(LocalBroker(chosen_namespace(target, group)), default)
+
+
+def _refuse_group(url: str, group: str | None) -> None:
+    if group is not None:
+        raise InvalidOption(
+            f"group={group!r} is for a namespace of this host, and {url} is a server: start that "
+            f"with the namespace of the group"
+        )
+
+
+def _refuse_credentials(target: str | None, token: str | None, tls: Tls) -> None:
     if token is not None or tls not in (None, False):
         raise InvalidOption(
             f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "
             f"give the URL of a server, shmq://HOST:PORT"
         )
-    with late_imports:
-        from shmq.client.local.broker import LocalBroker  # noqa: PLC0415
-
-    return traced(LocalBroker(target), default)
 
 
 def connect_to(url: str, *how: Any) -> api.Broker:

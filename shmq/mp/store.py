@@ -41,6 +41,7 @@ from shmq.api.options import MAX_ARENA, MIN_ARENA
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import Full, NoSpace, NoSuchQueue, ShmqError
+from shmq.host.namespace.folder import file_path, list_folder
 from shmq.host.namespace.namespace import Namespace
 from shmq.mp.mutex import Mutex
 from shmq.native._core import MAX_CAPACITY, reserve_standard
@@ -69,7 +70,7 @@ _retiring: set[tuple[int, str]] = set()
 
 def default_namespace() -> str:
     """The namespace of new queues: ``SHMQ_MP_NAMESPACE``, or else one for each user."""
-    return os.environ.get("SHMQ_MP_NAMESPACE") or names.default_namespace("mp")
+    return os.environ.get("SHMQ_MP_NAMESPACE") or names.user_namespace("mp")
 
 
 class Store:
@@ -244,14 +245,14 @@ def _retire_at_exit(namespace: Namespace) -> None:
 
 
 def _make_path(namespace: Namespace, name: str) -> Path:
-    return SHM / f"mp.shmq@{namespace.name}@{name}"
+    return file_path(namespace.name, "mp.", f"@{name}")
 
 
 def _make_words(path: Path) -> int:
     """Make the file, allocate and lock it; returns the open descriptor."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        fd = open_file(path, flags, 0o600)
+        fd = open_file(path, flags)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH)
             os.posix_fallocate(fd, 0, _BYTES)
@@ -291,7 +292,7 @@ def _make_queue(
 def abandoned(namespace: Namespace) -> Iterator[str]:
     """The names of the queues that no process holds and whose makers are dead."""
     prefix = _make_path(namespace, "").name
-    for entry in sorted(os.listdir(SHM)):
+    for entry in sorted(list_folder(namespace.name)):
         parts = _NAME.match(entry.removeprefix(prefix)) if entry.startswith(prefix) else None
         if parts is None or namespace.processes.is_alive(int(parts[1])):
             continue

@@ -28,9 +28,9 @@ from libc.math cimport INFINITY, ceil, isfinite
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
-from posix.fcntl cimport O_CREAT, O_EXCL
-from posix.types cimport mode_t
-from posix.unistd cimport close, read, write
+from posix.fcntl cimport O_CREAT, O_EXCL, O_RDWR
+from posix.types cimport mode_t, off_t
+from posix.unistd cimport SEEK_END, close, lseek, read, write
 
 from core cimport *
 from system cimport *

@@ -11,6 +11,7 @@ cdef class Handle(_Putting):
     cdef readonly str name
     cdef bytes wakeup_prefix       # what q.wakeup_prefix points to
     cdef sem_t *semaphores[2]
+    cdef bint in_files             # of the semaphores: they are mapped files
     cdef uint64_t generation
     cdef uint64_t number           # this process's number in the namespace
     cdef shmq_spin_rate spins[2]   # one for each event
@@ -54,8 +55,8 @@ cdef class Handle(_Putting):
             shmq_spin_init(&self.spins[event], 0)
         for event, path in enumerate((not_empty, not_full)):
             raw = path.encode()
-            shmq_reserve_standard()
-            self.semaphores[event] = sem_open(raw, 0)
+            self.in_files = _is_in_file(raw)
+            self.semaphores[event] = _open_semaphore(raw)
             if self.semaphores[event] == SEM_FAILED:
                 self.semaphores[event] = NULL
                 raise self._no_semaphore(path, errno)
@@ -68,7 +69,7 @@ cdef class Handle(_Putting):
                 self._leave()
         for event in range(2):
             if self.semaphores[event] != NULL:
-                sem_close(self.semaphores[event])
+                _close_semaphore(self.semaphores[event], self.in_files)
 
     cdef object _no_semaphore(self, path, int error):
         if error == ENOENT and self.segment.deleted:

@@ -372,10 +372,9 @@ def mark_deleted(Segment segment, str not_empty, str not_full, str wakeup_prefix
     shmq_wake_writer(&q)
     for event, name in enumerate((not_empty, not_full)):
         raw = name.encode()
-        shmq_reserve_standard()
-        semaphore = sem_open(raw, 0)
+        semaphore = _open_semaphore(raw)
         if semaphore == SEM_FAILED:
             continue
         for _ in range(min(asleep[event], 65536)):
             sem_post(semaphore)
-        sem_close(semaphore)
+        _close_semaphore(semaphore, _is_in_file(raw))

@@ -25,6 +25,7 @@ cdef extern from "<semaphore.h>" nogil:
         pass
     sem_t *SEM_FAILED
     sem_t *sem_open(const char *name, int flags, ...)
+    int sem_init(sem_t *semaphore, int shared, unsigned value)
     int sem_unlink(const char *name)
     int sem_close(sem_t *semaphore)
     int sem_post(sem_t *semaphore)
@@ -38,6 +39,11 @@ cdef extern from "<sys/file.h>" nogil:
         LOCK_NB
         LOCK_UN
     int flock(int fd, int operation)
+
+
+cdef extern from "<fcntl.h>" nogil:
+    enum: O_CLOEXEC, O_NOFOLLOW
+    int c_open "open"(const char *path, int flags, ...)
 
 
 cdef extern from "<sched.h>" nogil:

@@ -53,7 +53,7 @@ class Keeper:
         alive: Callable[[], None] | None = None,
     ) -> None:
         check_seconds("interval", interval, 0.001)
-        self._namespace = Namespace.of(chosen_namespace(namespace))
+        self._namespace = Namespace.of(chosen_namespace(None) if namespace is None else namespace)
         self._interval = interval
         self._queues: dict[str, LocalQueue] = {}
         self._alive = alive or (lambda: None)

@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 import shmq
-from shmq.api.names import check_name, default_namespace
+from shmq.api.names import check_name, chosen_namespace, default_namespace
 from shmq.client.connect import connect_to
 from shmq.errors import ShmqError
 from shmq.native._core import reserve_standard
@@ -338,16 +338,23 @@ def target_of(context: click.Context) -> Target:
 def _place(root: click.Context, flag: str | None) -> tuple[Context, str | None]:
     """The place that the flag names, or without one the default; and what chose it."""
     if flag == "context":
-        return read_contexts().get(root.params["context"]), "--context"
+        return _in_group(read_contexts().get(root.params["context"])), "--context"
     for name in ("url", "namespace"):
         value = root.params.get(name)
         if flag == name or (value and flag is None):
             origin = f"--{name}" if flag else f"SHMQ_{name.upper()}"
-            return Context(**{name: value}), origin
+            return _in_group(Context(**{name: value})), origin
     known = read_contexts()
     if known.current is not None:
-        return known.get(known.current), f"context {known.current!r}"
+        return _in_group(known.get(known.current)), f"context {known.current!r}"
     return Context(namespace=default_namespace()), None
+
+
+def _in_group(place: Context) -> Context:
+    """The place; a namespace without a group is of ``SHMQ_GROUP``, as for `shmq.connect`."""
+    if place.namespace is None:
+        return place
+    return dataclasses.replace(place, namespace=chosen_namespace(place.namespace))
 
 
 def typed(root: click.Context, name: str) -> bool:

@@ -61,7 +61,7 @@ class LocalBroker(_Handle):
 
     def __init__(self, namespace: str | None = None) -> None:
         super().__init__()
-        self._namespace = Namespace.of(chosen_namespace(namespace))
+        self._namespace = Namespace.of(chosen_namespace(None) if namespace is None else namespace)
         self._found: dict[tuple[str, str], LocalQueue | LocalStream] = {}
         #: The exclusive queues that it has made: the id by the name.
         self._owned: dict[str, int] = {}

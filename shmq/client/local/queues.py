@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from shmq import api
-from shmq.api.names import SHM, check_name, staging_target
+from shmq.api.names import check_name, staging_target
 from shmq.api.options import QueueOptions
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.local.queue_segments import (
@@ -30,7 +30,7 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.host.namespace.namespace import Namespace
-from shmq.host.namespace.semaphores import semaphore_names
+from shmq.host.namespace.semaphores import semaphore_file, semaphore_names
 from shmq.lazy_imports import late_imports
 from shmq.model.schema.book import Schemas
 from shmq.native import _core
@@ -315,7 +315,7 @@ class QueueCollection(CollectionPort):
         if segment is None or segment.deleted or segment.is_temporary:
             return None
         semaphores = semaphore_names(self._namespace.name, segment.queue_id)
-        usable = all(os.path.lexists(f"{SHM}/sem.{each[1:]}") for each in semaphores)
+        usable = all(os.path.lexists(semaphore_file(each)) for each in semaphores)
         if usable and all(map(self._namespace.processes.is_alive, segment.processes())):
             return segment.counts()
         return None

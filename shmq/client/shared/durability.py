@@ -145,12 +145,15 @@ def _alone(namespace: Namespace, end: float) -> Iterator[None]:
 def _launch(namespace: Namespace, end: float) -> str | None:
     """Start a writer; if it does not run then, why. Raises LockTimeout."""
     with late_imports:
+        from shmq.host.namespace.data_directory import shared_disk  # noqa: PLC0415 - rarely needed
         from shmq.host.supervision.detached_writer import launch  # noqa: PLC0415 - it imports subprocess
 
     directory = None
     try:
         directory = directory_for(namespace)
-        launch(namespace.name, directory, max(1.0, end - time.monotonic()))
+        launch(
+            namespace.name, shared_disk(namespace.name, directory), max(1.0, end - time.monotonic())
+        )
         reason = f"it has ended at once: see {directory / 'writer.log'}"
     except (ShmqError, OSError) as error:
         if isinstance(error, TimeoutError):

@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.api.names import SHM, listed
 from shmq.errors import DamagedSegment
+from shmq.host.namespace.folder import file_prefix, list_folder
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.shm_files import as_no_file, as_no_space, refuse_foreign
 from shmq.model.codec.codecs import pack_properties, unpack_properties
@@ -50,18 +50,20 @@ _open: set[int] = set()
 
 
 def _make_prefix(namespace: Namespace) -> str:
-    return f"txn.shmq@{namespace.name}@"
+    return f"{file_prefix(namespace.name, 'txn.')}@"
 
 
 def ledger_path(namespace: Namespace, process: int) -> Path:
     """The path of the process's file while it commits."""
-    return SHM / f"{_make_prefix(namespace)}{process}"
+    return namespace.folder / f"{_make_prefix(namespace)}{process}"
 
 
 def owners(namespace: Namespace) -> list[int]:
     """The processes that have a file."""
     prefix = _make_prefix(namespace)
-    numbers = (entry[len(prefix) :] for entry in listed() if entry.startswith(prefix))
+    numbers = (
+        entry[len(prefix) :] for entry in list_folder(namespace.name) if entry.startswith(prefix)
+    )
     return [int(number) for number in numbers if number.isascii() and number.isdigit()]
 
 
@@ -69,11 +71,11 @@ def noted(namespace: Namespace) -> dict[tuple[int, int], Path]:
     """The files for the persistence writer, by process and number."""
     prefix = _make_prefix(namespace)
     found = {}
-    for entry in listed():
+    for entry in list_folder(namespace.name):
         if entry.startswith(prefix):
             process, _, number = entry[len(prefix) :].partition("@")
             if process.isdecimal() and number.isdecimal():
-                found[int(process), int(number)] = SHM / entry
+                found[int(process), int(number)] = namespace.folder / entry
     return found
 
 
@@ -202,7 +204,7 @@ def _take(path: Path, make: bool, until: float | None) -> int:
     how = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if make else 0)
     while True:
         try:
-            fd = open_file(path, how, 0o600)
+            fd = open_file(path, how)
         except FileNotFoundError:
             return -1
         except OSError as error:

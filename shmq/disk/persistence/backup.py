@@ -27,6 +27,7 @@ from shmq.errors import (
     TableDeleted,
 )
 from shmq.host.namespace import streams
+from shmq.host.namespace.folder import shared_gid
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.supervision.descriptors import raise_descriptor_limit
 from shmq.model.table.backup import copied
@@ -170,7 +171,7 @@ def durable_streams(namespace: str, names: Collection[str] = ()) -> list[str]:
 
 def durable_tables(namespace: str) -> list[TableFile]:
     """The tables on disk. Raises ForeignSegment."""
-    return tables_in(disk_directory(Namespace.of(namespace)), "disk")
+    return tables_in(disk_directory(Namespace.of(namespace)), "disk", shared_gid(namespace))
 
 
 def _list_durable(registry: Namespace, kind: str, names: Collection[str]) -> list[str]:

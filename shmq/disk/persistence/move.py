@@ -24,6 +24,7 @@ from shmq.disk.storage.inventory import LOCK, OWN
 from shmq.disk.storage.paths import TABLES
 from shmq.errors import ShmqError
 from shmq.host.namespace.data_directory import is_moved, remember
+from shmq.host.namespace.folder import shared_gid
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table.files import tables_in
 
@@ -47,7 +48,10 @@ def move_files(registry: Namespace, former: Path, disk: Disk) -> None:
             f"must neither contain it nor be in it: name another directory"
         )
     with _exclude_writers(former):
-        if tables_in(former / TABLES, "disk") and registry.processes.is_shared():
+        if (
+            tables_in(former / TABLES, "disk", shared_gid(registry.name))
+            and registry.processes.is_shared()
+        ):
             raise ShmqError(
                 f"the tables in {former} may be in use, so the files cannot be moved to "
                 f"{disk.directory}: end the other processes of namespace {registry.name!r} first"

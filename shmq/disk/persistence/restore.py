@@ -33,6 +33,7 @@ from shmq.disk.storage.set_aside import FileSetAside, RenamedDisk, files_aside
 from shmq.disk.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 from shmq.errors import FileError, InvalidOption, LockTimeout, NoSuchQueue, QueueExists, ShmqError
 from shmq.host.namespace.data_directory import DataDirectory, directory_of
+from shmq.host.namespace.folder import shared_gid
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table.backup import copied
 from shmq.model.table.files import new_path, tables_in, tables_of
@@ -249,7 +250,7 @@ def _restore_tables(registry: Namespace, disk: Disk, own: Disk) -> list[Restored
     """Copy the tables to ``own``, except those whose names are in use."""
     done = []
     there = {each.name for each in tables_of(registry)}
-    for table in tables_in(disk.path(TABLES), "disk"):
+    for table in tables_in(disk.path(TABLES), "disk", shared_gid(registry.name)):
         if table.name in there:
             done.append(Restored("table", table.name, THERE))
             continue

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
-from shmq.api.names import SHM, chosen_namespace
+from shmq.api.names import chosen_namespace
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.disk.persistence.definitions import Definitions
 from shmq.disk.persistence.discovery import DirectoryError, Discovery
@@ -77,7 +77,7 @@ class Writer:
         sizes: WriteSizes | None = None,
         idle: float | None = None,
     ) -> None:
-        self._namespace = Namespace.of(chosen_namespace(namespace))
+        self._namespace = Namespace.of(chosen_namespace(None) if namespace is None else namespace)
         self._directory = directory
         self._sizes = sizes or WriteSizes()
         self._transfers = Transfers(self._namespace)
@@ -98,7 +98,7 @@ class Writer:
         self._stopped = False
         # Not an Event: setting one in a signal handler may deadlock with the wait it should end.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._watch = _watch_files()
+        self._watch = _watch_files(self._namespace)
 
     def run(self, begun: Callable[[], None] | None = None) -> None:
         """Write the queues until `stop` is called; then write the rest, and return.
@@ -123,7 +123,7 @@ class Writer:
                         "the files of namespace %r in %s were removed: the writer ends, and the "
                         "next one recovers what is on disk",
                         self._namespace.name,
-                        SHM,
+                        self._namespace.folder,
                     )
                     return
                 self._find_queues()
@@ -341,7 +341,7 @@ class Writer:
 
     def _find_queues(self) -> None:
         # Read first: changes during this round are seen in the next one.
-        changed_at = SHM.stat().st_mtime_ns
+        changed_at = self._namespace.folder.stat().st_mtime_ns
         if changed_at == self._changed_at and time.monotonic() < self._find_retry():
             return
         self._streams.look_around()
@@ -482,8 +482,8 @@ class Writer:
                 self._transactions.close()
 
 
-def _watch_files() -> _core.FileWatch | None:
-    """Tells of new files in /dev/shm; None if the kernel grants no watch."""
+def _watch_files(namespace: Namespace) -> _core.FileWatch | None:
+    """Tells of new files in the namespace's folder; None if the kernel grants no watch."""
     with contextlib.suppress(OSError):
-        return _core.FileWatch(os.fsencode(SHM))
+        return _core.FileWatch(os.fsencode(namespace.folder))
     return None

@@ -23,7 +23,7 @@ from typing import Final
 from shmq.native import _file
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
-from shmq.native.directories import make_directory
+from shmq.native.directories import is_of_group, is_shared, make_directory
 
 #: writev(2) takes no more pieces than this in one call.
 _PIECES: Final = 1024
@@ -36,31 +36,64 @@ class Disk:
     An open file is a descriptor, an int. Every call raises OSError.
     """
 
+    #: The group whose users share the directory; None: it is this user's alone.
+    gid: int | None = None
+    #: Whether it was named by `under`: then it is shared if the directory above it is.
+    _is_below = False
+
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
 
     def make(self) -> None:
         """Create the directory, mode 0700, and its parents, if they do not exist.
 
-        Its name is synced even if it exists: its creator may have died before that. Raises
-        NotADirectoryError for a file, and PermissionError for a directory of another user, or
-        one that others may enter.
+        What the users of a group share, and what is below it, is the group's, with mode 2770. Its
+        name is synced even if it exists: its creator may have died before that. Raises
+        NotADirectoryError for a file, and PermissionError for a directory of another user or
+        another group, or one that others may enter.
         """
         path = self.directory.absolute()
-        missing = make_directory(path)
+        gid = self._find_group_above() if self._is_below else self.gid
+        missing = self._make_directory(path, gid)
         for at in reversed(missing or [path]):
             _sync_directory(at.parent)
         status = self.directory.stat()
-        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        mode = f"{stat.S_IMODE(status.st_mode):04o}"
+        if gid is not None and not is_of_group(status, gid):
             raise PermissionError(
-                f"{self.directory} belongs to user {status.st_uid} and has mode "
-                f"{stat.S_IMODE(status.st_mode):04o}, so others may read what queues hold: "
+                f"{self.directory} is of group {status.st_gid} and has mode {mode}, and users of "
+                f"group {gid} share it: make it theirs (chgrp {gid} and chmod 2770), or name "
+                f"another directory"
+            )
+        if gid is None and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
+            raise PermissionError(
+                f"{self.directory} belongs to user {status.st_uid} and has mode {mode}, so others "
+                f"may read what queues hold: "
                 f"make it your own, with mode 0700, or name another directory"
             )
 
+    def _find_group_above(self) -> int | None:
+        """The group that shares the directory that this one is in, or will be."""
+        above = next(at for at in self.directory.absolute().parents if at.exists())
+        return above.stat().st_gid if is_shared(os.fspath(above)) else None
+
+    def _make_directory(self, path: Path, gid: int | None) -> list[Path]:
+        try:
+            return make_directory(path, gid)
+        except PermissionError as error:
+            if gid is None:
+                raise
+            first = next(at for at in reversed((path, *path.parents)) if not at.exists())
+            raise PermissionError(
+                f"this user cannot make {first}: let root make it for the users of the group "
+                f"(install -d -g {gid} -m 2770 {first}), or name another directory"
+            ) from error
+
     def under(self, name: str) -> Disk:
         """A directory below this one, which need not exist yet: see `make`."""
-        return type(self)(self.directory / name)
+        below = type(self)(self.directory / name)
+        below._is_below = True
+        return below
 
     def exists(self) -> bool:
         """Whether the directory exists."""
@@ -78,8 +111,11 @@ class Disk:
             return []
 
     def create(self, name: str) -> int:
-        """Create and open a file of that name, mode 0600. Raises FileExistsError."""
-        return open_file(self.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
+        """Create and open a file of that name, mode 0600, or 0660 in a shared directory.
+
+        Raises FileExistsError.
+        """
+        return open_file(self.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS)
 
     def open(self, name: str) -> int:
         """Open the file of that name for reading and writing. Raises FileNotFoundError."""

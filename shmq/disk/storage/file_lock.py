@@ -26,7 +26,7 @@ def lock_file(path: Path) -> int:
     end = time.monotonic() + _LOCK_TIMEOUT
     while True:
         with contextlib.ExitStack() as closing:
-            file = open_file(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+            file = open_file(path, os.O_RDWR | os.O_CREAT | _FLAGS)
             closing.callback(os.close, file)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

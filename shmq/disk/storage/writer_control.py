@@ -1,8 +1,8 @@
 """The control socket of the running writer, for commands that need snapshots or a consistent cut.
 
-It is in the data directory, which only the user may enter. Requests and answers are lines of
-JSON; the descriptors of a cut's files go with their lines. The connection ends after the last
-answer, or earlier if the writer ends.
+It is in the data directory, which only the user, or the group, may enter. Requests and answers are
+lines of JSON; the descriptors of a cut's files go with their lines. The connection ends after the
+last answer, or earlier if the writer ends.
 
 request ``{"do": "snapshot", "queues": [NAME, …]}``: a line ``{"queue": NAME, "error": null}``
 for each, once it is durable, or with what went wrong.
@@ -38,6 +38,7 @@ from shmq.errors import InvalidName, ShmqError
 from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
+from shmq.native.directories import new_file_mode
 
 log = logging.getLogger("shmq")
 
@@ -103,7 +104,7 @@ class Control:
         new.unlink(missing_ok=True)  # left by a writer that died: there is only one
         reserve_standard()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)
+        before = os.umask(0o777 & ~new_file_mode(os.fspath(new)))
         try:
             with _open_address(directory, UNFINISHED_SOCKET) as address:
                 self._listening.bind(address)

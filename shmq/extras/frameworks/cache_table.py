@@ -87,7 +87,8 @@ class Location(NamedTuple):
     def parse(cls, url: str, what: str = "LOCATION") -> Location:
         """``shmq://NAMESPACE/TABLE``, ``shmq:///TABLE``, or ``shmq://HOST:PORT/TABLE`` of a server.
 
-        ``shmqs://HOST:PORT/TABLE`` is a server with TLS. Raises InvalidOption, and TypeError.
+        ``shmqs://HOST:PORT/TABLE`` is a server with TLS, ``shmq://GROUP/NAME/TABLE`` a namespace
+        of a group of users. Raises InvalidOption, and TypeError.
         """
         if not isinstance(url, str):
             raise TypeError(f"{what} must be a str, not {type(url).__name__}")
@@ -98,7 +99,11 @@ class Location(NamedTuple):
                 f"{what}={url!r} must be shmq://NAMESPACE/TABLE, or shmq://HOST:PORT/TABLE of a "
                 f"server"
             )
-        return cls(find_target(parts), table)
+        target = find_target(parts)
+        name, mark, last = table.rpartition("/")
+        if mark and target is not None and not is_remote(target):
+            return cls(f"{target}/{name}", last)
+        return cls(target, table)
 
     @property
     def is_remote(self) -> bool:

@@ -11,7 +11,8 @@ from shmq.errors import InvalidOption
 def parse_target(url: str | None, what: str = "url") -> str | None:
     """The target of :func:`shmq.connect` of ``NAMESPACE``, ``shmq://NAMESPACE`` or a server's URL.
 
-    None and ``shmq://`` are the default namespace. Raises InvalidOption, and TypeError.
+    None and ``shmq://`` are the default namespace; ``GROUP/NAME`` and ``shmq://GROUP/NAME`` that of
+    a group of users. Raises InvalidOption, and TypeError.
     """
     if url is None:
         return None
@@ -20,11 +21,13 @@ def parse_target(url: str | None, what: str = "url") -> str | None:
     if not is_url(url):
         return url
     parts = urlsplit(url)
-    if parts.scheme not in TCP_SCHEMES or parts.path not in {"", "/"} or parts.query:
+    target, name = find_target(parts), parts.path.removeprefix("/")
+    in_group = bool(name and target) and not is_remote(target)
+    if parts.scheme not in TCP_SCHEMES or (name and not in_group) or parts.query:
         raise InvalidOption(
             f"{what}={url!r} must be shmq://NAMESPACE, or shmq://HOST:PORT of a server"
         )
-    return find_target(parts)
+    return f"{target}/{name}" if in_group else target
 
 
 def find_target(parts: SplitResult) -> str | None:

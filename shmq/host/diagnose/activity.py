@@ -32,6 +32,7 @@ from shmq.errors import (
     Unsupported,
 )
 from shmq.host.diagnose.journal_problem import journal_problem
+from shmq.host.namespace.folder import file_prefix, folder_of
 from shmq.host.namespace.namespace import Namespace
 from shmq.lazy_imports import late_imports
 
@@ -590,8 +591,8 @@ def _read_exchange(one: ExchangeSummary) -> ExchangeActivity:
 
 def _count_used_bytes(namespace: str) -> int:
     """The bytes of the namespace's files in /dev/shm."""
-    used, mine = 0, f"shmq@{namespace}"
-    with os.scandir(SHM) as files:
+    used, mine = 0, file_prefix(namespace, "")
+    with os.scandir(folder_of(namespace)) as files:
         for file in files:
             before, found, rest = file.name.partition(mine)
             if found and rest[:1] in {"", "@"} and before[-1:] in {"", "."}:

@@ -34,8 +34,15 @@ from shmq.errors import (
 from shmq.host.diagnose.journal_problem import unwritten, why_unkept
 from shmq.host.diagnose.probe_process import run_each
 from shmq.host.namespace import streams
+from shmq.host.namespace.folder import (
+    file_path,
+    file_prefix,
+    gid_of_file,
+    group_folders,
+    list_folder,
+)
 from shmq.host.namespace.namespace import Namespace
-from shmq.host.namespace.semaphores import semaphore_names
+from shmq.host.namespace.semaphores import semaphore_file, semaphore_names
 from shmq.host.namespace.wakeups import wakeup_owner
 from shmq.lazy_imports import late_imports
 from shmq.model.table.files import disk_directory
@@ -76,18 +83,28 @@ class Finding:
 
 
 def namespaces() -> tuple[list[str], int]:
-    """The namespaces of which this user has files; and the number of other users' files."""
+    """The namespaces of this user and of its groups; and the number of other users' files."""
     found, others = set(), 0
     for entry in os.scandir(SHM):
-        parts = _OURS.fullmatch(entry.name)
-        if parts is None:
-            continue
-        with contextlib.suppress(FileNotFoundError, InvalidName):
-            if entry.stat(follow_symlinks=False).st_uid == os.geteuid():
-                found.add(check_name(parts["namespace"], "namespace"))
-            else:
-                others += 1
+        own = _read_namespace(entry.name)
+        if own is not None:
+            with contextlib.suppress(FileNotFoundError):
+                if entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                    found.add(own)
+                else:
+                    others += 1
+    for group, folder in group_folders():
+        names = map(_read_namespace, os.listdir(folder))
+        found.update(f"{group}/{name}" for name in names if name is not None)
     return sorted(found), others
+
+
+def _read_namespace(file: str) -> str | None:
+    """The namespace in the name of a file, without its group; None: it is not one of shmq's."""
+    parts = _OURS.fullmatch(file)
+    with contextlib.suppress(InvalidName):
+        return None if parts is None else check_name(parts["namespace"], "namespace")
+    return None
 
 
 def sweep(
@@ -102,7 +119,7 @@ def sweep(
     called with how many of the queues and streams were checked, and of how many.
     """
     registry = Namespace.of(namespace)
-    before = (SHM / f"shmq@{namespace}").exists()
+    before = file_path(namespace, "").exists()
     (found,) = _run(namespace, [namespace], lambda _: _find_files(namespace, fix), seconds)
     queues, others = registry.queue_names(), registry.stream_names()
     checks = itertools.chain(
@@ -188,21 +205,23 @@ def _find_anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
         if fix:
             store.remove(registry, name)
         yield _make_finding(registry.name, "anonymous", name, "no process has a handle of it", fix)
-    stem = f"mp.shmq@{registry.name}@"
-    for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
+    stem = f"{file_prefix(registry.name, 'mp.')}@"
+    for entry in sorted(name for name in list_folder(registry.name) if name.startswith(stem)):
         if not _ANONYMOUS.fullmatch(entry.removeprefix(stem)):
             yield _make_finding(
                 registry.name, "file", entry, "shmq does not create files of that name"
             )
-        elif _get_owner(entry) not in {None, os.geteuid()}:
+        elif _is_foreign(registry, entry):
             yield _make_finding(registry.name, "file", entry, "it belongs to another user")
 
 
-def _get_owner(entry: str) -> int | None:
-    """The user id of the file's owner; None if it is gone."""
+def _is_foreign(registry: Namespace, entry: str) -> bool:
+    """Whether the file is another user's, and not of a group that shares the namespace."""
+    path = registry.folder / entry
     with contextlib.suppress(FileNotFoundError):
-        return (SHM / entry).lstat().st_uid
-    return None
+        status, gid = path.lstat(), gid_of_file(path)
+        return status.st_uid != os.geteuid() and status.st_gid != gid
+    return False
 
 
 def _find_unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
@@ -223,35 +242,35 @@ def _find_unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]
 
 def _find_semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     """Semaphores without a queue."""
-    stem = f"sem.shmq@{registry.name}@"
+    stem = f"{file_prefix(registry.name, 'sem.')}@"
     known = _list_known_semaphores(registry)
-    for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
+    for entry in sorted(name for name in list_folder(registry.name) if name.startswith(stem)):
         if not _SEMAPHORE.fullmatch(entry.removeprefix(stem)):
             yield _make_finding(
                 registry.name, "file", entry, "shmq does not create files of that name"
             )
         elif known is not None and entry not in known:
-            yield from _remove_file(registry.name, "semaphore", entry, "its queue is gone", fix)
+            yield from _remove_file(registry, "semaphore", entry, "its queue is gone", fix)
 
 
 def _find_wakeups(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     """Wakeups without a process."""
-    for entry in sorted(os.listdir(SHM)):
+    for entry in sorted(list_folder(registry.name)):
         process = wakeup_owner(registry.name, entry)
         if process is not None and not registry.processes.is_alive(process):
-            yield from _remove_file(registry.name, "bell", entry, "its process is dead", fix)
+            yield from _remove_file(registry, "bell", entry, "its process is dead", fix)
 
 
 def _remove_file(
-    namespace: str, kind: str, entry: str, what: str, fix: bool
+    registry: Namespace, kind: str, entry: str, what: str, fix: bool
 ) -> Iterator[dict[str, Any]]:
-    owner = _get_owner(entry)
-    if owner == os.geteuid():
+    path = registry.folder / entry
+    if _is_foreign(registry, entry):
+        yield _make_finding(registry.name, "file", entry, "it belongs to another user")
+    elif os.path.lexists(path):
         if fix:
-            (SHM / entry).unlink(missing_ok=True)
-        yield _make_finding(namespace, kind, entry, what, fix)
-    elif owner is not None:
-        yield _make_finding(namespace, "file", entry, "it belongs to another user")
+            path.unlink(missing_ok=True)
+        yield _make_finding(registry.name, kind, entry, what, fix)
 
 
 def _list_known_semaphores(registry: Namespace) -> set[str] | None:
@@ -265,7 +284,7 @@ def _list_known_semaphores(registry: Namespace) -> set[str] | None:
         except ShmqError:
             return None
         queue_id = segment.queue_id if segment is not None else _read_unfinished_id(registry, name)
-        known.update(f"sem.{path[1:]}" for path in semaphore_names(registry.name, queue_id))
+        known.update(semaphore_file(each).name for each in semaphore_names(registry.name, queue_id))
     return known
 
 

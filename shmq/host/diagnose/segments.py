@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 
-from shmq.api.names import SHM, check_name
+from shmq.api.names import check_name
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import (
     ForeignSegment,
@@ -20,10 +20,13 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_each
+from shmq.host.namespace.folder import gid_of_file
 from shmq.host.namespace.namespace import Namespace
-from shmq.host.namespace.semaphores import semaphore_names
+from shmq.host.namespace.semaphores import semaphore_file, semaphore_names
+from shmq.host.namespace.shm_files import is_own
 from shmq.native import _core
 from shmq.native.descriptors import open_file
+from shmq.native.directories import is_of_group
 
 SOUND = "sound"
 MISSING = "missing"
@@ -109,10 +112,11 @@ def _check_semaphores(namespace: str, queue_id: int) -> list[str]:
     """Problems of the semaphores' files; a missing one is found by attaching."""
     problems = []
     for name in semaphore_names(namespace, queue_id):
-        path = SHM / f"sem.{name[1:]}"
+        path = semaphore_file(name)
         with contextlib.suppress(FileNotFoundError):
             status = path.lstat()
-            if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            gid = gid_of_file(path)
+            if not is_own(status) and (gid is None or not is_of_group(status, gid)):
                 problems.append(
                     f"its semaphore {path} has owner {status.st_uid} and mode "
                     f"{stat.S_IMODE(status.st_mode):04o}, so others may touch it: chmod 600 it"

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from shmq.api.names import name_in_group
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.file_lock import lock_file
 from shmq.disk.storage.history import History, read_history
@@ -34,6 +35,7 @@ from shmq.host.namespace.directory_record import (
     state_directory,
     write_record,
 )
+from shmq.host.namespace.folder import shared_gid
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.roles import is_same_directory
 
@@ -52,8 +54,8 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
 
     A ``SHMQ_DATA_DIR`` that itself has the files of this namespace is used as is. An empty
     variable counts as not set. Its own is the one that the host remembers, by default NAMESPACE
-    in the state directory; where it says that its files were moved, that one. Raises
-    :class:`~shmq.InvalidOption` for an empty path, and for a user without a home.
+    in the state directory of its group or user; where it says that its files were moved, that one.
+    Raises :class:`~shmq.InvalidOption` for an empty path, and for a user without a home.
     """
     if given is not None:
         if not os.fspath(given):
@@ -64,7 +66,9 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
         directory = Path(named).absolute()
         return directory if _is_of(directory, namespace) else directory / namespace
     record = read_record(namespace)
-    return _follow_moves(state_directory() / namespace if record is None else record.data_dir)
+    return _follow_moves(
+        state_directory(namespace) / name_in_group(namespace) if record is None else record.data_dir
+    )
 
 
 def is_named(given: str | os.PathLike[str] | None = None) -> bool:
@@ -156,6 +160,13 @@ def other_directory(namespace: Namespace, directory: Path) -> Path | None:
         ) from error
 
 
+def shared_disk(namespace: str, directory: Path) -> Disk:
+    """The files of a directory of those who share the namespace."""
+    disk = Disk(directory)
+    disk.gid = shared_gid(namespace)
+    return disk
+
+
 def refuse_missing(namespace: Namespace, directory: Path) -> None:
     """Raises ShmqError if the host remembers files in the directory, and it has none.
 
@@ -221,6 +232,7 @@ class DataDirectory:
 
     def __init__(self, namespace: str, disk: Disk) -> None:
         self.namespace = namespace
+        disk.gid = shared_gid(namespace)
         self.disk = disk
         self._guard = threading.Lock()
         #: The locks that this object holds: of the directory, and of the namespace.
@@ -309,7 +321,7 @@ class DataDirectory:
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise ShmqError(
-                    f"{error.filename or state_directory()} cannot be locked: "
+                    f"{error.filename or state_directory(self.namespace)} cannot be locked: "
                     f"{error.strerror or error}"
                 ) from error
             _warn_of_state(self.namespace, self.path, error)

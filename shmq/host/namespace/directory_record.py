@@ -1,8 +1,9 @@
 """What a host remembers of a namespace across reboots: its data directory, and who writes it.
 
 Both files are in the state directory: ``SHMQ_STATE_DIR``, or else ``/var/lib/shmq`` for root, and
-for other users ``shmq`` in ``XDG_STATE_HOME``, by default ``~/.local/state``. No namespace's name
-has an ``@``.
+for other users ``shmq`` in ``XDG_STATE_HOME``, by default ``~/.local/state``. That of a group of
+users is ``SHMQ_STATE_DIR/GROUP``, or else ``/var/lib/shmq.GROUP``. No namespace's name has an
+``@``.
 
 ``NAMESPACE@directory``
     a JSON object with the path ``data_dir``, and with ``memories``, the numbers of the memory that
@@ -20,9 +21,11 @@ import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from shmq.api.names import group_of, name_in_group
 from shmq.disk.storage.disk import Disk, read_whole, replace_file
 from shmq.disk.storage.file_lock import is_locked, lock_file
 from shmq.errors import InvalidOption
+from shmq.host.namespace.folder import shared_gid
 from shmq.native.directories import make_directory
 
 _SYSTEM: Final = Path("/var/lib")
@@ -35,15 +38,15 @@ class DirectoryRecord(NamedTuple):
     memories: tuple[int, ...]
 
 
-def state_directory() -> Path:
-    """The state directory, which need not exist.
+def state_directory(namespace: str) -> Path:
+    """The state directory of the namespace, which need not exist.
 
     Raises :class:`~shmq.InvalidOption` for a user without a home.
     """
-    named = os.environ.get("SHMQ_STATE_DIR")
+    named, group = os.environ.get("SHMQ_STATE_DIR"), group_of(namespace)
     if named:
-        return Path(named).absolute()
-    return _state_home() / "shmq"
+        return Path(named).absolute() / (group or "")
+    return _state_home() / "shmq" if group is None else _SYSTEM / f"shmq.{group}"
 
 
 def _state_home() -> Path:
@@ -78,7 +81,7 @@ def write_record(namespace: str, record: DirectoryRecord) -> None:
     if read_record(namespace) == record:
         return
     path = record_path(namespace)
-    make_directory(path.parent)
+    make_directory(path.parent, shared_gid(namespace))
     members = {"data_dir": os.fspath(record.data_dir), "memories": record.memories}
     content = json.dumps(members).encode() + b"\n"
     replace_file(Disk(path.parent), path.name, f".{path.name}.tmp", [content])
@@ -93,7 +96,7 @@ def forget_record(namespace: str) -> None:
 
 def record_path(namespace: str) -> Path:
     """The file of what is remembered. Raises as `state_directory`."""
-    return state_directory() / f"{namespace}@directory"
+    return state_directory(namespace) / f"{name_in_group(namespace)}@directory"
 
 
 def lock_namespace(namespace: str) -> int:
@@ -102,7 +105,7 @@ def lock_namespace(namespace: str) -> int:
     Raises BlockingIOError if there is another, OSError and :class:`~shmq.InvalidOption`.
     """
     path = lock_path(namespace)
-    make_directory(path.parent)
+    make_directory(path.parent, shared_gid(namespace))
     return lock_file(path)
 
 
@@ -116,4 +119,4 @@ def is_namespace_locked(namespace: str) -> bool:
 
 def lock_path(namespace: str) -> Path:
     """The file that the namespace's writer holds locked. Raises as `state_directory`."""
-    return state_directory() / f"{namespace}@lock"
+    return state_directory(namespace) / f"{name_in_group(namespace)}@lock"

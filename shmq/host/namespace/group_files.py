@@ -17,7 +17,7 @@ from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.api.names import SHM, check_name
+from shmq.api.names import check_name
 from shmq.errors import (
     DamagedSegment,
     ForeignSegment,
@@ -26,6 +26,7 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
 )
+from shmq.host.namespace.folder import file_prefix
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.shm_files import as_foreign, as_no_space, new_identity, refuse_foreign
 from shmq.native import _clock as time
@@ -121,7 +122,7 @@ def _make(
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = -1
     try:
-        fd = open_file(path, flags, 0o600)
+        fd = open_file(path, flags)
         os.posix_fallocate(fd, 0, size)
         memory = mmap.mmap(fd, size)
     except OSError as error:
@@ -188,8 +189,8 @@ def sweep(namespace: Namespace, stream_ids: Container[int]) -> None:
 
 
 def _make_prefix(namespace: Namespace, stream_id: int) -> str:
-    return f"group.shmq@{namespace.name}@{stream_id:016x}@"
+    return f"{file_prefix(namespace.name, 'group.')}@{stream_id:016x}@"
 
 
 def _make_path(namespace: Namespace, stream_id: int, name: str) -> Path:
-    return SHM / f"{_make_prefix(namespace, stream_id)}{check_name(name, 'group')}"
+    return namespace.folder / f"{_make_prefix(namespace, stream_id)}{check_name(name, 'group')}"

@@ -1,6 +1,6 @@
 """The names of a namespace's queues, streams and groups, without listing /dev/shm.
 
-``names.shmq@NAMESPACE``, mode 0600, exists as long as the namespace is used. It is a header
+``names.shmq@NAMESPACE`` exists as long as the namespace is used. It is a header
 and a log of creations and removals:
 
     0   4   ``SHMN``
@@ -33,8 +33,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from shmq.api.names import SHM, listed
+from shmq.api.names import name_in_group
 from shmq.errors import SegmentError
+from shmq.host.namespace.folder import file_path, folder_of, list_folder
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.native.descriptors import open_file
@@ -75,9 +76,11 @@ class NameBook:
 
     def __init__(self, namespace: str, check: Callable[[int, Path], None]) -> None:
         """``check`` refuses a file, by its descriptor, that is not this user's own."""
-        self.path = SHM / f"names.shmq@{namespace}"
+        self._namespace = namespace
+        self._folder = folder_of(namespace)
+        self.path = file_path(namespace, "names.")
         self._check = check
-        self._mark = f"@{namespace}@"
+        self._mark = f"@{name_in_group(namespace)}@"
         self._stems = tuple(kind + self._mark for kind in KINDS)
         #: A line of the log: the sign, the stem, and the rest of the file's name.
         self._change = re.compile(
@@ -146,7 +149,7 @@ class NameBook:
         for kind in kinds:
             if names := self.noted(kind, ""):
                 stem = self._stems[KINDS.index(kind)]
-                if not os.path.lexists(SHM / (stem + names[0])):
+                if not os.path.lexists(self._folder / (stem + names[0])):
                     self._compare(busy)
                 if self._list_names(kind):
                     return True
@@ -164,7 +167,7 @@ class NameBook:
                 part = os.pread(self._fd, min(_FEW_BYTES, end - at), at).decode("latin-1")
                 found = self._change.findall(part)
                 if any(
-                    sign == "+" and stem in stems and os.path.lexists(SHM / (stem + name))
+                    sign == "+" and stem in stems and os.path.lexists(self._folder / (stem + name))
                     for sign, stem, name in found
                 ):
                     return True
@@ -188,7 +191,7 @@ class NameBook:
         """Whether the directory has changed, and may be listed again."""
         if self._wide and time.monotonic() < self._listed_at + _PAUSE:
             return False
-        return _stamp() != self._stamp
+        return _stamp(self._folder) != self._stamp
 
     def _catch_up(self) -> None:
         """Apply the changes of other processes. Raises _Damaged without a valid book."""
@@ -274,15 +277,15 @@ class NameBook:
                 continue
             unsure = busy()
             for name in missing:
-                if unsure or os.path.lexists(SHM / (stem + name)):
+                if unsure or os.path.lexists(self._folder / (stem + name)):
                     _set(self._names[stem], name, True)
                     self._stamp = None
                 else:
                     self._doubts.add(stem + name)
 
     def _read_directory(self) -> None:
-        stamp = _stamp()
-        files = listed()
+        stamp = _stamp(self._folder)
+        files = list_folder(self._namespace)
         self._listed_at, self._wide = time.monotonic(), len(files) > _FEW
         self._stamp = stamp if time.time_ns() - stamp[0] > _TICK else None
         found: dict[str, list[str]] = {stem: [] for stem in self._stems}
@@ -325,7 +328,7 @@ class NameBook:
             self._read_directory()
             self._replace()
         if self._doubts:
-            found = [(os.path.lexists(SHM / file), file) for file in sorted(self._doubts)]
+            found = [(os.path.lexists(self._folder / file), file) for file in sorted(self._doubts)]
             self._append(found)
             for there, file in found:
                 stem, name = self._split(file) or ("", "")
@@ -354,7 +357,7 @@ class NameBook:
         aside = self.path.with_name(f"{self.path.name}@new")
         aside.unlink(missing_ok=True)  # left by a process that died
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = open_file(aside, flags, 0o600)
+        fd = open_file(aside, flags)
         try:
             head = _HEAD.pack(_MAGIC, _VERSION, _BEGIN + len(log)).ljust(_BEGIN, b"\0")
             _write_at(fd, head + log, 0)
@@ -378,9 +381,9 @@ def _select_prefix(names: list[str], begin: str) -> list[str]:
     return names[first : bisect.bisect_left(names, begin + "\x7f", first)]
 
 
-def _stamp() -> tuple[int, int]:
+def _stamp(folder: Path) -> tuple[int, int]:
     """The directory's stamp, which changes with it, except for changes within a tick."""
-    status = os.stat(SHM)
+    status = os.stat(folder)
     return status.st_mtime_ns, status.st_size
 
 

@@ -1,6 +1,7 @@
 """The namespace: the registry of its queues and streams, and its two other parts.
 
-Everything is in /dev/shm, owned by the user and closed to others:
+Everything is in /dev/shm, owned by the user and closed to others. What users of a group share is
+in a folder there: see `shmq.host.namespace.folder`. The files:
 
 ``shmq@NAMESPACE``
     the namespace's file: see `shmq.host.namespace.processes` and `shmq.host.namespace.roles`
@@ -33,12 +34,13 @@ import os
 from pathlib import Path
 from typing import Final
 
-from shmq.api.names import SHM, check_name
+from shmq.api.names import check_name
 from shmq.api.options import QueueOptions
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.erase import erase_queue
 from shmq.disk.storage.inventory import is_written
 from shmq.errors import ForeignSegment, LockTimeout, NoSuchQueue, SegmentError, ShmqError
+from shmq.host.namespace.folder import file_path, file_prefix, folder_of, ready_folder
 from shmq.host.namespace.name_book import NameBook
 from shmq.host.namespace.processes import Processes
 from shmq.host.namespace.roles import Roles
@@ -67,12 +69,15 @@ class Namespace:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        #: The folder of its files.
+        self.folder = folder_of(name)
+        self._prefix = file_prefix(name, "") + "@"
         #: The file of the namespace's schemas, which exists if there are any.
-        self.schemas_path = SHM / f"schemas.shmq@{name}"
+        self.schemas_path = file_path(name, "schemas.")
         #: The file of the namespace's exchanges, which exists if there are any.
-        self.exchanges_path = SHM / f"exchanges.shmq@{name}"
+        self.exchanges_path = file_path(name, "exchanges.")
         #: The directory of the tables in memory, which exists if there are any.
-        self.tables_path = SHM / f"tables.shmq@{name}"
+        self.tables_path = file_path(name, "tables.")
         self._names = NameBook(name, refuse_foreign)
         self.processes = Processes(name, self.is_empty, self.forget_names)
         self.roles = Roles(self.processes)
@@ -83,10 +88,16 @@ class Namespace:
     def of(cls, name: str) -> Namespace:
         """The namespace ``name``. Raises :class:`~shmq.InvalidName`.
 
+        For one of a group the folder is made if need be, and checked once. Raises
+        :class:`~shmq.ForeignSegment` for a user who is not in the group, and
+        :class:`~shmq.InvalidOption` for an unknown group.
+
         There is one object for each in a process, because closing any descriptor of a
         file releases all the record locks that the process has on it.
         """
         check_name(name, "namespace")
+        if name not in _known:
+            ready_folder(name)
         # Atomic, without a lock: a destructor may call this while its thread does anything.
         return _known.get(name) or _known.setdefault(name, cls(name))
 
@@ -157,11 +168,11 @@ class Namespace:
 
     def path_of(self, queue: str) -> Path:
         """The path of the queue's segment."""
-        return SHM / f"shmq@{self.name}@{queue}"
+        return self.folder / f"{self._prefix}{queue}"
 
     def stream_path(self, stream: str) -> Path:
         """The path of the stream's control segment."""
-        return SHM / f"stream.shmq@{self.name}@{stream}"
+        return self.folder / f"stream.{self._prefix}{stream}"
 
     def has(self, kind: str, name: str) -> bool:
         """Whether there is a ``queue`` or a ``stream`` of that name, in whatever state."""
@@ -244,7 +255,7 @@ class Namespace:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self.note(path, there=True)
         try:
-            fd = open_file(path, flags, 0o600)
+            fd = open_file(path, flags)
         except OSError as error:
             self.note(path, path.exists())
             raise as_no_file(error, path) from error

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from shmq.api.names import SHM, listed
 from shmq.errors import ForeignSegment, SegmentError
 from shmq.fork_safe import new_lock
+from shmq.host.namespace.folder import file_path, file_prefix, folder_of, list_folder, ready_folder
 from shmq.host.namespace.shm_files import as_no_file, as_no_space, refuse_foreign
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -60,7 +60,7 @@ class Processes:
         ``forget_names`` does, too, and then removes the names; it needs the registry lock.
         """
         self.namespace = namespace
-        self.path = SHM / f"shmq@{namespace}"
+        self.path = file_path(namespace, "")
         self.is_empty = is_empty
         self._forget_names = forget_names
         self._fd = -1
@@ -305,7 +305,11 @@ class Processes:
 
     def _describe_elsewhere(self, there: int, here: int, *, alive: bool) -> str:
         what = "is used by processes of" if alive else "has the deadlines of"
-        last = "" if alive else f", or remove {SHM}/*shmq@{self.namespace}* (its messages are lost)"
+        last = (
+            ""
+            if alive
+            else f", or remove {self.path.parent}/*{self.path.name}* (its messages are lost)"
+        )
         return (
             f"namespace {self.namespace!r} {what} time namespace {there or 'unknown'}, this "
             f"process is in {here or 'unknown'}: they cannot share queues; start both in one time "
@@ -338,12 +342,13 @@ class Processes:
         try:
             self._fd, self.made_file = self._open(0), False
         except FileNotFoundError:
+            ready_folder(self.namespace)  # it may have been removed by hand
             self._fd, self.made_file = self._open(os.O_CREAT), True
 
     def _open(self, how: int) -> int:
         flags = os.O_RDWR | how | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            fd = open_file(self.path, flags, 0o600)
+            fd = open_file(self.path, flags)
         except FileNotFoundError:
             raise  # unchanged: an error that is its own cause would keep its frames alive
         except OSError as error:
@@ -469,6 +474,6 @@ def _get_time_namespace() -> int:
 
 def _list_unhandled_transactions(namespace: str) -> list[Path]:
     """Second names of transactions' files that no writer has handled."""
-    prefix = f"txn.shmq@{namespace}@"
-    entries = (entry for entry in listed() if entry.startswith(prefix))
-    return [SHM / entry for entry in entries if "@" in entry[len(prefix) :]]
+    prefix, folder = f"{file_prefix(namespace, 'txn.')}@", folder_of(namespace)
+    entries = (entry for entry in list_folder(namespace) if entry.startswith(prefix))
+    return [folder / entry for entry in entries if "@" in entry[len(prefix) :]]

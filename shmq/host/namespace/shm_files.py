@@ -9,6 +9,8 @@ from pathlib import Path
 
 from shmq.api.names import SHM
 from shmq.errors import ForeignSegment, NoSpace, no_descriptor
+from shmq.host.namespace.folder import gid_of_file
+from shmq.native.directories import is_of_group
 
 
 def new_identity() -> int:
@@ -17,19 +19,41 @@ def new_identity() -> int:
 
 
 def refuse_foreign(fd: int, path: Path) -> None:
-    """Raises ForeignSegment unless the file is this user's, and closed to others."""
+    """Raises ForeignSegment unless the file is this user's, and closed to others.
+
+    In the folder of a group it may be any user's, if it is the group's and closed to others.
+    """
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise ForeignSegment(f"{path} is not a regular file: remove it")
-    if status.st_uid != os.geteuid():
+    if is_own(status):
+        return
+    gid = gid_of_file(path)
+    if gid is not None:
+        refuse_outside(status, path, gid)
+    elif status.st_uid != os.geteuid():
         raise ForeignSegment(
             f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}: "
-            f"use a namespace of your own"
+            f"use a namespace of your own, or share one of a group (GROUP/NAME)"
         )
-    if status.st_mode & 0o077:
+    else:
         raise ForeignSegment(
             f"{path} has mode {stat.S_IMODE(status.st_mode):04o}, so others may touch it: "
             f"set it to 0600 if it is yours"
+        )
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Whether it is this user's, and closed to others."""
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
+def refuse_outside(status: os.stat_result, path: Path, gid: int) -> None:
+    """Raises ForeignSegment unless it is the group's, and closed to others."""
+    if not is_of_group(status, gid):
+        raise ForeignSegment(
+            f"{path} has group {status.st_gid} and mode {stat.S_IMODE(status.st_mode):04o}: what "
+            f"users of group {gid} share is the group's, and closed to others; remove it"
         )
 
 

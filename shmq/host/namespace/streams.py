@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from shmq.api.names import SHM
 from shmq.api.stream_options import StreamOptions
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.erase import erase_stream
@@ -31,6 +30,7 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
+from shmq.host.namespace.folder import file_path
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.shm_files import as_no_file, as_no_space, new_identity, refuse_foreign
 from shmq.host.namespace.wakeups import wakeup_prefix
@@ -51,7 +51,7 @@ def control_path(namespace: Namespace, name: str) -> Path:
 
 def partition_path(namespace: Namespace, name: str, partition: int) -> Path:
     """The path of the partition's segment."""
-    return SHM / f"log.shmq@{namespace.name}@{name}@{partition}"
+    return file_path(namespace.name, "log.", f"@{name}@{partition}")
 
 
 def _list_partition_paths(namespace: Namespace, name: str) -> list[Path]:
@@ -244,7 +244,7 @@ def create_partition_file(namespace: Namespace, name: str, partition: int) -> in
 
 def _create(path: Path) -> int:
     try:
-        fd = open_file(path, _OPEN | os.O_CREAT | os.O_EXCL, 0o600)
+        fd = open_file(path, _OPEN | os.O_CREAT | os.O_EXCL)
     except OSError as error:
         raise as_no_file(error, path) from error
     _core.mark()

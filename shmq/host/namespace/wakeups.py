@@ -14,28 +14,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from shmq.api.names import SHM, listed
+from shmq.host.namespace.folder import file_prefix, folder_of, list_folder
+from shmq.native.directories import new_file_mode
 
 _NUMBERS: Final = re.compile(r"([0-9a-f]{1,16})\.[0-9]+")
 
 
 def _stem(namespace: str) -> str:
-    return f"bell.shmq@{namespace}@"
+    return f"{file_prefix(namespace, 'bell.')}@"
 
 
 def wakeup_prefix(namespace: str) -> str:
     """The prefix of the paths of the namespace's wakeups."""
-    return str(SHM / _stem(namespace))
+    return str(folder_of(namespace) / _stem(namespace))
 
 
 def make_wakeup(namespace: str, process: int, number: int) -> str:
-    """Create a wakeup of that process, for this user only; returns its path.
+    """Create a wakeup of that process, for those who share the namespace; returns its path.
 
     The process must not have used the number before. Raises OSError(ENOSPC).
     """
     path = f"{wakeup_prefix(namespace)}{process:016x}.{number}"
+    mode = new_file_mode(path)
     os.mkfifo(path, 0o600)
-    Path(path).chmod(0o600)  # whatever the umask
+    Path(path).chmod(mode)  # whatever the umask; nobody opens it before it is told to others
     return path
 
 
@@ -47,14 +49,14 @@ def wakeup_owner(namespace: str, file: str) -> int | None:
 
 
 def remove_wakeup(path: str) -> None:
-    """Remove the file, if it exists and belongs to this user."""
+    """Remove the file, if it exists and this user may."""
     with contextlib.suppress(FileNotFoundError, PermissionError):
         Path(path).unlink()
 
 
 def sweep_wakeups(namespace: str, is_alive: Callable[[int], bool]) -> None:
     """Remove the wakeups of dead processes; ``is_alive`` takes their numbers."""
-    for entry in listed():
+    for entry in list_folder(namespace):
         process = wakeup_owner(namespace, entry)
         if process is not None and not is_alive(process):
-            remove_wakeup(str(SHM / entry))
+            remove_wakeup(str(folder_of(namespace) / entry))

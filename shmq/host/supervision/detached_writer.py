@@ -42,7 +42,7 @@ def chosen_idle() -> float:
     return seconds
 
 
-def launch(namespace: str, directory: Path, timeout: float) -> None:
+def launch(namespace: str, disk: Disk, timeout: float) -> None:
     """Start a writer, and return once it has recovered the directory.
 
     A writer that is not ready in time continues anyway. Raises :class:`~shmq.ShmqError` with the
@@ -50,13 +50,13 @@ def launch(namespace: str, directory: Path, timeout: float) -> None:
     """
     command = [
         *_find_interpreter(), "-m", "shmq", "-n", namespace, "persist", "--data-dir",
-        str(directory), "--idle", f"{chosen_idle():g}s", "--detach",
+        str(disk.directory), "--idle", f"{chosen_idle():g}s", "--detach",
     ]  # fmt: skip
     try:
-        Disk(directory).make()  # fails early, before a process is started
+        disk.make()  # fails early, before a process is started
     except OSError as error:
         raise ShmqError(
-            f"data_dir={str(directory)!r} cannot be used: {error.strerror or error}"
+            f"data_dir={str(disk.directory)!r} cannot be used: {error.strerror or error}"
         ) from error
     try:
         reserve_standard()
@@ -89,12 +89,16 @@ def _find_interpreter() -> list[str]:
 
 
 def _make_environment() -> dict[str, str]:
-    """This process's environment, with the package's path if Python would not find it."""
+    """This process's environment, with the package's path if Python would not find it.
+
+    Without ``SHMQ_GROUP``: the name of the namespace has its group, if there is one.
+    """
+    own = {name: value for name, value in os.environ.items() if name != "SHMQ_GROUP"}
     known = [*site.getsitepackages(), site.getusersitepackages()]
     if _ROOT in known:
-        return dict(os.environ)
+        return own
     path = [*filter(None, [os.environ.get("PYTHONPATH")]), _ROOT]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    return {**own, "PYTHONPATH": os.pathsep.join(path)}
 
 
 #: A log that is longer than this, in bytes, is rotated at the next start.
@@ -152,11 +156,11 @@ def detach(log: Path) -> Parent:
 
 def _open_log(log: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    file = open_file(log, flags, 0o600)
+    file = open_file(log, flags)
     if os.fstat(file).st_size > _LONG:
         os.close(file)
         log.rename(f"{log}.old")
-        file = open_file(log, flags, 0o600)
+        file = open_file(log, flags)
     return file
 
 

@@ -1,6 +1,6 @@
 """The file of a namespace's exchanges, in /dev/shm, and this process's table made from it.
 
-``exchanges.shmq@NAMESPACE``, mode 0600, exists as long as there is an exchange, and then until
+``exchanges.shmq@NAMESPACE`` exists as long as there is an exchange, and then until
 the data directory has none either: the copy on disk counts only if this file is missing. It is
 a header and the operations that make the table, in order:
 
@@ -382,7 +382,7 @@ def _write_aside(path: Path, records: bytes) -> None:
     path.unlink(missing_ok=True)  # left by a process that died
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        fd = open_file(path, flags, 0o600)
+        fd = open_file(path, flags)
     except OSError as error:
         raise as_no_file(error, path) from error
     head = _HEAD.pack(_MAGIC, _VERSION, _BEGIN + len(records), 0).ljust(_BEGIN, b"\0")

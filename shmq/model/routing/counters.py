@@ -1,6 +1,6 @@
 """The counters of a namespace's exchanges, which all its processes add to.
 
-``exchanges.shmq@NAMESPACE@counts``, mode 0600, exists beside the file of the exchanges, and is
+``exchanges.shmq@NAMESPACE@counts`` exists beside the file of the exchanges, and is
 removed with it. It is a header and slots of 128 bytes:
 
     0   4   ``SHMN``
@@ -155,7 +155,7 @@ def _create(path: Path) -> None:
     """Create the file in place of one that cannot be used. Raises OSError."""
     path.unlink(missing_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    fd = open_file(path, flags, 0o600)
+    fd = open_file(path, flags)
     try:
         os.ftruncate(fd, _SIZE)
         _core.mark()

@@ -1,6 +1,6 @@
 """The schemas of a namespace: one file in /dev/shm, which is replaced as a whole.
 
-``schemas.shmq@NAMESPACE``, mode 0600, exists as long as there is a schema, and then until the
+``schemas.shmq@NAMESPACE`` exists as long as there is a schema, and then until the
 data directory has none either: the copy on disk counts only if this file is missing.
 
     0   4   ``SHMJ``
@@ -183,7 +183,7 @@ def _read_whole(path: Path, fd: int) -> bytes:
 def _write_whole(path: Path, raw: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        fd = open_file(path, flags, 0o600)
+        fd = open_file(path, flags)
     except OSError as error:
         raise as_no_file(error, path) from error
     try:

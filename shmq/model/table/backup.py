@@ -26,7 +26,7 @@ def copied(table: TableFile, target: Path) -> int:
     """
     unfinished = target.with_name(f".{target.stem}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    os.close(open_file(unfinished, flags, 0o600))
+    os.close(open_file(unfinished, flags))
     try:
         _copy(table, unfinished)
         size = unfinished.stat().st_size

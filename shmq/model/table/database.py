@@ -48,12 +48,15 @@ from shmq.errors import (
     no_descriptor,
 )
 from shmq.fork_safe import new_lock
+from shmq.host.namespace.shm_files import is_own, refuse_outside
 from shmq.lazy_imports import hold_at_fork
 from shmq.model.table.lock_file import LOCK, mark_deleted, open_lock_file
 from shmq.model.table.recent_rows import Found, RecentRows
+from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
 from shmq.native._table import TableLock
 from shmq.native.descriptors import open_file
+from shmq.native.directories import is_shared
 from shmq.native.lock_holder import lock_timeout, locker_of, take_file_lock
 
 _T = TypeVar("_T")
@@ -67,6 +70,9 @@ AUXILIARY: Final = ("-wal", "-shm", "-journal", LOCK)
 
 #: How long SQLite waits for its own locks, and a thread for the process's lock, in seconds.
 _PATIENCE: Final = 5.0
+#: How long another user's process may take to set the modes of files, and how often one looks.
+_MODES_WITHIN: Final = 1.0
+_MODES_AGAIN: Final = 0.002
 #: A log of so many pages is copied into the database.
 _LOG_PAGES: Final = {"memory": 256, "disk": 1000}
 #: A log of so many bytes is cut off to that length once it was copied into the database.
@@ -155,23 +161,30 @@ def initialize(path: Path, name: str, durability: TableDurability, max_bytes: in
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
 
 
-def check_private(path: Path, *, directory: bool = False) -> None:
+def check_private(path: Path, gid: int | None = None, *, directory: bool = False) -> None:
     """Raises ForeignSegment unless it is this user's, and closed to others.
 
-    It is not opened: see above. What is in a directory that others cannot enter stays unchanged.
-    Raises FileNotFoundError.
+    It may be of group ``gid``; a file, of the group whose users share its directory, which was
+    checked. It is not opened: see above. What is in a directory that others cannot enter stays
+    unchanged. Raises FileNotFoundError.
     """
     status = os.lstat(path)
     is_kind = stat.S_ISDIR if directory else stat.S_ISREG
     if not is_kind(status.st_mode):
         what = "directory" if directory else "regular file"
         raise ForeignSegment(f"{path} is not a {what}: remove it")
-    if status.st_uid != os.geteuid():
+    if is_own(status):
+        return
+    if not directory and is_shared(os.fspath(path.parent)):
+        gid = path.parent.stat().st_gid
+    if gid is not None:
+        refuse_outside(status, path, gid)
+    elif status.st_uid != os.geteuid():
         raise ForeignSegment(
             f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}: use a namespace or a "
             f"data directory of your own"
         )
-    if status.st_mode & 0o077:
+    else:
         raise ForeignSegment(
             f"{path} has mode {stat.S_IMODE(status.st_mode):04o}, so others may touch it: set it "
             f"to {0o700 if directory else 0o600:04o} if it is yours"
@@ -415,15 +428,32 @@ class Database:
     def _ready(self) -> sqlite3.Connection:
         if self._connection is None:
             check_private(self.path)
+            self._connection = self._connect()
+            self.opened += 1
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        """A connection, prepared.
+
+        SQLite creates the files beside a database before it sets their modes. Where the file system
+        has no ACLs, they are closed to the other users of a group for an instant.
+        """
+        waits = self.patience and is_shared(os.fspath(self.path.parent))
+        end = time.monotonic() + (_MODES_WITHIN if waits else 0.0)
+        while True:
             connection = connected(self.path, patience=self.patience)
             try:
                 self._prepare(connection)
+            except sqlite3.OperationalError as error:
+                connection.close()
+                if error.sqlite_errorcode & 0xFF not in _IO or time.monotonic() >= end:
+                    raise
+                time.sleep(_MODES_AGAIN)
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
-            self.opened += 1
-        return self._connection
+            else:
+                return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Check what the file is, and set what is kept by the connection alone."""

@@ -3,7 +3,8 @@
 A table is ``NAME.ID.sqlite``, with files of the same name and another ending beside it: SQLite's,
 and the lock of its writers. ID is its identity in 16 hexadecimal digits, so no path is used twice.
 The directory is ``/dev/shm/tables.shmq@NAMESPACE``, or ``tables`` in the namespace's data
-directory; its mode is 0700, because SQLite trusts the files beside a database.
+directory; only the user, or the group, may enter it, because SQLite trusts the files beside a
+database.
 
 A table is made as ``.NAME.ID.tmp`` and gets its name when it is complete; its name is removed
 first. So a process that dies in the meantime leaves the table or none, and files that the next one
@@ -25,7 +26,8 @@ from shmq.api.table import TableDurability
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.paths import TABLES
 from shmq.errors import InvalidOption, NoSpace, NoSuchTable, ShmqError
-from shmq.host.namespace.data_directory import adopt_directory, directory_of
+from shmq.host.namespace.data_directory import adopt_directory, directory_of, shared_disk
+from shmq.host.namespace.folder import shared_gid
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.shm_files import as_foreign, as_no_file, new_identity
 from shmq.model.table.database import AUXILIARY, Database, check_private, initialize, remove_files
@@ -73,15 +75,17 @@ def disk_directory(namespace: Namespace) -> Path | None:
         return None
 
 
-def tables_in(directory: Path | None, durability: TableDurability) -> list[TableFile]:
+def tables_in(
+    directory: Path | None, durability: TableDurability, gid: int | None = None
+) -> list[TableFile]:
     """The tables of a directory, sorted by name; none if it does not exist.
 
-    Raises ForeignSegment if others may enter the directory.
+    ``gid`` is the group whose users share it. Raises ForeignSegment if others may enter it.
     """
     if directory is None:
         return []
     try:
-        check_private(directory, directory=True)
+        check_private(directory, gid, directory=True)
         entries = sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):
         return []
@@ -93,8 +97,9 @@ def tables_in(directory: Path | None, durability: TableDurability) -> list[Table
 
 def tables_of(namespace: Namespace) -> list[TableFile]:
     """The tables of the namespace, sorted by name. Raises ForeignSegment."""
-    found = tables_in(namespace.tables_path, "memory")
-    return sorted([*found, *tables_in(disk_directory(namespace), "disk")])
+    gid = shared_gid(namespace.name)
+    found = tables_in(namespace.tables_path, "memory", gid)
+    return sorted([*found, *tables_in(disk_directory(namespace), "disk", gid)])
 
 
 def find(namespace: Namespace, name: str) -> TableFile:
@@ -144,12 +149,12 @@ def _make_directory(namespace: Namespace, durability: TableDurability) -> Path:
     """The directory, which is made if it does not exist. Raises ShmqError."""
     if durability == "memory":
         try:
-            make_directory(namespace.tables_path)
+            make_directory(namespace.tables_path, shared_gid(namespace.name))
         except OSError as error:
             raise as_no_file(error, namespace.tables_path) from error
-        check_private(namespace.tables_path, directory=True)
+        check_private(namespace.tables_path, shared_gid(namespace.name), directory=True)
         return namespace.tables_path
-    disk = Disk(adopt_directory(namespace))
+    disk = shared_disk(namespace.name, adopt_directory(namespace))
     try:
         disk.make()
         disk.under(TABLES).make()
@@ -163,7 +168,7 @@ def _make_directory(namespace: Namespace, durability: TableDurability) -> Path:
 def _make_file(path: Path, name: str, durability: TableDurability, max_bytes: int | None) -> None:
     unfinished = path.with_name(f".{path.stem}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    os.close(open_file(unfinished, flags, 0o600))
+    os.close(open_file(unfinished, flags))
     try:
         initialize(unfinished, name, durability, max_bytes)
         unfinished.rename(path)
@@ -202,7 +207,7 @@ def remove(namespace: Namespace, name: str) -> None:
 def tidy(namespace: Namespace) -> None:
     """Remove what dead processes have left in shared memory, and the directory if it is empty."""
     with namespace.locked(), contextlib.suppress(OSError):
-        check_private(namespace.tables_path, directory=True)
+        check_private(namespace.tables_path, shared_gid(namespace.name), directory=True)
         _clear(namespace.tables_path)
         _drop_if_empty(namespace)
 

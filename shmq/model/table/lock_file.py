@@ -26,7 +26,7 @@ LOCK: Final = ".lock"
 def open_lock_file(database: str) -> TableLock:
     """Open the lock file of the database, which is created if it does not exist. Raises OSError."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    fd = open_file(f"{database}{LOCK}", flags, 0o600)
+    fd = open_file(f"{database}{LOCK}", flags)
     try:
         if os.fstat(fd).st_size < SIZE:
             os.posix_fallocate(fd, 0, SIZE)  # a store to a hole may end the process: SIGBUS

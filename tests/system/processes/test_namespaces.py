@@ -68,7 +68,7 @@ def test_a_name_in_the_environment_that_is_not_allowed_says_where_it_stands(
 
 
 #: Names that as a directory are another one than a namespace's own.
-ELSEWHERE = [".", "..", "/", "../other", "a/b", ""]
+ELSEWHERE = [".", "..", "/", "../other", "a/b/c", ""]
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)

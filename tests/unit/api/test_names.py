@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import shmq
 from shmq.api.names import (
     check_name,
+    chosen_namespace,
     dead_letter_name,
     given_name,
     is_hashed,
@@ -223,3 +224,46 @@ def test_an_invalid_name_is_refused_with_its_first_wrong_character(name: str, wh
         check_name(name)
     assert str(raised.value).isprintable() or not name.isascii()
     str(raised.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "variables", "chosen"),
+    [
+        ("orders", None, {}, "orders"),
+        ("orders", "app", {}, "app/orders"),
+        ("orders", None, {"SHMQ_GROUP": "app"}, "app/orders"),
+        ("orders", None, {"SHMQ_GROUP": ""}, "orders"),
+        ("orders", "web", {"SHMQ_GROUP": "app"}, "web/orders"),
+        ("app/orders", "app", {"SHMQ_GROUP": "web"}, "app/orders"),
+        ("app/orders", None, {"SHMQ_GROUP": "web"}, "app/orders"),
+        (None, "app", {}, "app/default"),
+        (None, None, {"SHMQ_GROUP": "app"}, "app/default"),
+        (None, None, {"SHMQ_GROUP": "app", "SHMQ_NAMESPACE": "jobs"}, "app/jobs"),
+        (None, None, {"SHMQ_GROUP": "app", "SHMQ_NAMESPACE": "web/jobs"}, "web/jobs"),
+    ],
+)
+def test_a_namespace_is_of_the_group_that_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str | None,
+    group: str | None,
+    variables: dict[str, str],
+    chosen: str,
+) -> None:
+    for variable in ("SHMQ_GROUP", "SHMQ_NAMESPACE"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    assert chosen_namespace(name, group) == chosen
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "/orders", "app/", "1000/orders", "a:b/orders", "a/.."])
+def test_what_is_no_namespace_of_a_group_is_refused(name: str) -> None:
+    with pytest.raises(shmq.InvalidName):
+        chosen_namespace(name)
+
+
+def test_a_namespace_has_one_group() -> None:
+    with pytest.raises(shmq.InvalidOption, match="leave one of them out"):
+        chosen_namespace("app/orders", "web")
+    with pytest.raises(shmq.InvalidOption, match="is a server"):
+        shmq.connect("shmq://localhost:4222", group="web")

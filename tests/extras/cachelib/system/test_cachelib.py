@@ -14,6 +14,7 @@ import pytest
 import shmq
 from shmq.extras.cachelib import ShmqCache
 from tests.support.server import serve
+from tests.support.users import several_users, shared_host
 from tests.support.waiting import eventually
 
 
@@ -162,3 +163,11 @@ def test_flask_caching_keeps_values_in_it(location: str) -> None:
         assert cache.set("k", 1)
         assert cache.clear()
         assert cache.get("k") is None
+
+
+@several_users
+def test_users_of_a_group_share_a_cache() -> None:
+    code = "from shmq.extras.cachelib import ShmqCache; cache = ShmqCache(f'shmq://{name}/cache')\n"
+    with shared_host() as host:
+        host.run("web", f"{code}cache.set('a', [1])")
+        assert host.run("app", f"{code}print(json.dumps(cache.get('a')))") == [1]
