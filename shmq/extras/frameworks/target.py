@@ -22,10 +22,11 @@ def parse_target(url: str | None, what: str = "url") -> str | None:
         return url
     parts = urlsplit(url)
     target, name = find_target(parts), parts.path.removeprefix("/")
-    in_group = bool(name and target) and not is_remote(target)
+    in_group = bool(name and target) and "/" not in name and not is_remote(target)
     if parts.scheme not in TCP_SCHEMES or (name and not in_group) or parts.query:
         raise InvalidOption(
-            f"{what}={url!r} must be shmq://NAMESPACE, or shmq://HOST:PORT of a server"
+            f"{what}={url!r} must be shmq://NAMESPACE, shmq://GROUP/NAMESPACE, or "
+            f"shmq://HOST:PORT of a server"
         )
     return f"{target}/{name}" if in_group else target
 

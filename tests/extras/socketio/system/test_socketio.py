@@ -185,7 +185,7 @@ def test_wrong_settings_are_rejected(namespace: str) -> None:
     with pytest.raises(shmq.InvalidOption, match="shmq://NAMESPACE"):
         ShmqManager("redis://")
     with pytest.raises(shmq.InvalidOption, match="shmq://NAMESPACE"):
-        AsyncShmqManager("shmq://here/table")
+        AsyncShmqManager("shmq://here/and/there")
     server = socketio.Server(async_mode="gevent", client_manager=ShmqManager(namespace))
     with pytest.raises(RuntimeError, match="async_mode='threading'"):
         server.manager.initialize()
