@@ -36,6 +36,7 @@ def connect(
     command ``shmq``, then the user's own namespace, ``default-UID``. Raises
     :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a
     target that is not a str.
+
     Connecting creates nothing but the folder of a group. ``GROUP/NAME``, or ``NAME`` with ``group``
     (by default ``SHMQ_GROUP``), is one that users of a group share. Raises
     :class:`~shmq.ForeignSegment` outside of the group.

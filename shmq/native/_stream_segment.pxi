@@ -224,7 +224,8 @@ cdef class Control(MappedFile):
                uint64_t identity, dict options) -> Control:
         """Make the control segment in the empty file ``fd`` and take ownership of ``fd``.
 
-        ``wakeup_prefix`` is the prefix of the paths of the namespace's wakeups. No process can attach until `publish`. Raises NoSpace; the caller must then remove the file.
+        ``wakeup_prefix`` is the prefix of the paths of the namespace's wakeups. No process can
+        attach until `publish`. Raises NoSpace; the caller must then remove the file.
         """
         cdef Control self = Control.__new__(Control)
         cdef shmq_log_options o
@@ -257,7 +258,8 @@ cdef class Control(MappedFile):
     def attach(int fd, str name, process: _core.Process, str wakeup_prefix) -> Control | None:
         """Map the control segment ``fd`` and take ownership of ``fd``, after checking it.
 
-        ``wakeup_prefix`` is the prefix of the paths of the namespace's wakeups. Returns None if its creator has not finished. Raises IncompatibleSegment, DamagedSegment.
+        ``wakeup_prefix`` is the prefix of the paths of the namespace's wakeups. Returns None if its
+        creator has not finished. Raises IncompatibleSegment, DamagedSegment.
         """
         cdef Control self = Control.__new__(Control)
         cdef uint64_t size = _os.fstat(fd).st_size
@@ -413,6 +415,9 @@ cdef class LoopWatch:
         self.process = process
         self.pid = getpid()
 
+    def __del__(self):
+        self._leave()
+
     def arm(self):
         """Have the next append to a partition that is armed after this post the wakeup.
 
@@ -425,6 +430,11 @@ cdef class LoopWatch:
             shmq_stream_arm(stream, self.party)
 
     @property
+    def has_party(self) -> bool:
+        """Whether an append posts the wakeup once it is armed."""
+        return self.party != SHMQ_NIL
+
+    @property
     def is_armed(self) -> bool:
         """Whether there was no append since `arm` to a partition that was armed after it."""
         return self.party != SHMQ_NIL \
@@ -432,6 +442,9 @@ cdef class LoopWatch:
 
     def leave(self):
         """Release the party; in the child of a fork it is the parent's, and stays."""
+        self._leave()
+
+    cdef void _leave(self) noexcept:
         if self.party != SHMQ_NIL and self.pid == getpid():
             shmq_stream_leave(<shmq_stream *>self.control.base, self.party)
         self.party = SHMQ_NIL

@@ -87,7 +87,9 @@ cdef class TableLock:
 
     cdef int _is_removed(self) noexcept:
         cdef struct_stat status
-        return fstat(self.fd, &status) != 0 or status.st_nlink == 0
+        # Of a file that was cut off the words cannot be read: SIGBUS.
+        return (fstat(self.fd, &status) != 0 or status.st_nlink == 0
+                or status.st_size < WORDS * WORD)
 
     cdef int64_t _load(self, int word) noexcept:
         return 0 if self._words == NULL else __atomic_load_n(&self._words[word], __ATOMIC_ACQUIRE)
@@ -97,17 +99,17 @@ cdef class TableLock:
             __atomic_store_n(&self._words[word], value, __ATOMIC_RELEASE)
 
     def is_removed(self) -> bool:
-        """Whether the file has no name any more."""
+        """Whether the file has no name any more, or was cut off."""
         return self._is_removed() != 0
 
     def is_doubtful(self) -> bool:
         """Whether the table may have been deleted."""
-        return self._load(DELETED) != 0 or self._is_removed() != 0
+        return self._is_removed() != 0 or self._load(DELETED) != 0
 
     def count_changes(self) -> int:
         """A number that stays the same until the next write by any process; 0: unknown."""
-        cdef int64_t changes = self._load(CHANGES)
-        return 0 if changes & 1 or self._load(DELETED) or self._is_removed() else changes
+        cdef int64_t changes = 0 if self._is_removed() else self._load(CHANGES)
+        return 0 if changes & 1 or self._load(DELETED) else changes
 
     def start_change(self) -> int:
         """Start to change the table; return what `count_changes` was. Needs the lock."""

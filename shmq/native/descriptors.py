@@ -60,7 +60,7 @@ def _create_shared(path: str, flags: int, mode: int) -> int:
     while True:
         if not flags & os.O_EXCL:
             with contextlib.suppress(FileNotFoundError):
-                return os.open(path, flags & ~os.O_CREAT)
+                return os.open(path, flags & ~os.O_CREAT | os.O_NOFOLLOW)
         try:
             return _name_new(path, flags & ~(os.O_CREAT | os.O_EXCL), mode)
         except FileExistsError:

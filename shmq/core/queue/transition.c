@@ -215,17 +215,28 @@ static void sample_rates(struct shmq_header *h, int64_t now)
     SET(h->samples[1].outflow, h->acked);
 }
 
-/* The kernel finds the lock of one process among those of all, so a look takes the square of their
- * number. */
+/* The pause after a check: the kernel finds the lock of one process among those of all, so a check
+ * takes the square of their number. */
+static int64_t liveness_period(const struct shmq_queue *q)
+{
+    uint32_t made = GET_ATOMIC(q->h->attachments_made), attached = 0;
+
+    for (uint32_t at = 0; at < made && at < SHMQ_MAX_ATTACHMENTS; at++)
+        attached += GET_ATOMIC(q->attachments[at].process) != 0;
+    return LIVENESS_PERIOD * (1 + attached / A_CROWD);
+}
+
 bool shmq_claim_look(struct shmq_queue *q, int64_t now, int64_t patience)
 {
-    struct shmq_header *h = q->h;
-    int64_t period = LIVENESS_PERIOD * (1 + h->attachments_made / A_CROWD);
-    int64_t at = GET_ATOMIC(h->liveness_at);
+    int64_t *at = &q->h->liveness_at, before = GET_ATOMIC(*at), next;
 
-    if (now < at + patience && at <= now + period)
+    if (now < before + patience &&
+        before <= now + LIVENESS_PERIOD * (1 + SHMQ_MAX_ATTACHMENTS / A_CROWD))
         return false;
-    SET_ATOMIC(h->liveness_at, now + period);
+    next = now + liveness_period(q);
+    if (!__atomic_compare_exchange_n(at, &before, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return false;
+    shmq_mark();
     return true;
 }
 

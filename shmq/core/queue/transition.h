@@ -8,9 +8,9 @@
 /* Does what is due, at most some thousand things in one call. */
 void shmq_tick(struct shmq_queue *q, int64_t now);
 
-/* Whether the caller is to look for dead processes, which it claims then: no process has done so for
- * 50 ms and `patience` ns, and in a crowd for longer. With less than 0 ns a caller always looks but
- * in a crowd. Needs no lock. */
+/* Whether the caller is to check which attached processes are alive: no process has claimed to do so
+ * for 50 ms, for each 64 of them, and `patience` ns. A negative patience shortens that: to nothing
+ * with -50 ms, unless there are 64. Needs no lock. */
 bool shmq_claim_look(struct shmq_queue *q, int64_t now, int64_t patience);
 
 static inline void shmq_tick_if_due(struct shmq_queue *q, int64_t now)

@@ -335,8 +335,8 @@ void shmq_log_wake_all(struct shmq_log *log);
 uint32_t shmq_log_arm(struct shmq_log *log);
 
 /* Event loops do not sleep on the futex but poll a wakeup (queue/wakeup.h): each has a party in the
- * stream. The party of wakeup `n` of `process`, this one, which is taken if there is none; SHMQ_NIL:
- * all belong to living processes. */
+ * stream for each of its handles. A new party with wakeup `n` of `process`, this one; SHMQ_NIL: all
+ * belong to living processes. */
 uint32_t shmq_stream_join(struct shmq_stream *stream, const struct shmq_process *self,
                           uint64_t process, uint32_t n);
 

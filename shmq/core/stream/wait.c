@@ -8,11 +8,6 @@
 
 /* ---- event loops ---- */
 
-static bool is_party(const struct shmq_stream_party *p, uint64_t process, uint32_t n)
-{
-    return atomic_load(&p->process) == process && GET_RELAXED(p->n) == n;
-}
-
 /* Whether the entry is ours now; it was `former`'s, which is dead, or free. The process is stored
  * first: an entry without the right number yet posts a wakeup in vain, or one that is gone. */
 static bool takes(struct shmq_stream_party *p, uint64_t former, uint64_t process, uint32_t n)
@@ -25,16 +20,12 @@ static bool takes(struct shmq_stream_party *p, uint64_t former, uint64_t process
     return true;
 }
 
-/* Two loops of a process have different wakeups, so nobody else takes or leaves our party. */
 uint32_t shmq_stream_join(struct shmq_stream *stream, const struct shmq_process *self,
                           uint64_t process, uint32_t n)
 {
     uint64_t owner;
     uint32_t party;
 
-    for (party = 0; party < SHMQ_STREAM_PARTIES; party++)
-        if (is_party(&stream->parties[party], process, n))
-            return party;
     for (party = 0; party < SHMQ_STREAM_PARTIES; party++)
         if (takes(&stream->parties[party], 0, process, n))
             return party;

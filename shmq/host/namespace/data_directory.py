@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from shmq.api.names import name_in_group
+from shmq.api.names import group_of, name_in_group
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.file_lock import lock_file
 from shmq.disk.storage.history import History, read_history
@@ -64,7 +64,8 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
     named = os.environ.get("SHMQ_DATA_DIR")
     if named:
         directory = Path(named).absolute()
-        return directory if _is_of(directory, namespace) else directory / namespace
+        group = "" if group_of(namespace) is None else "@"  # no other namespace begins with it
+        return directory if _is_of(directory, namespace) else directory / f"{group}{namespace}"
     record = read_record(namespace)
     return _follow_moves(
         state_directory(namespace) / name_in_group(namespace) if record is None else record.data_dir

@@ -2,7 +2,7 @@
 
 Both files are in the state directory: ``SHMQ_STATE_DIR``, or else ``/var/lib/shmq`` for root, and
 for other users ``shmq`` in ``XDG_STATE_HOME``, by default ``~/.local/state``. That of a group of
-users is ``SHMQ_STATE_DIR/GROUP``, or else ``/var/lib/shmq.GROUP``. No namespace's name has an
+users is ``SHMQ_STATE_DIR/@GROUP``, or else ``/var/lib/shmq.GROUP``. No namespace's name has an
 ``@``.
 
 ``NAMESPACE@directory``
@@ -45,7 +45,7 @@ def state_directory(namespace: str) -> Path:
     """
     named, group = os.environ.get("SHMQ_STATE_DIR"), group_of(namespace)
     if named:
-        return Path(named).absolute() / (group or "")
+        return Path(named).absolute() / (f"@{group}" if group else "")
     return _state_home() / "shmq" if group is None else _SYSTEM / f"shmq.{group}"
 
 

@@ -213,6 +213,8 @@ class NameBook:
         magic, version, end = _HEAD.unpack(head)
         if magic != _MAGIC or version != _VERSION:
             raise _Damaged
+        if not _BEGIN <= end <= os.fstat(self._fd).st_size:
+            raise _Damaged
         return int(end)
 
     def _has_name(self) -> bool:

@@ -341,14 +341,16 @@ class Database:
             if self._is_writing:
                 raise self._make_reentry_error()
             self._is_writing = True
+            lock = None
             try:
                 lock = self._take_lock()
                 with _Use(self, is_there=True) as connection:
                     return self._carry_out(deed, connection, lock)
             finally:
                 self._is_writing = False
-                if self._lock_file is not None:
-                    self._lock_file.unlock()
+                lock = lock or self._lock_file
+                if lock is not None:
+                    lock.unlock()
         finally:
             self._writers.release()
 
@@ -394,9 +396,11 @@ class Database:
     def _open_lock_file(self) -> TableLock:
         self.check_there()
         try:
-            self._lock_file = lock = open_lock_file(self._file)
+            lock = open_lock_file(self._file)
         except OSError as error:
             raise self._make_no_file(error) from error
+        self.check_there()  # again: a process that deletes it marks only a file that is there
+        self._lock_file = lock
         return lock
 
     def watch_changes(self) -> int:
@@ -406,7 +410,9 @@ class Database:
             lock = self._lock_file = None
         if lock is None:
             with contextlib.suppress(OSError):  # of a full disk: what is read is not kept
-                self._lock_file = open_lock_file(self._file)
+                lock = open_lock_file(self._file)
+            self.check_there()  # see `_open_lock_file`
+            self._lock_file = lock
         return self.count_changes()
 
     def count_changes(self) -> int:
@@ -486,9 +492,8 @@ class Database:
     def close(self) -> None:
         """Close the connection, once no thread uses it. May be called again."""
         self.closed = True
-        with self._writers:
-            with _locks[self.durability]:
-                self.disconnect()
+        with self._writers, _locks[self.durability]:
+            self.disconnect()
             self._lock_file = None
 
     def disconnect(self) -> None:

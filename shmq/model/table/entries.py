@@ -290,7 +290,7 @@ class Entries:
         try:
             return self._database.change(write)
         except NoSpace:
-            if not self._remove_expired():
+            if not self._database.patience or not self._remove_expired():
                 raise
         return self._database.change(write)
 

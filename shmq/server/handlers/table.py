@@ -102,8 +102,8 @@ class TableHandler:
             if not rights(name) & right or not is_short(entries, asked.arguments):
                 return None
             return pack_map(carry_out(entries, asked.arguments))
-        except (Refusal, ShmqError, TypeError):  # a side thread finds out again, and answers
-            return None
+        except (Refusal, ShmqError, TypeError, OSError):
+            return None  # a side thread finds out again, and answers
 
     def _make(self, session: Session, rights: Rights, name: str, asked: Asked) -> bytes:
         _require(rights, name, Right.ADMIN)
@@ -139,9 +139,9 @@ class TableHandler:
             if kept is None:
                 self._at_once.pop(name, None)
                 kept = self._broker.table(name)
-                if kept.durability == "memory":
-                    with contextlib.suppress(LockTimeout):
-                        self._at_once[name] = kept.identity, _open_at_once(kept)
+            if kept.durability == "memory" and name not in self._at_once:
+                with contextlib.suppress(LockTimeout):
+                    self._at_once[name] = kept.identity, _open_at_once(kept)
             self._open[name] = kept
             while len(self._open) > _OPEN:
                 self._at_once.pop(self._open.popitem(last=False)[0], None)

@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
@@ -118,6 +119,26 @@ def test_only_tasks_whose_partition_has_a_record_are_woken(stream: LocalStream, 
         assert count_waiters() == 1
         stream.append(b"x", partition=0)
         assert (await zero)[0].value == b"x"
+
+    run(work())
+    assert count_waiters() == 0
+
+
+def test_two_handles_in_a_loop_are_woken_by_themselves(
+    local: LocalBroker, stream: LocalStream, run: Loop
+) -> None:
+    handles = stream, local.stream("s")
+
+    async def work() -> None:
+        for number in range(4):
+            tasks = [asyncio.create_task(one.aread(number % 2, number // 2)) for one in handles]
+            await until(lambda: count_waiters() == 2)
+            for waits in list(sets.values()):  # nothing but a wakeup makes the loop check
+                for source in waits._sources.values() if isinstance(waits, LoopWaits) else ():
+                    source._check_at = time.monotonic() + PATIENCE  # type: ignore[attr-defined]
+            stream.append(b"%d" % number, partition=number % 2)
+            done = await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE / 2)
+            assert [bytes(records[0].value) for records in done] == [b"%d" % number] * 2
 
     run(work())
     assert count_waiters() == 0

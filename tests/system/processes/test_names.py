@@ -17,6 +17,7 @@ import shmq
 from shmq.client.local.broker import LocalBroker
 from shmq.host.namespace import name_book
 from shmq.host.namespace.name_book import NameBook
+from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.shm_files import refuse_foreign
 from tests.support.namespaces import own_namespace
 from tests.support.processes import SHM, Start, files_of
@@ -166,8 +167,11 @@ def test_a_file_that_was_put_there_by_hand_is_found(namespace: str, broker: Loca
         lambda path: path.write_bytes(path.read_bytes()[:70]),
         lambda path: path.write_bytes(path.read_bytes().replace(b"+shmq", b"*shmq")),
         lambda path: path.write_bytes(path.read_bytes()[:8] + b"\xff" * 8),
+        lambda path: path.write_bytes(
+            path.read_bytes()[:8] + bytes([1, *bytes(7)]) + path.read_bytes()[16:]
+        ),
     ],
-    ids=["removed", "empty", "noise", "short", "torn", "endless"],
+    ids=["removed", "empty", "noise", "short", "torn", "endless", "without an end"],
 )
 def test_a_book_that_cannot_be_believed_is_not_and_is_written_anew(
     namespace: str, broker: LocalBroker, harm: Any
@@ -175,6 +179,7 @@ def test_a_book_that_cannot_be_believed_is_not_and_is_written_anew(
     broker.create_queue("one", dead_letter=None)
     harm(book_of(namespace))
 
+    assert not Namespace(namespace).is_empty()
     assert broker.queue_names() == ["one"]
     assert seen_anew(namespace) == ["one"]
     broker.create_queue("two", dead_letter=None)

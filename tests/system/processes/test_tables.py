@@ -21,10 +21,13 @@ from shmq import Broker, Table
 from shmq.api.names import SHM
 from shmq.client.local.table import LocalTable
 from shmq.host.namespace.namespace import Namespace
+from shmq.model.table import database
 from shmq.model.table.backup import copied
 from shmq.model.table.database import Change
+from shmq.model.table.entry import encoded
 from shmq.model.table.files import find
 from shmq.model.table.lock_file import mark_deleted
+from shmq.native._table import TableLock
 from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import Start, run_script
 from tests.support.waiting import eventually
@@ -444,7 +447,43 @@ broker.delete_table("new")
     assert run_script(code) == ""
 
 
+@pytest.mark.parametrize("call", [lambda table: table.set("k", 1), lambda table: table.get("k")])
+def test_a_table_that_is_deleted_as_a_handle_opens_its_lock_is_deleted_for_that_handle(
+    broker: Broker, table: Table, call: Callable[[Table], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = database.open_lock_file
+
+    def delete_first(file: str) -> TableLock:
+        monkeypatch.setattr(database, "open_lock_file", opened)
+        broker.delete_table(table.name)
+        return opened(file)
+
+    monkeypatch.setattr(database, "open_lock_file", delete_first)
+    for _ in range(2):
+        with pytest.raises(shmq.TableDeleted):
+            call(table)
+
+
 # ---- memory ----
+
+
+def test_a_call_that_may_not_wait_leaves_what_has_expired_to_another(broker: Broker) -> None:
+    table = broker.ensure_table("small", max_bytes=1 << 20)
+    assert isinstance(table, LocalTable)
+    while True:
+        try:
+            table.set(f"k{len(table)}", bytes(10_000), ttl=0.2)
+        except shmq.NoSpace:
+            break
+    entries = table.entries.without_waiting()
+    large = {"large": encoded(bytes(900_000))}
+    with pytest.raises(shmq.NoSpace):
+        entries.store(large, None)
+    eventually(lambda: len(table) == 0, "all have expired")
+    with pytest.raises(shmq.NoSpace):
+        entries.store(large, None)
+    table.entries.store(large, None)
+    assert table.keys() == ["large"]
 
 
 @own_shm

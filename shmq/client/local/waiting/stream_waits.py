@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ class StreamWaits(Source):
         self._waiters: dict[asyncio.Future[None], _Place] = {}
         #: When all tasks are checked again, on time.monotonic().
         self._check_at = time.monotonic() + _core.SLICE
+        self._is_guarded = False
 
     @property
     def is_idle(self) -> bool:
@@ -63,6 +65,7 @@ class StreamWaits(Source):
 
     def poll(self) -> float:
         if time.monotonic() >= self._check_at:
+            self._check_at = time.monotonic() + _core.SLICE  # also after an error
             self._check_at = time.monotonic() + self._ensure_guard()
         elif self._watch.is_armed and not self._stream.closed:
             return self._check_at
@@ -98,8 +101,12 @@ class StreamWaits(Source):
 
     def _ensure_guard(self) -> float:
         """Make sure that deaths are noticed; return for how long no check is needed."""
-        self._stream.settle_dead()
-        return _core.LONG_SLICE if self._stream.is_guarded() else _core.SLICE
+        guarded, was_guarded = self._stream.is_guarded(), self._is_guarded
+        self._is_guarded = guarded
+        if not (guarded and was_guarded):  # a guardian settles what those leave who die later
+            with contextlib.suppress(ShmqError, OSError):  # it is tried again
+                self._stream.settle_dead()
+        return _core.LONG_SLICE if guarded and self._watch.has_party else _core.SLICE
 
 
 async def wait_for_any(stream: Any, offsets: Mapping[int, int], timeout: float | None) -> bool:
