@@ -21,12 +21,11 @@ from shmq import Broker, Table
 from shmq.api.names import SHM
 from shmq.client.local.table import LocalTable
 from shmq.host.namespace.namespace import Namespace
-from shmq.model.table import database
 from shmq.model.table.backup import copied
 from shmq.model.table.database import Change
 from shmq.model.table.entry import encoded
 from shmq.model.table.files import find
-from shmq.model.table.lock_file import mark_deleted
+from shmq.model.table.lock_file import mark_deleted, open_lock_file
 from shmq.native._table import TableLock
 from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import Start, run_script
@@ -451,14 +450,14 @@ broker.delete_table("new")
 def test_a_table_that_is_deleted_as_a_handle_opens_its_lock_is_deleted_for_that_handle(
     broker: Broker, table: Table, call: Callable[[Table], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = database.open_lock_file
+    name = "shmq.model.table.database.open_lock_file"
 
     def delete_first(file: str) -> TableLock:
-        monkeypatch.setattr(database, "open_lock_file", opened)
+        monkeypatch.setattr(name, open_lock_file)
         broker.delete_table(table.name)
-        return opened(file)
+        return open_lock_file(file)
 
-    monkeypatch.setattr(database, "open_lock_file", delete_first)
+    monkeypatch.setattr(name, delete_first)
     for _ in range(2):
         with pytest.raises(shmq.TableDeleted):
             call(table)
