@@ -37,8 +37,8 @@ def connect(
     :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an invalid URL, and TypeError for a
     target that is not a str.
 
-    Connecting creates nothing but the folder of a group. ``GROUP/NAME``, or ``NAME`` with ``group``
-    (by default ``SHMQ_GROUP``), is one that users of a group share. Raises
+    ``GROUP/NAME``, or ``NAME`` with ``group`` (by default ``SHMQ_GROUP``), is one that users of a
+    group share. Connecting creates nothing but the group's folder. Raises
     :class:`~shmq.ForeignSegment` outside of the group.
 
     ``default`` is called with each value that a body, a record or a value of a table cannot hold,
@@ -56,10 +56,9 @@ def connect(
     With ``wait_for_acks=False``, ``message.ack()`` does not wait for the server: it is sent with
     the next request of the queue's handle, or after about 10 ms, which saves a round trip for each
     message. If the process or the connection ends before that, the message is delivered again.
-    ``ack`` raises :class:`~shmq.LeaseExpired` if the lease has expired by the client's clock; a
-    refusal of the server is logged as a warning.
+    ``ack`` raises :class:`~shmq.LeaseExpired` by the client's clock; a server's refusal is logged.
 
-    With ``SHMQ_OTEL=1`` in the environment, and the extra ``shmq[otel]``, the broker is traced.
+    With ``SHMQ_OTEL=1`` in the environment and ``shmq[otel]`` the broker is traced.
     """
     with late_imports:
         from shmq.api.names import chosen_namespace, is_url  # noqa: PLC0415
