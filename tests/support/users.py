@@ -55,10 +55,11 @@ class Host:
         self.folder = folder
         folder.chmod(0o755)
         self.state.mkdir()
-        owned = self.state / self.group
-        owned.mkdir()
-        os.chown(owned, -1, _GID)
-        owned.chmod(0o2770)
+        #: That of the group.
+        self.owned = self.state / f"@{self.group}"
+        self.owned.mkdir()
+        os.chown(self.owned, -1, _GID)
+        self.owned.chmod(0o2770)
         users = MEMBERS | OUTSIDER
         lines = [f"{name}:x:{uid}:{uid}::/nonexistent:/bin/sh\n" for name, uid in users.items()]
         (folder / "passwd").write_text(Path("/etc/passwd").read_text() + "".join(lines))
@@ -144,7 +145,7 @@ class Host:
 
     def end_writer(self) -> None:
         """Kill the writer of the namespace's durable data, whoever's it is, if there is one."""
-        directory = self.state / self.namespace
+        directory = self.owned / "orders"
         if is_written(directory):
             os.kill(writer_of(directory), signal.SIGKILL)
             eventually(lambda: not is_written(directory), "the writer is dead")

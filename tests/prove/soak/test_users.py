@@ -153,7 +153,7 @@ def kill_workers(host: Host, starters: dict[str, subprocess.Popen[str]], logs: P
         with contextlib.suppress(ProcessLookupError):  # it has failed, and says so in its log
             os.kill(pid, signal.SIGKILL)
         pids.append((user, worker_of(starters[user])))
-        writer = writer_of(host.state / host.group / "orders")
+        writer = writer_of(host.owned / "orders")
         if kill % WRITER_EVERY == WRITER_EVERY - 1 and writer:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(writer, signal.SIGKILL)

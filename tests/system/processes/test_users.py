@@ -139,9 +139,9 @@ def test_a_writer_of_one_user_is_followed_by_one_of_another(host: Host) -> None:
 
 
 def test_a_directory_that_only_root_can_make_is_an_error_that_says_how(host: Host) -> None:
-    (host.state / host.group).rmdir()
+    (host.owned).rmdir()
     said = host.fail("web", "shmq.connect(name).ensure_table('t', 'disk')")
-    assert f"install -d -g {host.gid} -m 2770 {host.state / host.group}" in said
+    assert f"install -d -g {host.gid} -m 2770 {host.owned}" in said
     host.run("root", "shmq.connect(name).ensure_table('t', 'disk').set('a', 1)")
     assert host.run("web", "print(json.dumps(shmq.connect(name).table('t').get('a')))") == 1
 
@@ -186,7 +186,7 @@ def test_an_unknown_group_is_an_error_with_the_nearest(host: Host) -> None:
 @pytest.mark.parametrize("kind", ["directory", "link", "file", "open"])
 def test_a_folder_that_is_not_the_groups_is_refused(host: Host, kind: str) -> None:
     if kind == "link":
-        host.shared.symlink_to(host.state / host.group)
+        host.shared.symlink_to(host.owned)
     elif kind == "file":
         host.shared.touch()
     else:
