@@ -16,7 +16,13 @@ from shmq.client.shared import durability
 from shmq.errors import ShmqError
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.supervision.audit import AuditFile
-from shmq.host.supervision.child_process import LOOK, ChildProcess, PipedChildProcess, WakeupPipe
+from shmq.host.supervision.child_process import (
+    LOOK,
+    ChildProcess,
+    PipedChildProcess,
+    WakeupPipe,
+    kill_all,
+)
 from shmq.host.supervision.descriptors import raise_descriptor_limit
 from shmq.host.supervision.signals import caught, ended_by
 from shmq.server import worker
@@ -149,8 +155,7 @@ class Supervisor:
                 while self._do_step():
                     self._sleep()
         finally:
-            for child in self._children:
-                child.kill()
+            kill_all(self._children)
             for each in self._sockets:
                 each.close()
             if self._sockets and self._inherited is None:
@@ -275,8 +280,7 @@ class Supervisor:
                 f"not ended within drain={self.settings.limits.drain} s, and killed: "
                 f"{', '.join(child.who for child in late)}"
             )
-        for child in late:
-            child.kill()
+        kill_all(late)
         self._wakeup.give()
 
     def _restart_ended(self, child: ChildProcess) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 
 from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
-from shmq.host.supervision.child_process import ChildProcess, WakeupPipe
+from shmq.host.supervision.child_process import ChildProcess, WakeupPipe, kill_all
 from shmq.host.supervision.signals import caught, ended_by
 from shmq.native import _clock as time
 from shmq.native._core import check_seconds
@@ -132,8 +132,7 @@ class Supervisor:
                 while self._do_step():
                     self._sleep()
         finally:
-            for child in self._children:
-                child.kill()
+            kill_all(self._children)
             for ticker in self._tickers:
                 ticker.close()
             for queue in self._queues:

@@ -70,8 +70,9 @@ def test_workers_that_wait_end_at_a_signal(jobs: shmq.Queue, work: Work) -> None
 def test_a_second_signal_ends_at_once_and_the_messages_at_hand_go_back(
     jobs: shmq.Queue, work: Work, journal: Journal, number: int, code: int
 ) -> None:
+    workers = work("--processes", "6")
+    workers.ready(6)
     jobs.put([1, "wait"])
-    workers = work("--processes", "2")
     journal.until("begin", 1)
 
     workers.signal(number)
