@@ -112,7 +112,7 @@ def _sweep(name: str, fix: bool, timeout: float, as_json: bool) -> list[Finding]
 
 
 def _progress(what: str, as_json: bool) -> AbstractContextManager[Progress]:
-    """A bar for a person who waits: none in a script. The checks fork."""
+    """A bar on a terminal, and none in a script. The checks fork."""
     quiet = as_json or not on_a_terminal()
     return progress(what, "queues", quiet=quiet, lines=False, forks=True)
 

@@ -416,7 +416,7 @@ cdef class LoopWatch:
         self.pid = getpid()
 
     def __del__(self):
-        self._leave()
+        self.leave()
 
     def arm(self):
         """Have the next append to a partition that is armed after this post the wakeup.
@@ -442,9 +442,6 @@ cdef class LoopWatch:
 
     def leave(self):
         """Release the party; in the child of a fork it is the parent's, and stays."""
-        self._leave()
-
-    cdef void _leave(self) noexcept:
         if self.party != SHMQ_NIL and self.pid == getpid():
             shmq_stream_leave(<shmq_stream *>self.control.base, self.party)
         self.party = SHMQ_NIL

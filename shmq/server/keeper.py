@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from shmq.api.names import chosen_namespace
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.host.namespace.namespace import Namespace
@@ -53,7 +52,7 @@ class Keeper:
         alive: Callable[[], None] | None = None,
     ) -> None:
         check_seconds("interval", interval, 0.001)
-        self._namespace = Namespace.of(chosen_namespace(None) if namespace is None else namespace)
+        self._namespace = Namespace.chosen(namespace)
         self._interval = interval
         self._queues: dict[str, LocalQueue] = {}
         self._alive = alive or (lambda: None)

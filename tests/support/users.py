@@ -122,6 +122,13 @@ class Host:
         assert process.returncode == 0, failure
         return json.loads(said.splitlines()[-1]) if said else None
 
+    def hold(self, user: str, code: str) -> subprocess.Popen[str]:
+        """A process of the user that has run the code, and stays until it is killed or told."""
+        holder = self.start(user, f"{textwrap.dedent(code)}\nprint('on', flush=True)\ninput()")
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "on\n", holder.communicate()
+        return holder
+
     def fail(self, user: str, code: str, **more: str) -> str:
         """The last line of what the code's error says, run by the user."""
         process = self.start(user, code, umask=0o022, **more)
@@ -144,7 +151,7 @@ class Host:
         return done.stdout
 
     def end_writer(self) -> None:
-        """Kill the writer of the namespace's durable data, whoever's it is, if there is one."""
+        """Kill the writer of the namespace's durable data, of any user, if there is one."""
         directory = self.owned / "orders"
         if is_written(directory):
             os.kill(writer_of(directory), signal.SIGKILL)

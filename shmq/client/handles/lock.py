@@ -30,7 +30,7 @@ from shmq.api.lock import MAX_PERMITS, LockHolder, LockSummary
 from shmq.api.names import LOCK_INBOX, LOCK_LINE, LOCK_PERMITS, check_name
 from shmq.api.options import check_flag, check_whole
 from shmq.client.handles.queue import QueueHandle
-from shmq.client.ports.steps import Step, Steps, arun, run, run_to_end
+from shmq.client.ports.steps import LOCK_PAUSE, Step, Steps, arun, pause, run, run_to_end
 from shmq.display import Displayed
 from shmq.errors import (
     AlreadyExists,
@@ -46,7 +46,6 @@ from shmq.errors import (
     QueueExists,
     ShmqError,
 )
-from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
 from shmq.native import _core
 
@@ -67,8 +66,6 @@ _ADVICE: Final = 60.0
 _MOST_WAITERS: Final = 4096
 #: After how many seconds a waiter looks whether those before it are gone or stuck.
 _SLICE: Final = 0.04
-#: The pause of a task between two attempts that cannot get the lock of a queue, in seconds.
-_LOCK_PAUSE: Final = 0.1
 #: For how many seconds a permit is left to the first one in the line.
 _STUCK: Final = 0.03
 
@@ -225,15 +222,8 @@ def _get(queue: Queue, timeout: float | None, where: str | None = None) -> Step:
     return block, suspend
 
 
-async def _rest() -> None:
-    with late_imports:
-        from shmq.client.shared import loop_timer  # noqa: PLC0415 - it imports asyncio
-
-    await loop_timer.sleep(_LOCK_PAUSE)
-
-
-#: After an attempt that has blocked the event loop for `_LOCK_PAUSE`; a thread only blocks itself.
-_LET_OTHERS_RUN: Final[Step] = (lambda: None, _rest)
+#: After an attempt that has blocked the event loop for `LOCK_PAUSE`; a thread only blocks itself.
+_LET_OTHERS_RUN: Final[Step] = (lambda: None, pause(LOCK_PAUSE)[1])
 
 
 class _Line:

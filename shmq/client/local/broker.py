@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from shmq import api
-from shmq.api.names import check_name, chosen_namespace, is_lock_queue, is_reply_name, reply_name
+from shmq.api.names import check_name, is_lock_queue, is_reply_name, reply_name
 from shmq.client.handles.broker import BrokerHandle
 from shmq.client.local.queue import LocalQueue, attach, remove_if_over
 from shmq.client.local.queues import (
@@ -61,7 +61,7 @@ class LocalBroker(_Handle):
 
     def __init__(self, namespace: str | None = None) -> None:
         super().__init__()
-        self._namespace = Namespace.of(chosen_namespace(None) if namespace is None else namespace)
+        self._namespace = Namespace.chosen(namespace)
         self._found: dict[tuple[str, str], LocalQueue | LocalStream] = {}
         #: The exclusive queues that it has made: the id by the name.
         self._owned: dict[str, int] = {}
@@ -93,13 +93,12 @@ class LocalBroker(_Handle):
         return QueueCollection(namespace, self._owned)
 
     def _list(self, kind: Kind) -> list[Any]:
-        if kind == "stream":
-            self._check_open()
+        self._check_open()
+        if kind == "stream" and not self._namespace.stream_names():
             durability.bring_back_all(self._namespace)
             if not self._namespace.stream_names():
                 return []  # without the code of streams, which takes long to load
-        if kind == "exchange":
-            self._check_open()
+        if kind == "exchange" and not self._namespace.exchanges_path.exists():
             with contextlib.suppress(ShmqError, OSError):
                 durability.bring_back_exchanges(self._namespace)
             if not self._namespace.exchanges_path.exists():

@@ -7,13 +7,16 @@ result. It never waits by itself, so a call and its twin for asyncio share it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
 
 _T = TypeVar("_T")
 
+#: The pause between two attempts of a task that cannot get a lock, in seconds: each attempt may
+#: block its event loop for as long as it waits for the lock.
+LOCK_PAUSE: Final = 0.1
 
 #: One piece of I/O: a function that blocks its thread, and one that suspends its task.
 Step = tuple[Callable[[], Any], Callable[[], Awaitable[Any]]]

@@ -16,7 +16,6 @@ static bool takes(struct shmq_stream_party *p, uint64_t former, uint64_t process
         return false;
     shmq_mark();
     SET_RELEASE(p->n, n);
-    shmq_mark();
     return true;
 }
 
@@ -47,7 +46,7 @@ bool shmq_stream_is_armed(const struct shmq_stream *stream, uint32_t party)
     return atomic_load(&stream->armed) >> party & 1;
 }
 
-/* The bit first: the next owner of the entry arms it anew. */
+/* The bit first: the next owner of the entry arms it again. */
 void shmq_stream_leave(struct shmq_stream *stream, uint32_t party)
 {
     atomic_fetch_and(&stream->armed, ~(1ull << party));

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
-from shmq.api.names import chosen_namespace
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.disk.persistence.definitions import Definitions
 from shmq.disk.persistence.discovery import DirectoryError, Discovery
@@ -77,7 +76,7 @@ class Writer:
         sizes: WriteSizes | None = None,
         idle: float | None = None,
     ) -> None:
-        self._namespace = Namespace.of(chosen_namespace(None) if namespace is None else namespace)
+        self._namespace = Namespace.chosen(namespace)
         self._directory = directory
         self._sizes = sizes or WriteSizes()
         self._transfers = Transfers(self._namespace)

@@ -197,13 +197,11 @@ class NameBook:
         """Apply the changes of other processes. Raises _Damaged without a valid book."""
         end = self._open_to_end()
         if end != self._read_to:
-            if not self._read_to < end <= os.fstat(self._fd).st_size:
-                raise _Damaged
             self._apply(os.pread(self._fd, end - self._read_to, self._read_to))
             self._read_to = end
 
     def _open_to_end(self) -> int:
-        """The end of the log. Raises _Damaged without a valid header."""
+        """The end of the log, which is not before what was read. Raises _Damaged."""
         if self._fd < 0 or not self._has_name():
             self._forget()
             self._open()
@@ -213,7 +211,7 @@ class NameBook:
         magic, version, end = _HEAD.unpack(head)
         if magic != _MAGIC or version != _VERSION:
             raise _Damaged
-        if not _BEGIN <= end <= os.fstat(self._fd).st_size:
+        if end != self._read_to and not self._read_to < end <= os.fstat(self._fd).st_size:
             raise _Damaged
         return int(end)
 

@@ -34,7 +34,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from shmq.api.names import check_name
+from shmq.api.names import check_name, chosen_namespace
 from shmq.api.options import QueueOptions
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.erase import erase_queue
@@ -100,6 +100,11 @@ class Namespace:
             ready_folder(name)
         # Atomic, without a lock: a destructor may call this while its thread does anything.
         return _known.get(name) or _known.setdefault(name, cls(name))
+
+    @classmethod
+    def chosen(cls, name: str | None) -> Namespace:
+        """The namespace of that complete name; None: the one of the environment. Raises as `of`."""
+        return cls.of(chosen_namespace(None) if name is None else name)
 
     def after_fork(self) -> None:
         """Reset the child of a fork, which has the descriptors, but neither locks nor a number."""

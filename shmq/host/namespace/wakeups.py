@@ -37,7 +37,7 @@ def make_wakeup(namespace: str, process: int, number: int) -> str:
     path = f"{wakeup_prefix(namespace)}{process:016x}.{number}"
     mode = new_file_mode(path)
     os.mkfifo(path, 0o600)
-    Path(path).chmod(mode)  # whatever the umask; nobody opens it before it is told to others
+    Path(path).chmod(mode)  # whatever the umask; no process opens it before it is announced
     return path
 
 

@@ -267,10 +267,7 @@ class Entries:
         row = self._database.recent.find(change.before, key)
         if row is UNKNOWN:
             row = self._read_row(change.connection, key)
-        if row is None:
-            return None
-        deadline = row.deadline
-        return row if deadline is None or deadline > now else None
+        return row if _is_live(row, now) else None
 
     def _write(self, deed: Callable[[Change, int], _T], statements: int = 1) -> _T:
         """Carry it out, and remove some expired entries in the same transaction.

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shmq.client.handles.table import check_increment, check_table
 from shmq.client.local.broker import LocalBroker
@@ -36,16 +36,22 @@ _MOST: Final = 4 << 20
 _WHAT: Final = {Right.PRODUCE: "write to", Right.CONSUME: "read", Right.ADMIN: "administer"}
 
 
+class _Open(NamedTuple):
+    """A table that is kept open."""
+
+    table: LocalTable
+    #: Its entries for the thread of the event loop; None: on disk, or a lock was held until now.
+    at_once: Entries | None = None
+
+
 class TableHandler:
     """The tables of a server's namespace, as its clients see them."""
 
     def __init__(self, broker: LocalBroker, quotas: Quotas) -> None:
         self._broker = broker
         self._quotas = quotas
-        self._open: OrderedDict[str, LocalTable] = OrderedDict()
-        #: The identities and entries of those in memory, for the thread of the event loop.
-        self._at_once: dict[str, tuple[int, Entries]] = {}
-        #: Guards what is open; a table is used without it.
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        #: Guards what is open, but for the thread of the event loop; a table is used without it.
         self._lock = threading.Lock()
         self._actions: dict[str, tuple[int, Callable[[Entries, Asked], dict[str, Any]]]] = {
             "get": (Right.CONSUME, _get),
@@ -89,14 +95,14 @@ class TableHandler:
         Returns the payload of the answer; None if nothing was done: the table is on disk or not
         open, the request is long or to be refused, or a lock is held.
         """
-        found = self._at_once.get(name)
-        if found is None:
+        found = self._open.get(name)
+        if found is None or found.at_once is None:
             return None
-        identity, entries = found
+        entries = found.at_once
         try:
             asked = TableRequest.unpack(rest)
             is_short = _SHORT.get(asked.action)
-            if is_short is None or asked.identity != identity:
+            if is_short is None or asked.identity != found.table.identity:
                 return None
             right, carry_out = self._actions[asked.action]
             if not rights(name) & right or not is_short(entries, asked.arguments):
@@ -126,26 +132,25 @@ class TableHandler:
         _require(rights, name, Right.ADMIN)
         with self._lock:  # a table that is open keeps its memory
             self._open.pop(name, None)
-            self._at_once.pop(name, None)
         self._broker.delete_table(name)
         return pack_map({})
 
     def _attach(self, name: str) -> LocalTable:
         """The table that has the name now. Raises NoSuchTable."""
         with self._lock:
-            kept = self._open.pop(name, None)
-            if kept is not None and not kept.database.path.exists():
-                kept = None  # closed with its last reference, which another thread may have
-            if kept is None:
-                self._at_once.pop(name, None)
-                kept = self._broker.table(name)
-            if kept.durability == "memory" and name not in self._at_once:
+            kept = self._open.get(name)
+            if kept is None or not kept.table.database.path.exists():
+                # The former is closed with its last reference, which another thread may have.
+                self._open.pop(name, None)
+                kept = _Open(self._broker.table(name))
+            if kept.at_once is None and kept.table.durability == "memory":
                 with contextlib.suppress(LockTimeout):
-                    self._at_once[name] = kept.identity, _open_at_once(kept)
+                    kept = _Open(kept.table, _open_at_once(kept.table))
             self._open[name] = kept
+            self._open.move_to_end(name)
             while len(self._open) > _OPEN:
-                self._at_once.pop(self._open.popitem(last=False)[0], None)
-            return kept
+                self._open.popitem(last=False)
+            return kept.table
 
 
 def _require(rights: Rights, name: str, right: int) -> None:

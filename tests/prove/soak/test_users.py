@@ -20,7 +20,7 @@ from tests.support.waiting import eventually
 KILLS = int(os.environ.get("SHMQ_USER_KILLS", "300"))
 #: The workers of each user.
 EACH = 2
-#: Every so many kills the persistence writer dies, too, whoever's it is.
+#: After so many kills the persistence writer of any user dies, too.
 WRITER_EVERY = 25
 
 #: What each user's process runs: it forks a worker for each line, and says its process id.

@@ -252,14 +252,16 @@ def test_loops_that_are_closed_while_they_wait_leave_room_for_others(
         del task, loop
     gc.collect()
 
-    async def work() -> bytes:
-        reading = asyncio.create_task(first(stream))
-        await until(lambda: count_waiters() == 1)
-        assert watch_of(stream).is_armed
-        stream.append(b"x", partition=0)
-        return await reading
+    assert run(read_by_wakeup(stream)) == b"x"
 
-    assert run(work()) == b"x"
+
+async def read_by_wakeup(stream: LocalStream) -> bytes:
+    """Read a record that is appended while the loop has a party in the stream."""
+    reading = asyncio.create_task(first(stream))
+    await until(lambda: count_waiters() == 1)
+    assert watch_of(stream).is_armed
+    stream.append(b"x", partition=0)
+    return await reading
 
 
 def watch_of(stream: LocalStream) -> _stream.LoopWatch:
@@ -354,14 +356,7 @@ def test_the_parties_of_killed_processes_are_used_again(
         for child in children:
             child.kill()
 
-    async def work() -> bytes:
-        reading = asyncio.create_task(first(stream))
-        await until(lambda: count_waiters() == 1)
-        assert watch_of(stream).is_armed
-        stream.append(b"x", partition=0)
-        return await reading
-
-    assert run(work()) == b"x"
+    assert run(read_by_wakeup(stream)) == b"x"
 
 
 def test_a_stopped_appender_blocks_no_reader(

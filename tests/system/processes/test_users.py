@@ -99,13 +99,7 @@ def test_every_file_is_the_groups_whatever_the_umask(host: Host, umask: int) -> 
 
 
 def test_a_lock_of_a_user_who_dies_goes_to_another(host: Host) -> None:
-    holder = host.start(
-        "web",
-        "lock = shmq.connect(name).lock('nightly'); lock.acquire(); print('held', flush=True)\n"
-        "input()",
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n", holder.communicate()
+    holder = host.hold("web", "lock = shmq.connect(name).lock('nightly'); lock.acquire()")
     held = "lock = shmq.connect(name).lock('nightly'); print(json.dumps(lock.acquire(block=False)))"
     assert host.run("app", held) is False
     holder.kill()
@@ -212,12 +206,6 @@ def test_the_command_finds_the_namespaces_of_groups(host: Host) -> None:
 
 
 def test_who_shows_the_user(host: Host) -> None:
-    holder = host.start(
-        "web",
-        "queue = shmq.connect(name).create_queue('q', dead_letter=None); print('on', flush=True)\n"
-        "input()",
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "on\n", holder.communicate()
+    holder = host.hold("web", "queue = shmq.connect(name).create_queue('q', dead_letter=None)")
     assert "web" in host.shell("app", "-n", host.namespace, "who", "q")
     holder.communicate("\n")

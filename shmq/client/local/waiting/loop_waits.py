@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from shmq.client.local.waiting.wait_set import WaitSet, sets
 from shmq.client.local.waiting.wakeup_pool import WakeupPool
+from shmq.client.ports.steps import LOCK_PAUSE
 from shmq.client.shared import loop_timer
 from shmq.errors import LockTimeout, ShmqError
 from shmq.host.namespace.namespace import Namespace
@@ -24,10 +25,6 @@ log = logging.getLogger("shmq")
 
 _T = TypeVar("_T")
 _Source = TypeVar("_Source", bound="Source")
-
-#: The pause between two attempts of a task that cannot get a lock, in seconds: each attempt may
-#: block its loop for as long as it waits for the lock.
-_LOCK_PAUSE = 0.1
 
 
 class Source(abc.ABC):
@@ -207,7 +204,7 @@ async def wait_for(
             except LockTimeout:
                 if task.expired:
                     raise
-                await loop_timer.sleep(_LOCK_PAUSE)
+                await loop_timer.sleep(LOCK_PAUSE)
                 continue
             if found is not None or task.expired:
                 break
