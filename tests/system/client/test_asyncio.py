@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import resource
@@ -35,6 +36,28 @@ def waiting(queue: shmq.Queue) -> tuple[int, int]:
 def block(seconds: float) -> None:
     """Keep the loop from running anything."""
     time.sleep(seconds)
+
+
+@contextlib.contextmanager
+def no_descriptors_left() -> Iterator[None]:
+    """Nor does garbage of earlier tests give one back."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    gc.collect()
+    gc.disable()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    taken = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        gc.enable()
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 def wait_threads(broker: LocalBroker) -> list[threading.Thread]:
@@ -649,15 +672,8 @@ def test_a_wait_without_a_descriptor_names_the_limit(local: LocalBroker, run: Lo
     queue = local.create_queue("q")
 
     async def work() -> None:
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        lowest = os.dup(0)
-        os.close(lowest)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
-        try:
-            with pytest.raises(OSError, match="no file descriptor left"):
-                await queue.aget()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        with no_descriptors_left(), pytest.raises(OSError, match="no file descriptor left"):
+            await queue.aget(timeout=PATIENCE)
         task = asyncio.create_task(queue.aget())
         await until(lambda: waiting(queue) == (1, 0))
         queue.put(b"x")
