@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -22,8 +23,10 @@ _played: list[str] = []
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is played yet, and the mood of the machine takes no time."""
+    """Nothing is played yet, and only turns take time: 0.1 ms each."""
     _played.clear()
+    clock = types.SimpleNamespace(monotonic=lambda: len(_played) / 10_000)
+    monkeypatch.setattr(runs, "time", clock)
     monkeypatch.setattr(Mood, "look", lambda _: 50.0)
 
 
