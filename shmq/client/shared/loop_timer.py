@@ -7,7 +7,10 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+#: A loop of libuv counts whole ms, and rounds what time it is down: so much earlier it may call.
+_ROUNDED: Final = 0.001
 
 
 class Timer(Protocol):
@@ -20,12 +23,13 @@ class Timer(Protocol):
 def call_later(
     loop: asyncio.AbstractEventLoop, seconds: float, callback: Callable[..., object], *args: Any
 ) -> Timer:
-    """Call ``callback`` in the loop after so many seconds of the kernel's clock.
+    """Call ``callback`` in the loop after so many seconds of the kernel's clock, never before.
 
     A loop reads Python's clock. While that is frozen, a thread waits in its place.
     """
     if time.monotonic() != time.monotonic():
-        return loop.call_later(seconds, callback, *args)
+        exact = isinstance(loop, asyncio.BaseEventLoop)
+        return loop.call_later(seconds if exact else seconds + _ROUNDED, callback, *args)
 
     def call() -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed

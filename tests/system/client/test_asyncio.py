@@ -104,6 +104,23 @@ def test_a_task_waits_for_a_message_while_others_run(local: LocalBroker, run: Lo
     assert waiting(queue) == (0, 0)
 
 
+def test_no_wait_ends_before_its_time(local: LocalBroker, run: Loop) -> None:
+    """Wherever within a ms it begins: a loop may count whole ones."""
+    queue = local.create_queue("q")
+
+    async def work() -> None:
+        for step in range(100):
+            until = time.monotonic() + step / 100_000
+            while time.monotonic() < until:
+                pass
+            start = time.monotonic()
+            with pytest.raises(shmq.Empty):
+                await queue.aget(timeout=0.003)
+            assert time.monotonic() - start >= 0.003
+
+    run(work())
+
+
 def test_a_wait_ends_with_its_time(local: LocalBroker, run: Loop) -> None:
     queue = local.create_queue("q")
 
