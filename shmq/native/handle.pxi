@@ -19,6 +19,8 @@ cdef class Handle(_Putting):
     cdef int64_t guarded_until     # a process watches for deaths until then, at least
     cdef uint32_t views            # pins that this handle's process holds
     cdef uint32_t awake[2]         # by event: awake, but still counted as asleep
+    cdef uint32_t watched[2]       # by event: of these, counted as watchers
+    cdef bint is_idle              # a sleep lasted for a slice without a post, and none since
     cdef int disk_error            # for which the latest wait for the journal ended
     #| interrupted: Callable[[], bool] | None
     cdef public object interrupted # whether operations must not wait any more: asked before a sleep
@@ -36,7 +38,8 @@ cdef class Handle(_Putting):
         self.open_ = False
         self.views = 0
         self.guarded_until = 0
-        self.awake[0] = self.awake[1] = 0
+        self.awake[0] = self.awake[1] = self.watched[0] = self.watched[1] = 0
+        self.is_idle = False
         self.q.attachment = SHMQ_NIL
 
     def __init__(self, str name, Segment segment, not_empty: str, not_full: str,
@@ -168,7 +171,7 @@ cdef class Handle(_Putting):
         if not self.open_:
             raise _closed_error(self)
         self.q.attachment = SHMQ_NIL
-        self.views = self.awake[0] = self.awake[1] = 0
+        self.views = self.awake[0] = self.awake[1] = self.watched[0] = self.watched[1] = 0
         self.guarded_until = 0
         self.is_consumer = False
         self._attach()

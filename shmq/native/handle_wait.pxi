@@ -40,7 +40,8 @@ cdef bint _may_wait(Handle handle, int event, block, timeout, int64_t *until, in
 # handle as a sleeper with shmq_fall_asleep. It looks for dead processes before the sleep,
 # unless it just has, then during it, and once more before it times out at the deadline.
 cdef bint _wait(Handle handle, int event, int64_t until, int *round_) except -1:
-    cdef bint posted
+    cdef bint posted, watches = handle.q.watches
+    cdef int64_t due = handle.q.due
     if round_[0] == 2:
         return False
     if round_[0] <= 0:
@@ -56,7 +57,7 @@ cdef bint _wait(Handle handle, int event, int64_t until, int *round_) except -1:
         return True
     if handle.interrupted is not None and handle.interrupted():
         until = _real_now()
-    posted = _sleep(handle, event, until)
+    posted = _sleep(handle, event, until, due, watches)
     try:
         PyErr_CheckSignals()
         if handle.q.look_for_dead or handle.q.h.dying.head != SHMQ_NIL:
@@ -91,24 +92,27 @@ cdef void _pass_on(Handle handle, int event) noexcept nogil:
 
 # Sleeps; whether it was woken. A woken caller tries again even past its deadline, because the
 # wakeup was for it alone.
-cdef bint _sleep(Handle handle, int event, int64_t until) except -1:
+cdef bint _sleep(Handle handle, int event, int64_t until, int64_t due, bint watches) except -1:
     cdef int status, lock_status
-    cdef int64_t waited = 0, begun = _real_now(), due = handle.q.due - shmq_now()
-    cdef int64_t slice_ = SHMQ_LONG_SLEEP if begun < handle.guarded_until else SHMQ_SHORT_SLEEP
-    cdef uint32_t sleepers = handle.awake[event] + 1
+    cdef int64_t waited = 0, begun = _real_now()
+    cdef int64_t slice_ = _slice_of(handle, event, begun, watches)
+    cdef uint32_t sleepers = handle.awake[event] + 1, watchers = handle.watched[event] + watches
     cdef bint is_long
     slice_ = min(slice_, until - begun)
+    due -= shmq_now()
     if due < slice_ and not shmq_clock_set:
         slice_ = max(due, 0)
-    handle.awake[event] = 0
+    handle.awake[event] = handle.watched[event] = 0
     is_long = slice_ > SHMQ_SHORT_SLEEP
     with nogil:
         status = shmq_sleep(handle.semaphores[event], slice_)
         slice_ = shmq_patience(0, until, handle.q.self, 0)
-        lock_status = _count_out(handle, event, status == SHMQ_OK, sleepers, slice_)
+        lock_status = _count_out(handle, event, status == SHMQ_OK, sleepers, watchers, slice_)
     handle.q.slept_long = status == SHMQ_OK and is_long
+    handle.is_idle = status == SHMQ_TIMED_OUT and is_long
     if lock_status != SHMQ_OK:
         handle.awake[event] += sleepers
+        handle.watched[event] += watchers
         while lock_status == SHMQ_BUSY or lock_status == SHMQ_UNREGISTERED:
             PyErr_CheckSignals()
             handle._process_number()
@@ -117,13 +121,27 @@ cdef bint _sleep(Handle handle, int event, int64_t until) except -1:
             if not slice_:
                 raise _locked_out(handle, waited)
             with nogil:
-                lock_status = _count_out(handle, event, status == SHMQ_OK, sleepers, slice_)
+                lock_status = _count_out(handle, event, status == SHMQ_OK, sleepers, watchers,
+                                         slice_)
         if lock_status != SHMQ_OK:
             raise _error(handle, lock_status)
         handle.awake[event] -= sleepers
+        handle.watched[event] -= watchers
     if status == SHMQ_TIMED_OUT:
         _see_to_guard(handle, begun)
+        if handle.q.h.state != SHMQ_OPEN:
+            handle.rouse()  # who deleted the queue may have died before
     return status == SHMQ_OK
+
+
+# The first slice is never the long one of a crowd: a signal that comes just before the sleep may be
+# seen only after it.
+cdef int64_t _slice_of(Handle handle, int event, int64_t now, bint watches) noexcept:
+    if now >= handle.guarded_until:
+        return SHMQ_SHORT_SLEEP
+    if watches or not handle.is_idle:
+        return SHMQ_LONG_SLEEP
+    return shmq_crowd_sleep(&handle.q, event)
 
 
 # After a sleep that began at `begun` and was not ended by a post: a thread that sleeps so long
@@ -141,12 +159,17 @@ cdef int _see_to_guard(Handle handle, int64_t begun) except -1:
 
 
 # Takes the lock within `ns`, and subtracts those from the count who no longer sleep.
-cdef int _count_out(Handle handle, int event, bint posted, uint32_t sleepers, int64_t ns) noexcept nogil:
+cdef int _count_out(Handle handle, int event, bint posted, uint32_t sleepers, uint32_t watchers,
+                    int64_t ns) noexcept nogil:
     cdef int left = 0, status = shmq_lock_even_deleted(&handle.q, ns)
     if status != SHMQ_OK:
         return status
     if handle.open_:  # closing a handle subtracts its sleepers
         sem_getvalue(handle.semaphores[event], &left)
+        while watchers:
+            watchers -= 1
+            shmq_stop_watching(&handle.q, &handle.q.attachments[handle.q.attachment],
+                               event)
         while sleepers:
             sleepers -= 1
             shmq_wake_up(&handle.q, event, posted, left)

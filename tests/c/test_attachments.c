@@ -27,7 +27,7 @@ TEST("each handle has an entry of its own, with who it is")
     CHECK(q->attachment != other->attachment);
     CHECK_EQ(entry_of(other)->process, 77);
     CHECK_EQ(entry_of(other)->pid, 4711);
-    CHECK(!strcmp(entry_of(other)->name, "a name that is longer than an "));
+    CHECK(!strcmp(entry_of(other)->name, "a name that is longer than a"));
     CHECK(entry_of(other)->since > 0);
 }
 
@@ -283,8 +283,10 @@ TEST("a dead sleeper is not counted any more")
     shmq_fall_asleep(dead, SHMQ_NOT_EMPTY);
     shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
     CHECK_EQ(q->h->asleep[SHMQ_NOT_EMPTY], 3);
+    CHECK_EQ(q->h->watchers[SHMQ_NOT_EMPTY], 3);
     die(dead, q);
     CHECK_EQ(q->h->asleep[SHMQ_NOT_EMPTY], 1);
+    CHECK_EQ(q->h->watchers[SHMQ_NOT_EMPTY], 1);
 }
 
 TEST("a handle that closes under a view gives all back but what the view shows")

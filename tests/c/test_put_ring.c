@@ -1,4 +1,5 @@
 /* The two sides of a queue: quick puts, the rings between, the spare slots. */
+#include "queue/wait.h"
 #include "queue/slot.h"
 #include "queue/put_ring.h"
 #include "fixture.h"
@@ -115,7 +116,7 @@ TEST("a put that somebody sleeps for says so when it lets go")
 {
     struct shmq_queue *q = all_free(8, 10);
 
-    q->h->asleep[SHMQ_NOT_EMPTY] = 1;
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
     unlock(q);
     CHECK_EQ(shmq_lock_puts(q), SHMQ_OK);
     CHECK_EQ(quick_text(q, "a"), SHMQ_OK);

@@ -3,6 +3,7 @@
 #include "fixture.h"
 #include "queue/lock.h"
 #include "queue/recover.h"
+#include "queue/segment.h"
 #include "queue/wait.h"
 
 #include <signal.h>
@@ -257,6 +258,143 @@ TEST("a long sleeper that cannot use a free slot wakes the next one, and looks m
         CHECK_EQ(q->due, now + SHMQ_SHORT_SLEEP);
         CHECK_EQ(posts(q, SHMQ_NOT_FULL), i == 0);
     }
+}
+
+/* ---- a crowd ---- */
+
+/* So many fall asleep; how many of them watch. */
+static uint32_t sleepers(struct shmq_queue *q, int count)
+{
+    uint32_t before = q->h->watchers[SHMQ_NOT_EMPTY];
+
+    while (count--)
+        shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    return q->h->watchers[SHMQ_NOT_EMPTY] - before;
+}
+
+static void wake(struct shmq_queue *q, bool watched, bool posted)
+{
+    if (watched)
+        shmq_stop_watching(q, &q->attachments[q->attachment], SHMQ_NOT_EMPTY);
+    shmq_wake_up(q, SHMQ_NOT_EMPTY, posted, 0);
+}
+
+TEST("the first of a crowd watch, and the others promise no look")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    CHECK_EQ(sleepers(q, SHMQ_WATCHERS), SHMQ_WATCHERS);
+    CHECK(q->watches && q->due < INT64_MAX);
+    CHECK_EQ(sleepers(q, 5), 0);
+    CHECK(!q->watches);
+    CHECK_EQ(q->due, INT64_MAX);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+}
+
+TEST("one of a crowd that is posted for what is due sleeps until then")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    sleepers(q, SHMQ_WATCHERS + 2);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    PUT(q, .delay = SECOND);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    wake(q, false, true);
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    CHECK(!q->watches);
+    CHECK_EQ(q->due, now + SECOND);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+}
+
+TEST("what is due later than a slice is left to the watchers")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    sleepers(q, SHMQ_WATCHERS + 1);
+    PUT(q, .delay = 3 * SECOND);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    CHECK_EQ(sleepers(q, 1), 0);
+    CHECK_EQ(q->due, INT64_MAX);
+    wake(q, true, false);
+    CHECK_EQ(sleepers(q, 1), 1);
+    CHECK_EQ(q->due, now + 3 * SECOND);
+}
+
+TEST("others of a crowd are called when most watchers have left, one after the other")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    sleepers(q, SHMQ_WATCHERS + 9);
+    for (int i = 0; i < SHMQ_WATCHERS / 2; i++) {
+        wake(q, true, true);
+        CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+        CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    }
+    wake(q, true, true);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0); /* this one itself looks again */
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    wake(q, false, true);
+    CHECK_EQ(sleepers(q, 1), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+}
+
+TEST("a crowd without watchers gets one at the next release of the lock")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *dead = another_handle(q);
+
+    sleepers(dead, SHMQ_WATCHERS);
+    sleepers(q, 3);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    shmq_reclaim(q, dead->attachment, dead->attachments[dead->attachment].process, now);
+    shmq_post_anew(q);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+}
+
+TEST("watchers that are stopped are replaced")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    sleepers(q, SHMQ_WATCHERS + 2);
+    shmq_clock_set = now += 3 * SECOND;
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    shmq_clock_set = now += 2 * SECOND;
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    wake(q, false, true);
+    CHECK_EQ(sleepers(q, 1), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+}
+
+TEST("sleepers that all watch are not called, however long nobody has looked")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    sleepers(q, 1);
+    shmq_clock_set = now += 60 * SECOND;
+    put_text(q, "a");
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+}
+
+TEST("the larger a crowd, the longer its members sleep, with a bound on what wakes in all")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    sleepers(q, 20);
+    CHECK_EQ(shmq_crowd_sleep(q, SHMQ_NOT_EMPTY), 30 * SECOND);
+    q->h->asleep[SHMQ_NOT_EMPTY] = 4000;
+    CHECK_EQ(shmq_crowd_sleep(q, SHMQ_NOT_EMPTY), 300 * SECOND);
+}
+
+TEST("watchers are counted again after a death under the lock")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    sleepers(q, 3);
+    q->h->watchers[SHMQ_NOT_EMPTY] = 7;
+    CHECK_EQ(shmq_recover(q), SHMQ_OK);
+    CHECK_EQ(q->h->watchers[SHMQ_NOT_EMPTY], 3);
 }
 
 TEST("after a death what it may have counted is posted again")

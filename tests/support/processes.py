@@ -72,6 +72,14 @@ def sleep_undisturbed(pids: Collection[int], seconds: float, most: int) -> None:
         assert time.monotonic() < deadline, f"woken more than {most} times in {seconds} s: {woken}"
 
 
+def sleep_but_for(most: int, pids: Collection[int], seconds: float) -> set[int]:
+    """Return once no more than ``most`` of the processes wake within that time: those that do."""
+    deadline = time.monotonic() + PATIENCE
+    while len(awake := {pid for pid, n in _woken_within(seconds, pids).items() if n}) > most:
+        assert time.monotonic() < deadline, f"more than {most} wake within {seconds} s: {awake}"
+    return awake
+
+
 def asleep(queue: Queue, getters: int = 0, putters: int = 0) -> None:
     """Return once that many processes sleep while waiting for a message, or for room."""
 

@@ -15,6 +15,16 @@ int64_t shmq_set_alarm(struct shmq_queue *q)
     return due;
 }
 
+int64_t shmq_set_early_alarm(struct shmq_queue *q)
+{
+    int64_t due = shmq_next_due(q);
+
+    if (due > shmq_now() + SHMQ_LONG_SLEEP || due >= q->h->alarm)
+        return INT64_MAX;
+    SET(q->h->alarm, due);
+    return due;
+}
+
 /* While there are free slots, other bodies than the waiter's may have room, so waiters for room look
  * every 50 ms. Those that sleep long fell asleep when there was no slot. One of them is woken for each
  * slot that becomes free; if it cannot use it, it wakes the next one. */

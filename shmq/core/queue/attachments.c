@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "queue/message.h"
 #include "queue/slot.h"
+#include "queue/wait.h"
 #include "queue/wakeup.h"
 
 static uint32_t free_entry(struct shmq_queue *q)
@@ -64,6 +65,8 @@ static void count_out_sleepers(struct shmq_queue *q, struct shmq_attachment *a)
 
         SET_ATOMIC(q->h->asleep[event], asleep > a->asleep[event] ? asleep - a->asleep[event] : 0);
         SET(a->asleep[event], 0);
+        while (a->watchers[event])
+            shmq_stop_watching(q, a, event);
     }
 }
 

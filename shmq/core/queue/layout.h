@@ -152,8 +152,9 @@ struct shmq_attachment {
     uint32_t pid;     /* for display; never used to tell whether it is alive           */
     uint32_t leases;  /* derived                                                       */
     uint32_t asleep[2]; /* its number of sleepers, by enum shmq_event                  */
-    char name[31];
+    char name[29];
     uint8_t consumes; /* 1: it has leased or waited, see shmq_consume                  */
+    uint8_t watchers[2]; /* how many of its sleepers watch, by enum shmq_event         */
 };
 
 /* A holder of leases with a name, whichever process acts for it: a truth of its own. */
@@ -373,6 +374,8 @@ struct shmq_header {
     _Alignas(64) uint32_t posted[2]; /* posts that no sleeper has taken yet            */
     uint32_t last_woken[2];          /* the party that was woken last                  */
     int64_t alarm;          /* a waiter looks by then without a post; see wait.h       */
+    int64_t watched_at[2];  /* when a watcher fell asleep last; see wait.h             */
+    uint32_t watchers[2];   /* sleepers that watch, by enum shmq_event                 */
     struct shmq_party parties[SHMQ_PARTIES];
 
     /* -- written by the persistence writer ---------------------------------------------- */

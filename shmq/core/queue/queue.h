@@ -43,6 +43,7 @@ struct shmq_queue {
     bool looks;           /* a thread that woke up in this operation will look again    */
     bool slept_long;      /* a thread was woken for room from a long sleep              */
     int64_t due;          /* monotonic ns: a sleeper must look by then: shmq_fall_asleep */
+    bool watches;         /* the sleeper is a watcher: shmq_fall_asleep                  */
     uint64_t refused_bytes; /* with NO_SPACE: the bytes that were not available          */
     uint64_t random;      /* state of the jitter                                       */
     const char *wakeup_prefix; /* prefix of the names of the namespace's wakeups       */

@@ -45,7 +45,7 @@ static void forget_indexes(struct shmq_queue *q)
 static void recount_sleepers(struct shmq_queue *q)
 {
     struct shmq_header *h = q->h;
-    uint32_t asleep[2] = {0, 0};
+    uint32_t asleep[2] = {0, 0}, watchers[2] = {0, 0};
 
     for (uint32_t at = 0; h->holders_backed && at < SHMQ_HOLDERS; at++)
         SET(q->holders[at].leases, 0);
@@ -54,11 +54,15 @@ static void recount_sleepers(struct shmq_queue *q)
         struct shmq_attachment *a = &q->attachments[at];
 
         SET(a->leases, 0);
-        for (int event = 0; a->process && event < 2; event++)
+        for (int event = 0; a->process && event < 2; event++) {
             asleep[event] += a->asleep[event];
+            watchers[event] += a->watchers[event];
+        }
     }
-    SET_ATOMIC(h->asleep[0], asleep[0]);
-    SET_ATOMIC(h->asleep[1], asleep[1]);
+    for (int event = 0; event < 2; event++) {
+        SET_ATOMIC(h->asleep[event], asleep[event]);
+        SET(h->watchers[event], watchers[event]);
+    }
 }
 
 static void append(struct shmq_heap heap, uint32_t at, uint64_t key)

@@ -9,9 +9,41 @@
 #include "queue/index.h"
 #include "queue/wakeup.h"
 
+/* Watchers that have not looked for so long are stopped: others take their places. */
+#define UNWATCHED (2 * SHMQ_LONG_SLEEP)
+
+static bool is_deserted(const struct shmq_header *h, enum shmq_event event)
+{
+    return h->watched_at[event] + UNWATCHED < shmq_coarse_now();
+}
+
+static bool begin_to_watch(struct shmq_queue *q, enum shmq_event event)
+{
+    struct shmq_header *h = q->h;
+    struct shmq_attachment *a = &q->attachments[q->attachment];
+
+    if (h->watchers[event] >= SHMQ_WATCHERS && !is_deserted(h, event))
+        return false;
+    if (a->watchers[event] == UINT8_MAX)
+        return false;
+    SET(h->watched_at[event], shmq_coarse_now());
+    SET(h->watchers[event], h->watchers[event] + 1);
+    SET(a->watchers[event], (uint8_t)(a->watchers[event] + 1));
+    return true;
+}
+
+void shmq_stop_watching(struct shmq_queue *q, struct shmq_attachment *a, enum shmq_event event)
+{
+    if (q->h->watchers[event])
+        SET(q->h->watchers[event], q->h->watchers[event] - 1);
+    if (a->watchers[event])
+        SET(a->watchers[event], (uint8_t)(a->watchers[event] - 1));
+}
+
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event)
 {
-    q->due = shmq_set_alarm(q);
+    q->watches = q->attachment != SHMQ_NIL && begin_to_watch(q, event);
+    q->due = q->watches ? shmq_set_alarm(q) : shmq_set_early_alarm(q);
     if (event == SHMQ_NOT_FULL) {
         int64_t due = shmq_look_for_room(q, q->slept_long);
 
@@ -46,6 +78,17 @@ void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int l
     } else if (h->posted[event] > tokens) {
         SET_ATOMIC(h->posted[event], tokens);
     }
+}
+
+/* At most as many wake in a second as a few watchers, however many there are. */
+#define LEAST_CROWD_SLEEP 30000000000ll /* ns */
+#define CROWD_SLEEP_EACH 75000000ll     /* ns for each sleeper */
+
+int64_t shmq_crowd_sleep(const struct shmq_queue *q, enum shmq_event event)
+{
+    int64_t ns = GET_ATOMIC(q->h->asleep[event]) * CROWD_SLEEP_EACH;
+
+    return ns < LEAST_CROWD_SLEEP ? LEAST_CROWD_SLEEP : ns;
 }
 
 void shmq_post_anew(struct shmq_queue *q)
@@ -91,6 +134,28 @@ static bool is_late(struct shmq_queue *q)
     return true;
 }
 
+/* Whether one of the sleepers of a crowd must take the place of a watcher that was woken, died or
+ * is stopped. */
+static bool lacks_watchers(const struct shmq_header *h, enum shmq_event event)
+{
+    if (h->asleep[event] <= h->watchers[event])
+        return false;
+    if (h->watchers[event] < SHMQ_WATCHERS / 2 && !h->posted[event])
+        return true;
+    return h->asleep[event] > h->posted[event] && is_deserted(h, event);
+}
+
+static void call_watchers(struct shmq_queue *q, uint32_t post[2])
+{
+    struct shmq_header *h = q->h;
+
+    for (int event = 0; event < 2; event++)
+        if (lacks_watchers(h, event)) {
+            SET_ATOMIC(h->posted[event], h->posted[event] + 1);
+            post[event]++;
+        }
+}
+
 /* Posts one more sleeper, or else tells shmq_select_parties to wake one. */
 static bool set_off(struct shmq_queue *q, uint32_t post[2])
 {
@@ -121,6 +186,8 @@ void shmq_select_posts(struct shmq_queue *q, uint32_t post[2])
         uint32_t room = q->freed - post[SHMQ_NOT_FULL];
 
         late = !q->looks && is_late(q) && set_off(q, post);
+        if (!q->looks)
+            call_watchers(q, post);
         shmq_select_parties(q, room, late);
     }
     q->freed = 0;

@@ -13,7 +13,12 @@
  *    something is due before, posts one more waiter, which then sleeps until that time.
  *
  * So a slice only bounds what is left: a waker, or the waiter of the alarm, that is stopped at the
- * wrong moment, and the death of all guardians at once.
+ * wrong moment, and the death of all guardians at once. It is enough that some look for all: the
+ * first SHMQ_WATCHERS that fall asleep are watchers. The others of a crowd promise no look but for
+ * what is due within a slice, and once they have slept for a slice, they sleep for as long as
+ * shmq_crowd_sleep allows, which grows with their number, so that all of them together wake
+ * seldom. Where watchers are lacking, because they were woken, died or are stopped, the next
+ * process that releases the lock posts one sleeper more, which then becomes one.
  *
  * `asleep` counts the sleepers, `posted` the posts that no sleeper has taken. A process that
  * releases the lock posts once for each message or free slot, but never more often than there are
@@ -28,13 +33,21 @@
 
 #define SHMQ_SHORT_SLEEP 50000000ll  /* ns: a slice while nobody watches for deaths      */
 #define SHMQ_LONG_SLEEP 2000000000ll /* ns: a slice while somebody does                  */
+#define SHMQ_WATCHERS 8              /* sleepers of an event that look at each slice     */
 
-/* Counts the caller as a sleeper, which must look again at q->due. Holds the lock. */
+/* Counts the caller as a sleeper, which must look again at q->due, and if q->watches as a watcher.
+ * Holds the lock. */
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event);
 
 /* Removes it from the count; `taken`: it took a post; `left`: the semaphore's value. Holds the
  * lock. */
 void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int left);
+
+/* Removes a watcher of the attachment from the count, apart from shmq_wake_up. Holds the lock. */
+void shmq_stop_watching(struct shmq_queue *q, struct shmq_attachment *a, enum shmq_event event);
+
+/* How long one that is no watcher sleeps, in ns, once nothing happened for a slice. Needs no lock. */
+int64_t shmq_crowd_sleep(const struct shmq_queue *q, enum shmq_event event);
 
 /* After the death of an attached process: posts again what it may have counted and not posted, so
  * that every waiter for which there is something looks. Holds the lock. */
@@ -60,6 +73,10 @@ int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns, int64
 /* Promises that the caller will look by the returned time, at which something may be due. Holds the
  * lock. */
 int64_t shmq_set_alarm(struct shmq_queue *q);
+
+/* The same for what is due within a slice and before all promised looks; otherwise nothing is
+ * promised, and INT64_MAX returned: the watchers look. Holds the lock. */
+int64_t shmq_set_early_alarm(struct shmq_queue *q);
 
 /* When a waiter for room that found too little must look again. Holds the lock. */
 int64_t shmq_look_for_room(struct shmq_queue *q, bool slept_long);

@@ -21,7 +21,7 @@ from shmq.client.local import deaths
 from shmq.client.local.queue import attach
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _core
-from tests.support.processes import Child, Start, asleep, hold, sleep_undisturbed
+from tests.support.processes import Child, Start, asleep, hold, sleep_but_for, sleep_undisturbed
 from tests.support.waiting import eventually
 
 #: Seconds for which wake-ups are counted, and the most that may be there for each process; one that
@@ -70,6 +70,72 @@ def test_nobody_wakes_while_nothing_happens(
     eventually(lambda: any(threads(child.pid) > 1 for child in children), "one guards")
 
     sleep_undisturbed([child.pid for child in children], COUNTED, MOST)
+
+
+# ---- a crowd ----
+
+#: How many sleepers of a queue look every 2 s (shmq/core/queue/wait.h), and of the processes that
+#: guard a namespace.
+WATCHERS, GUARDIANS = 8, 4
+
+
+def count_and_wait(pipe: Connection, namespace: str) -> None:
+    """Acknowledge one message, and send its body."""
+    with shmq.connect(namespace).queue("q").get() as message:
+        pipe.send(message.body)
+
+
+@pytest.fixture
+def crowd(namespace: str, queue: Queue, start: Start) -> dict[int, Child]:
+    """Three times as many as there are watchers."""
+    children = [start(count_and_wait, namespace) for _ in range(3 * WATCHERS)]
+    asleep(queue, getters=len(children))
+    return {child.pid: child for child in children}
+
+
+@pytest.mark.prove
+def test_of_a_crowd_only_the_watchers_wake(crowd: dict[int, Child]) -> None:
+    awake = sleep_but_for(WATCHERS + GUARDIANS, crowd, 3)
+
+    assert awake, "some look for all"
+
+
+@pytest.mark.prove
+def test_others_of_a_crowd_take_the_places_of_dead_watchers(
+    queue: Queue, crowd: dict[int, Child]
+) -> None:
+    for pid in sleep_but_for(WATCHERS + GUARDIANS, crowd, 3):
+        crowd.pop(pid).kill()
+    asleep(queue, getters=len(crowd))
+
+    assert sleep_but_for(WATCHERS + GUARDIANS, crowd, 3), "some look for all"
+    queue.put("late", delay=5)
+    eventually(lambda: queue.stats().acked == 1, "one has got what became due")
+
+
+@pytest.mark.prove
+def test_a_burst_that_wakes_a_whole_crowd_is_handled(queue: Queue, crowd: dict[int, Child]) -> None:
+    sleep_but_for(WATCHERS + GUARDIANS, crowd, 3)
+
+    queue.put_many(range(len(crowd)))
+
+    assert sorted(child.hear() for child in crowd.values()) == list(range(len(crowd)))
+
+
+@pytest.mark.prove
+def test_a_crowd_notices_that_its_queue_was_deleted_by_a_process_that_died(
+    namespace: str, queue: Queue, crowd: dict[int, Child]
+) -> None:
+    """It died before it woke anybody."""
+    sleep_but_for(WATCHERS + GUARDIANS, crowd, 3)
+
+    with attach(Namespace(namespace), "q") as handle:
+        assert handle.end(unused=False)
+
+    eventually(lambda: all(child.has_spoken() for child in crowd.values()), "all have")
+    for child in crowd.values():
+        with pytest.raises(AssertionError, match="QueueDeleted"):
+            child.hear()
 
 
 # ---- guardians ----

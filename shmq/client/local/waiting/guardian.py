@@ -10,8 +10,8 @@ before.
 There are several guardians, because one may be stopped, or die itself. If nobody has taken a
 place, the next process that has slept for a slice takes it. If all guardians died at the same
 moment, or are stopped, or a process died whose open file a child of it still shares (one that was
-forked without Python's knowledge), the sleepers notice a death when their slice ends, after 2 s at
-most: see shmq/core/queue/wait.h.
+forked without Python's knowledge), the sleepers that watch notice a death when their slice ends,
+after 2 s at most: see shmq/core/queue/wait.h.
 
 Where the kernel grants no watch (a user has 128 by default), the process is not a guardian. If
 there is not an other either, its sleepers look for dead processes every 50 ms.
