@@ -8,28 +8,48 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 
 from bench import table
 from bench.compiled import ROOT
-from bench.estimate import Estimate
 from bench.mood import described
 from bench.record import RECORDED, Entry, Record, RowRecord, read
 from bench.row import TIMES, number
 from bench.verdict import Met, Verdict
 
-#: The tables by name, with what follows "measured" in their marks, and the command of each.
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A part of a document that is generated, between two lines that have its mark."""
+
+    mark: str
+    #: Measures and records it.
+    command: str
+    #: Where its rows are measured, in the results.
+    where: str = ""
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        """The line before the block, and that after it."""
+        return f"<!-- {self.mark} -->\n", f"<!-- end of {self.mark} -->\n"
+
+
+#: The tables by name, and what is made of all of them.
 TABLES = {
-    "local": ("", "make bench"),
-    "tcp": (" over TCP", "make bench-tcp"),
-    "disk": (" on disk", "make bench-disk"),
-    "cluster": (" over a cluster", "make bench-cluster"),
-    "frameworks": (" of frameworks", "make bench-frameworks"),
-    "spark": (" on Spark", "make bench-spark"),
+    "local": Block("measured", "make bench BENCH=--record", "in memory"),
+    "tcp": Block("measured over TCP", "make bench-tcp BENCH=--record", "over TCP"),
+    "disk": Block("measured on disk", "make bench-disk BENCH=--record", "on disk"),
+    "cluster": Block("measured over a cluster", "make bench-cluster BENCH=--record", "cluster"),
+    "frameworks": Block(
+        "measured of frameworks", "make bench-frameworks BENCH=--record", "frameworks"
+    ),
+    "spark": Block("measured on Spark", "make bench-spark BENCH=--record", "Spark"),
 }
+RESULTS = "results"
+BLOCKS = {**TABLES, RESULTS: Block("results", "make bench-record")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +89,8 @@ SUMMARY_HEAD = [
     "| --- | ---: | --- | ---: | ---: |",
 ]
 HEAD = ["| work | shmq | measured | target | |", "| --- | --- | --- | --- | --- |"]
-#: A peer whose ratio may be 1.
-LEVEL = "not measurably different from"
+AHEAD, LEVEL, BEHIND = "Ahead of the best peer", "Level with it", "Behind it, and why"
+PLACES = (AHEAD, LEVEL, BEHIND)
 _MET: dict[Met, str] = {"met": "met", "missed": "**missed**", "for information": ""}
 
 
@@ -100,18 +120,20 @@ def write(recorded: dict[str, Record], root: Path) -> None:
 
 
 def documents(recorded: dict[str, Record]) -> dict[str, dict[str, str]]:
-    """The block of each table in each document, by the document's path."""
+    """The blocks of each document by their names, by the document's path."""
+    tables = {
+        name: document(recorded[name]) if name in recorded else _not_recorded(block)
+        for name, block in TABLES.items()
+    }
     return {
-        "docs/internals/performance.md": {
-            name: _block(recorded, name, document) for name in TABLES
-        },
-        "README.md": {"local": summary(recorded)},
+        "docs/internals/performance.md": {RESULTS: results(recorded), **tables},
+        "README.md": {RESULTS: summary(recorded)},
     }
 
 
 def replaced(text: str, name: str, block: str, path: str) -> str:
-    """The text with that block between the table's marks. Raises ValueError without the marks."""
-    first, last = marks(name)
+    """The text with that block between its marks. Raises ValueError without the marks."""
+    first, last = BLOCKS[name].lines
     before, begin, rest = text.partition(first)
     _, end, after = rest.partition(last)
     if not (begin and end):
@@ -119,21 +141,8 @@ def replaced(text: str, name: str, block: str, path: str) -> str:
     return f"{before}{first}{block}{last}{after}"
 
 
-def marks(name: str) -> tuple[str, str]:
-    """The lines before and after a table's block."""
-    where, _ = TABLES[name]
-    return f"<!-- measured{where} -->\n", f"<!-- end of measured{where} -->\n"
-
-
-def _block(recorded: dict[str, Record], name: str, made: Callable[[Record], str]) -> str:
-    if name in recorded:
-        return made(recorded[name])
-    _, command = TABLES[name]
-    return _not_recorded(f"{command} BENCH=--record")
-
-
-def _not_recorded(command: str) -> str:
-    return f"\nNo results are recorded: `{command}` measures and records them.\n\n"
+def _not_recorded(block: Block) -> str:
+    return f"\nNo results are recorded: `{block.command}` measures and records them.\n\n"
 
 
 # ---- the README's ----
@@ -143,7 +152,7 @@ def summary(recorded: dict[str, Record]) -> str:
     """The comparisons of the README as Markdown; those whose table is recorded."""
     found = [each for each in COMPARISONS if each.table in recorded]
     if not found:
-        return _not_recorded("make bench-record")
+        return _not_recorded(BLOCKS[RESULTS])
     lines = [_compare(each, recorded[each.table].row(each.row)) for each in found]
     dates = sorted({str(recorded[each.table].machine["date"]) for each in found})
     machine = recorded[found[0].table].machine
@@ -182,7 +191,7 @@ def document(record: Record) -> str:
     """The whole table as Markdown."""
     turns = f", turns of {record.turn * 1e3:.0f} ms" if record.turn else ""
     lines = ["", f"{_where(record)} {record.visits} visits to each row{turns}.", ""]
-    lines += [*_places(record), "### Targets", ""]
+    lines += ["### Targets", ""]
     lines += HEAD
     lines += [
         _bar(row, verdict)
@@ -202,38 +211,46 @@ def document(record: Record) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def _places(record: Record) -> Iterator[str]:
-    """Say where shmq is faster than the best peer, where it is not, and why."""
-    found: dict[str, list[str]] = {place: [] for place in ("faster than", LEVEL, "slower than")}
-    for row in record.rows:
-        peers = {entry.label for entry in row.entries if entry.role == "peer"}
-        for verdict in row.verdicts:
-            if verdict.other not in peers or verdict.estimate is None:
-                continue
-            if place := _place(verdict.estimate, row, verdict):
-                why = f"; {row.limit}" if place == "slower than" and row.limit else ""
-                found[place].append(
-                    f"- {row.title}: {verdict.ours}, {table.measured(verdict)}{why}"
-                )
-    for place, lines in found.items():
-        if lines:
-            yield from (f"### Where shmq is {place} the best peer", "", *lines, "")
+# ---- the results of all tables ----
 
 
-def _place(estimate: Estimate, row: RowRecord, verdict: Verdict) -> str | None:
-    """Where the interval of a ratio puts shmq; None without an interval."""
-    low, high = estimate.low, estimate.high
-    if low is None or high is None:
-        return None
-    key = next(ratio.key for ratio in row.ratios if (ratio.ours, ratio.other) == _pair(verdict))
-    better = next(figure.higher_is_better for figure in row.figures if figure.key == key)
-    if low <= 1 <= high:
-        return LEVEL
-    return "faster than" if (low > 1) == better else "slower than"
+def results(recorded: dict[str, Record]) -> str:
+    """Where shmq is ahead of the best peer, level, and behind and why, as Markdown."""
+    if not recorded:
+        return _not_recorded(BLOCKS[RESULTS])
+    found: dict[str, list[str]] = {place: [] for place in PLACES}
+    for name, record in recorded.items():
+        for row in record.rows:
+            for place, cells in _standings(row):
+                found[place].append(f"| {' | '.join([TABLES[name].where, *cells])} |")
+    lines = [""]
+    for place, rows in found.items():
+        if rows:
+            lines += [f"### {place}", "", *_head(place), *rows, ""]
+    return "\n".join(lines) + "\n"
 
 
-def _pair(verdict: Verdict) -> tuple[str, str]:
-    return verdict.ours, verdict.other
+def _standings(row: RowRecord) -> Iterator[tuple[str, list[str]]]:
+    """For each verdict that compares with a peer and has an interval: the place, and the cells."""
+    peers = {entry.label for entry in row.entries if entry.role == "peer"}
+    keys = {(ratio.ours, ratio.other): ratio.key for ratio in row.ratios}
+    is_rate = {figure.key: figure.higher_is_better for figure in row.figures}
+    for verdict in row.verdicts:
+        found = verdict.estimate
+        if verdict.other not in peers or found is None or found.low is None or found.high is None:
+            continue
+        key = keys[verdict.ours, verdict.other]
+        if found.low <= 1 <= found.high:
+            place = LEVEL
+        else:
+            place = AHEAD if (found.low > 1) == is_rate[key] else BEHIND
+        cells = [row.title, verdict.ours, verdict.other, f"{table.shown(found, f' {TIMES}')} {key}"]
+        yield place, cells + [row.limit] * (place == BEHIND)
+
+
+def _head(place: str) -> list[str]:
+    cells = ["", "work", "shmq", "best peer", "ratio", *["why"] * (place == BEHIND)]
+    return [f"| {' | '.join(cells)} |", f"| {' | '.join('---' for _ in cells)} |"]
 
 
 def _figures(row: RowRecord) -> Iterator[str]:

@@ -101,22 +101,26 @@ def test_the_page_has_every_contestant_its_ratio_and_the_mood(made: Record) -> N
 def test_the_blocks_are_written_between_the_marks(
     made: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, last = report.marks("local")
+    first, last = report.BLOCKS["local"].lines
     pages = {name: tuple(blocks) for name, blocks in report.documents({}).items()}
-    assert set(pages["docs/internals/performance.md"]) == set(report.TABLES)
+    assert set(pages["docs/internals/performance.md"]) == set(report.BLOCKS)
     for name, tables in pages.items():
         page = tmp_path / name
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text("".join(f"before\n{'old'.join(report.marks(each))}" for each in tables))
+        page.write_text(
+            "".join(f"before\n{'old'.join(report.BLOCKS[each].lines)}" for each in tables)
+        )
     monkeypatch.setattr(
         report, "COMPARISONS",
         (report.Comparison("Puts", "local", "packed", "shmq put", "a peer"),),
     )  # fmt: skip
     report.write({"local": made}, tmp_path)
     text = (tmp_path / "README.md").read_text()
-    assert text == f"before\n{first}{report.summary({'local': made})}{last}"
+    begin, end = report.BLOCKS[report.RESULTS].lines
+    assert text == f"before\n{begin}{report.summary({'local': made})}{end}"
     text = (tmp_path / "docs/internals/performance.md").read_text()
-    assert text.startswith(f"before\n{first}{report.document(made)}{last}before\n")
+    assert text.startswith(f"before\n{begin}{report.results({'local': made})}{end}before\n")
+    assert f"before\n{first}{report.document(made)}{last}before\n" in text
     assert "old" not in text
     assert "No results are recorded: `make bench-tcp BENCH=--record`" in text
 
@@ -128,29 +132,28 @@ def test_a_page_without_marks_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "place"),
-    [(1.1, 1.3, "faster than"), (0.9, 1.1, report.LEVEL), (0.5, 0.9, "slower than")],
+    [(1.1, 1.3, report.AHEAD), (0.9, 1.1, report.LEVEL), (0.5, 0.9, report.BEHIND)],
 )
-def test_the_page_says_where_shmq_is_faster_and_slower(
+def test_the_results_say_where_shmq_is_ahead_and_behind(
     made: Record, low: float, high: float, place: str
 ) -> None:
     (row,) = made.rows
-    found = Estimate((low + high) / 2, low, high, 120)
-    verdict = judge(BAR, {"a peer": found})
-    shown = report.document(replace(made, rows=[replace(row, verdicts=[verdict])]))
-    words, _, _ = shown.partition("### Targets")
-    assert f"### Where shmq is {place} the best peer" in words
-    assert words.count("### Where") == 1
-    assert ("the limit" in words) == (place == "slower than")
+    verdict = judge(BAR, {"a peer": Estimate((low + high) / 2, low, high, 120)})
+    shown = report.results({"tcp": replace(made, rows=[replace(row, verdicts=[verdict])])})
+    assert f"### {place}\n" in shown
+    assert shown.count("### ") == 1
+    assert shown.count("| over TCP | A row | shmq put | a peer |") == 1
+    assert ("the limit" in shown) == (place == report.BEHIND)
     costs = [replace(RATE, higher_is_better=False)]
-    turned = report.document(replace(made, rows=[replace(row, figures=costs, verdicts=[verdict])]))
-    other = {"faster than": "slower than", "slower than": "faster than"}.get(place, place)
-    assert f"### Where shmq is {other} the best peer" in turned
+    turned = replace(made, rows=[replace(row, figures=costs, verdicts=[verdict])])
+    other = {report.AHEAD: report.BEHIND, report.BEHIND: report.AHEAD}.get(place, place)
+    assert f"### {other}\n" in report.results({"tcp": turned})
 
 
 def test_a_ratio_without_an_interval_puts_shmq_nowhere(made: Record) -> None:
     (row,) = made.rows
-    found = Estimate(0.6, None, None, 3)
-    verdict = judge(BAR, {"a peer": found})
-    shown = report.document(replace(made, rows=[replace(row, verdicts=[verdict])]))
-    assert "### Where" not in shown
+    verdict = judge(BAR, {"a peer": Estimate(0.6, None, None, 3)})
+    record = replace(made, rows=[replace(row, verdicts=[verdict])])
+    assert "### " not in report.results({"local": record})
+    shown = report.document(record)
     assert f"0.6 {TIMES} a peer" in shown
