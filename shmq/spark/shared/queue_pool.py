@@ -25,6 +25,8 @@ from shmq.spark.shared.address import Address
 #: How long an idle queue stays open, in seconds, and how many do.
 _IDLE: Final = 5.0
 _MOST: Final = 8
+#: How often it is checked whether an idle queue was deleted, in seconds.
+_CHECK: Final = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,6 +37,9 @@ class _Opened:
     queue: LocalQueue
     #: When it is closed if no task has used it again, on the monotonic clock.
     until: float
+
+    def is_due(self, now: float) -> bool:
+        return self.until <= now or self.queue.is_gone
 
     def close(self) -> None:
         with contextlib.suppress(ShmqError):  # of a queue that was deleted or damaged since
@@ -50,8 +55,8 @@ class QueuePool:
     def renew(self) -> None:
         """Forget all queues without closing them: after a fork they belong to the parent."""
         self._lock = threading.Lock()  # guards the other two
-        #: By the queue's id, which no other queue has, of the same name or another; the first
-        #: one is the first that is due.
+        #: By the queue's id, which no other queue has, of the same name or another; the least
+        #: recently used first.
         self._idle: dict[int, _Opened] = {}
         self._closing: threading.Thread | None = None
 
@@ -59,17 +64,12 @@ class QueuePool:
         return len(self._idle)
 
     def take(self, queue_id: int) -> _Opened | None:
-        """Take the queue out of the pool, if it is there; deleted queues are closed."""
+        """Take the queue out of the pool, if it is there."""
         with self._lock:
-            found = self._idle.pop(queue_id, None)
-            gone = [each for each, opened in self._idle.items() if opened.queue.is_gone]
-            closed = [self._idle.pop(each) for each in gone]
-        for opened in closed:
-            opened.close()
-        return found
+            return self._idle.pop(queue_id, None)
 
     def give(self, broker: shmq.Broker, queue: LocalQueue) -> None:
-        """Put an open queue into the pool, which closes it when it has been idle."""
+        """Put an open queue into the pool, which closes it once it is idle for too long."""
         opened = _Opened(broker, queue, time.monotonic() + _IDLE)
         with self._lock:
             closed = [self._idle.pop(queue.segment.queue_id, None)]
@@ -91,17 +91,17 @@ class QueuePool:
             time.sleep(pause)
 
     def _close_due(self) -> float | None:
-        """Close the queues that are due; return the seconds until the next one, if there is one."""
+        """Close the queues that are due; return the seconds until the next check, if any."""
         now = time.monotonic()
         with self._lock:
-            due = [each for each, opened in self._idle.items() if opened.until <= now]
+            due = [each for each, opened in self._idle.items() if opened.is_due(now)]
             closed = [self._idle.pop(each) for each in due]
-            pause = min((opened.until - now for opened in self._idle.values()), default=None)
-            if pause is None:
+            first = min((opened.until for opened in self._idle.values()), default=None)
+            if first is None:
                 self._closing = None
         for opened in closed:
             opened.close()
-        return pause
+        return None if first is None else min(first - now, _CHECK)
 
 
 _POOL: Final = QueuePool()

@@ -27,6 +27,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[queue_pool.QueuePool]:
     """The pool of this process, empty; its queues stay open until the test ends."""
     pool = queue_pool._POOL
     empty(pool)
+    eventually(lambda: pool._closing is None, "the thread of other tests' reads has ended")
     monkeypatch.setattr(queue_pool, "_IDLE", 1e6)
     # A thread that sleeps until a queue is due would outlive the test.
     monkeypatch.setattr(pool, "_closing", threading.current_thread())
@@ -110,19 +111,23 @@ def test_a_queue_that_was_deleted_and_created_again_is_another_one(
     with task(namespace) as queue:
         assert queue is not before
         assert read(queue) == [b"new"]
-        assert before.closed
-    assert len(pool) == 1
+    assert borrowed(namespace) is queue
+    assert len(pool) == 2  # until the old one is due
 
 
-def test_a_deleted_queue_is_not_found(broker: shmq.Broker, namespace: str) -> None:
-    broker.create_queue("orders")
-    before = borrowed(namespace)
+def test_a_deleted_queue_is_not_found_and_soon_closed(
+    broker: shmq.Broker, namespace: str, pool: queue_pool.QueuePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_pool, "_CHECK", 0.01)
+    monkeypatch.setattr(pool, "_closing", None)
+    broker.create_queue("orders").close()
+    handles = [borrowed(namespace)]
     broker.delete_queue("orders")
     with pytest.raises(shmq.NoSuchQueue, match="orders"):
         borrowed(namespace)
-    broker.create_queue("invoices")
-    borrowed(namespace, "invoices")
-    assert before.closed  # by any later task
+    eventually(lambda: handles[0].closed, "it is closed before it has been idle for long")
+    handles.clear()
+    eventually(lambda: not mappings(namespace), "its memory is unmapped")
 
 
 def test_a_queue_that_is_deleted_while_it_is_read_is_not_used_again(
