@@ -31,6 +31,7 @@ from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.spark.queue.leases import LeasedMessages, Leases
 from shmq.spark.queue.offset import Offset, QueueOffset
 from shmq.spark.shared.options import stopped
+from shmq.spark.shared.queue_pool import borrow_queue
 from shmq.spark.shared.reader import SourceReader, StreamingReader, most_rows
 from shmq.spark.shared.shares import divide
 
@@ -80,7 +81,7 @@ class QueueReader(SourceReader, DataSourceReader):
         from shmq.spark.shared.arrow import MessageRows, arrow_schema  # noqa: PLC0415 - the planner has no use for Arrow
 
         schema = arrow_schema(self._schema)
-        with self._address.connect() as broker, broker.queue(partition.topic) as queue:
+        with borrow_queue(self._address, partition.topic) as queue:
             bulk = queue.bulk()
             at: int | None = partition.start
             while at is not None:
@@ -254,7 +255,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
     def _read_runs(self, part: QueueInputPartition) -> Iterator[shmq.Columns]:
         """The messages of a part. Raises ShmqError if some are gone, unless loss is allowed."""
         try:
-            with self._address.connect() as broker, broker.queue(part.topic) as queue:
+            with borrow_queue(self._address, part.topic) as queue:
                 if queue.identity != part.identity:
                     raise QueueDeleted(
                         f"the queue {part.topic!r} was deleted and recreated while a batch of it "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import time
 from typing import Any
 
@@ -12,10 +13,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 import shmq
+from shmq.client.local.queue import LocalQueue
 from shmq.spark.queue.kind import QUEUE
 from shmq.spark.shared import columns
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.server import serve
+from tests.support.waiting import eventually
 
 SESAME = "open-sesame-" * 3
 OTHER = "another-one-" * 3
@@ -323,6 +326,25 @@ def test_a_query_sees_what_is_there_when_it_runs(
     assert frame.count() == 0
     orders.put(b"late")
     assert read(spark, broker).count() == 1
+
+
+def test_a_queue_that_was_recreated_since_the_last_query_is_read_anew(
+    spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
+) -> None:
+    orders.put_many([b"old"] * 100)
+    assert {row.value for row in rows(read(spark, broker))} == {b"old"}
+    broker.delete_queue("orders")
+    broker.create_queue("orders").put_many([b"new"] * 10)
+    assert [row.value for row in rows(read(spark, broker))] == [b"new"] * 10
+
+
+def test_workers_close_a_queue_that_no_task_reads_any_more(
+    spark: SparkSession, broker: shmq.Broker, orders: shmq.Queue
+) -> None:
+    orders.put(b"tea")
+    assert read(spark, broker).count() == 1
+    assert isinstance(orders, LocalQueue)
+    eventually(lambda: {pid for _, _, pid, *_ in orders.attached()} == {os.getpid()}, "closed")
 
 
 def test_it_is_a_table_of_sql_too(
