@@ -14,7 +14,7 @@ import pytest
 import shmq
 from bench import bodies
 from bench.compiled import compiled, no_compiler
-from bench.disk import confirmed, filled, flushes, folder, sqlite
+from bench.disk import confirmed, filled, flushes, folder, numbered, sqlite
 from bench.disk.figures import SIZE
 from bench.disk.limits import Raw, Sequential
 from bench.disk.timing import share
@@ -57,12 +57,12 @@ CHANGES: list[tuple[str, Change, str]] = [
     ("reordered", lambda sent: [sent[1], sent[0], *sent[2:]], "message 1 .* in place of message 0"),
     ("damaged", lambda sent: [sent[0][:-1] + b"?", *sent[1:]], "message 0 .* with other bytes"),
     ("shortened", lambda sent: [*sent[:7], sent[7][:-1], *sent[8:]], "message 7 .* other bytes"),
-    ("foreign", lambda sent: [*sent, *confirmed.bodies_of(7, 1)], "message 0 .* other bytes"),
+    ("foreign", lambda sent: [*sent, *numbered.bodies_of(7, 1)], "message 0 .* other bytes"),
 ]
 
 
 def test_what_was_confirmed_is_found(queue: shmq.Queue, namespace: str) -> None:
-    mixed = zip(confirmed.bodies_of(0, 20), confirmed.bodies_of(1, 20), strict=True)
+    mixed = zip(numbered.bodies_of(0, 20), numbered.bodies_of(1, 20), strict=True)
     queue.put_many([body for pair in mixed for body in pair])
     alone(confirmed._look, namespace, 2, 20)
 
@@ -75,7 +75,7 @@ def test_what_was_confirmed_is_found(queue: shmq.Queue, namespace: str) -> None:
 def test_what_is_not_as_it_was_confirmed_is_told(
     queue: shmq.Queue, namespace: str, change: Change, complaint: str
 ) -> None:
-    queue.put_many(change(confirmed.bodies_of(0, 20)))
+    queue.put_many(change(numbered.bodies_of(0, 20)))
     with pytest.raises(Failed, match=complaint):
         alone(confirmed._look, namespace, 1, 20)
 
