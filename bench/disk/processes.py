@@ -27,6 +27,7 @@ class Processes(Contestant):
         self.store = store
         self.processes = processes
         self.note = store.note
+        self.least = store.least if processes > 1 else 1
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""

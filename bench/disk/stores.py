@@ -23,6 +23,8 @@ class Store(abc.ABC):
 
     #: What a reader of the table must know about it.
     note: ClassVar[str] = ""
+    #: The least calls of a turn by each of several processes.
+    least: ClassVar[int] = 1
 
     @classmethod
     @abc.abstractmethod
@@ -49,6 +51,8 @@ class Sqlite(Store):
     """A table of SQLite with synchronous=FULL and a write-ahead log."""
 
     note = f"SQLite {sqlite3.sqlite_version}, journal_mode=WAL"
+    #: In a short turn, most of the time the last processes would sleep, and no process insert.
+    least = 16
 
     @classmethod
     def missing(cls) -> str | None:

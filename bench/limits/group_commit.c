@@ -20,11 +20,11 @@ struct record {
 
 struct group {
     pthread_mutex_t lock; /* of the members up to `writing`; `synced` and `turn` are read without */
-    uint64_t filled;      /* records in shared memory so far */
+    uint64_t filled; /* records in shared memory so far */
     _Atomic uint64_t synced; /* records on disk so far */
-    _Atomic uint32_t turn;   /* the number of commits: what processes sleep on */
-    bool writing;            /* whether a process writes */
-    _Atomic uint32_t ready;  /* processes that have started */
+    _Atomic uint32_t turn; /* the number of commits: what processes sleep on */
+    bool writing; /* whether a process writes */
+    _Atomic uint32_t ready; /* processes that have started */
     _Atomic bool begun;
 };
 
@@ -172,8 +172,8 @@ static void verify(void)
     if (!next || lseek(file, 0, SEEK_END) != (off_t)(total * size))
         fail("the file is not as long as what was written");
     for (uint64_t place = 0; place < total; place++)
-        if (pread(file, &record, sizeof(record), (off_t)(place * size)) != sizeof(record)
-            || record.process >= processes || record.number != next[record.process]++)
+        if (pread(file, &record, sizeof(record), (off_t)(place * size)) != sizeof(record) ||
+            record.process >= processes || record.number != next[record.process]++)
             fail("a record was lost, doubled or reordered");
     free(next);
 }
@@ -217,9 +217,9 @@ int main(int argc, char **argv)
     times = shared(processes * sizeof(*times));
     taken = shared(processes * calls * sizeof(*taken));
     memset(records, 7, processes * size);
-    if (pthread_mutexattr_init(&between_processes)
-        || pthread_mutexattr_setpshared(&between_processes, PTHREAD_PROCESS_SHARED)
-        || pthread_mutex_init(&group->lock, &between_processes))
+    if (pthread_mutexattr_init(&between_processes) ||
+        pthread_mutexattr_setpshared(&between_processes, PTHREAD_PROCESS_SHARED) ||
+        pthread_mutex_init(&group->lock, &between_processes))
         fail("the lock cannot be made");
     if (!strcmp(argv[5], "overwrite"))
         make_zeros();
