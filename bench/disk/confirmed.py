@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import random
-import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import shmq
-from bench.disk import flushes, folder
-from bench.disk.figures import MEDIAN, SIZE
-from bench.disk.timing import share
+from bench.disk import flushes, folder, numbered
+from bench.disk.figures import SIZE
+from bench.disk.timing import Times, figures, merge, time_calls
 from bench.disk.writer import QUEUE, alone, kept
-from bench.machine import now
-from bench.row import SECONDS, Contestant, Role, Turn
+from bench.row import Contestant, Role, Turn
 from bench.stage import Cast, Failed, Side, Stage
 
 #: The most messages of a visit: all are in the queue at once.
@@ -25,14 +22,8 @@ MOST = 1 << 20
 MOST_CALLS = 1000
 #: Bytes of arena in addition to those of the messages.
 LEAST = 1 << 16
-#: The numbers of the producer and of its message.
-NUMBERS = struct.Struct("<II")
-FILLER = random.Random(SIZE).randbytes(SIZE - NUMBERS.size)
 #: Messages that the check of the recovered queue takes at once.
 LOOK = 1024
-
-#: The start and the end of the clock, and the duration of each put, in ns.
-Times = tuple[int, int, list[int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,23 +89,13 @@ class Confirmed(Contestant):
                     nonlocal played
                     played += calls + 1
                     with flushes.at_least(calls):
-                        return self._figures(cast.turn(calls), calls)
+                        times = merge(cast.turn(calls))
+                    return figures(times, calls * self.batch * self.producers * self.threads)
 
                 yield turn
             made.lose()
             made.recover()
             alone(_look, made.name, self.producers * self.threads, played * self.batch)
-
-    def _figures(self, found: list[Times], calls: int) -> dict[str, float]:
-        begun, ended, taken = _together(found)
-        seconds = (ended - begun) / 1e9
-        timed = calls * self.batch * self.producers * self.threads
-        return {"rate": timed / seconds, MEDIAN.key: share(taken, 0.5), SECONDS: seconds}
-
-
-def bodies_of(producer: int, count: int, first: int = 0) -> list[bytes]:
-    """Messages of a producer in order, from the one with that number."""
-    return [NUMBERS.pack(producer, number) + FILLER for number in range(first, first + count)]
 
 
 def _produce(stage: Stage, side: int, name: str, work: Work) -> None:
@@ -125,7 +106,7 @@ def _produce(stage: Stage, side: int, name: str, work: Work) -> None:
         queue = broker.queue(QUEUE)
         for calls in stage.turns():
             count = (calls + 1) * work.batch
-            given = [bodies_of(producer, count, first) for producer in producers]
+            given = [numbered.bodies_of(producer, count, first) for producer in producers]
             first += count
             if work.threads == 1:
                 stage.tell(_put(stage.meet, queue, given[0], work))
@@ -148,40 +129,19 @@ def _in_threads(stage: Stage, queue: Any, given: list[list[bytes]], work: Work) 
         thread.join()
     if len(found) != work.threads:
         raise Failed(f"{work.threads - len(found)} of {work.threads} threads failed")
-    return _together(found)
-
-
-def _together(found: Sequence[Times]) -> Times:
-    begun = min(first for first, _, _ in found)
-    ended = max(last for _, last, _ in found)
-    return begun, ended, [one for _, _, taken in found for one in taken]
+    return merge(found)
 
 
 def _put(meet: Callable[[], object], queue: Any, bodies: list[bytes], work: Work) -> Times:
     given = [bodies[at : at + work.batch] for at in range(0, len(bodies), work.batch)]
-    taken = []
-    with contextlib.ExitStack() as stack:
-        pipe = (
-            stack.enter_context(queue.pipeline(work.batch, confirm="disk")) if work.piped else None
-        )
-        put = _way(queue, work.batch, pipe)
-        put(given[0])
-        meet()
-        begun = before = now()
-        for part in given[1:]:
-            put(part)
-            after = now()
-            taken.append(after - before)
-            before = after
-        if pipe is not None:
-            pipe.flush()
-        return begun, now(), taken
+    if not work.piped:
+        return time_calls(meet, _way(queue, work.batch), given)
+    with queue.pipeline(work.batch, confirm="disk") as pipe:
+        return time_calls(meet, lambda part: [pipe.put(body) for body in part], given, pipe.flush)
 
 
-def _way(queue: Any, batch: int, pipe: Any) -> Callable[[list[bytes]], object]:
+def _way(queue: Any, batch: int) -> Callable[[list[bytes]], object]:
     """The function that puts the messages of a call."""
-    if pipe is not None:
-        return lambda part: [pipe.put(body) for body in part]
     if batch > 1:
         return lambda part: _all(queue.put_many(part, confirm="disk"), batch)
     return lambda part: queue.put(part[0], confirm="disk")
@@ -193,25 +153,11 @@ def _all(accepted: int, batch: int) -> None:
 
 
 def _look(stage: Stage, name: str, producers: int, each: int) -> None:
-    """Check that each message is there once, whole, and in its producer's order."""
     stage.meet()
-    expected = [0] * producers
     with shmq.connect(name) as broker:
-        queue = broker.queue(QUEUE)
-        while found := queue.get_many(LOOK, block=False):
-            for message in found:
-                producer, number = NUMBERS.unpack_from(message.body)
-                if message.body[NUMBERS.size :] != FILLER or producer >= producers:
-                    raise Failed(f"message {number} came from the disk with other bytes")
-                if number != expected[producer]:
-                    raise Failed(
-                        f"message {number} of producer {producer} came from the disk in place "
-                        f"of message {expected[producer]}"
-                    )
-                expected[producer] += 1
-    if expected != [each] * producers:
-        short = min(range(producers), key=lambda producer: expected[producer])
-        raise Failed(
-            f"of producer {short}, {expected[short]} messages are on disk where {each} were "
-            f"confirmed"
-        )
+        numbered.check(_bodies(broker.queue(QUEUE)), producers, each)
+
+
+def _bodies(queue: Any) -> Iterator[bytes]:
+    while found := queue.get_many(LOOK, block=False):
+        yield from [message.body for message in found]

@@ -9,10 +9,12 @@ from typing import Literal
 from bench.disk import flushes, folder
 from bench.disk.figures import BANDWIDTH, MEDIAN, SIZE
 from bench.limits import Limit, play
-from bench.row import SECONDS, Turn
+from bench.row import RATE, SECONDS, Turn
 
 #: The most batches of a turn.
 MOST = 1 << 14
+#: At the end of a file, or over zeros that are on disk.
+How = Literal["append", "overwrite"]
 
 
 class Raw(Limit):
@@ -20,9 +22,7 @@ class Raw(Limit):
 
     most = MOST
 
-    def __init__(
-        self, label: str, batch: int, how: Literal["append", "overwrite"], note: str = ""
-    ) -> None:
+    def __init__(self, label: str, batch: int, how: How, note: str = "") -> None:
         self.label = label
         self.batch = batch
         self.how = how
@@ -41,6 +41,36 @@ class Raw(Limit):
             with folder.scratch_folder() as where, flushes.at_least(batches):
                 rate, median, _ = play("sync", where / "file", messages, self.batch, SIZE, self.how)
             return {"rate": rate, MEDIAN.key: median, SECONDS: messages / rate}
+
+        yield turn
+
+
+class GroupCommit(Limit):
+    """Processes that commit records one at a time, and share writes and syncs."""
+
+    most = MOST
+
+    def __init__(self, label: str, processes: int, how: How, note: str = "") -> None:
+        self.label = label
+        self.processes = processes
+        self.how = how
+        self.note = note
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        return super().missing() or folder.missing()
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Turn]:
+        """See :class:`bench.row.Contestant`."""
+
+        def turn(calls: int) -> dict[str, float]:
+            with folder.scratch_folder() as where, flushes.at_least(calls):
+                rate, median = play(
+                    "group_commit", where / "file", self.processes, calls, SIZE, self.how
+                )
+            seconds = self.processes * calls / rate
+            return {RATE.key: rate, MEDIAN.key: median, SECONDS: seconds}
 
         yield turn
 

@@ -125,7 +125,7 @@ RABBITMQ: Final = Peer(
     "RabbitMQ",
     "peer",
     RabbitMq,
-    lambda _: running(RabbitMq).url,  # type: ignore[attr-defined]
+    lambda _: running(RabbitMq).url,
     lambda framework: {"celery": ("amqp",), "dramatiq": ("pika",), "taskiq": ("taskiq_aio_pika",)}[
         framework.name
     ],

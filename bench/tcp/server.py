@@ -174,13 +174,15 @@ def placed(place: Place | None, server: Server) -> Iterator[int | None]:
 _running: dict[type[Server], Server] = {}
 
 
-def running(kind: type[Server]) -> Server:
+def running(kind: type[S]) -> S:
     """The server of that kind, started at the first use."""
     if kind not in _running:
         with unbroken():
             server = _running[kind] = kind()
         server.start()
-    return _running[kind]
+    found = _running[kind]
+    assert isinstance(found, kind)
+    return found
 
 
 def end_all() -> None:

@@ -14,7 +14,7 @@ import pytest
 import shmq
 from bench import bodies
 from bench.compiled import compiled, no_compiler
-from bench.disk import confirmed, filled, flushes, folder, sqlite
+from bench.disk import confirmed, filled, flushes, folder, numbered, sqlite, stores
 from bench.disk.figures import SIZE
 from bench.disk.limits import Raw, Sequential
 from bench.disk.timing import share
@@ -22,6 +22,7 @@ from bench.disk.writer import QUEUE, SHM, alone, lose
 from bench.limits import HERE
 from bench.scratch import scratch
 from bench.stage import Cast, Failed, Side
+from bench.tcp.server import end_all
 
 needs_compiler = pytest.mark.skipif(no_compiler() is not None, reason="it takes a C compiler")
 needs_disk = pytest.mark.skipif(folder.missing() is not None, reason="it takes a real disk")
@@ -57,12 +58,12 @@ CHANGES: list[tuple[str, Change, str]] = [
     ("reordered", lambda sent: [sent[1], sent[0], *sent[2:]], "message 1 .* in place of message 0"),
     ("damaged", lambda sent: [sent[0][:-1] + b"?", *sent[1:]], "message 0 .* with other bytes"),
     ("shortened", lambda sent: [*sent[:7], sent[7][:-1], *sent[8:]], "message 7 .* other bytes"),
-    ("foreign", lambda sent: [*sent, *confirmed.bodies_of(7, 1)], "message 0 .* other bytes"),
+    ("foreign", lambda sent: [*sent, *numbered.bodies_of(7, 1)], "message 0 .* other bytes"),
 ]
 
 
 def test_what_was_confirmed_is_found(queue: shmq.Queue, namespace: str) -> None:
-    mixed = zip(confirmed.bodies_of(0, 20), confirmed.bodies_of(1, 20), strict=True)
+    mixed = zip(numbered.bodies_of(0, 20), numbered.bodies_of(1, 20), strict=True)
     queue.put_many([body for pair in mixed for body in pair])
     alone(confirmed._look, namespace, 2, 20)
 
@@ -75,7 +76,7 @@ def test_what_was_confirmed_is_found(queue: shmq.Queue, namespace: str) -> None:
 def test_what_is_not_as_it_was_confirmed_is_told(
     queue: shmq.Queue, namespace: str, change: Change, complaint: str
 ) -> None:
-    queue.put_many(change(confirmed.bodies_of(0, 20)))
+    queue.put_many(change(numbered.bodies_of(0, 20)))
     with pytest.raises(Failed, match=complaint):
         alone(confirmed._look, namespace, 1, 20)
 
@@ -125,6 +126,33 @@ def test_a_row_that_is_lost_or_damaged_is_told(
             base.execute("UPDATE queue SET body = ? WHERE id = ?", (damaged, place + 1))
     with pytest.raises((Failed, bodies.Wrong), match=complaint):
         sqlite._look(path, 2000)
+
+
+# ---- the stores of the peers ----
+
+
+@pytest.fixture
+def _servers() -> Iterator[None]:
+    """Ends the servers that a test started."""
+    yield
+    end_all()
+
+
+@pytest.mark.usefixtures("_servers")
+@pytest.mark.parametrize("store", [stores.Sqlite, stores.Redis, stores.Postgres])
+def test_what_a_store_confirmed_is_in_it_in_order(store: type[stores.Store]) -> None:
+    lacking = store.missing()
+    if lacking is not None:
+        pytest.skip(lacking)
+    for _ in range(2):
+        with store.place() as place:
+            with store.inserting(place) as insert, store.inserting(place) as other:
+                for number in range(20):
+                    insert(numbered.bodies_of(0, 1, number)[0])
+                    other(numbered.bodies_of(1, 1, number)[0])
+            numbered.check(store.stored(place), 2, 20)
+            with pytest.raises(Failed, match="of producer 0, 20 messages are on disk where 21"):
+                numbered.check(store.stored(place), 2, 21)
 
 
 # ---- the loss of shared memory ----
@@ -210,6 +238,25 @@ def test_the_raw_loop_writes_every_message(
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (again.returncode, again.stdout) == (1, "")
     assert "the file cannot be made" in again.stderr
+
+
+@needs_compiler
+@pytest.mark.parametrize("how", ["append", "overwrite"])
+@pytest.mark.parametrize("processes", [1, 3, 40])
+def test_the_group_commit_writes_the_records_of_all_processes(
+    how: str, processes: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    program = str(compiled(HERE / "group_commit.c"))
+    command = [program, str(path), str(processes), "7", str(SIZE), how]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    rate, median = map(float, ended.stdout.split())
+    assert rate > 0 and median > 0
+    found = path.read_bytes()
+    records = [numbered.NUMBERS.unpack_from(found, at) for at in range(0, len(found), SIZE)]
+    assert len(records) == processes * 7
+    for process in range(processes):
+        assert [number for of, number in records if of == process] == list(range(7))
 
 
 @needs_compiler

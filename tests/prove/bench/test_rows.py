@@ -22,12 +22,15 @@ from bench.__main__ import TABLES as ALL
 from bench.__main__ import main
 from bench.compiled import ROOT
 from bench.disk import folder
-from bench.disk.servers import Redis
+from bench.disk.servers import Postgres, Redis
 from bench.record import Record, RowRecord
 from bench.row import Row
 from bench.rows import rows
 
 SHM = Path("/dev/shm")
+
+#: The reason why a server is not there, by a part of its contestant's label.
+LACKING = {"Redis": Redis.missing, "psycopg": Postgres.missing}
 
 #: The tables: what is run, and what it is asked for with.
 TABLES: dict[str, tuple[list[Row], list[str]]] = {
@@ -173,14 +176,15 @@ def test_no_part_of_a_table_is_recorded() -> None:
         (["--only", "one-call", "--contestant", "shmq"], signal.SIGTERM),
         (["--tcp", "--only", "tcp-produce", "--contestant", "shmq"], signal.SIGTERM),
         (["--disk", "--only", "disk-one", "--contestant", "Redis"], signal.SIGTERM),
+        (["--disk", "--only", "disk-8-processes", "--contestant", "psycopg"], signal.SIGTERM),
         (["--disk", "--only", "disk-one", "--contestant", "shmq"], signal.SIGTERM),
     ],
-    ids=["interrupt", "local", "tcp", "disk-peer", "disk"],
+    ids=["interrupt", "local", "tcp", "disk-peer", "disk-other-user", "disk"],
 )
 def test_a_run_that_is_ended_early_leaves_nothing(
     row: list[str], end: signal.Signals, tmp_path: Path
 ) -> None:
-    lacking = (folder.missing() or Redis.missing()) if "--disk" in row else None
+    lacking = LACKING.get(row[-1], folder.missing)() if "--disk" in row else None
     if lacking is not None:
         pytest.skip(lacking)
     command = [*row, "--results", str(tmp_path / "results.json")]
