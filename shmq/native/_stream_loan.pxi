@@ -175,7 +175,7 @@ def make_loan(StreamHandle handle, size: int, key: _Key, headers: Mapping[str, A
     memset(&piece, 0, sizeof(piece))
     piece.items, piece.count, piece.loan = &item, 1, &place.c
     place.log = handle._log_for(partition, loan.key, length)
-    place.c.owner = handle._process_number()
+    place.c.owner = handle._own_number()
     place.borrower = getpid()
     if not handle._place(place.log, &piece, 0, block, timeout, &out):
         handle._look_for_dead(place.log.number)

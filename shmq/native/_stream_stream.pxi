@@ -64,6 +64,11 @@ cdef class StreamHandle:
         """This process's number in the namespace."""
         return 0
 
+    # The same, quickly once the process is registered.
+    cdef uint64_t _own_number(self) except? 0:
+        cdef uint64_t number = shmq_current_number(self.control.self_)
+        return number if number else self._process_number()
+
     def _below(self, Partition log, int64_t offset, uint64_t limit, uint64_t most,
                end: int | None) -> api.Records | None:
         """Read records from the files that left the ring; None if the files have none."""
@@ -552,7 +557,7 @@ cdef class StreamHandle:
             if not view:
                 return log._read(offset, limit, most, last)
             if pin:
-                hold = log.hold(offset, self._process_number(), 0, pin=True)
+                hold = log.hold(offset, self._own_number(), 0, pin=True)
             try:
                 found = log._read_in_place(offset, limit, most, last, hold)
                 if found.pin == hold and found.count:

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/descriptor.h"
@@ -31,6 +32,14 @@ static bool ask(const struct shmq_process *self, uint64_t number, struct flock *
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)number, .l_len = 1};
     return own && fd >= 0 && is_of_this_file(self, fd, number) && !fcntl(fd, F_GETLK, lock) &&
            atomic_load(&self->number) == own;
+}
+
+uint64_t shmq_current_number(const struct shmq_process *self)
+{
+    uint64_t number = atomic_load(&self->number);
+    struct stat file;
+
+    return number && !fstat(atomic_load(&self->fd), &file) && file.st_nlink ? number : 0;
 }
 
 bool shmq_has_died(const struct shmq_process *self, uint64_t number)

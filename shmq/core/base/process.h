@@ -23,6 +23,9 @@ struct shmq_process {
                                 number; closed only while `number` is 0                */
 };
 
+/* This process's number, if the namespace's file has not been removed by hand; else 0. */
+uint64_t shmq_current_number(const struct shmq_process *self);
+
 /* Whether the process of that number is dead. False also if that is unknown: without a number
  * of our own, or if the number is from another file, because someone removed this one or the one
  * before it by hand. No process ever had a number before SHMQ_FIRST_PROCESS. */
