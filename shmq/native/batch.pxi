@@ -58,13 +58,15 @@ cdef class _LeasedBatch:
     def ack(self) -> list[int]:
         """See shmq.api.Batch.ack."""
         cdef list refused
+        cdef int i
         if self._settled or not self.units:
             self._settled = True
             return []
         _ack_all(self.handle, self.raw, self.units)
         self.handle._after()
         self._settled = True
-        refused = [receipt for receipt in self.receipts if receipt]
+        refused = [c_seal(&self.handle.q.seal, self.raw[i])
+                   for i in range(self.units) if self.raw[i]]
         self.units = 0
         return refused
 
