@@ -62,7 +62,7 @@ class LoopDelivery:
         self._transport.send_acks()
         if delivered:
             os.eventfd_write(self._again, 1)
-        elif len(empty) > len(self._empty):
+        if len(empty) > len(self._empty):
             self._watch(empty - self._empty)
 
     def _watch(self, queues: set[shmq.Queue]) -> None:

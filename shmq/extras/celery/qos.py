@@ -52,9 +52,8 @@ class QoS(virtual.QoS):
 
     def limit_fetch(self, most: int) -> int:
         """How many of ``most`` messages may be leased now."""
-        if not self.prefetch_count:
-            return most
-        return min(most, self.prefetch_count - len(self._leases))
+        window: int = self.prefetch_count or most + len(self._leases)
+        return min(most, window - len(self._leases))
 
     def give_back(self, delivery_tag: int) -> None:
         """Return a message that was not delivered to its place; this delivery does not count."""

@@ -82,7 +82,7 @@ class Session:
 
     def send_acks(self) -> None:
         """Send the acknowledgements to a server that no request has taken along yet."""
-        for queue in self._queues.values():
+        for queue in list(self._queues.values()):  # other threads declare queues
             found = unwrapped(queue)
             if isinstance(found, RemoteQueue):
                 found.port.send_acks()

@@ -113,7 +113,9 @@ class Transport(virtual.Transport):
 
     def consumed_queues(self) -> set[shmq.Queue]:
         """The queues that some channel consumes."""
-        return {channel.session.queue(n) for channel in self.channels for n in channel._active_queues}
+        return {
+            channel.session.queue(n) for channel in self.channels for n in channel._active_queues
+        }
 
     def deliver(self, most: int, empty: set[shmq.Queue]) -> int:
         """Deliver up to ``most`` messages without waiting; returns how many.
@@ -124,14 +126,14 @@ class Transport(virtual.Transport):
         while before < count < most:
             before = count
             sources = self._list_sources(empty)
-            for channel, name in sources:
-                count += self._deliver_from(channel, name, most - count, len(sources), empty)
+            for parts, (channel, name) in zip(range(len(sources), 0, -1), sources, strict=True):
+                count += self._deliver_from(channel, name, most - count, parts, empty)
         return count
 
     def _deliver_from(
         self, channel: Any, name: str, most: int, parts: int, empty: set[shmq.Queue]
     ) -> int:
-        """Deliver from one of ``parts`` queues, which share the window of their channel."""
+        """Deliver from the first of ``parts`` queues, which share ``most`` and their windows."""
         if not channel.has_fetched(name):
             limit = -(-channel.qos.limit_fetch(most) // parts)
             if limit <= 0:
