@@ -138,8 +138,11 @@ class Transport(virtual.Transport):
             limit = -(-channel.qos.limit_fetch(most) // parts)
             if limit <= 0:
                 return 0
-            if channel.fetch(name, limit) < limit:
+            fetched = channel.fetch(name, limit)
+            if fetched < limit:
                 empty.add(channel.session.queue(name))
+            if fetched and name not in channel.unacknowledged:
+                self._deliver_control(most)
         count = 0
         while count < most and (raw := channel.pop_fetched(name)) is not None:
             count += 1
@@ -147,11 +150,22 @@ class Transport(virtual.Transport):
             self._deliver(raw, name)
         return count
 
+    def _deliver_control(self, most: int) -> None:
+        """Deliver remote control that was published before the tasks that were fetched just now."""
+        sources = {
+            channel.session.queue(name): (channel, name)
+            for channel in self.channels
+            for name in channel._active_queues
+            if name in channel.unacknowledged
+        }
+        if sources:
+            for queue in shmq.wait(sources, 0):
+                self._deliver_from(*sources[queue], most, 1, set())
+
     def _list_sources(self, empty: set[shmq.Queue]) -> list[tuple[Any, str]]:
         """The channels that may take a message now, with the names of their queues, in order.
 
-        Those without acknowledgements come first: remote control is heard before the tasks that
-        were published after it. The others have turns.
+        Those without acknowledgements, such as remote control, come first. The others have turns.
         """
         first: list[tuple[Any, str]] = []
         others: list[tuple[Any, str]] = []

@@ -408,3 +408,30 @@ def test_an_acknowledgement_is_sent_at_once_without_a_loop(
         publish(connection, 2, queue)
         take(connection, queue).ack()
     assert not broker.queue("tasks").stats().in_flight
+
+
+def test_a_loop_delivers_remote_control_before_tasks_published_after_it(target: str) -> None:
+    control, tasks = Queue("control"), Queue("tasks")
+    taken: list[str] = []
+    loop = Hub()
+    with Connection(url_of(target)) as connection, Connection(url_of(target)) as other:
+
+        def run(message: Any) -> None:
+            taken.append(message.decode())
+
+        with (
+            Consumer(connection.channel(), [control], on_message=run, no_ack=True),
+            Consumer(connection.channel(), [tasks], on_message=run),
+        ):
+            connection.register_with_event_loop(loop)
+            turns = loop.create_loop()
+            for number in range(20):
+                publish(other, f"control {number}", control)
+                publish(other, f"task {number}", tasks)
+                eventually(
+                    lambda seen=2 * number + 2: next(turns) is None and len(taken) == seen,
+                    "both messages",
+                )
+            connection.transport.unregister_from_event_loop(connection.connection, loop)
+    loop.close()
+    assert taken == [f"{kind} {number}" for number in range(20) for kind in ("control", "task")]
