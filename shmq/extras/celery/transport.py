@@ -11,6 +11,8 @@ from kombu.transport import base, virtual
 from kombu.utils.compat import detect_environment
 
 import shmq
+from shmq.api.contract import unwrapped
+from shmq.client.shared.ready_event import look
 from shmq.extras.celery.address import Address
 from shmq.extras.celery.channel import Channel
 from shmq.extras.celery.event_loop import LoopDelivery
@@ -153,13 +155,12 @@ class Transport(virtual.Transport):
     def _deliver_control(self, most: int) -> None:
         """Deliver remote control that was published before the tasks that were fetched just now."""
         sources = {
-            channel.session.queue(name): (channel, name)
+            unwrapped(channel.session.queue(name)): (channel, name)
             for channel in self.channels
-            for name in channel._active_queues
-            if name in channel.unacknowledged
+            for name in channel.unacknowledged.intersection(channel._active_queues)
         }
-        if sources:
-            for queue in shmq.wait(sources, 0):
+        for queue, found in look(sources).items():
+            if found is not False:  # a message, or an error that the fetch raises
                 self._deliver_from(*sources[queue], most, 1, set())
 
     def _list_sources(self, empty: set[shmq.Queue]) -> list[tuple[Any, str]]:
