@@ -76,13 +76,14 @@ class Address:
         return cls(url, token or None, _choose_tls(ssl))
 
     def connect(self, connect_timeout: float, request_timeout: float) -> shmq.Broker:
-        """Connect: see :func:`shmq.connect`."""
+        """Connect: see :func:`shmq.connect`. Acknowledgements are sent by `Session.send_acks`."""
         return shmq.connect(
             self.target,
             token=self.token,
             tls=self.tls,
             connect_timeout=connect_timeout,
             request_timeout=request_timeout,
+            wait_for_acks=False,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from queue import Empty
 from typing import Any, ClassVar, Final
@@ -82,6 +83,8 @@ class Channel(virtual.Channel):
         fields = QueueSettings.__dataclass_fields__
         #: The queues whose messages need no acknowledgement.
         self.unacknowledged: set[str] = set()
+        #: Leases of a consumer's messages that were not delivered yet, by queue.
+        self._ahead: defaultdict[str, deque[Lease]] = defaultdict(deque)
         self._settings = QueueSettings(**{key: given[key] for key in fields if key in given})
 
     @property
@@ -371,10 +374,36 @@ class Channel(virtual.Channel):
             message = handle.get_nowait()
         except shmq.LockTimeout as error:
             raise Empty from error
-        raw = unpack(message)
-        tag = raw["properties"]["delivery_tag"] = next(_tags)
-        self.qos.hold(tag, Lease(handle, message, os.getpid()))
-        return raw
+        lease = Lease(next(_tags), handle, message, os.getpid())
+        self.qos.hold(lease)
+        return _unpack(lease)
+
+    def fetch(self, queue: str, most: int) -> int:
+        """Lease up to ``most`` messages for the consumer of the queue; returns how many."""
+        handle = self.session.queue(queue)
+        try:
+            messages = handle.get_many(most, block=False)
+        except shmq.LockTimeout:
+            return 0
+        ahead, pid = self._ahead[queue], os.getpid()
+        for message in messages:
+            lease = Lease(next(_tags), handle, message, pid)
+            self.qos.hold(lease)
+            ahead.append(lease)
+        return len(messages)
+
+    def has_fetched(self, queue: str) -> bool:
+        """Whether a message that `fetch` leased is not delivered yet."""
+        return bool(self._ahead.get(queue))
+
+    def pop_fetched(self, queue: str) -> Raw | None:
+        """The next message that `fetch` leased, to be delivered now; None: there is no other."""
+        ahead = self._ahead.get(queue)
+        while ahead:
+            lease = ahead.popleft()
+            if lease.pid == os.getpid():  # else the parent of this forked child delivers it
+                return _unpack(lease)
+        return None
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
         """Take one message; None if there is none. Raises ChannelError (404)."""
@@ -406,6 +435,19 @@ class Channel(virtual.Channel):
                 return deliver(raw)
 
             self.connection._callbacks[queue] = settle_and_deliver
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """End the consumer; messages that were not delivered to it return to their places."""
+        queue = self._tag_to_queue.get(consumer_tag)
+        super().basic_cancel(consumer_tag)
+        for lease in self._ahead.pop(queue, ()):
+            self.qos.give_back(lease.tag)
+
+
+def _unpack(lease: Lease) -> Raw:
+    raw = unpack(lease.message)
+    raw["properties"]["delivery_tag"] = lease.tag
+    return raw
 
 
 def _binding_arguments(

@@ -19,8 +19,9 @@ class DeliveriesExhausted(Exception):
 
 
 class Lease(NamedTuple):
-    """A message that was delivered, with the queue that it is leased from and the process."""
+    """A leased message by its delivery tag, with the queue and the process that leased it."""
 
+    tag: int
     queue: shmq.Queue
     message: shmq.Message
     pid: int
@@ -41,9 +42,22 @@ class QoS(virtual.QoS):
         super().__init__(channel, prefetch_count)
         self._leases: dict[int, Lease] = {}
 
-    def hold(self, delivery_tag: int, lease: Lease) -> None:
-        """Remember the lease of a delivery until it is settled."""
-        self._leases[delivery_tag] = lease
+    def hold(self, lease: Lease) -> None:
+        """Remember a lease until it is settled."""
+        self._leases[lease.tag] = lease
+
+    def can_consume(self) -> bool:
+        """Whether another message may be leased."""
+        return not self.prefetch_count or len(self._leases) < self.prefetch_count
+
+    def limit_fetch(self, most: int) -> int:
+        """How many of ``most`` messages may be leased now."""
+        window: int = self.prefetch_count or most + len(self._leases)
+        return min(most, window - len(self._leases))
+
+    def give_back(self, delivery_tag: int) -> None:
+        """Return a message that was not delivered to its place; this delivery does not count."""
+        self._settle(delivery_tag, "give_back")
 
     def ack(self, delivery_tag: int) -> None:
         """Acknowledge the message."""
@@ -85,6 +99,7 @@ class QoS(virtual.QoS):
                 lease.message.reject(self._find_error(delivery_tag))
             else:
                 lease.message.ack()
+                self.channel.connection.on_ack()
         except (shmq.LeaseExpired, shmq.QueueDeleted) as error:
             log.warning("%s: the message is not settled by its %s", error, how)
         finally:

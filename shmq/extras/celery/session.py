@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import shmq
+from shmq.api.contract import unwrapped
+from shmq.client.remote.queue import RemoteQueue
 
 T = TypeVar("T")
 
@@ -77,6 +79,13 @@ class Session:
         except shmq.QueueDeleted:
             self.forget_queue(name)
             return use(self.queue(name))
+
+    def send_acks(self) -> None:
+        """Send the acknowledgements to a server that no request has taken along yet."""
+        for queue in list(self._queues.values()):  # other threads declare queues
+            found = unwrapped(queue)
+            if isinstance(found, RemoteQueue):
+                found.port.send_acks()
 
     def close(self) -> None:
         """Close the broker; what was leased through it returns to its queues."""

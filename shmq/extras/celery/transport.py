@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from queue import Empty
 from types import ModuleType
 from typing import Any, Final
 
@@ -12,6 +11,8 @@ from kombu.transport import base, virtual
 from kombu.utils.compat import detect_environment
 
 import shmq
+from shmq.api.contract import unwrapped
+from shmq.client.shared.ready_event import look
 from shmq.extras.celery.address import Address
 from shmq.extras.celery.channel import Channel
 from shmq.extras.celery.event_loop import LoopDelivery
@@ -112,48 +113,79 @@ class Transport(virtual.Transport):
         """Whether a channel of this connection consumes the queue."""
         return any(queue in channel._active_queues for channel in self.channels)
 
-    def active_queues(self) -> list[shmq.Queue]:
-        """The queues from which some channel may take a message now."""
-        return [channel.session.queue(name) for channel, name in self._list_sources()]
+    def consumed_queues(self) -> set[shmq.Queue]:
+        """The queues that some channel consumes."""
+        return {
+            channel.session.queue(n) for channel in self.channels for n in channel._active_queues
+        }
 
-    def deliver(self, most: int) -> int:
-        """Deliver up to ``most`` messages without waiting; returns how many."""
-        for count in range(most):
-            if not any(self._deliver_from(channel, name) for channel, name in self._list_sources()):
-                return count
-        return most
+    def deliver(self, most: int, empty: set[shmq.Queue]) -> int:
+        """Deliver up to ``most`` messages without waiting; returns how many.
 
-    def _list_sources(self) -> list[tuple[Any, str]]:
+        The queues of ``empty`` are passed over, and those that are found empty are added to it.
+        """
+        count, before = 0, -1
+        while before < count < most:
+            before = count
+            sources = self._list_sources(empty)
+            for parts, (channel, name) in zip(range(len(sources), 0, -1), sources, strict=True):
+                count += self._deliver_from(channel, name, most - count, parts, empty)
+        return count
+
+    def _deliver_from(
+        self, channel: Any, name: str, most: int, parts: int, empty: set[shmq.Queue]
+    ) -> int:
+        """Deliver from the first of ``parts`` queues, which share ``most`` and their windows."""
+        if not channel.has_fetched(name):
+            limit = -(-channel.qos.limit_fetch(most) // parts)
+            if limit <= 0:
+                return 0
+            fetched = channel.fetch(name, limit)
+            if fetched < limit:
+                empty.add(channel.session.queue(name))
+            if fetched and name not in channel.unacknowledged:
+                self._deliver_control(most)
+        count = 0
+        while count < most and (raw := channel.pop_fetched(name)) is not None:
+            count += 1
+            self._turn += 1
+            self._deliver(raw, name)
+        return count
+
+    def _deliver_control(self, most: int) -> None:
+        """Deliver remote control that was published before the tasks that were fetched just now."""
+        sources = {
+            unwrapped(channel.session.queue(name)): (channel, name)
+            for channel in self.channels
+            for name in channel.unacknowledged.intersection(channel._active_queues)
+        }
+        for queue, found in look(sources).items():
+            if found is not False:  # a message, or an error that the fetch raises
+                self._deliver_from(*sources[queue], most, 1, set())
+
+    def _list_sources(self, empty: set[shmq.Queue]) -> list[tuple[Any, str]]:
         """The channels that may take a message now, with the names of their queues, in order.
 
-        Those without acknowledgements come first: remote control is heard before the tasks that
-        were published after it. The others have turns.
+        Those without acknowledgements, such as remote control, come first. The others have turns.
         """
         first: list[tuple[Any, str]] = []
         others: list[tuple[Any, str]] = []
         for channel in self.channels:
-            if channel._consumers and channel.qos.can_consume():
-                for name in channel._active_queues:
+            takes = channel._consumers and channel.qos.can_consume()
+            for name in channel._active_queues:
+                waits = takes and channel.session.queue(name) not in empty
+                if waits or channel.has_fetched(name):
                     place = first if name in channel.unacknowledged else others
                     place.append((channel, name))
         turn = self._turn % len(others) if others else 0
         return first + others[turn:] + others[:turn]
-
-    def _deliver_from(self, channel: Any, name: str) -> bool:
-        try:
-            raw = channel._get(name)
-        except Empty:
-            return False
-        self._turn += 1
-        self._deliver(raw, name)
-        return True
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Deliver messages; waits for the first. Raises TimeoutError after ``timeout`` seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             self.settled.clear()
-            if self.deliver(_AT_ONCE):
+            if self.deliver(_AT_ONCE, set()):
                 return
             left = _SLICE if until is None else until - time.monotonic()
             if left <= 0:
@@ -162,7 +194,7 @@ class Transport(virtual.Transport):
 
     def _wait(self, seconds: float) -> None:
         """Return when there may be a message to deliver, after ``seconds`` at the latest."""
-        queues = self.active_queues()
+        queues = [channel.session.queue(name) for channel, name in self._list_sources(set())]
         if not queues:
             self.settled.wait(seconds)
         elif detect_environment() != "default":
@@ -181,6 +213,16 @@ class Transport(virtual.Transport):
         if self._loop_delivery is not None:
             self._loop_delivery.close()
             self._loop_delivery = None
+
+    def send_acks(self) -> None:
+        """Send the acknowledgements that no request to the server has taken along."""
+        if self._session is not None and self._session.is_own:
+            self._session.send_acks()
+
+    def on_ack(self) -> None:
+        """Send an acknowledgement: at the end of the loop's turn if this is its thread."""
+        if self._loop_delivery is None or not self._loop_delivery.is_here:
+            self.send_acks()
 
     def on_message_ready(self, channel: Any, message: Any, queue: str) -> None:
         """Deliver a message that was read by a loop."""

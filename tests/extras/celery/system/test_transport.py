@@ -27,6 +27,10 @@ def publish(connection: Any, body: Any, queue: Any, **more: Any) -> None:
         producer.publish(body, routing_key=queue.name, declare=[queue], **more)
 
 
+def url_of(target: str) -> str:
+    return target if "://" in target else f"shmq:///{target}"
+
+
 def take(connection: Any, queue: Any, **more: Any) -> Any:
     return queue(connection.default_channel).get(**more)
 
@@ -311,3 +315,123 @@ def test_a_loop_sleeps_while_messages_wait_and_the_window_is_full(connection: An
         eventually(lambda: next(turns) is None and len(taken) == 2, "the next message")
         connection.transport.unregister_from_event_loop(connection.connection, loop)
     loop.close()
+
+
+def test_what_a_consumer_has_fetched_returns_uncounted_when_it_is_cancelled(
+    connection: Any, broker: shmq.Broker
+) -> None:
+    queue = Queue("tasks")
+    for number in range(5):
+        publish(connection, number, queue)
+    consumer = Consumer(connection, [queue])
+    taken: list[Any] = []
+
+    def take_one(message: Any) -> None:
+        taken.append(message)
+        consumer.cancel()
+
+    consumer.on_message = take_one
+    consumer.consume()
+    connection.drain_events(timeout=PATIENCE)
+    stats = broker.queue("tasks").stats()
+    assert (len(taken), stats.in_flight, stats.depth) == (1, 1, 4)
+    taken[0].ack()
+    rest = [take(connection, queue, no_ack=True) for _ in range(4)]
+    assert [message.decode() for message in rest] == [1, 2, 3, 4]
+    assert not any(message.delivery_info["redelivered"] for message in rest)
+
+
+def test_a_callback_that_fails_leaves_the_rest_to_the_next_drain(connection: Any) -> None:
+    queue = Queue("tasks")
+    taken: list[Any] = []
+    for number in range(3):
+        publish(connection, number, queue)
+
+    def fail_first(message: Any) -> None:
+        taken.append(message.decode())
+        if len(taken) == 1:
+            raise ValueError("of the application")
+
+    with Consumer(connection, [queue], on_message=fail_first, no_ack=True):
+        with pytest.raises(ValueError, match="of the application"):
+            connection.drain_events(timeout=PATIENCE)
+        connection.drain_events(timeout=PATIENCE)
+    assert taken == [0, 1, 2]
+
+
+def test_the_queues_of_a_channel_share_its_window(connection: Any, broker: shmq.Broker) -> None:
+    queues = [Queue("one"), Queue("two")]
+    taken: list[Any] = []
+    for queue in queues:
+        for number in range(20):
+            publish(connection, number, queue)
+    with Consumer(connection, queues, on_message=taken.append, prefetch_count=8):
+        connection.drain_events(timeout=PATIENCE)
+        assert [broker.queue(queue.name).stats().in_flight for queue in queues] == [4, 4]
+    assert len(taken) == 8
+
+
+def test_a_loop_delivers_from_queues_that_it_has_found_empty(target: str) -> None:
+    queues = [Queue("one"), Queue("two")]
+    taken: list[str] = []
+    loop = Hub()
+    with Connection(url_of(target)) as connection, Connection(url_of(target)) as other:
+
+        def run(message: Any) -> None:
+            taken.append(message.decode())
+            message.ack()
+
+        with Consumer(connection, queues, on_message=run, prefetch_count=2):
+            connection.register_with_event_loop(loop)
+            turns = loop.create_loop()
+            for number in range(20):
+                name = queues[number % 2].name
+                publish(other, f"{name} {number}", queues[number % 2])
+                eventually(
+                    lambda seen=number + 1: next(turns) is None and len(taken) == seen,
+                    "the next message",
+                )
+            for queue in queues:
+                assert queue(other.default_channel).queue_declare(passive=True).message_count == 0
+            connection.transport.unregister_from_event_loop(connection.connection, loop)
+    loop.close()
+
+
+def test_an_acknowledgement_is_sent_at_once_without_a_loop(
+    target: str, broker: shmq.Broker
+) -> None:
+    queue = Queue("tasks")
+    with Connection(url_of(target)) as connection:
+        publish(connection, 1, queue)
+        take(connection, queue).ack()
+        eventually(lambda: not broker.queue("tasks").stats().in_flight, "the acknowledgement")
+        publish(connection, 2, queue)
+        take(connection, queue).ack()
+    assert not broker.queue("tasks").stats().in_flight
+
+
+def test_a_loop_delivers_remote_control_before_tasks_published_after_it(target: str) -> None:
+    control, tasks = Queue("control"), Queue("tasks")
+    taken: list[str] = []
+    loop = Hub()
+    with Connection(url_of(target)) as connection, Connection(url_of(target)) as other:
+
+        def run(message: Any) -> None:
+            taken.append(message.decode())
+
+        with (
+            Consumer(connection.channel(), [control], on_message=run, no_ack=True),
+            Consumer(connection.channel(), [tasks], on_message=run),
+        ):
+            connection.register_with_event_loop(loop)
+            turns = loop.create_loop()
+            for number in range(20):
+                publish(other, f"control {number}", control)
+                publish(other, f"task {number}", tasks)
+                eventually(
+                    lambda seen=2 * number + 2: next(turns) is None and len(taken) == seen,
+                    "both messages",
+                )
+            connection.transport.unregister_from_event_loop(connection.connection, loop)
+    loop.close()
+    assert taken == [f"{kind} {number}" for number in range(20) for kind in ("control", "task")]
