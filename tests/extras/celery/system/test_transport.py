@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -33,6 +33,16 @@ def url_of(target: str) -> str:
 
 def take(connection: Any, queue: Any, **more: Any) -> Any:
     return queue(connection.default_channel).get(**more)
+
+
+def turn_until(turns: Iterator[Any], taken: list[Any], count: int) -> None:
+    """Turn the loop until so many messages were taken."""
+
+    def are() -> bool:
+        next(turns)
+        return len(taken) == count
+
+    eventually(are, f"{count} messages are taken")
 
 
 def test_the_console_sees_the_body_and_the_headers(connection: Any, broker: shmq.Broker) -> None:
@@ -387,10 +397,7 @@ def test_a_loop_delivers_from_queues_that_it_has_found_empty(target: str) -> Non
             for number in range(20):
                 name = queues[number % 2].name
                 publish(other, f"{name} {number}", queues[number % 2])
-                eventually(
-                    lambda seen=number + 1: next(turns) is None and len(taken) == seen,
-                    "the next message",
-                )
+                turn_until(turns, taken, number + 1)
             for queue in queues:
                 assert queue(other.default_channel).queue_declare(passive=True).message_count == 0
             connection.transport.unregister_from_event_loop(connection.connection, loop)
@@ -428,10 +435,7 @@ def test_a_loop_delivers_remote_control_before_tasks_published_after_it(target: 
             for number in range(20):
                 publish(other, f"control {number}", control)
                 publish(other, f"task {number}", tasks)
-                eventually(
-                    lambda seen=2 * number + 2: next(turns) is None and len(taken) == seen,
-                    "both messages",
-                )
+                turn_until(turns, taken, 2 * number + 2)
             connection.transport.unregister_from_event_loop(connection.connection, loop)
     loop.close()
     assert taken == [f"{kind} {number}" for number in range(20) for kind in ("control", "task")]
