@@ -28,6 +28,10 @@ class NatsQueue(QueueHandle):
         """The connection to the cluster."""
         return self.port.connection
 
+    def count_claimed(self) -> int:
+        """How many messages are claimed: see `QueueState.count_claimed`."""
+        return self.port.call("count_claimed")
+
     def bulk(self) -> api.BulkQueue:
         self.port.refuse("bulk()", "its servers keep messages, not columns of them")
 

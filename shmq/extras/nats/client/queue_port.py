@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar
@@ -55,9 +56,9 @@ class NatsQueuePort(QueuePort):
         self.name, self.options = self.layout.name, self.layout.options
         self.puts = Puts(self.layout, definitions)
         self._identity = int(definition["identity"])
-        claims = Claims(definitions, name)
-        self.held = Leases(connection, claims, self.layout, self._identity)
-        self.settlements = Settlements(self, self.puts, definitions, claims)
+        self.claims = Claims(definitions, name)
+        self.held = Leases(connection, self.claims, self.layout, self._identity)
+        self.settlements = Settlements(self, self.puts, definitions, self.claims)
         self.pulls = Pulls(self.layout, self.settlements.give_back)
         self.state = QueueState(self, self.layout, self.pulls)
         self.definitions = definitions
@@ -292,6 +293,10 @@ class NatsQueuePort(QueuePort):
     ) -> None:
         """Settle a delivery. Raises LeaseExpired."""
         self.run(self._settle(kind, lease, ms, message, error))
+
+    def keep_lease(self, lease: Lease) -> None:
+        """Extend a lease until it is settled. Raises LeaseExpired."""
+        self.run(self.settlements.extend(lease, math.inf))
 
     # ---- what the queue has ----
 
