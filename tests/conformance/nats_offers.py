@@ -20,7 +20,6 @@ NO_MODULES: Final = {
     "test_confirm": "it looks at journals of this host; `confirm` needs servers that sync",
     "test_descriptors": "`fileno` is refused",
     "test_dropped": "it drops records of shares, and reads the namespace of this host",
-    "test_locks": "locks are refused",
     "test_long_names": "tables, which have the texts, are refused",
     "test_memory": "it is about the memory of this host",
     "test_named_leases": "`bulk` is refused",

@@ -409,17 +409,13 @@ def _take_extended(
     have delivered it to another one, too.
     """
     while True:
-        permit: Any = yield _get(permits, timeout)
+        permit: _Permit = yield _get(permits, timeout)
         if permit is None:
             return None
         try:
-            yield _call(permits, permit.keep_lease)
+            yield from permits.keep_lease(permit)
         except LeaseExpired:
             timeout = None if until is None else max(0.0, until - time.monotonic())
-        except BaseException:
-            with contextlib.suppress(ShmqError):  # else it is free when its lease ends
-                permit.nack(0, counted=False)
-            raise
         else:
             return permit
 

@@ -258,10 +258,6 @@ class NatsMessage(api.Message):
         ms = _core.milliseconds("seconds", seconds)
         self._queue.settle_lease("extend", self._claim(), ms, self)
 
-    def keep_lease(self) -> None:
-        """Extend its lease until it is settled. Raises LeaseExpired."""
-        self._queue.keep_lease(self._claim())
-
     @property
     def settled(self) -> bool:
         return bool(self._settled)

@@ -294,9 +294,14 @@ class NatsQueuePort(QueuePort):
         """Settle a delivery. Raises LeaseExpired."""
         self.run(self._settle(kind, lease, ms, message, error))
 
-    def keep_lease(self, lease: Lease) -> None:
-        """Extend a lease until it is settled. Raises LeaseExpired."""
-        self.run(self.settlements.extend(lease, math.inf))
+    def keep_lease(self, message: NatsMessage) -> Steps[None]:
+        """Extend its lease until it is settled, or return it. Raises LeaseExpired."""
+        assert message.lease is not None
+        try:
+            yield self.step(partial(self.settlements.extend, message.lease, math.inf))
+        except BaseException:
+            LoopThread.get().start(self.return_all([message]))
+            raise
 
     # ---- what the queue has ----
 

@@ -303,6 +303,7 @@ class Settlements:
     async def return_uncounted(self, lease: Lease, delay: float = 0.0) -> None:
         """Return it as if it had not been delivered, unless another holder may have it."""
         lease.settled = True
+        lease.drop()
         await lease.nack(delay, self._puts.check_there, counted=False)
 
     async def give_back(self, arrival: Arrival) -> None:
