@@ -175,7 +175,12 @@ class NatsQueuePort(QueuePort):
             if not came:
                 return []
             started = None
-            messages = await self.settlements.sift(came)
+            try:
+                messages = await self.settlements.sift(came)
+            except asyncio.CancelledError:  # the caller is gone
+                for arrival in came:
+                    await self.settlements.give_back(arrival)
+                raise
             self._hold(messages)
             if messages:
                 return messages
