@@ -400,9 +400,7 @@ def _await_turn(
     return permit
 
 
-def _take_extended(
-    permits: Queue, timeout: float | None, until: float | None
-) -> Steps[_Permit]:
+def _take_extended(permits: Queue, timeout: float | None, until: float | None) -> Steps[_Permit]:
     """Return a permit whose lease is extended from now on; None: too late.
 
     A permit is a holder's once its extension is confirmed: until then a leader that has changed may
@@ -531,9 +529,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             self._reopen()
             return look()
 
-    def _take(
-        self, line: _Line, timeout: float | None, until: float | None
-    ) -> Steps[_Permit]:
+    def _take(self, line: _Line, timeout: float | None, until: float | None) -> Steps[_Permit]:
         permits = self._queue
         if timeout == 0.0 or not (yield line.call(line.is_awaited)):
             permit: _Permit = yield _get(permits, 0.0)
