@@ -611,7 +611,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     def locked(self) -> bool:
         if self._line is None:
-            return self._look(lambda: self._queue.count_claimed() >= self._permits)
+            return self._look(lambda: bool(self._queue.count_claimed() >= self._permits))
         return self._look(lambda: not self._queue.has_message())
 
     def holders(self) -> list[LockHolder]:

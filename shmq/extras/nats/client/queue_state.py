@@ -66,7 +66,8 @@ class QueueState:
     async def count_claimed(self) -> int:
         """How many messages are claimed, of a queue whose messages are never acknowledged."""
         await self._queue.puts.check_there()
-        return await self._queue.claims.count()
+        claimed: int = await self._queue.claims.count()
+        return claimed
 
     async def stats(self) -> api.QueueStats:
         """The queue's statistics."""

@@ -70,7 +70,11 @@ def test_a_semaphore_has_that_many_holders(connect: Connect) -> None:
         semaphore.release()
     with pytest.raises(shmq.LockNotHeld):
         semaphore.release()
-    for make in (lambda: connect().semaphore("s", 4), lambda: connect().lock("s")):
+    makes: list[Callable[[], object]] = [
+        lambda: connect().semaphore("s", 4),
+        lambda: connect().lock("s"),
+    ]
+    for make in makes:
         with pytest.raises(shmq.LockExists):
             make()
 
