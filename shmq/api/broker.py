@@ -510,9 +510,8 @@ class Broker(Closing, Displayed):
         :class:`~shmq.LockExists` if a semaphore has the name, :class:`~shmq.InvalidName` for a name
         that no queue may have, or of over 94 characters, :class:`~shmq.InvalidOption`, TypeError,
         :class:`~shmq.NoSpace`, :class:`~shmq.LockTimeout` if a process is stopped while it creates
-        or deletes a queue, :class:`~shmq.Unsupported` in a NATS cluster, and over TCP
-        :class:`~shmq.ConnectionLost`, and :class:`~shmq.NoSuchQueue` or :class:`~shmq.Forbidden`
-        if the token lacks a right.
+        or deletes a queue, over TCP and in a NATS cluster :class:`~shmq.ConnectionLost`, and over
+        TCP :class:`~shmq.NoSuchQueue` or :class:`~shmq.Forbidden` if the token lacks a right.
         """
         raise _make_no_locks(name, timeout)
 
@@ -527,7 +526,8 @@ class Broker(Closing, Displayed):
     def list_locks(self) -> list[LockSummary]:
         """Every lock and semaphore of the namespace, sorted by name, with holders and waiters.
 
-        One that no process has used, or that was closed by all of them, is not there.
+        One that no process has used, or that was closed by all of them, is not there. Raises
+        :class:`~shmq.Unsupported` in a NATS cluster.
         """
         raise _make_no_locks()
 

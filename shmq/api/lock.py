@@ -49,6 +49,10 @@ class Semaphore(abc.ABC):
     permits in the order in which they began to wait; one that is next, and does not take a free
     permit for 30 to 100 ms, because it is stopped, say, may be passed.
 
+    In a NATS cluster a permit is a lease of 10 seconds, which the client extends: a dead holder's
+    permit is free when its lease ends, a holder that is stopped or cut off for longer loses it, and
+    those who wait get permits in no order.
+
     Threads and tasks may share a handle, and each acquire takes one more permit: a thread that
     holds the only permit of a handle and acquires again waits for another thread to release it. The
     child of a fork holds nothing that its parent holds, and a pickled handle holds nothing where it
@@ -85,7 +89,7 @@ class Semaphore(abc.ABC):
         """Return a permit that this handle holds, from any thread.
 
         Raises :class:`~shmq.LockNotHeld` if it holds none: it was not acquired by this handle, was
-        released, or was lost with the connection.
+        released, or was lost with the connection, or in a NATS cluster by the end of its lease.
         """
 
     @abc.abstractmethod
@@ -98,11 +102,17 @@ class Semaphore(abc.ABC):
 
     @abc.abstractmethod
     def holders(self) -> list[LockHolder]:
-        """Those who hold a permit, of any process; one who holds several is in it several times."""
+        """Those who hold a permit, of any process; one who holds several is in it several times.
+
+        Raises :class:`~shmq.Unsupported` in a NATS cluster.
+        """
 
     @abc.abstractmethod
     def waiters(self) -> list[LockHolder]:
-        """Those who wait for a permit, in the order in which they get one."""
+        """Those who wait for a permit, in the order in which they get one.
+
+        Raises :class:`~shmq.Unsupported` in a NATS cluster.
+        """
 
     @abc.abstractmethod
     def _make_timeout_error(self) -> Exception:
@@ -140,4 +150,7 @@ class Lock(Semaphore):
 
     @abc.abstractmethod
     def holder(self) -> LockHolder | None:
-        """The one who holds the lock; None: it is free."""
+        """The one who holds the lock; None: it is free.
+
+        Raises :class:`~shmq.Unsupported` in a NATS cluster.
+        """

@@ -20,7 +20,6 @@ NO_MODULES: Final = {
     "test_confirm": "it looks at journals of this host; `confirm` needs servers that sync",
     "test_descriptors": "`fileno` is refused",
     "test_dropped": "it drops records of shares, and reads the namespace of this host",
-    "test_locks": "locks are refused",
     "test_long_names": "tables, which have the texts, are refused",
     "test_memory": "it is about the memory of this host",
     "test_named_leases": "`bulk` is refused",
@@ -51,23 +50,34 @@ _WHERE: Final = "`where` is refused, to a thread of the test"
 _SHARE: Final = "its last step makes a share, which is refused"
 _LETTERS: Final = "a put cannot be kept out while a queue is found empty, so its dead letters stay"
 _COUNTS: Final = "the publishers of a cluster share no counter"
+_HOLDERS: Final = "who holds a lock is not known"
 _RECEIPT: Final = "a receipt has more than 64 bits"
 
 #: The tests that are refused, alone or with these parameters.
 REFUSED: Final = frozenset({
+    "test_a_cancelled_task_holds_nothing",
+    "test_a_closed_broker_releases_its_locks",
     "test_a_closed_subscription_that_is_polled_holds_back_no_append",
     "test_a_deleted_streams_handle_makes_no_groups",
     "test_a_forgotten_subscription_holds_back_no_append",
     "test_a_higher_priority_comes_first_and_one_that_came_back_has_its_place",
+    "test_a_lock_has_one_holder_and_is_free_after_the_block",
+    "test_a_lock_is_not_reentrant",
+    "test_a_lock_that_was_forgotten_is_made_again",
     "test_a_loop_has_the_bodies_that_its_filter_means",
+    "test_a_pickled_handle_is_one_of_the_same_lock",
     "test_a_repeated_append_after_a_failed_disk_doubles_nothing",
     "test_a_returned_message_wakes_a_filtered_wait_that_selects_it",
+    "test_a_semaphore_has_that_many_holders",
     "test_a_stream_that_is_full_or_too_small_refuses_as_a_queue_does",
     "test_a_subscription_of_a_closed_handle_can_still_be_closed",
     "test_a_table_uses_the_default",
     "test_a_task_that_blocks_holds_back_appends_until_it_closes",
+    "test_a_timeout_may_be_infinite",
+    "test_a_waiter_that_times_out_leaves_the_line",
     "test_an_expression_that_cannot_be_asked_is_refused",
     "test_an_id_is_forgotten_after_the_window",
+    "test_an_invalid_number_of_permits_is_refused",
     "test_an_iterator_gives_what_is_meant_alone",
     "test_an_iterator_that_may_not_wait_ends_with_what_is_there",
     "test_another_type_is_refused[<lambda>26]",
@@ -75,12 +85,14 @@ REFUSED: Final = frozenset({
     "test_another_type_is_refused[<lambda>28]",
     "test_another_type_is_refused[<lambda>29]",
     "test_another_type_is_refused[<lambda>30]",
+    "test_any_other_name_is_accepted",
     "test_arguments_are_refused_as_those_of_consume[options4-InvalidOption]",
     "test_dead_letters_are_asked_why_they_are_dead",
     "test_every_value_in_range_is_what_all_clients_see[auto_delete-True]",
     "test_every_value_in_range_is_what_all_clients_see[expires-600]",
     "test_every_value_in_range_is_what_all_clients_see[expires-86400]",
     "test_how_many_wait_is_known_while_an_append_waits_for_room",
+    "test_locks_are_listed_and_their_queues_are_not",
     "test_many_that_are_meant_come_together",
     "test_of_a_batch_that_is_dropped_what_went_in_is_not_counted",
     "test_one_that_blocks_goes_on_with_partitions_that_come",
@@ -89,11 +101,13 @@ REFUSED: Final = frozenset({
     "test_one_that_blocks_lets_go_of_what_it_has_handed_out_and_not_of_more",
     "test_only_a_stream_that_blocks_can_be_held_back",
     "test_tasks_ask_for_what_they_mean",
+    "test_tasks_share_a_lock",
     "test_the_child_of_a_fork_settles_nothing_of_its_parents",
     "test_the_dead_letter_queue_is_as_durable_as_its_queue",
     "test_the_front_of_a_group_that_is_not_meant_holds_its_group",
     "test_the_slowest_of_those_that_block_holds_back",
     "test_the_window_counts_from_the_first_put_and_no_duplicate_renews_it",
+    "test_those_who_wait_get_it_in_their_order",
     "test_two_subscriptions_of_one_handle_hold_back_each_for_itself",
     "test_what_a_child_reads_no_further_stays_its_parents",
     "test_what_a_group_has_not_done_is_kept_where_appends_wait",
@@ -113,6 +127,8 @@ REFUSED: Final = frozenset({
 
 #: The tests that a cluster cannot pass, alone or with these parameters, and why.
 LEFT_OUT: Final[dict[str, str]] = {
+    "test_a_block_that_is_not_entered_in_time_says_who_holds_the_lock": _HOLDERS,
+    "test_a_semaphore_has_one_permit_or_very_many": _HOLDERS,
     "test_a_group_keeps_the_options_it_was_made_with": _SHARE,
     "test_a_batch_is_compressed_and_read_one_by_one": _EXPANDED,
     "test_a_batch_may_be_delayed_and_may_expire": _EXPIRED,

@@ -57,6 +57,9 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     suggests = True
     #: See `connect`.
     default: Default | None = None
+    #: After how many seconds the lock of a dead or stopped holder is free; None: its permit comes
+    #: back with the holder's death, and no sooner.
+    lock_lease: float | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -418,8 +421,9 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         """Create or open a queue of a lock. Raises QueueExists if it has other options."""
         wanted = QueueOptions.for_queue(name, options)
         queue: Queue = self._make("queue", name, wanted, options, True)
-        with suppress(Empty):  # a consumer from now on: the queue stays, and ends with its last one
-            queue.get(False, where="correlation = 'none'")
+        if wanted.auto_delete:
+            with suppress(Empty):  # a consumer from now on: it stays, and ends with its last one
+                queue.get(False, where="correlation = 'none'")
         return queue
 
     # ---- schemas ----

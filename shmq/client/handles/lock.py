@@ -14,6 +14,9 @@ and no store has to be added to it. Two queues make a lock:
 
 Only the permits decide who holds the lock; the line is advisory. A waiter that finds a permit free,
 and the same other one first in the line for `_STUCK`, passes that one, which may be stopped.
+
+Where servers know no deaths (`BrokerHandle.lock_lease`), a lease ends by its time: the permit's
+handle extends it until the release, and there is no line.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from shmq.errors import (
     QueueDeleted,
     QueueExists,
     ShmqError,
+    Unsupported,
 )
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -84,12 +88,18 @@ _COMMON: Final[dict[str, Any]] = {
     "auto_delete": True,
     "expires": _UNUSED,
 }
+#: What a permit takes in the files of servers, in bytes: more than its headers.
+_STORED: Final = 1024
 
 
-def _permit_options(kind: str, permits: int) -> dict[str, Any]:
+def _permit_options(kind: str, permits: int, lease: float | None) -> dict[str, Any]:
     # The kind is the number of priorities, which permits have no use for.
     priorities = 1 if kind == "lock" else 2
-    return {**_COMMON, "capacity": permits, "arena_bytes": 4096, "priorities": priorities}
+    options = {**_COMMON, "capacity": permits, "arena_bytes": 4096, "priorities": priorities}
+    if lease is not None:  # nothing deletes the queue: its servers do not know who uses it
+        del options["auto_delete"], options["expires"]
+        options |= {"visibility_timeout": lease, "arena_bytes": 4096 + permits * _STORED}
+    return options
 
 
 def _line_options() -> dict[str, Any]:
@@ -117,8 +127,8 @@ def inbox_options() -> dict[str, Any]:
 Broker = Any
 #: A queue of this host, or a `QueueHandle`: both know more than the contract has.
 Queue = Any
-#: The queue of the permits, and that of the line.
-Queues = tuple[Queue, Queue]
+#: The queue of the permits, and that of the line; None: there is none.
+Queues = tuple[Queue, Queue | None]
 
 
 def open_queues(broker: Broker, kind: str, name: str, permits: int) -> Queues:
@@ -135,11 +145,12 @@ def open_queues(broker: Broker, kind: str, name: str, permits: int) -> Queues:
 
 
 def _open_once(broker: Broker, kind: str, name: str, permits: int) -> Queues:
+    lease = broker.lock_lease
     try:
-        held = broker.open_reserved(LOCK_PERMITS + name, _permit_options(kind, permits))
+        held = broker.open_reserved(LOCK_PERMITS + name, _permit_options(kind, permits, lease))
     except QueueExists as error:
         raise _make_exists_error(kind, name, error) from error
-    line = broker.open_reserved(LOCK_LINE + name, _line_options())
+    line = None if lease is not None else broker.open_reserved(LOCK_LINE + name, _line_options())
     _fill(held, permits)
     return held, line
 
@@ -183,12 +194,21 @@ def summarize(broker: Broker, name: str) -> LockSummary:
 
 def summarize_all(broker: Broker, queues: list[str]) -> list[LockSummary]:
     """The entries of the list, given the names of all queues."""
+    if broker.lock_lease is not None:
+        raise _make_unknown_error("locks", "list_locks")
     names = [name.removeprefix(LOCK_PERMITS) for name in queues if name.startswith(LOCK_PERMITS)]
     found = []
     for name in sorted(names):
         with contextlib.suppress(*_GONE):
             found.append(summarize(broker, name))
     return found
+
+
+def _make_unknown_error(what: str, method: str) -> Unsupported:
+    return Unsupported(
+        f"{what}: {method}() is not possible on a cluster: its servers do not tell who holds a "
+        f"lock or waits for it; use locked()"
+    )
 
 
 def _leaseholders(queue: Queue) -> list[LockHolder]:
@@ -226,6 +246,18 @@ def _get(queue: Queue, timeout: float | None, where: str | None = None) -> Step:
 _LET_OTHERS_RUN: Final[Step] = (lambda: None, pause(LOCK_PAUSE)[1])
 
 
+def _call(queue: Queue, call: Callable[[], Any]) -> Step:
+    """A step that takes microseconds on a queue of this host, and a round trip otherwise.
+
+    It is carried out even if its task is cancelled.
+    """
+
+    async def suspend() -> Any:
+        return await run_to_end(call) if isinstance(queue, QueueHandle) else call()
+
+    return call, suspend
+
+
 class _Line:
     """The order of the waiters of one lock, which is advisory."""
 
@@ -240,15 +272,8 @@ class _Line:
         return bool(self.queue.has_message())
 
     def call(self, call: Callable[[], Any]) -> Step:
-        """A step that takes microseconds on this host, and a round trip otherwise.
-
-        It is carried out even if its task is cancelled.
-        """
-
-        async def suspend() -> Any:
-            return await run_to_end(call) if isinstance(self.queue, QueueHandle) else call()
-
-        return call, suspend
+        """A step of the line: see `_call`."""
+        return _call(self.queue, call)
 
     def join(self) -> Steps[_Permit]:
         """Return a ticket, leased; None: too many wait."""
@@ -375,6 +400,24 @@ def _await_turn(
     return permit
 
 
+def _take_extended(permits: Queue, timeout: float | None, until: float | None) -> Steps[_Permit]:
+    """Return a permit whose lease is extended from now on; None: too late.
+
+    A permit is a holder's once its extension is confirmed: until then a leader that has changed may
+    have delivered it to another one, too.
+    """
+    while True:
+        permit: _Permit = yield _get(permits, timeout)
+        if permit is None:
+            return None
+        try:
+            yield from permits.keep_lease(permit)
+        except LeaseExpired:
+            timeout = None if until is None else max(0.0, until - time.monotonic())
+        else:
+            return permit
+
+
 def _is_free(permits: Queue, line: Queue, closely: bool) -> bool:
     """Whether a permit is free; ``closely``: after a look for dead holders and waiters."""
     if closely:
@@ -402,7 +445,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     def _open(self, queues: Queues) -> None:
         self._queue, line = queues
-        self._line = _Line(line, self._broker)
+        self._line = None if line is None else _Line(line, self._broker)
 
     @property
     def name(self) -> str:
@@ -426,6 +469,8 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     def _try_acquire(self, limit: float | None) -> bool:
         """Acquire a permit that is free, the common case, without a generator."""
+        if self._line is None:
+            return False
         try:
             if limit == 0.0 or not self._line.queue.has_message():
                 self._keep(self._queue.get(False))
@@ -450,9 +495,12 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         while True:
             try:
                 if is_gone:
-                    yield self._line.call(self._reopen)
+                    yield _call(self._queue, self._reopen)
                     is_gone = False
-                permit = yield from self._take(timeout, until)
+                if self._line is None:
+                    permit = yield from _take_extended(self._queue, timeout, until)
+                else:
+                    permit = yield from self._take(self._line, timeout, until)
                 break
             except _GONE:
                 reopens, is_gone = reopens + 1, True
@@ -481,8 +529,8 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             self._reopen()
             return look()
 
-    def _take(self, timeout: float | None, until: float | None) -> Steps[_Permit]:
-        permits, line = self._queue, self._line
+    def _take(self, line: _Line, timeout: float | None, until: float | None) -> Steps[_Permit]:
+        permits = self._queue
         if timeout == 0.0 or not (yield line.call(line.is_awaited)):
             permit: _Permit = yield _get(permits, 0.0)
             if permit is not None or timeout == 0.0:
@@ -545,7 +593,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         except (LeaseExpired, *_GONE) as error:
             raise LockNotHeld(
                 f"{self._KIND} {self._name!r} was lost while it was held: its connection or its "
-                f"broker was closed, or it was deleted"
+                f"broker was closed, its lease ended, or it was deleted"
             ) from error
         except KeyboardInterrupt:  # while a process is stopped within an operation on the queue
             self._keep(permit)
@@ -562,14 +610,24 @@ class SemaphoreHandle(Displayed, api.Semaphore):
     # ---- what it has ----
 
     def locked(self) -> bool:
+        if self._line is None:
+            return self._look(lambda: bool(self._queue.count_claimed() >= self._permits))
         return self._look(lambda: not self._queue.has_message())
 
     def holders(self) -> list[LockHolder]:
+        self._check_known("holders")
         found = self._look(lambda: _leaseholders(self._queue))
         return sorted(found, key=lambda one: one.since)
 
     def waiters(self) -> list[LockHolder]:
-        return self._look(lambda: _leaseholders(self._line.queue))
+        line = self._check_known("waiters")
+        return self._look(lambda: _leaseholders(line.queue))
+
+    def _check_known(self, method: str) -> _Line:
+        """The line. Raises Unsupported if the servers do not know who holds the lock."""
+        if self._line is None:
+            raise _make_unknown_error(f"{self._KIND} {self._name!r}", method)
+        return self._line
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._broker, self._name, self._permits, self._timeout)

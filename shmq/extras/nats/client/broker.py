@@ -25,6 +25,9 @@ from shmq.extras.nats.client.streams import StreamCollection
 class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
     """A namespace of a cluster. It connects when it is created."""
 
+    #: Long enough for an election, which takes 4 s, between two extensions; see `Lease`.
+    lock_lease = 10.0
+
     def __init__(self, target: ClusterTarget) -> None:
         super().__init__()
         self.connection = ClusterConnection(target)
@@ -78,17 +81,6 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
         if kind == "stream":
             return self.streams
         return ExchangeCollection(self) if kind == "exchange" else NoTables()
-
-    # ---- locks ----
-
-    def lock_queues(
-        self, kind: str, name: str, permits: int, *, again: bool = False
-    ) -> tuple[Any, Any]:
-        del permits, again
-        raise errors.Unsupported(
-            f"{kind} {name!r} is not possible on a cluster: its leases end by their time, although "
-            f"the holder may still be at work; lock on one host, or by its server"
-        )
 
     # ---- schemas ----
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from shmq.extras.nats.client import names
 from shmq.extras.nats.client.definitions import Definitions
+from shmq.native import _clock as time
 
 #: How long an error, and the number of uncounted deliveries, are kept, in seconds.
 _NOTED: Final = 86_400
@@ -50,6 +51,12 @@ class Claims:
         return Claim(
             **valid, error=error if isinstance(error, dict) else None, revision=found.revision
         )
+
+    async def count(self) -> int:
+        """How many messages of the queue a delivery has now."""
+        numbers = [int(key) async for key in self._definitions.keys_below(self._prefix)]
+        now = time.time() * 1000
+        return sum([(await self.get(number)).until > now for number in numbers])
 
     async def put(self, sequence: int, claim: Claim, wait: float) -> int | None:
         """Set it for ``wait`` seconds; its new revision, None if that is another one by now."""

@@ -115,10 +115,15 @@ class Definitions:
         return sorted([name async for name in self._names(kind)])
 
     async def _names(self, kind: str) -> AsyncIterator[str]:
-        prefix = self.subject(f"{kind}.")
+        async for key in self.keys_below(kind):
+            yield names.unescape(key)
+
+    async def keys_below(self, key: str) -> AsyncIterator[str]:
+        """The last parts of the keys right below ``key``."""
+        prefix = self.subject(f"{key}.")
         try:
             async for subject in subjects_of(self._connection.api, self._stream, f"{prefix}*"):
-                yield names.unescape(subject.removeprefix(prefix))
+                yield subject.removeprefix(prefix)
         except ApiError as error:
             if error.number != NO_STREAM:
                 raise

@@ -6,10 +6,12 @@ from typing import Any
 
 from shmq import api, errors
 from shmq.client.handles.queue import QueueHandle
+from shmq.client.ports.steps import Steps
 from shmq.client.shared.pickling import reduce
 from shmq.extras.nats.client.address import ClusterTarget
 from shmq.extras.nats.client.connection import ClusterConnection
 from shmq.extras.nats.client.definitions import Definitions
+from shmq.extras.nats.client.message import NatsMessage
 from shmq.extras.nats.client.names import kv_key
 from shmq.extras.nats.client.queue_port import NatsQueuePort
 
@@ -27,6 +29,14 @@ class NatsQueue(QueueHandle):
     def connection(self) -> ClusterConnection:
         """The connection to the cluster."""
         return self.port.connection
+
+    def keep_lease(self, message: NatsMessage) -> Steps[None]:
+        """Extend the message's lease until it is settled, or return it. Raises LeaseExpired."""
+        return self.port.keep_lease(message)
+
+    def count_claimed(self) -> int:
+        """How many messages are claimed: see `QueueState.count_claimed`."""
+        return self.port.call("count_claimed")
 
     def bulk(self) -> api.BulkQueue:
         self.port.refuse("bulk()", "its servers keep messages, not columns of them")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar
@@ -55,9 +56,9 @@ class NatsQueuePort(QueuePort):
         self.name, self.options = self.layout.name, self.layout.options
         self.puts = Puts(self.layout, definitions)
         self._identity = int(definition["identity"])
-        claims = Claims(definitions, name)
-        self.held = Leases(connection, claims, self.layout, self._identity)
-        self.settlements = Settlements(self, self.puts, definitions, claims)
+        self.claims = Claims(definitions, name)
+        self.held = Leases(connection, self.claims, self.layout, self._identity)
+        self.settlements = Settlements(self, self.puts, definitions, self.claims)
         self.pulls = Pulls(self.layout, self.settlements.give_back)
         self.state = QueueState(self, self.layout, self.pulls)
         self.definitions = definitions
@@ -174,7 +175,12 @@ class NatsQueuePort(QueuePort):
             if not came:
                 return []
             started = None
-            messages = await self.settlements.sift(came)
+            try:
+                messages = await self.settlements.sift(came)
+            except asyncio.CancelledError:  # the caller is gone
+                for arrival in came:
+                    await self.settlements.give_back(arrival)
+                raise
             self._hold(messages)
             if messages:
                 return messages
@@ -292,6 +298,15 @@ class NatsQueuePort(QueuePort):
     ) -> None:
         """Settle a delivery. Raises LeaseExpired."""
         self.run(self._settle(kind, lease, ms, message, error))
+
+    def keep_lease(self, message: NatsMessage) -> Steps[None]:
+        """Extend its lease until it is settled, or return it. Raises LeaseExpired."""
+        assert message.lease is not None
+        try:
+            yield self.step(partial(self.settlements.extend, message.lease, math.inf))
+        except BaseException:
+            LoopThread.get().start(self.return_all([message]))
+            raise
 
     # ---- what the queue has ----
 

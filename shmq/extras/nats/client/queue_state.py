@@ -63,6 +63,12 @@ class QueueState:
         """Whether it holds as many messages as its capacity allows."""
         return int((await self._fetch_info())["state"]["messages"]) >= self._layout.options.capacity
 
+    async def count_claimed(self) -> int:
+        """How many messages are claimed, of a queue whose messages are never acknowledged."""
+        await self._queue.puts.check_there()
+        claimed: int = await self._queue.claims.count()
+        return claimed
+
     async def stats(self) -> api.QueueStats:
         """The queue's statistics."""
         state, depth, delayed, leased, waiting = await self._count()

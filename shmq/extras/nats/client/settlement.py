@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import logging
+import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -54,12 +55,14 @@ class Leases:
         #: In the order of their delivery, in which they are given back.
         self._mine: dict[Lease, None] = {}
         self._most_mine = _FEW
+        self._process = os.getpid()
 
     def _make_key(self, lease: Lease) -> tuple[str, str, str, int, int]:
         return (self._where, self._stream, *lease.key)
 
     def add(self, lease: Lease) -> None:
         """Remember a delivery to this handle."""
+        self._forget_after_fork()
         if len(self._mine) >= self._most_mine:
             self._mine = {one: None for one in self._mine if one.is_good}
             self._most_mine = max(_FEW, 2 * len(self._mine))
@@ -90,8 +93,14 @@ class Leases:
 
     def open(self) -> list[Lease]:
         """Those of this handle that are not settled, in the order of their delivery."""
+        self._forget_after_fork()
         mine, self._mine = self._mine, {}
         return [one for one in mine if one.is_good]
+
+    def _forget_after_fork(self) -> None:
+        """The child of a fork returns nothing that its parent holds."""
+        if self._process != os.getpid():
+            self._mine, self._process = {}, os.getpid()
 
 
 class Settlements:
@@ -294,6 +303,7 @@ class Settlements:
     async def return_uncounted(self, lease: Lease, delay: float = 0.0) -> None:
         """Return it as if it had not been delivered, unless another holder may have it."""
         lease.settled = True
+        lease.drop()
         await lease.nack(delay, self._puts.check_there, counted=False)
 
     async def give_back(self, arrival: Arrival) -> None:

@@ -259,6 +259,18 @@ def _hold(url: str) -> None:
 
 
 @pytest.mark.cluster(
+    "`lock`, `semaphore`",
+    "weaker",
+    "a lease of 10 s that the client renews: see [locks](../use/locks.md#in-a-nats-cluster)",
+)
+def test_a_lock_has_one_holder(broker: shmq.Broker, connect: Connect) -> None:
+    lock, other = broker.lock("a"), connect().lock("a")
+    with lock:
+        assert not other.acquire(block=False)
+    assert other.acquire(timeout=PATIENCE)
+
+
+@pytest.mark.cluster(
     "`priority`, up to 16",
     "emulated",
     "a consumer each; strict within one get, of what was put by its process or a moment ago",
@@ -519,8 +531,8 @@ _REFUSED: dict[str, Callable[[shmq.Broker, shmq.Queue], object]] = {
     "leases": lambda _, queue: queue.leases(),
     "transaction": lambda broker, _: broker.transaction(),
     "table": lambda broker, _: broker.ensure_table("t"),
-    "lock": lambda broker, _: broker.lock("a"),
-    "semaphore": lambda broker, _: broker.semaphore("a", 2),
+    "holder": lambda broker, _: broker.lock("a").holder(),
+    "list_locks": lambda broker, _: broker.list_locks(),
     "exclusive": lambda broker, _: broker.create_queue("x", exclusive=True),
     "auto_delete": lambda broker, _: broker.create_queue("x", auto_delete=True),
     "expires": lambda broker, _: broker.create_queue("x", expires=1),
@@ -534,7 +546,8 @@ _REFUSED: dict[str, Callable[[shmq.Broker, shmq.Queue], object]] = {
 
 @pytest.mark.cluster(
     "`get(where=…)`, `bulk`, `staged_publisher`, `fileno`, `attachments`, `leases`, "
-    "`transaction`, tables, locks, `exclusive`, `auto_delete`, `expires`",
+    "`transaction`, tables, `holders` and `waiters` of a lock, `list_locks`, `exclusive`, "
+    "`auto_delete`, `expires`",
     "refused",
     "`Unsupported`, with the reason",
 )
