@@ -319,7 +319,7 @@ cdef class Handle(_Putting):
         for at in range(min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
             a = &self.q.attachments[at]
             if a.process:
-                rows.append((at, a.process, a.pid, a.name[:31].split(b"\0")[0], a.leases,
+                rows.append((at, a.process, a.pid, a.name[:sizeof(a.name)].split(b"\0")[0], a.leases,
                              a.since / 1e9))
         return rows
 

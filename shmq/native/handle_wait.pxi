@@ -50,12 +50,15 @@ cdef bint _wait(Handle handle, int event, int64_t until, int *round_) except -1:
             if until == FOREVER or _real_now() < until:
                 return True
         round_[0] = 1
+        handle.is_idle = False
         if (_real_now() - handle.looked_at > WAIT_SLICE
                 and shmq_claim_look(&handle.q, shmq_now(), -SHMQ_SHORT_SLEEP)):
             handle.q.look_for_dead = True
             handle._tend()
         return True
     if handle.interrupted is not None and handle.interrupted():
+        if handle.is_idle:
+            handle.rouse()  # who interrupted all may have died before it woke them
         until = _real_now()
     posted = _sleep(handle, event, until, due, watches)
     try:
@@ -134,8 +137,8 @@ cdef bint _sleep(Handle handle, int event, int64_t until, int64_t due, bint watc
     return status == SHMQ_OK
 
 
-# The first slice is never the long one of a crowd: a signal that comes just before the sleep may be
-# seen only after it.
+# The first slice of an operation is not the long one of a crowd, unless another thread of the handle
+# has slept for a slice: a signal that comes just before the sleep may be seen only after it.
 cdef int64_t _slice_of(Handle handle, int event, int64_t now, bint watches) noexcept:
     if now >= handle.guarded_until:
         return SHMQ_SHORT_SLEEP

@@ -333,7 +333,7 @@ cdef object _lock_timeout(const shmq_queue *q, str name, int64_t waited):
     for at in range(0 if pid else min(q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
         a = &q.attachments[at]
         if holder and a.process == holder:
-            name_ = a.name[:31].split(b"\0")[0].decode(errors="replace")
+            name_ = a.name[:sizeof(a.name)].split(b"\0")[0].decode(errors="replace")
             elsewhere = f"{name_}, PID {a.pid} of another PID namespace"
     return _holders.lock_timeout(f"queue {name!r}", pid, waited / 1e9, holder, elsewhere)
 

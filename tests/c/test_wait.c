@@ -272,6 +272,17 @@ static uint32_t sleepers(struct shmq_queue *q, int count)
     return q->h->watchers[SHMQ_NOT_EMPTY] - before;
 }
 
+#define HALF (SHMQ_WATCHERS / 2)
+
+/* Another handle, through which half of the watchers sleep, and `others`. */
+static struct shmq_queue *half_a_crowd(struct shmq_queue *q, int others)
+{
+    struct shmq_queue *other = another_handle(q);
+
+    CHECK_EQ(sleepers(other, HALF + others), HALF);
+    return other;
+}
+
 static void wake(struct shmq_queue *q, bool watched, bool posted)
 {
     if (watched)
@@ -283,7 +294,8 @@ TEST("the first of a crowd watch, and the others promise no look")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
 
-    CHECK_EQ(sleepers(q, SHMQ_WATCHERS), SHMQ_WATCHERS);
+    half_a_crowd(q, 0);
+    CHECK_EQ(sleepers(q, HALF), HALF);
     CHECK(q->watches && q->due < INT64_MAX);
     CHECK_EQ(sleepers(q, 5), 0);
     CHECK(!q->watches);
@@ -291,11 +303,22 @@ TEST("the first of a crowd watch, and the others promise no look")
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
 }
 
+TEST("a handle with many sleepers leaves half of the places to others, and calls nobody")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    CHECK_EQ(sleepers(q, 12), HALF);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    half_a_crowd(q, 3);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+}
+
 TEST("one of a crowd that is posted for what is due sleeps until then")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
 
-    sleepers(q, SHMQ_WATCHERS + 2);
+    half_a_crowd(q, 0);
+    sleepers(q, HALF + 2);
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
     PUT(q, .delay = SECOND);
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
@@ -310,7 +333,8 @@ TEST("what is due later than a slice is left to the watchers")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
 
-    sleepers(q, SHMQ_WATCHERS + 1);
+    half_a_crowd(q, 0);
+    sleepers(q, HALF + 1);
     PUT(q, .delay = 3 * SECOND);
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
     CHECK_EQ(sleepers(q, 1), 0);
@@ -322,16 +346,19 @@ TEST("what is due later than a slice is left to the watchers")
 
 TEST("others of a crowd are called when most watchers have left, one after the other")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *other = half_a_crowd(q, 0);
 
-    sleepers(q, SHMQ_WATCHERS + 9);
-    for (int i = 0; i < SHMQ_WATCHERS / 2; i++) {
-        wake(q, true, true);
-        CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    sleepers(q, HALF + 9);
+    for (int i = 0; i < HALF; i++) {
+        wake(other, true, true);
+        other->looks = false;
         CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
     }
-    wake(q, true, true);
-    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0); /* this one itself looks again */
+    for (int i = 0; i < HALF - 1; i++) {
+        CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+        wake(q, true, true);
+        CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0); /* this one itself looks again */
+    }
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
     wake(q, false, true);
@@ -341,12 +368,14 @@ TEST("others of a crowd are called when most watchers have left, one after the o
 
 TEST("a crowd without watchers gets one at the next release of the lock")
 {
-    struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *dead = another_handle(q);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *one = half_a_crowd(q, 0);
+    struct shmq_queue *two = half_a_crowd(q, 0);
 
-    sleepers(dead, SHMQ_WATCHERS);
-    sleepers(q, 3);
+    CHECK_EQ(sleepers(q, 3), 0);
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
-    shmq_reclaim(q, dead->attachment, dead->attachments[dead->attachment].process, now);
+    shmq_reclaim(q, one->attachment, one->attachments[one->attachment].process, now);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    shmq_reclaim(q, two->attachment, two->attachments[two->attachment].process, now);
     shmq_post_anew(q);
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
@@ -356,7 +385,9 @@ TEST("watchers that are stopped are replaced")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
 
-    sleepers(q, SHMQ_WATCHERS + 2);
+    half_a_crowd(q, 0);
+    half_a_crowd(q, 0);
+    sleepers(q, 2);
     shmq_clock_set = now += 3 * SECOND;
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
     shmq_clock_set = now += 2 * SECOND;
@@ -377,14 +408,35 @@ TEST("sleepers that all watch are not called, however long nobody has looked")
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
 }
 
-TEST("the larger a crowd, the longer its members sleep, with a bound on what wakes in all")
+TEST("the larger a crowd, the longer its members sleep, each for a time of its own")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    int64_t sum = 0, least = INT64_MAX;
+
+    sleepers(q, 20);
+    CHECK_EQ(shmq_crowd_sleep(q, SHMQ_NOT_EMPTY), SHMQ_LONG_SLEEP);
+    q->h->asleep[SHMQ_NOT_EMPTY] = 1000;
+    for (int i = 0; i < 1000; i++) {
+        int64_t ns = shmq_crowd_sleep(q, SHMQ_NOT_EMPTY);
+
+        CHECK(ns >= SHMQ_LONG_SLEEP && ns < 150 * SECOND);
+        least = ns < least ? ns : least;
+        sum += ns;
+        shmq_clock_set = now += 1234567;
+    }
+    CHECK(sum / 1000 > 65 * SECOND && sum / 1000 < 85 * SECOND);
+    CHECK(least < 4 * SECOND);
+}
+
+TEST("what watches and does not sleep any more is not counted, whoever was taken for it")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
 
-    sleepers(q, 20);
-    CHECK_EQ(shmq_crowd_sleep(q, SHMQ_NOT_EMPTY), 30 * SECOND);
-    q->h->asleep[SHMQ_NOT_EMPTY] = 4000;
-    CHECK_EQ(shmq_crowd_sleep(q, SHMQ_NOT_EMPTY), 300 * SECOND);
+    sleepers(q, 2);
+    wake(q, false, true);
+    CHECK_EQ(q->h->watchers[SHMQ_NOT_EMPTY], 1);
+    wake(q, false, true);
+    CHECK_EQ(q->h->watchers[SHMQ_NOT_EMPTY], 0);
 }
 
 TEST("watchers are counted again after a death under the lock")

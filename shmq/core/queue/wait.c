@@ -17,14 +17,14 @@ static bool is_deserted(const struct shmq_header *h, enum shmq_event event)
     return h->watched_at[event] + UNWATCHED < shmq_coarse_now();
 }
 
-static bool begin_to_watch(struct shmq_queue *q, enum shmq_event event)
+/* A handle leaves half of the places to others: its process may be stopped. */
+static bool become_watcher(struct shmq_queue *q, enum shmq_event event)
 {
     struct shmq_header *h = q->h;
     struct shmq_attachment *a = &q->attachments[q->attachment];
 
-    if (h->watchers[event] >= SHMQ_WATCHERS && !is_deserted(h, event))
-        return false;
-    if (a->watchers[event] == UINT8_MAX)
+    if (a->watchers[event] >= SHMQ_WATCHERS / 2 ||
+        (h->watchers[event] >= SHMQ_WATCHERS && !is_deserted(h, event)))
         return false;
     SET(h->watched_at[event], shmq_coarse_now());
     SET(h->watchers[event], h->watchers[event] + 1);
@@ -42,7 +42,7 @@ void shmq_stop_watching(struct shmq_queue *q, struct shmq_attachment *a, enum sh
 
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event)
 {
-    q->watches = q->attachment != SHMQ_NIL && begin_to_watch(q, event);
+    q->watches = q->attachment != SHMQ_NIL && become_watcher(q, event);
     q->due = q->watches ? shmq_set_alarm(q) : shmq_set_early_alarm(q);
     if (event == SHMQ_NOT_FULL) {
         int64_t due = shmq_look_for_room(q, q->slept_long);
@@ -71,6 +71,9 @@ void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int l
         struct shmq_attachment *a = &q->attachments[q->attachment];
 
         SET(a->asleep[event], a->asleep[event] - 1);
+        while (a->watchers[event] >
+               a->asleep[event]) /* threads of a handle took each other's place */
+            shmq_stop_watching(q, a, event);
     }
     if (taken) {
         if (h->posted[event])
@@ -80,15 +83,17 @@ void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int l
     }
 }
 
-/* At most as many wake in a second as a few watchers, however many there are. */
-#define LEAST_CROWD_SLEEP 30000000000ll /* ns */
-#define CROWD_SLEEP_EACH 75000000ll     /* ns for each sleeper */
+/* So 13 sleepers wake in a second, beside the watchers, however many there are. */
+#define CROWD_SLEEP_EACH 75000000ull /* ns for each sleeper */
 
 int64_t shmq_crowd_sleep(const struct shmq_queue *q, enum shmq_event event)
 {
-    int64_t ns = GET_ATOMIC(q->h->asleep[event]) * CROWD_SLEEP_EACH;
+    uint64_t mean = GET_ATOMIC(q->h->asleep[event]) * CROWD_SLEEP_EACH;
+    uint64_t mixed = (uint64_t)shmq_now() * 0x9e3779b97f4a7c15u >> 16; /* Knuth, TAOCP 6.4 */
 
-    return ns < LEAST_CROWD_SLEEP ? LEAST_CROWD_SLEEP : ns;
+    if (mean <= SHMQ_LONG_SLEEP)
+        return SHMQ_LONG_SLEEP;
+    return SHMQ_LONG_SLEEP + (int64_t)(mixed % (2 * (mean - SHMQ_LONG_SLEEP)));
 }
 
 void shmq_post_anew(struct shmq_queue *q)
@@ -134,13 +139,15 @@ static bool is_late(struct shmq_queue *q)
     return true;
 }
 
+#define FEWEST_WATCHERS 2
+
 /* Whether one of the sleepers of a crowd must take the place of a watcher that was woken, died or
  * is stopped. */
 static bool lacks_watchers(const struct shmq_header *h, enum shmq_event event)
 {
     if (h->asleep[event] <= h->watchers[event])
         return false;
-    if (h->watchers[event] < SHMQ_WATCHERS / 2 && !h->posted[event])
+    if (h->watchers[event] < FEWEST_WATCHERS && !h->posted[event])
         return true;
     return h->asleep[event] > h->posted[event] && is_deserted(h, event);
 }

@@ -14,11 +14,12 @@
  *
  * So a slice only bounds what is left: a waker, or the waiter of the alarm, that is stopped at the
  * wrong moment, and the death of all guardians at once. It is enough that some look for all: the
- * first SHMQ_WATCHERS that fall asleep are watchers. The others of a crowd promise no look but for
- * what is due within a slice, and once they have slept for a slice, they sleep for as long as
- * shmq_crowd_sleep allows, which grows with their number, so that all of them together wake
- * seldom. Where watchers are lacking, because they were woken, died or are stopped, the next
- * process that releases the lock posts one sleeper more, which then becomes one.
+ * first SHMQ_WATCHERS that fall asleep are watchers, but at most half of them through one handle.
+ * The others of a crowd promise no look but for what is due within a slice. Once they have slept for
+ * a slice, they sleep for as long as shmq_crowd_sleep says, which grows with their number, so that
+ * all of them together wake seldom; it is random, so that one of a large crowd wakes soon at any
+ * time. Where watchers are lacking, because they were woken, died or are stopped, the next process
+ * that releases the lock posts one sleeper more, which then becomes one.
  *
  * `asleep` counts the sleepers, `posted` the posts that no sleeper has taken. A process that
  * releases the lock posts once for each message or free slot, but never more often than there are
@@ -46,7 +47,8 @@ void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int l
 /* Removes a watcher of the attachment from the count, apart from shmq_wake_up. Holds the lock. */
 void shmq_stop_watching(struct shmq_queue *q, struct shmq_attachment *a, enum shmq_event event);
 
-/* How long one that is no watcher sleeps, in ns, once nothing happened for a slice. Needs no lock. */
+/* How long a sleeper that does not watch sleeps, in ns, once nothing happened for a slice: on average
+ * 75 ms for each sleeper, and SHMQ_LONG_SLEEP at least. Needs no lock. */
 int64_t shmq_crowd_sleep(const struct shmq_queue *q, enum shmq_event event);
 
 /* After the death of an attached process: posts again what it may have counted and not posted, so

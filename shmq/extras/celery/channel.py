@@ -440,8 +440,14 @@ class Channel(virtual.Channel):
         """End the consumer; messages that were not delivered to it return to their places."""
         queue = self._tag_to_queue.get(consumer_tag)
         super().basic_cancel(consumer_tag)
+        failed: shmq.ShmqError | None = None
         for lease in self._ahead.pop(queue, ()):
-            self.qos.give_back(lease.tag)
+            try:
+                self.qos.give_back(lease.tag)
+            except shmq.ShmqError as error:  # its lock is not to be had: so may others be
+                failed = error
+        if failed is not None:
+            raise failed
 
 
 def _unpack(lease: Lease) -> Raw:

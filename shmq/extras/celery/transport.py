@@ -135,7 +135,12 @@ class Transport(virtual.Transport):
     def _deliver_from(
         self, channel: Any, name: str, most: int, parts: int, empty: set[shmq.Queue]
     ) -> int:
-        """Deliver from the first of ``parts`` queues, which share ``most`` and their windows."""
+        """Deliver from the first of ``parts`` queues, which share ``most`` and their windows.
+
+        Nothing is delivered if its consumer was cancelled since the queues were listed.
+        """
+        if name not in channel._active_queues:
+            return 0
         if not channel.has_fetched(name):
             limit = -(-channel.qos.limit_fetch(most) // parts)
             if limit <= 0:

@@ -42,7 +42,7 @@ class _Opened:
         return self.until <= now or self.queue.is_gone
 
     def close(self) -> None:
-        with contextlib.suppress(ShmqError):  # of a queue that was deleted or damaged since
+        with contextlib.suppress(ShmqError, OSError):  # it was deleted or damaged since
             self.broker.close()
 
 
@@ -77,10 +77,11 @@ class QueuePool:
             if len(self._idle) > _MOST:
                 closed.append(self._idle.pop(next(iter(self._idle))))
             if self._closing is None:
-                self._closing = threading.Thread(
+                closing = threading.Thread(
                     target=self._close_idle, name="shmq-queue-pool", daemon=True
                 )
-                self._closing.start()
+                closing.start()  # it waits for the lock
+                self._closing = closing
         for each in closed:
             if each is not None:
                 each.close()

@@ -74,9 +74,9 @@ def test_nobody_wakes_while_nothing_happens(
 
 # ---- a crowd ----
 
-#: How many sleepers of a queue look every 2 s (shmq/core/queue/wait.h), and of the processes that
-#: guard a namespace.
-WATCHERS, GUARDIANS = 8, 4
+#: How many sleep; how many of them wake, at most, within how many seconds: the watchers, and 13 in a
+#: second (shmq/core/queue/wait.h).
+CROWD, AWAKE, WATCHED = 150, 90, 2.5
 
 
 def count_and_wait(pipe: Connection, namespace: str) -> None:
@@ -87,36 +87,51 @@ def count_and_wait(pipe: Connection, namespace: str) -> None:
 
 @pytest.fixture
 def crowd(namespace: str, queue: Queue, start: Start) -> dict[int, Child]:
-    """Three times as many as there are watchers."""
-    children = [start(count_and_wait, namespace) for _ in range(3 * WATCHERS)]
+    """So many that those who do not watch sleep for longer, and have begun to."""
+    children = [start(count_and_wait, namespace) for _ in range(CROWD)]
     asleep(queue, getters=len(children))
-    return {child.pid: child for child in children}
-
-
-@pytest.mark.prove
-def test_of_a_crowd_only_the_watchers_wake(crowd: dict[int, Child]) -> None:
-    awake = sleep_but_for(WATCHERS + GUARDIANS, crowd, 3)
-
-    assert awake, "some look for all"
+    crowd = {child.pid: child for child in children}
+    sleep_but_for(AWAKE, crowd, WATCHED)
+    return crowd
 
 
 @pytest.mark.prove
 def test_others_of_a_crowd_take_the_places_of_dead_watchers(
     queue: Queue, crowd: dict[int, Child]
 ) -> None:
-    for pid in sleep_but_for(WATCHERS + GUARDIANS, crowd, 3):
+    for pid in sleep_but_for(AWAKE, crowd, WATCHED):
         crowd.pop(pid).kill()
     asleep(queue, getters=len(crowd))
 
-    assert sleep_but_for(WATCHERS + GUARDIANS, crowd, 3), "some look for all"
+    assert sleep_but_for(AWAKE, crowd, WATCHED), "some look for all"
     queue.put("late", delay=5)
     eventually(lambda: queue.stats().acked == 1, "one has got what became due")
 
 
 @pytest.mark.prove
-def test_a_burst_that_wakes_a_whole_crowd_is_handled(queue: Queue, crowd: dict[int, Child]) -> None:
-    sleep_but_for(WATCHERS + GUARDIANS, crowd, 3)
+def test_a_process_of_many_threads_leaves_places_of_watchers_to_others(
+    namespace: str, queue: Queue, start: Start
+) -> None:
+    def wait_in_threads(pipe: Connection) -> None:
+        with shmq.connect(namespace).queue("q") as shared:
+            threads = [threading.Thread(target=shared.get, daemon=True) for _ in range(CROWD)]
+            for thread in threads:
+                thread.start()
+            pipe.recv()
 
+    start(wait_in_threads)
+    asleep(queue, getters=CROWD)
+    alone = start(count_and_wait, namespace)
+    asleep(queue, getters=CROWD + 1)
+
+    for _ in range(2):
+        assert sleep_but_for(1, [alone.pid], 5), "it looks for itself"
+    queue.put_many([b""] * (CROWD + 1))
+    alone.hear()
+
+
+@pytest.mark.prove
+def test_a_burst_that_wakes_a_whole_crowd_is_handled(queue: Queue, crowd: dict[int, Child]) -> None:
     queue.put_many(range(len(crowd)))
 
     assert sorted(child.hear() for child in crowd.values()) == list(range(len(crowd)))
@@ -127,8 +142,6 @@ def test_a_crowd_notices_that_its_queue_was_deleted_by_a_process_that_died(
     namespace: str, queue: Queue, crowd: dict[int, Child]
 ) -> None:
     """It died before it woke anybody."""
-    sleep_but_for(WATCHERS + GUARDIANS, crowd, 3)
-
     with attach(Namespace(namespace), "q") as handle:
         assert handle.end(unused=False)
 

@@ -324,16 +324,22 @@ class Lease:
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def _keep(self) -> None:
-        with contextlib.suppress(ShmqError):  # the lease ends
-            while not self.settled:
-                left = self.until - time.monotonic()
-                if left <= 0:
-                    self.settled = True
+        while not self.settled:
+            left = self.until - time.monotonic()
+            if left <= 0:
+                self.settled = True
+                with contextlib.suppress(ShmqError):  # the lease ends
                     await self.nack(0)
-                    return
-                await asyncio.sleep(min(left, max(0.001, self.wait / 3)))
-                if not self.settled and self.until > self.held_until:
+                return
+            await asyncio.sleep(min(left, max(0.001, self.wait / 3)))
+            while not self.settled and self.until > self.held_until:
+                try:
                     await self.renew()
+                    break
+                except ShmqError:
+                    if time.monotonic() >= self.held_until:
+                        return  # the lease has ended
+                    await asyncio.sleep(_PAUSE)
 
     def drop(self) -> None:
         """Renew it no more."""

@@ -327,6 +327,38 @@ def test_a_loop_sleeps_while_messages_wait_and_the_window_is_full(connection: An
     loop.close()
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+def test_what_a_callback_cancels_is_given_no_message_of_another_queue(
+    connection: Any, broker: shmq.Broker, channels: int
+) -> None:
+    first, second = Queue("first"), Queue("second")
+    for queue in (first, second):
+        for number in range(3):
+            publish(connection, number, queue)
+    taken: list[Any] = []
+    here = connection.channel()
+    there = connection.channel() if channels == 2 else here
+    consumers = [Consumer(here, [first]), Consumer(there, [second])]
+
+    def cancel_all(message: Any) -> None:
+        taken.append(message)
+        for consumer in consumers:
+            consumer.cancel()
+
+    for consumer in consumers:
+        consumer.on_message = cancel_all
+        consumer.consume()
+    connection.drain_events(timeout=PATIENCE)
+    assert len(taken) == 1
+    taken[0].ack()
+    stats = [broker.queue(name).stats() for name in ("first", "second")]
+    assert [each.in_flight for each in stats] == [0, 0]
+    assert sum(each.depth for each in stats) == 5
+    for name in ("first", "second"):
+        for message in broker.queue(name).get_many(3, block=False):
+            assert message.delivery_count == 1
+
+
 def test_what_a_consumer_has_fetched_returns_uncounted_when_it_is_cancelled(
     connection: Any, broker: shmq.Broker
 ) -> None:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import shmq
+from shmq.extras.nats.client.lease import Lease
 from tests.conformance.tools import in_thread, outcome
 from tests.support.nats_server import NATS_SERVER
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 Connect = Callable[[], shmq.Broker]
 
@@ -179,3 +180,20 @@ def test_who_holds_a_lock_is_not_known(connect: Connect) -> None:
     for ask in (lock.holder, lock.holders, lock.waiters, broker.list_locks):
         with pytest.raises(shmq.Unsupported, match="do not tell who holds"):
             ask()
+
+
+def test_a_renewal_that_fails_is_tried_again_while_the_lease_runs(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, renew, renewals = connect().lock("a"), Lease.renew, []
+
+    async def fail_once(lease: Lease) -> None:
+        renewals.append(lease)
+        if len(renewals) == 1:
+            raise shmq.LeaseExpired("the connection was lost for a moment")
+        await renew(lease)
+
+    lock.acquire()
+    monkeypatch.setattr(Lease, "renew", fail_once)
+    eventually(lambda: len(renewals) >= 2, "it is tried again")
+    lock.release()
