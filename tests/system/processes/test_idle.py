@@ -74,8 +74,8 @@ def test_nobody_wakes_while_nothing_happens(
 
 # ---- a crowd ----
 
-#: How many sleep; how many of them wake, at most, within how many seconds: the watchers, and 13 in a
-#: second (shmq/core/queue/wait.h).
+#: How many sleep; how many of them wake, at most, within how many seconds: the watchers, and 13 in
+#: a second (shmq/core/queue/wait.h).
 CROWD, AWAKE, WATCHED = 150, 90, 2.5
 
 
