@@ -414,6 +414,7 @@ def test_a_supervisor_that_is_stopped_in_a_commit_is_named(
         os.kill(stopped.pid, signal.SIGCONT)
         stopped.wait()
     journal.until("run", runs + 2)
+    assert workers.stops() == 0
     put_once(jobs, journal)
 
 

@@ -258,6 +258,7 @@ def test_full_channels_drop_what_is_counted(namespace: str) -> None:
 def test_messages_and_members_expire(namespace: str) -> None:
     async def main() -> None:
         layer = ShmqChannelLayer(namespace, expiry=0.05, group_expiry=0.1)
+        lasting = ShmqChannelLayer(namespace)
         mine, other = await layer.new_channel(), await layer.new_channel()
         await layer.group_add("room", mine)
         for channel in (mine, "anyone"):
@@ -265,15 +266,16 @@ def test_messages_and_members_expire(namespace: str) -> None:
         await asyncio.sleep(0.2)
         await layer.group_send("room", {"n": 2})
         for channel in (mine, "anyone"):
-            await layer.send(channel, {"n": 3})
+            await lasting.send(channel, {"n": 3})
             assert await layer.receive(channel) == {"n": 3}
         await layer.send(other, {"n": 4})
-        await layer.send(mine, {"n": 5})
+        await lasting.send(mine, {"n": 5})
         await layer.receive(mine)
         await asyncio.sleep(0.2)
-        await layer.send(mine, {"n": 6})
+        await lasting.send(mine, {"n": 6})
         await layer.receive(mine)
         assert not layer._own_inbox()._mailbox._messages
+        await _closed(lasting)
         await _closed(layer)
 
     run(main)
