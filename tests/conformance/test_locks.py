@@ -79,9 +79,9 @@ def test_a_waiter_that_times_out_leaves_the_line(broker: Broker, connect: Connec
     lock, first, second = (connect().lock("a") for _ in range(3))
     lock.acquire()
     early = in_thread(first.acquire, timeout=_WHILE)
-    waits(lock)
+    eventually(lambda: len(lock.waiters()) == 1 or early.done(), "it waits, or has")
     late = in_thread(second.acquire)
-    waits(lock, 2)
+    eventually(lambda: len(lock.waiters()) == 2 or early.done(), "both wait, or one has")
     assert outcome(early) is False
     waits(lock)
     lock.release()
