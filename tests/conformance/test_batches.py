@@ -11,6 +11,7 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.api.options import Overflow
+from tests.support.processes import HOUR
 from tests.support.waiting import PATIENCE
 
 from .conftest import Connect
@@ -191,7 +192,8 @@ def test_get_many_waits_for_the_first_message_only(queue: Queue, other: Queue) -
     assert outcome(waiter) == [b"1"]
 
 
-def test_get_many_takes_more_than_any_buffer(queue: Queue) -> None:
+def test_get_many_takes_more_than_any_buffer(broker: Broker) -> None:
+    queue = broker.create_queue("many", visibility_timeout=HOUR)  # a cluster needs its time
     queue.put_many(range(10_000))
 
     assert bodies(queue.get_many(100_000)) == list(range(10_000))
