@@ -17,7 +17,15 @@ MOST = 1 << 14
 How = Literal["append", "overwrite"]
 
 
-class Raw(Limit):
+class DiskLimit(Limit):
+    """A loop in C on a file of the disk that is measured."""
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        return super().missing() or folder.missing()
+
+
+class Raw(DiskLimit):
     """A batch of messages with each write and fdatasync, at the end of a file or over zeros."""
 
     most = MOST
@@ -27,10 +35,6 @@ class Raw(Limit):
         self.batch = batch
         self.how = how
         self.note = note
-
-    def missing(self) -> str | None:
-        """See :class:`bench.row.Contestant`."""
-        return super().missing() or folder.missing()
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Turn]:
@@ -45,7 +49,7 @@ class Raw(Limit):
         yield turn
 
 
-class GroupCommit(Limit):
+class GroupCommit(DiskLimit):
     """Processes that commit records one at a time, and share writes and syncs."""
 
     most = MOST
@@ -55,10 +59,6 @@ class GroupCommit(Limit):
         self.processes = processes
         self.how = how
         self.note = note
-
-    def missing(self) -> str | None:
-        """See :class:`bench.row.Contestant`."""
-        return super().missing() or folder.missing()
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Turn]:
@@ -75,17 +75,13 @@ class GroupCommit(Limit):
         yield turn
 
 
-class Sequential(Limit):
+class Sequential(DiskLimit):
     """One file written from beginning to end and synced once, as dd does."""
 
     label = "C, one file, synced once"
 
     def __init__(self, total: int) -> None:
         self.total = total
-
-    def missing(self) -> str | None:
-        """See :class:`bench.row.Contestant`."""
-        return super().missing() or folder.missing()
 
     def tiny(self) -> Sequential:
         """See :class:`bench.row.Contestant`."""

@@ -428,7 +428,7 @@ TEST("the larger a crowd, the longer its members sleep, each for a time of its o
     CHECK(least < 4 * SECOND);
 }
 
-TEST("what watches and does not sleep any more is not counted, whoever was taken for it")
+TEST("a watcher that was taken for another sleeper is not counted once it wakes up")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
 

@@ -20,10 +20,10 @@ class Source:
         assert self.may_answer.wait(PATIENCE)
 
 class Refused(logging.Handler):
-    told = threading.Event()
+    seen = threading.Event()
     def emit(self, record):
         if "cannot accept a request" in record.getMessage():
-            self.told.set()
+            self.seen.set()
 
 def ask(way):
     way.settimeout(PATIENCE)
@@ -46,7 +46,7 @@ with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as se
     # so that there is none for the second.
     ask(first)
     ask(second)
-    assert Refused.told.wait(PATIENCE), "there are none left"
+    assert Refused.seen.wait(PATIENCE), "there are none left"
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     Source.may_answer.set()
     assert answer(first) == answer(second) == {"queue": "q", "error": None}
