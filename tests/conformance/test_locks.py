@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 import pickle
 import threading
 import time
@@ -23,7 +22,7 @@ from shmq.api.lock import MAX_PERMITS
 from tests.support.waiting import PATIENCE, eventually
 
 from .conftest import Connect
-from .tools import in_thread, outcome
+from .tools import check_fork_holds_nothing, in_thread, outcome
 
 #: Long enough that one who could acquire a lock would have done so.
 _WHILE = 0.2
@@ -373,16 +372,7 @@ def test_a_semaphore_keeps_its_permits_although_no_handle_is_left(broker: Broker
 def test_a_child_of_a_fork_does_not_hold_what_its_parent_holds(broker: Broker) -> None:
     lock = broker.lock("a")
     lock.acquire()
-    child = os.fork()
-    if not child:
-        status = 1
-        with contextlib.suppress(BaseException):
-            try:
-                lock.release()
-            except shmq.LockNotHeld:
-                status = 2 if lock.acquire(timeout=0.1) else 0
-        os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    check_fork_holds_nothing(lock, 0.1)
     assert lock.locked()
     lock.release()
     assert not lock.locked()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
+import shmq
 from shmq import Message, Queue
 from tests.support.waiting import PATIENCE, eventually
 
@@ -50,6 +53,26 @@ def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future
 def outcome(future: Future[T]) -> T:
     """What the thread returned or raised, within the patience of a test."""
     return future.result(PATIENCE)
+
+
+def check_fork_holds_nothing(
+    lock: shmq.Lock, timeout: float, close: Callable[[], object] = lambda: None
+) -> None:
+    """Fail unless the child of a fork can neither release the held lock nor acquire it.
+
+    ``timeout`` is in seconds, of its acquire; the child ends with ``close``.
+    """
+    child = os.fork()
+    if not child:
+        status = 1
+        with contextlib.suppress(BaseException):
+            try:
+                lock.release()
+            except shmq.LockNotHeld:
+                status = 2 if lock.acquire(timeout=timeout) else 0
+                close()
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def getter_asleep(queue: Queue) -> None:

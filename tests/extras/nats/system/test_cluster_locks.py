@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ import pytest
 
 import shmq
 from shmq.extras.nats.client.lease import Lease
-from tests.conformance.tools import in_thread, outcome
+from tests.conformance.tools import check_fork_holds_nothing, in_thread, outcome
 from tests.support.nats_server import NATS_SERVER
 from tests.support.waiting import PATIENCE, eventually
 
@@ -118,17 +117,7 @@ def test_the_child_of_a_fork_holds_and_returns_nothing_of_its_parents(connect: C
     broker = connect()
     lock = broker.lock("a")
     lock.acquire()
-    child = os.fork()
-    if not child:
-        status = 1
-        with contextlib.suppress(BaseException):
-            try:
-                lock.release()
-            except shmq.LockNotHeld:
-                status = 2 if lock.acquire(timeout=0.2) else 0
-                broker.close()
-        os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    check_fork_holds_nothing(lock, 0.2, broker.close)
     assert not connect().lock("a").acquire(timeout=0.2)
     lock.release()
     assert connect().lock("a").acquire(timeout=PATIENCE)
