@@ -423,11 +423,26 @@ def _check_staged(name: str, batch: int, parts: Sequence[str], there: Collection
         )
 
 
+def _list_committed(queue: Any, marker: Marker) -> list[Chunk]:
+    """The chunks of the batch that are left to publish.
+
+    A process that looked for the marker before the batch was sealed may stage more of it at any
+    time; that is not committed, and the next commit removes it.
+    """
+    parts = set(marker.parts)
+    return [
+        chunk
+        for chunk in _list_chunks(queue)
+        if chunk.batch == marker.batch and chunk.part in parts
+    ]
+
+
 def _remove_uncommitted(queue: Any, marker: Marker) -> None:
     """Remove the chunks that will never be committed, because their tasks failed."""
+    parts = set(marker.parts)
     for chunk in _list_chunks(queue):
         if chunk.batch < marker.batch or (
-            chunk.batch == marker.batch and chunk.part not in marker.parts
+            chunk.batch == marker.batch and chunk.part not in parts
         ):
             queue.staging.remove(chunk.at, chunk.sequence)
 
@@ -437,7 +452,7 @@ def _finish(target: Any, queue: Any, marker: Marker, how: _CommitProgress) -> No
     place = {part: at for at, part in enumerate(marker.parts)}
     _settle_orphans(target, queue, how)
     _remove_uncommitted(queue, marker)
-    while chunks := [chunk for chunk in _list_chunks(queue) if chunk.batch == marker.batch]:
+    while chunks := _list_committed(queue, marker):
         chunks.sort(key=lambda chunk: (place[chunk.part], chunk.sequence))
         for chunk in chunks:
             moved = target.staging.move_rows(queue, chunk.at, chunk.sequence, how.left)
@@ -469,7 +484,7 @@ def _settle_orphans(target: Any, queue: Any, how: _CommitProgress) -> None:
 
 
 def _make_no_room_to_commit(target: Any, queue: Any, marker: Marker) -> Full:
-    left = sum(1 for chunk in _list_chunks(queue) if chunk.batch == marker.batch)
+    left = len(_list_committed(queue, marker))
     stats = target.stats()
     messages = stats.depth + stats.delayed + stats.in_flight + stats.dying
     full = "its messages" if messages >= stats.capacity else "its arena"

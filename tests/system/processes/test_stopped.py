@@ -395,3 +395,40 @@ def test_what_the_holder_does_is_told(broker: Broker) -> None:
         assert isinstance(error, TimeoutError)
         assert "queue 'q'" in str(error)
         assert Path(f"/proc/{holder.pid}/comm").read_text().strip() in str(error)
+
+
+#: Stages a part of batch 0, stopped once it has found that the batch is not sealed.
+_STAGE_LATE = """
+import os, signal, sys
+import shmq
+from shmq.client.local import staged_publish
+find = staged_publish._find_marker
+def find_stopped(queue):
+    marker = find(queue)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return marker
+with shmq.connect(sys.argv[1]) as broker:
+    publisher = broker.queue("few").staged_publisher("p")
+    staged_publish._find_marker = find_stopped
+    publisher.stage(0, "late", [b"late"])
+"""
+
+
+def test_what_is_staged_during_the_commit_of_its_batch_is_not_committed(broker: Broker) -> None:
+    queue = broker.create_queue("few", capacity=2)
+    publisher = queue.staged_publisher("p")
+    publisher.stage(0, "in time", [b"1", b"2", b"3"])
+    with stopped_inside(_STAGE_LATE, broker.namespace) as stager:
+        commit = in_thread(
+            broker.queue("few").staged_publisher("p").commit_batch, 0, ["in time"], timeout=PATIENCE
+        )
+        eventually(queue.full, "the commit waits for room")
+        stager.send_signal(signal.SIGCONT)
+        assert stager.wait(PATIENCE) == 0
+    bodies = drain(queue)
+
+    assert commit.result(PATIENCE) == 3
+    assert bodies + drain(queue) == [b"1", b"2", b"3"]
+    publisher.stage(1, "next", [b"4"])
+    assert publisher.commit_batch(1, ["next"]) == 1
+    assert drain(queue) == [b"4"]
