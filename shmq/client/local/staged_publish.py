@@ -441,9 +441,7 @@ def _remove_uncommitted(queue: Any, marker: Marker) -> None:
     """Remove the chunks that will never be committed, because their tasks failed."""
     parts = set(marker.parts)
     for chunk in _list_chunks(queue):
-        if chunk.batch < marker.batch or (
-            chunk.batch == marker.batch and chunk.part not in parts
-        ):
+        if chunk.batch < marker.batch or (chunk.batch == marker.batch and chunk.part not in parts):
             queue.staging.remove(chunk.at, chunk.sequence)
 
 
