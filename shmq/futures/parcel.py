@@ -7,24 +7,41 @@ something has changed.
 
 from __future__ import annotations
 
+import functools
+import logging
 import pickle
+from collections.abc import Callable
 from concurrent.futures.process import _ExceptionWithTraceback
 from traceback import format_exception
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from shmq.api import Message
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import RequestFailed
 from shmq.mp import codec
+from shmq.native.lock_holder import until_locked
+
+_T = TypeVar("_T")
+
+log = logging.getLogger("shmq.futures")
 
 #: How much of the text of an error that cannot be pickled arrives, in characters.
 _TEXT: Final = 10_000
 
 
-def put_parcel(queue: LocalQueue, number: int, obj: object) -> None:
-    """Put an object, and wait for room. Raises what pickling and a put raise."""
-    message = codec.encode(obj)
-    correlation = str(number)
+def put_parcel(queue: LocalQueue, number: int, obj: object, *, for_locks: bool = False) -> None:
+    """Put an object, and wait for room, and ``for_locks`` as `wait_for_locks` does.
+
+    Raises what pickling and a put raise.
+    """
+    put = functools.partial(_put, queue, codec.encode(obj), str(number))
+    if for_locks:
+        wait_for_locks(put)
+    else:
+        put()
+
+
+def _put(queue: LocalQueue, message: bytes | codec.Frame, correlation: str) -> None:
     if isinstance(message, bytes):
         queue.put(message, True, correlation=correlation)
     else:
@@ -43,14 +60,26 @@ def read_parcel(message: Message) -> Any:
 def pass_on(message: Message, queue: LocalQueue, correlation: str, *, block: bool) -> None:
     """Put the content of a message into another queue."""
     view = message.view
-    loan = queue.loan(len(view), block=block, codec=message.codec, correlation=correlation)
-    with loan as place:
-        place[:] = view
+
+    def put() -> None:
+        loan = queue.loan(len(view), block=block, codec=message.codec, correlation=correlation)
+        with loan as place:
+            place[:] = view
+
+    wait_for_locks(put)
 
 
 def signal(queue: LocalQueue) -> None:
     """Put a message without a number."""
     queue.put(b"", True)
+
+
+def wait_for_locks(deed: Callable[[], _T]) -> _T:
+    """Return what ``deed()`` returns, once no stopped process holds a lock that it needs.
+
+    A pool waits for its queues until they are deleted. What it waits for is logged.
+    """
+    return until_locked(deed, None, lambda error: log.warning("the pool waits: %s", error))
 
 
 def pack_error(error: BaseException) -> object:

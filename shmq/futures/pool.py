@@ -14,6 +14,7 @@ of its process.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import signal as signals
@@ -27,10 +28,10 @@ from typing import Any, Final
 from shmq.api import Message
 from shmq.api.names import SHM
 from shmq.api.options import MAX_ARENA
-from shmq.errors import LeaseExpired, ShmqError, WorkerDied
+from shmq.errors import LeaseExpired, LockTimeout, ShmqError, WorkerDied
 from shmq.futures.call import Call
 from shmq.futures.crew import Crew, Member
-from shmq.futures.parcel import pass_on, put_parcel, read_parcel, signal
+from shmq.futures.parcel import pass_on, put_parcel, read_parcel, signal, wait_for_locks
 from shmq.mp.store import Store
 from shmq.workers.deaths import describe_death
 
@@ -61,6 +62,8 @@ class Pool:
         self._process = os.getpid()
         self._calls: dict[int, Call] = {}
         self._deaths: deque[Member] = deque()
+        #: Calls that are withdrawn, but could not be acknowledged: they stay leased.
+        self._withdrawn: list[Message] = []
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
         self._closed = False
@@ -105,7 +108,7 @@ class Pool:
     def withdraw(self, number: int) -> bool:
         """Remove a call from the queue, unless a worker has taken it."""
         with contextlib.suppress(ShmqError):
-            self._store.queue.get(False, where=f"correlation = '{number}'").ack()
+            self._remove(self._store.queue.get(False, where=f"correlation = '{number}'"))
             self._calls.pop(number, None)
             self._wake()
             return True
@@ -114,13 +117,21 @@ class Pool:
     def withdraw_all(self) -> None:
         """Cancel all calls that no worker has taken."""
         with contextlib.suppress(ShmqError):
-            while messages := self._store.queue.get_many(1000, block=False):
+            take = functools.partial(self._store.queue.get_many, 1000, block=False)
+            while messages := wait_for_locks(take):
                 for message in messages:
-                    message.ack()
+                    self._remove(message)
                     call = self._calls.pop(int(message.correlation or 0), None)
                     if call is not None:
                         call.note_withdrawal()
         self._wake()
+
+    def _remove(self, message: Message) -> None:
+        """Acknowledge a call that this process has leased, so that no worker gets it."""
+        try:
+            message.ack()
+        except LockTimeout:  # of a stopped worker, for which a caller does not wait
+            self._withdrawn.append(message)
 
     def close(self, *, cancel: bool = False) -> None:
         """Accept no more calls, and end once all are done. May be called again."""
@@ -176,7 +187,7 @@ class Pool:
 
     def _read(self, message: Message) -> None:
         if message.correlation is None:
-            message.ack()
+            wait_for_locks(message.ack)
             self._bury_all()
             return
         number, _, sequence = message.correlation.partition(".")
@@ -187,7 +198,7 @@ class Pool:
             success, value = read_parcel(message)
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
             success, value = False, error
-        message.ack()
+        wait_for_locks(message.ack)
         self._finish(int(number), success, value)
 
     def _repeat(self, message: Message, number: int, sequence: str) -> None:
@@ -201,7 +212,7 @@ class Pool:
             self._bury_all()
             if number in self._calls:
                 self._put_again(message, number)
-        message.ack()
+        wait_for_locks(message.ack)
 
     def _put_again(self, message: Message, number: int) -> None:
         try:
@@ -255,10 +266,10 @@ class Pool:
         error = self._judge(member, number)
         queue = self._store.queue
         with contextlib.suppress(LeaseExpired):  # it had settled the call
+            settle = functools.partial(queue.ack, member.activity.receipt)
             if number in self._calls and error is None:
-                queue.nack(member.activity.receipt, 0)
-            else:
-                queue.ack(member.activity.receipt)
+                settle = functools.partial(queue.nack, member.activity.receipt, 0)
+            wait_for_locks(settle)
         if error is not None:
             self._finish(number, False, error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ from shmq.api import Message
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import ShmqError
 from shmq.futures.activity import Activities, Activity
-from shmq.futures.parcel import pack_error, pass_on, put_parcel, read_parcel
+from shmq.futures.parcel import pack_error, pass_on, put_parcel, read_parcel, wait_for_locks
 from shmq.mp.store import Store
 
 
@@ -44,8 +45,10 @@ def work(assignment: Assignment) -> None:
                 "Exception in initializer:", exc_info=True
             )
             sys.exit(1)
-    calls = Store.attach(assignment.namespace, assignment.calls)
-    results = Store.attach(assignment.namespace, assignment.results)
+    calls, results = (
+        wait_for_locks(functools.partial(Store.attach, assignment.namespace, name))
+        for name in (assignment.calls, assignment.results)
+    )
     activity = assignment.activities.slot(assignment.slot)
     activity.get_ready()
     count = 0
@@ -62,16 +65,16 @@ def _execute_next(calls: LocalQueue, results: LocalQueue, activity: Activity) ->
     """
     message = calls.get()
     if message.correlation is None:
-        message.ack()
+        wait_for_locks(message.ack)
         return False
     if message.delivery_count > 1:  # a worker has died with it: the pool decides
         pass_on(message, results, f"{message.correlation}.{message.sequence}", block=True)
-        message.ack()
+        wait_for_locks(message.ack)
         return True
     number = int(message.correlation)
     activity.begin(number, message.receipt)
     _put_result(results, number, *_call(message))
-    message.ack()
+    wait_for_locks(message.ack)
     activity.end()
     return True
 
@@ -88,9 +91,9 @@ def _call(message: Message) -> tuple[bool, Any]:
 def _put_result(results: LocalQueue, number: int, success: bool, value: Any) -> None:
     """Put the result, or why it cannot be put."""
     try:
-        put_parcel(results, number, (success, value))
+        put_parcel(results, number, (success, value), for_locks=True)
     except BaseException as error:  # noqa: BLE001 - it belongs to the caller
-        put_parcel(results, number, (False, pack_error(error)))
+        put_parcel(results, number, (False, pack_error(error)), for_locks=True)
 
 
 def _end_with_parent() -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from shmq import api
 from shmq.api.message import error_of
 from shmq.api.table import TableDurability
-from shmq.errors import NotFound
+from shmq.errors import NotFound, QueueDeleted, TableDeleted
 from shmq.native import _clock as time
 from shmq.workers.schedule import GRACE, Schedule
 
@@ -22,6 +22,9 @@ _TABLES: Final[dict[TableDurability, str]] = {
     "memory": "schedules::memory",
     "disk": "schedules::disk",
 }
+
+#: What is deleted while it is looked at.
+_GONE: Final = (NotFound, QueueDeleted, TableDeleted)
 
 _KEYS: Final = ("declared", "last", "run")
 
@@ -126,7 +129,7 @@ def list_schedules(broker: api.Broker) -> list[ScheduleSummary]:
     """The schedules of the namespace, sorted by queue. Raises what the broker raises."""
     found = []
     for durability, name in _TABLES.items():
-        with contextlib.suppress(NotFound), broker.table(name) as table:
+        with contextlib.suppress(*_GONE), broker.table(name) as table:
             for key in table.keys(limit=10_000):
                 queue, _, kind = key.partition("/")
                 if kind == "declared":
@@ -137,7 +140,7 @@ def list_schedules(broker: api.Broker) -> list[ScheduleSummary]:
 def find_schedule(broker: api.Broker, queue: str) -> ScheduleSummary | None:
     """The schedule of the queue; None if it has none. Raises what the broker raises."""
     for durability, name in _TABLES.items():
-        with contextlib.suppress(NotFound), broker.table(name) as table:
+        with contextlib.suppress(*_GONE), broker.table(name) as table:
             for found in _summarize(broker, table, queue, durability):
                 return found
     return None
@@ -149,7 +152,7 @@ def _summarize(
     """The schedule of the queue; none if the queue was deleted, or has its entries elsewhere."""
     entries = table.get_many(f"{name}/{key}" for key in _KEYS)
     declared = entries.get(f"{name}/declared")
-    with contextlib.suppress(NotFound), broker.put_target(name) as queue:
+    with contextlib.suppress(*_GONE), broker.put_target(name) as queue:
         if declared is not None and _durability_of(queue) == durability:
             last = entries.get(f"{name}/last", 0)
             run = entries.get(f"{name}/run")
@@ -193,7 +196,7 @@ def _find_outcome(
     where = f"header.{HEADER} = '{format_slot(schedule, run['slot'])}'"
     for message in queue.peek(1, where=where):
         return "waiting", str(message.last_error or "")
-    with contextlib.suppress(NotFound):
+    with contextlib.suppress(*_GONE):
         if queue.options.dead_letter is not None:
             with broker.queue(queue.options.dead_letter) as letters:
                 for dead in letters.peek(1, where=where):

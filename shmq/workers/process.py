@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import faulthandler
+import functools
 import inspect
 import logging
 import os
@@ -22,6 +23,7 @@ from shmq.client.shared.rpc_server import LeaseKeeper
 from shmq.errors import (
     ConnectionLost,
     LeaseExpired,
+    LockTimeout,
     NoSuchQueue,
     QueueDeleted,
     SegmentError,
@@ -32,6 +34,7 @@ from shmq.host.supervision.stderr import show_on_stderr
 from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
+from shmq.native.lock_holder import until_locked
 from shmq.workers.deaths import CurrentDelivery
 from shmq.workers.plan import Handler, Plan, load
 from shmq.workers.timings import Outcome, Timings
@@ -55,7 +58,7 @@ class Ending(enum.IntEnum):
     RECYCLED = 82
     #: The queue was deleted, or cannot be used.
     NO_QUEUE = 83
-    #: The server could not be reached, or the connection was lost.
+    #: The server could not be reached, the connection was lost, or a stopped process holds a lock.
     UNREACHED = 84
 
 
@@ -102,7 +105,7 @@ class WorkerLoop:
             except QueueDeleted as error:
                 log.error("%s ends: %s", self._who, error)
                 return Ending.NO_QUEUE
-            except (ConnectionLost, ShuttingDown) as error:
+            except (ConnectionLost, LockTimeout, ShuttingDown) as error:
                 log.error("%s ends: %s", self._who, error)
                 return Ending.UNREACHED
         log.info("%s ends, %s: %d handled", self._who, ending.name.lower(), self._handled)
@@ -166,7 +169,11 @@ class WorkerLoop:
         self._keeper.rest()
         if not message.settled:  # the handler may have done that
             try:
-                self._settle(message, outcome)
+                # A stopped process may hold a lock of the queue: as long as the lease lasts.
+                until_locked(
+                    functools.partial(self._settle, message, outcome),
+                    time.monotonic() + self._options.visibility_timeout,
+                )
             except (LeaseExpired, ConnectionLost) as error:
                 log.warning(
                     "%s: message %d cannot be settled: %s", self._who, message.sequence, error
@@ -266,7 +273,7 @@ def main(
         except (NoSuchQueue, SegmentError) as error:
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.NO_QUEUE)
-        except (ConnectionLost, ShuttingDown) as error:
+        except (ConnectionLost, LockTimeout, ShuttingDown) as error:
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.UNREACHED)
         loop_of_worker = WorkerLoop(

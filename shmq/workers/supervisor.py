@@ -8,7 +8,14 @@ import signal
 from collections.abc import Sequence
 from multiprocessing.connection import wait
 
-from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
+from shmq.errors import (
+    ConnectionLost,
+    InvalidOption,
+    LockTimeout,
+    QueueDeleted,
+    ShmqError,
+    ShuttingDown,
+)
 from shmq.host.supervision.child_process import ChildProcess, WakeupPipe, kill_all
 from shmq.host.supervision.signals import caught, ended_by
 from shmq.native import _clock as time
@@ -204,7 +211,7 @@ class Supervisor:
         """Stop if the queue was deleted, but not if it was created again."""
         try:
             child.queue.attach()
-        except (ConnectionLost, ShuttingDown):  # unknown; its processes try again
+        except (ConnectionLost, LockTimeout, ShuttingDown):  # unknown; its processes try again
             return
         except ShmqError as error:
             self._refusal = self._refusal or _describe_deleted(child.plan, error)

@@ -356,3 +356,15 @@ def test_a_request_has_no_other_reply_queue(broker: Broker, queue: Queue) -> Non
         broker.request("q", b"", PATIENCE, reply_to="elsewhere")
     with pytest.raises(TypeError, match="correlation"):
         broker.request("q", b"", PATIENCE, correlation="1")
+
+
+def test_a_reply_that_its_queue_does_not_take_is_dropped(
+    broker: Broker, connect: Connect, queue: Queue
+) -> None:
+    broker.create_queue("tiny", max_message_bytes=8)
+    with serving(connect(), "q", lambda _: "x" * 100):
+        queue.put(b"", reply_to="tiny")
+
+        assert connect().request("q", b"", PATIENCE).body == "x" * 100
+    assert queue.stats().acked == 2
+    assert broker.queue("tiny").empty()

@@ -214,6 +214,8 @@ def redrive(
             continue
         try:
             send_back(source, target, TakenDeadLetter(*row))
+        except QueueDeleted:  # the letter stays
+            continue
         except (Full, NoSpace):
             if not moved:
                 raise

@@ -177,7 +177,13 @@ class LocalStagedPublisher(api.StagedPublisher):
 
     def sweep(self, keep: str | None = None) -> int:
         queue = self._queue_if_any()
-        return 0 if queue is None else _remove_unsealed(queue, keep)
+        turn = None if queue is None else _take_turn(queue)
+        if turn is None:  # a commit removes what it leaves out
+            return 0
+        try:
+            return _remove_unsealed(queue, keep)
+        finally:
+            queue.transfer.untake(turn)
 
     def discard(self) -> None:
         queue = self._queue_if_any()
@@ -232,15 +238,20 @@ class LocalStagedPublisher(api.StagedPublisher):
 
 def _find_marker(queue: Any) -> Marker | None:
     """The newest marker; None if nothing was sealed yet."""
-    newest = None
-    for at, sequence, _, _ in queue.staging.listing(_MARKER):
-        copy = queue.inspection.copy_at(at, sequence)
-        if copy is not None:
-            fields = copy.body
-            marker = Marker(fields["batch"], fields["parts"], at, sequence)
-            if newest is None or marker.batch > newest.batch:
-                newest = marker
-    return newest
+    before = None
+    while True:
+        listed = [(at, sequence) for at, sequence, _, _ in queue.staging.listing(_MARKER)]
+        copies = [queue.inspection.copy_at(*place) for place in listed]
+        # One that is gone by now was removed after a newer one was put.
+        if None not in copies or listed == before:
+            break
+        before = listed
+    markers = [
+        Marker(copy.body["batch"], copy.body["parts"], *place)
+        for place, copy in zip(listed, copies, strict=True)
+        if copy is not None
+    ]
+    return max(markers, key=lambda marker: marker.batch, default=None)
 
 
 def _list_chunks(queue: Any) -> list[Chunk]:
@@ -338,7 +349,7 @@ def _commit(
 
 
 def _remove_unsealed(queue: Any, keep: str | None) -> int:
-    """Remove the chunks of batches that are not sealed; returns how many.
+    """Remove the chunks of batches that are not sealed; returns how many. Needs the turn.
 
     Parts whose names begin with ``keep`` stay.
     """

@@ -15,17 +15,16 @@ from shmq.api import Message
 from shmq.api.message import Reject, Retry, reason_of
 from shmq.errors import (
     ConnectionLost,
-    Forbidden,
     Full,
-    InvalidName,
     LeaseExpired,
-    NoSpace,
+    LockTimeout,
     NoSuchQueue,
     QueueDeleted,
     RequestFailed,
     ShmqError,
 )
 from shmq.native import _clock as time
+from shmq.native.lock_holder import until_locked
 
 log = logging.getLogger("shmq")
 
@@ -38,7 +37,8 @@ TRACE: Final = "shmq-traceback"
 _SLICE: Final = 0.1
 #: How long a lease keeper waits at a time, in seconds.
 _LOOK: Final = 1.0
-#: How long to wait for room for a reply, in seconds, if its client does not read.
+#: How long to wait for room for a reply if its client does not read, or for the lock of a stopped
+#: process, in seconds.
 _PATIENCE: Final = 1.0
 #: How many reply queues are kept open.
 _DOORS: Final = 64
@@ -135,22 +135,26 @@ class Service:
         name, known_as = message.reply_to, message.correlation
         if name is None:
             return
+        put = functools.partial(self._put_reply, name, correlation=known_as)
         try:
             try:
-                self._handle_of(name).put(
-                    reply, None, _PATIENCE, correlation=known_as, headers=headers
-                )
-            except (Full, QueueDeleted):
+                put(reply, headers=headers)
+            except (Full, LockTimeout, QueueDeleted):
                 raise
             except Exception as error:  # noqa: BLE001 - it is sent to the client
                 text, headers = self._describe(error)
-                self._handle_of(name).put(
-                    text, None, _PATIENCE, correlation=known_as, headers=headers
-                )
+                put(text, headers=headers)
         except (QueueDeleted, NoSuchQueue):
             self._handles.pop(name, None)  # the client is gone
-        except (Full, NoSpace, Forbidden, InvalidName, ConnectionLost) as error:
+        except ShmqError as error:  # such as a queue that takes no body of that size
             log.warning("queue %s: a reply is dropped: %s", self._queue.name, error)
+
+    def _put_reply(self, name: str, reply: Any, **properties: Any) -> None:
+        """Put the reply, and wait a moment for room, or for the lock of a stopped process."""
+        until_locked(
+            lambda: self._handle_of(name).put(reply, None, _PATIENCE, **properties),
+            time.monotonic() + _PATIENCE,
+        )
 
     def _handle_of(self, name: str) -> api.Queue:
         """The reply queue of that name; closes the least recently used ones."""
@@ -168,8 +172,8 @@ def _settle(message: api.Message, deed: Callable[[], None]) -> None:
     if message.settled:  # by the handler itself
         return
     try:
-        deed()
-    except (LeaseExpired, ConnectionLost) as error:
+        until_locked(deed, time.monotonic() + _PATIENCE)
+    except (LeaseExpired, ConnectionLost, LockTimeout) as error:
         log.warning("message %d stays unchanged: %s", message.sequence, error)
 
 

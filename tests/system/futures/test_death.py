@@ -16,7 +16,9 @@ import pytest
 
 import shmq
 from shmq.futures import ProcessPoolExecutor
+from tests.conformance.tools import in_thread
 from tests.support.processes import Start
+from tests.support.stopped import locks_of_queue
 from tests.support.waiting import eventually
 from tests.system.futures import jobs
 
@@ -187,3 +189,48 @@ def test_workers_killed_at_any_moment_cost_their_calls_alone(retries: int, tmp_p
         if not retries:
             assert executed[str(x)] <= 1
         assert call.exception() or executed[str(x)] >= 1
+
+
+def test_a_worker_that_starts_waits_for_a_lock_that_a_stopped_process_holds(
+    own_namespace: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = ""
+
+    def has_said(what: str) -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return what in said
+
+    with ProcessPoolExecutor(2) as pool:
+        first = pool.submit(jobs.wait_for, tmp_path / "go")
+        eventually(first.running, "the call runs")
+        lock = locks_of_queue(own_namespace, pool._pool._store.name)["gets"]
+        with lock.held_by_stopped() as holder:
+            second = in_thread(pool.submit, jobs.square, 3)  # which starts another worker
+            eventually(lambda: has_said(f"held by PID {holder.pid} (stopped)"), "it meets the lock")
+        assert second.result().result() == 9
+        (tmp_path / "go").touch()
+
+
+def test_a_call_that_is_cancelled_beside_a_stopped_worker_is_cancelled(
+    own_namespace: str, tmp_path: Path
+) -> None:
+    with ProcessPoolExecutor(1) as pool, contextlib.ExitStack() as stack:
+        first, second = pool.submit(jobs.wait_for, tmp_path / "go"), pool.submit(jobs.square, 3)
+        eventually(first.running, "the call runs")
+        store = pool._pool._store
+        queue, lock = store.queue, locks_of_queue(own_namespace, store.name)["gets"]
+
+        class Stopped:
+            def get(self, *arguments: Any, **named: Any) -> shmq.Message:
+                message = queue.get(*arguments, **named)
+                stack.enter_context(lock.held_by_stopped())
+                return message
+
+        store.queue = Stopped()  # type: ignore[assignment]
+        assert second.cancel()
+        store.queue = queue
+        stack.close()
+        (tmp_path / "go").touch()
+        assert first.result()
+    assert second.cancelled()

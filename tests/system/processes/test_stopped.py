@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from multiprocessing.connection import Connection
@@ -16,6 +17,7 @@ import pytest
 
 import shmq
 from shmq import Broker, LockTimeout, Queue
+from shmq.client.local import dead_letters, staged_publish
 from tests.conformance.tools import in_thread, outcome
 from tests.support.processes import HOUR, Start, asleep, drain, is_sound
 from tests.support.stopped import (
@@ -432,3 +434,106 @@ def test_what_is_staged_during_the_commit_of_its_batch_is_not_committed(broker: 
     publisher.stage(1, "next", [b"4"])
     assert publisher.commit_batch(1, ["next"]) == 1
     assert drain(queue) == [b"4"]
+
+
+#: Sweeps, stopped once it has found that nothing is sealed.
+_SWEEP_LATE = """
+import os, signal, sys
+import shmq
+from shmq.client.local import staged_publish
+find = staged_publish._find_marker
+def find_stopped(queue):
+    marker = find(queue)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return marker
+with shmq.connect(sys.argv[1]) as broker:
+    publisher = broker.queue("few").staged_publisher("p")
+    staged_publish._find_marker = find_stopped
+    publisher.sweep(keep="new")
+"""
+
+
+def test_a_sweep_removes_nothing_of_a_batch_that_is_committed_meanwhile(broker: Broker) -> None:
+    queue = broker.create_queue("few", capacity=2)
+    publisher = queue.staged_publisher("p")
+    for part in ("old", "older"):
+        publisher.stage(0, part, [part.encode(), b"row"])
+    with stopped_inside(_SWEEP_LATE, broker.namespace) as sweeper:
+        with pytest.raises(shmq.Full, match=f"committed by PID {sweeper.pid} .stopped"):
+            publisher.commit_batch(0, ["old", "older"], timeout=0.2)
+        sweeper.send_signal(signal.SIGCONT)
+        assert sweeper.wait(PATIENCE) == 0
+    with pytest.raises(shmq.InvalidOption, match="nothing was committed"):
+        publisher.commit_batch(0, ["old", "older"])
+    assert queue.empty()
+
+
+class _Markers:
+    """A staging queue in which another process acts once its markers are listed."""
+
+    def __init__(self, queue: Any, act: Callable[[], object]) -> None:
+        self._queue = queue
+        self._act = act
+        self.staging = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def listing(self, codec: int) -> Any:
+        found = self._queue.staging.listing(codec)
+        self._act()
+        return found
+
+
+def test_a_batch_is_sealed_while_the_next_one_is_being_sealed(broker: Broker) -> None:
+    queue = broker.create_queue("q")
+    publishers = [queue.staged_publisher("p") for _ in range(2)]
+    for batch in range(2):
+        publishers[0].stage(batch, "part", [b"row"])
+    publishers[0].commit_batch(0, ["part"])
+    assert publishers[1].sealed() == 0
+    raced = _Markers(
+        publishers[1]._queue,  # type: ignore[attr-defined]
+        lambda: publishers[0].commit_batch(1, ["part"]),
+    )
+
+    marker = staged_publish._find_marker(raced)
+
+    assert marker is not None
+    assert marker.batch == 1
+
+
+def test_a_server_goes_on_when_a_client_is_stopped_in_its_reply_queue(broker: Broker) -> None:
+    queue = broker.create_queue("q")
+    broker.create_queue("replies")
+    with locks_of_queue(broker.namespace, "replies")["puts"].held_by_stopped():
+        queue.put(b"1", reply_to="replies")
+        stop = threading.Event()
+        server = in_thread(broker.serve, "q", lambda _: b"2", stop=stop)
+        eventually(lambda: queue.stats().acked == 1, "the request is done")
+    assert not server.done()
+    stop.set()
+    server.result(PATIENCE)
+
+
+def test_a_redrive_goes_on_when_the_origin_of_a_letter_is_deleted(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        with broker.create_queue(name, dead_letter="graveyard") as queue:
+            queue.put(name.encode())
+            queue.get().reject()
+    send_back = dead_letters.send_back
+
+    def send_late(*arguments: Any) -> None:
+        with contextlib.suppress(shmq.NoSuchQueue):  # deleted by the first call
+            broker.delete_queue("one")
+        send_back(*arguments)
+
+    monkeypatch.setattr(dead_letters, "send_back", send_late)
+    graveyard = broker.queue("graveyard")
+
+    assert graveyard.redrive() == 1
+
+    assert drain(broker.queue("two")) == [b"two"]
+    assert drain(graveyard) == [b"one"]

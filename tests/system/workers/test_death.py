@@ -9,13 +9,18 @@ import re
 import resource
 import signal
 import threading
+from concurrent.futures import wait
 
 import pytest
 
 import shmq
+from shmq.workers.deaths import CurrentDelivery
 from shmq.workers.plan import Plan
+from shmq.workers.process import WorkerLoop
 from shmq.workers.supervisor import Supervisor
+from tests.conformance.tools import in_thread
 from tests.support.ended_processes import runs
+from tests.support.stopped import locks_of_queue
 from tests.support.waiting import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, kill
@@ -228,3 +233,34 @@ def test_a_worker_leaves_a_signal_of_the_whole_terminal_to_its_supervisor(
 
     (ended,) = journal.until("end", 1)
     assert ended.pid == begun.pid
+
+
+def test_a_queue_that_is_held_by_a_stopped_process_was_not_deleted(broker: shmq.Broker) -> None:
+    broker.create_queue("jobs")
+    handler = "tests.system.workers.handlers:act"
+    supervisor = Supervisor([Plan(handler=handler, queue="jobs", namespace=broker.namespace)])
+    (child,) = supervisor._children
+    with locks_of_queue(broker.namespace, "jobs")["gets"].held_by_stopped():
+        supervisor._stop_if_deleted(child)
+    assert not supervisor._stopped
+
+    broker.delete_queue("jobs")
+    supervisor._stop_if_deleted(child)
+    assert supervisor._stopped
+    child.queue.close()
+
+
+def test_a_handled_message_waits_for_a_lock_that_a_stopped_process_holds(
+    broker: shmq.Broker,
+) -> None:
+    jobs = broker.create_queue("jobs", visibility_timeout=3600)
+    jobs.put([1])
+    message = jobs.get()
+    plan = Plan(handler="", queue="jobs", namespace=broker.namespace)
+    loop = WorkerLoop("worker", plan, jobs, lambda _: None, CurrentDelivery(2))
+    with locks_of_queue(broker.namespace, "jobs")["gets"].held_by_stopped():
+        handled = in_thread(loop._handle, message)
+        wait([handled], 1.0)  # far longer than the lock is waited for at a time
+        assert not handled.done()
+    handled.result(PATIENCE)
+    assert jobs.stats().acked == 1

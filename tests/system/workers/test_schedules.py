@@ -10,11 +10,13 @@ import re
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import shmq
 from shmq.client.remote.address import Target
+from shmq.workers import ledger
 from shmq.workers.ledger import PUBLISHER, Ledger, list_schedules
 from shmq.workers.plan import Plan
 from shmq.workers.schedule import Schedule
@@ -462,6 +464,25 @@ def test_a_server_and_its_host_share_a_schedule() -> None:
         with shmq.connect(url) as there:
             (one,) = list_schedules(there)
         assert (one.queue, one.outcome, one.overdue) == ("jobs", "waiting", False)
+
+
+def test_schedules_are_listed_while_the_queue_of_one_is_deleted(
+    namespace: str, broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        broker.create_queue(name)
+        declare_past(broker, Plan(handler="m:f", queue=name, namespace=namespace), hours_ago=5)
+        run_once(Plan(handler="m:f", queue=name, namespace=namespace))
+    describe = ledger._describe
+
+    def describe_late(*arguments: Any) -> ledger.ScheduleSummary:
+        with contextlib.suppress(shmq.NoSuchQueue):  # deleted by the first call
+            broker.delete_queue("one")
+        return describe(*arguments)
+
+    monkeypatch.setattr(ledger, "_describe", describe_late)
+
+    assert [schedule.queue for schedule in list_schedules(broker)] == ["two"]
 
 
 def test_the_outcome_of_a_run_is_that_of_its_message(namespace: str, broker: shmq.Broker) -> None:
