@@ -454,3 +454,44 @@ def test_what_is_made_when_the_writer_is_about_to_end_keeps_it(
         writer.stop()
         thread.join(PATIENCE)
         assert not thread.is_alive()
+
+
+class _Interrupted(Writer):
+    """It looks who uses its queues once one of them has been deleted; then it is stopped."""
+
+    in_use: bool | None = None
+
+    def __init__(self, broker: shmq.Broker, directory: DataDirectory) -> None:
+        super().__init__(broker.namespace, directory, SMALL, idle=PATIENCE)
+        self._broker = broker
+
+    def _in_use(self) -> bool:
+        if self.in_use is None and len(self.followed()) > 1:
+            self._broker.delete_queue("gone")
+            self.in_use = super()._in_use()
+            self.stop()
+        return super()._in_use()
+
+
+def _hold_queue(pipe: Connection, namespace: str, name: str) -> None:
+    with shmq.connect(namespace) as broker, contextlib.closing(broker.queue(name)):
+        pipe.send("attached")
+        pipe.recv()
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_queue_that_is_deleted_as_the_writer_looks_at_its_users_does_not_end_the_writer(
+    used: bool, broker: shmq.Broker, namespace: str, tmp_path: Path, start: Start
+) -> None:
+    for name in ("gone", "stays"):
+        broker.create_queue(name, durability="journal", dead_letter=None).close()
+    user = start(_hold_queue, namespace, "stays" if used else "gone")
+    assert user.hear() == "attached"
+    directory = DataDirectory(namespace, Disk(tmp_path))
+    with contextlib.closing(directory):
+        writer = _Interrupted(broker, directory)
+        writer.run()
+    assert writer.in_use is used
+    user.tell()
+    user.ends()
+    broker.delete_queue("stays")
