@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import shmq
+from shmq.client.local.stream import LocalStream
 from shmq.disk.persistence.journal_writer import JournalWriter
 from shmq.disk.persistence.outage import RETRY
 from shmq.disk.persistence.segment_writer import WriteSizes
@@ -495,3 +496,34 @@ def test_a_queue_that_is_deleted_as_the_writer_looks_at_its_users_does_not_end_t
     user.tell()
     user.ends()
     broker.delete_queue("stays")
+
+
+def test_a_stream_that_is_deleted_as_its_transactions_are_reported_does_not_end_the_writer(
+    broker: shmq.Broker, namespace: str, tmp_path: Path
+) -> None:
+    stream = broker.create_stream("s", partitions=1, durability="journal")
+    assert isinstance(stream, LocalStream)
+    directory = DataDirectory(namespace, Disk(tmp_path / "data"))
+    directory.claim(make=True)
+    writer = Writer(namespace, directory, SMALL)
+    transactions, part = writer._transactions, ("stream", "s", stream.identity)
+    try:
+        writer._streams.look_around()
+        with broker.transaction() as transaction:
+            transaction.append(stream, b"1")
+
+        def has_happened() -> bool:
+            transactions.mark()
+            return bool(transactions.happened(part))
+
+        eventually(has_happened, "the writer knows that the transaction was applied")
+        stream.close()
+        broker.delete_stream("s")
+        writer._streams.note_groups()
+        writer._streams.leave_deleted()
+        transactions.mark()
+        assert not transactions.open(part)
+    finally:
+        writer._streams.end()
+        transactions.close()
+        directory.close()
