@@ -40,7 +40,9 @@ from shmq.errors import (
     NoSpace,
     NotConfirmed,
     PartitionSealed,
+    QueueDeleted,
     ShmqError,
+    StreamDeleted,
 )
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import Default, pack_properties
@@ -450,28 +452,28 @@ class LocalTransaction(api.Transaction):
 
     def _do(self, record: dict[str, Any]) -> None:
         for queue, messages in self._acks.items():
-            queue.ack_many(messages)
+            with contextlib.suppress(QueueDeleted):  # left out, as in `take_in`
+                queue.ack_many(messages)
         take_in(self._handles, record)
         for member, offsets in self._members.items():
             member.has_committed(offsets)
         put_out(self._handles, record, wait=True)
 
     def _wait_until_written(self) -> None:
-        """Wait until it is on disk, for queues and streams with ``confirm="disk"``."""
+        """Wait until it is on disk, for queues and streams with ``confirm="disk"``.
+
+        What was deleted in the meantime is left out. Raises NotConfirmed.
+        """
         for (stream, partition), entries in self._blocks.items():
             if stream.confirms_on_disk(None):
-                offset = stream.latest(partition)
-                if not stream.wait_written(stream.logs[partition], offset, _WRITTEN):
-                    raise NotConfirmed(
-                        f"{len(entries)} records of a transaction are in partition {partition} of "
-                        f"stream {stream.name!r}, but not known to be on disk: see `shmq persist`",
-                        offset - 1,
-                    )
+                with contextlib.suppress(StreamDeleted):
+                    _wait_for_block(stream, partition, len(entries))
         for queue, messages in self._puts.items():
             if queue.confirms_on_disk(None):
-                last = queue.last_sequence
-                if not queue.journal.wait_synced(last, _WRITTEN):
-                    raise durable_wait.not_confirmed(queue, last, len(messages))
+                with contextlib.suppress(QueueDeleted):
+                    last = queue.last_sequence
+                    if not queue.journal.wait_synced(last, _WRITTEN):
+                        raise durable_wait.not_confirmed(queue, last, len(messages))
 
     def __repr__(self) -> str:
         return f"<LocalTransaction of namespace {self._namespace.name!r}, {self._over or 'open'}>"
@@ -479,6 +481,17 @@ class LocalTransaction(api.Transaction):
 
 def _has_journal(target: Any) -> bool:
     return bool(target.options.durability == "journal")
+
+
+def _wait_for_block(stream: Any, partition: int, count: int) -> None:
+    """Wait until the partition is on disk. Raises NotConfirmed, StreamDeleted."""
+    offset = stream.latest(partition)
+    if not stream.wait_written(stream.logs[partition], offset, _WRITTEN):
+        raise NotConfirmed(
+            f"{count} records of a transaction are in partition {partition} of stream "
+            f"{stream.name!r}, but not known to be on disk: see `shmq persist`",
+            offset - 1,
+        )
 
 
 def _unstage(staged: _Staged) -> None:

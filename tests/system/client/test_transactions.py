@@ -153,6 +153,55 @@ def test_what_was_deleted_meanwhile_is_left_out(broker: Broker) -> None:
     assert files(broker.namespace) == []
 
 
+def before(step: str, deed: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next transaction do this just before that step of it."""
+    real = getattr(LocalTransaction, step)
+
+    def interrupted(*given: Any) -> Any:
+        monkeypatch.setattr(LocalTransaction, step, real)
+        deed()
+        return real(*given)
+
+    monkeypatch.setattr(LocalTransaction, step, interrupted)
+
+
+def test_an_input_that_is_deleted_behind_the_commit_point_is_left_out(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, other, results = (broker.create_queue(name) for name in ("q", "other", "results"))
+    for each in (queue, other):
+        each.put(b"work")
+    before("_do", lambda: broker.delete_queue("q"), monkeypatch)
+    with broker.transaction() as transaction:
+        for each in (queue, other):
+            transaction.ack(each, each.get(block=False))
+        transaction.put(results, b"done")
+
+    assert not transaction.aborted
+    assert [message.body for message in results.get_many(2, block=False)] == [b"done"]
+    assert (other.stats().depth, other.stats().in_flight) == (0, 0)
+    assert files(broker.namespace) == []
+
+
+@pytest.mark.parametrize("kind", ["queue", "stream"])
+def test_an_output_that_is_deleted_before_it_is_on_disk_is_left_out(
+    kind: str, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = broker.create_queue("results")
+    getattr(broker, f"create_{kind}")("o", durability="journal", confirm="disk").close()
+    delete = getattr(broker, f"delete_{kind}")
+    before("_wait_until_written", lambda: delete("o"), monkeypatch)
+    with broker.transaction() as transaction:
+        transaction.put(results, b"done")
+        if kind == "queue":
+            transaction.put("o", b"1")
+        else:
+            transaction.append("o", b"1")
+
+    assert not transaction.aborted
+    assert [message.body for message in results.get_many(2, block=False)] == [b"done"]
+
+
 def test_a_member_that_fell_silent_is_not_taken_out_while_it_commits(broker: Broker) -> None:
     # Long enough that on a busy machine it is not silent before it has joined.
     group = broker.create_stream("s", 1).group("g", session_timeout=0.5)
