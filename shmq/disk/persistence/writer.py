@@ -292,7 +292,12 @@ class Writer:
             parts += [("file", name, name, -1) for name in others(self._directory.disk)]
             try:
                 for kind, name, file, length in parts:
-                    opened = self._directory.disk.open(file)
+                    try:
+                        opened = self._directory.disk.open(file)
+                    except FileNotFoundError:
+                        if kind == "file":  # it was removed in the meantime
+                            continue
+                        raise
                     size = length if length >= 0 else self._directory.disk.size(opened)
                     files.append(CutFile(kind, name, file, size, opened))
             except BaseException:

@@ -20,12 +20,15 @@ import pytest
 
 import shmq
 from shmq.client.local.stream import LocalStream
+from shmq.disk.persistence import writer
 from shmq.disk.persistence.journal_writer import JournalWriter
 from shmq.disk.persistence.outage import RETRY
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.writer import Writer
 from shmq.disk.storage.disk import Disk
-from shmq.disk.storage.paths import catalog, snapshot_name
+from shmq.disk.storage.inventory import others
+from shmq.disk.storage.paths import EXCHANGES, catalog, snapshot_name
+from shmq.disk.storage.writer_control import Control
 from shmq.host.namespace.data_directory import DataDirectory
 from shmq.model.codec.codecs import unpack_properties
 from tests.support.failing_disk import FailingDisk
@@ -527,3 +530,27 @@ def test_a_stream_that_is_deleted_as_its_transactions_are_reported_does_not_end_
         writer._streams.end()
         transactions.close()
         directory.close()
+
+
+def test_a_file_that_is_removed_as_a_cut_opens_it_is_left_out(
+    broker: shmq.Broker, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path)
+
+    def delete_listed(disk: Disk) -> list[str]:
+        listed = others(disk)
+        assert EXCHANGES in listed
+        broker.delete_exchange("e")
+        assert EXCHANGES not in disk.names()
+        return listed
+
+    with writing(namespace, disk) as running:
+        queue = broker.create_queue("q", durability="journal", dead_letter=None)
+        queue.put(b"1", confirm="disk")
+        with contextlib.closing(Control(tmp_path, running)):
+            broker.create_exchange("e").bind("q", key="q")
+            monkeypatch.setattr(writer, "others", delete_listed)
+            files = running.cut(["q"], [])
+    for file in files:
+        os.close(file.descriptor)
+    assert {(file.kind, file.queue) for file in files} == {("queue", "q")}
