@@ -16,6 +16,7 @@ rest (shmq/client/transaction/recover.py).
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import math
@@ -48,12 +49,16 @@ from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import Default, pack_properties
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
+from shmq.native.lock_holder import until_locked
 
 log = logging.getLogger("shmq")
 
 #: How long messages stay leased from the commit on, in seconds: until all of it has happened. The
 #: lease of a dead process ends with it.
 _HOLD: Final = 86_400.0
+#: How long a failed commit tries to shorten these leases again while a stopped process holds a
+#: lock, in seconds. It has its own limit: the transaction's timeout may have passed, or be None.
+_SHORTENED: Final = 5.0
 #: How long one wait of a commit for room in a queue lasts, in seconds.
 _PAUSE: Final = 0.002
 #: How long to wait until everything is on disk, in seconds.
@@ -362,9 +367,7 @@ class LocalTransaction(api.Transaction):
             yield
         except BaseException:
             if not transaction_log.is_committed:
-                for queue, message in held:
-                    with contextlib.suppress(LeaseExpired, LockTimeout):
-                        queue.extend(message.receipt, queue.options.visibility_timeout)
+                _shorten_leases(held)
             raise
 
     def _check_members(self) -> None:
@@ -481,6 +484,22 @@ class LocalTransaction(api.Transaction):
 
 def _has_journal(target: Any) -> bool:
     return bool(target.options.durability == "journal")
+
+
+def _shorten_leases(held: list[tuple[Any, api.Message]]) -> None:
+    """Let the leases end as if they had not been extended for a commit, which has failed."""
+    until = time.monotonic() + _SHORTENED
+    for queue, message in held:
+        shorten = functools.partial(queue.extend, message.receipt, queue.options.visibility_timeout)
+        with contextlib.suppress(LeaseExpired, QueueDeleted):
+            try:
+                until_locked(shorten, until)
+            except LockTimeout as error:
+                log.warning(
+                    "a message of queue %s, whose transaction failed, may stay leased for %g s "
+                    "unless it is settled or this process ends: %s",
+                    *(queue.name, _HOLD, error),
+                )
 
 
 def _wait_for_block(stream: Any, partition: int, count: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 import shmq
 from shmq import Broker
+from shmq.client.local import transaction as local_transaction
 from shmq.client.local.queue import LocalQueue
 from shmq.client.local.stream import LocalStream
 from shmq.client.local.transaction import LocalTransaction
@@ -22,6 +24,8 @@ from shmq.client.transaction.recover import handles_in, settle_all
 from shmq.host.diagnose.leftovers import sweep
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _stream
+from tests.support.processes import HOUR
+from tests.support.stopped import locks_of_queue
 from tests.support.waiting import PATIENCE, eventually
 
 
@@ -200,6 +204,46 @@ def test_an_output_that_is_deleted_before_it_is_on_disk_is_left_out(
 
     assert not transaction.aborted
     assert [message.body for message in results.get_many(2, block=False)] == [b"done"]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_commit_that_fails_while_an_input_is_locked_does_not_keep_its_message(
+    goes_on: bool, broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = broker.create_queue("q", visibility_timeout=HOUR)
+    deleted = broker.create_queue("deleted")
+    queue.put(b"work")
+    deleted.put(b"work")
+    lock = locks_of_queue(broker.namespace, "q")["gets"]
+    extend = LocalQueue.extend
+
+    def release_late(queue: LocalQueue, receipt: int, seconds: float) -> None:
+        try:
+            extend(queue, receipt, seconds)
+        except shmq.LockTimeout:
+            if goes_on:
+                holding.close()
+            raise
+
+    def fail(*_: object) -> None:
+        broker.delete_queue("deleted")
+        holding.enter_context(lock.held_by_stopped())
+        raise shmq.NoSpace("no space")
+
+    monkeypatch.setattr(LocalQueue, "extend", release_late)
+    monkeypatch.setattr(transaction_log.TransactionLog, "write", fail)
+    if not goes_on:
+        monkeypatch.setattr(local_transaction, "_SHORTENED", 0.0)
+    with (
+        contextlib.ExitStack() as holding,
+        pytest.raises(shmq.NoSpace),
+        broker.transaction() as transaction,
+    ):
+        transaction.ack(deleted, deleted.get(block=False))
+        transaction.ack(queue, queue.get(block=False))
+    (lease,) = queue.leases()
+    assert (lease.expires_in <= HOUR) is goes_on
+    assert ("may stay leased" in caplog.text) is not goes_on
 
 
 def test_a_member_that_fell_silent_is_not_taken_out_while_it_commits(broker: Broker) -> None:
