@@ -16,6 +16,7 @@ rest (shmq/client/transaction/recover.py).
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import math
@@ -40,18 +41,24 @@ from shmq.errors import (
     NoSpace,
     NotConfirmed,
     PartitionSealed,
+    QueueDeleted,
     ShmqError,
+    StreamDeleted,
 )
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import Default, pack_properties
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
+from shmq.native.lock_holder import until_locked
 
 log = logging.getLogger("shmq")
 
 #: How long messages stay leased from the commit on, in seconds: until all of it has happened. The
 #: lease of a dead process ends with it.
 _HOLD: Final = 86_400.0
+#: How long a failed commit tries to shorten these leases again while a stopped process holds a
+#: lock, in seconds. It has its own limit: the transaction's timeout may have passed, or be None.
+_SHORTENED: Final = 5.0
 #: How long one wait of a commit for room in a queue lasts, in seconds.
 _PAUSE: Final = 0.002
 #: How long to wait until everything is on disk, in seconds.
@@ -360,9 +367,7 @@ class LocalTransaction(api.Transaction):
             yield
         except BaseException:
             if not transaction_log.is_committed:
-                for queue, message in held:
-                    with contextlib.suppress(LeaseExpired, LockTimeout):
-                        queue.extend(message.receipt, queue.options.visibility_timeout)
+                _shorten_leases(held)
             raise
 
     def _check_members(self) -> None:
@@ -450,28 +455,28 @@ class LocalTransaction(api.Transaction):
 
     def _do(self, record: dict[str, Any]) -> None:
         for queue, messages in self._acks.items():
-            queue.ack_many(messages)
+            with contextlib.suppress(QueueDeleted):  # left out, as in `take_in`
+                queue.ack_many(messages)
         take_in(self._handles, record)
         for member, offsets in self._members.items():
             member.has_committed(offsets)
         put_out(self._handles, record, wait=True)
 
     def _wait_until_written(self) -> None:
-        """Wait until it is on disk, for queues and streams with ``confirm="disk"``."""
+        """Wait until it is on disk, for queues and streams with ``confirm="disk"``.
+
+        What was deleted in the meantime is left out. Raises NotConfirmed.
+        """
         for (stream, partition), entries in self._blocks.items():
             if stream.confirms_on_disk(None):
-                offset = stream.latest(partition)
-                if not stream.wait_written(stream.logs[partition], offset, _WRITTEN):
-                    raise NotConfirmed(
-                        f"{len(entries)} records of a transaction are in partition {partition} of "
-                        f"stream {stream.name!r}, but not known to be on disk: see `shmq persist`",
-                        offset - 1,
-                    )
+                with contextlib.suppress(StreamDeleted):
+                    _wait_for_block(stream, partition, len(entries))
         for queue, messages in self._puts.items():
             if queue.confirms_on_disk(None):
-                last = queue.last_sequence
-                if not queue.journal.wait_synced(last, _WRITTEN):
-                    raise durable_wait.not_confirmed(queue, last, len(messages))
+                with contextlib.suppress(QueueDeleted):
+                    last = queue.last_sequence
+                    if not queue.journal.wait_synced(last, _WRITTEN):
+                        raise durable_wait.not_confirmed(queue, last, len(messages))
 
     def __repr__(self) -> str:
         return f"<LocalTransaction of namespace {self._namespace.name!r}, {self._over or 'open'}>"
@@ -479,6 +484,33 @@ class LocalTransaction(api.Transaction):
 
 def _has_journal(target: Any) -> bool:
     return bool(target.options.durability == "journal")
+
+
+def _shorten_leases(held: list[tuple[Any, api.Message]]) -> None:
+    """Let the leases end as if they had not been extended for a commit, which has failed."""
+    until = time.monotonic() + _SHORTENED
+    for queue, message in held:
+        shorten = functools.partial(queue.extend, message.receipt, queue.options.visibility_timeout)
+        with contextlib.suppress(LeaseExpired, QueueDeleted):
+            try:
+                until_locked(shorten, until)
+            except LockTimeout as error:
+                log.warning(
+                    "a message of queue %s, whose transaction failed, may stay leased for %g s "
+                    "unless it is settled or this process ends: %s",
+                    *(queue.name, _HOLD, error),
+                )
+
+
+def _wait_for_block(stream: Any, partition: int, count: int) -> None:
+    """Wait until the partition is on disk. Raises NotConfirmed, StreamDeleted."""
+    offset = stream.latest(partition)
+    if not stream.wait_written(stream.logs[partition], offset, _WRITTEN):
+        raise NotConfirmed(
+            f"{count} records of a transaction are in partition {partition} of stream "
+            f"{stream.name!r}, but not known to be on disk: see `shmq persist`",
+            offset - 1,
+        )
 
 
 def _unstage(staged: _Staged) -> None:

@@ -384,7 +384,10 @@ class StreamPartitionWriters:
         self._transactions.done(part, happened)
 
     def tell_transactions(self) -> None:
-        """Report transactions as done once all records appended by then are on disk."""
+        """Report transactions as done once all records appended by then are on disk.
+
+        Raises StreamDeleted.
+        """
         part: Part = ("stream", self.name, self.identity.identity)
         logs = self.handle.logs
         happened, ends = self._happened

@@ -79,8 +79,8 @@ class StreamWriter:
     def note_groups(self) -> None:
         """Write the groups' offsets to each stream's metadata file."""
         for kept in self._kept.values():
-            kept.tell_transactions()
             try:
+                kept.tell_transactions()
                 kept.note_groups()
             except StreamDeleted:
                 continue  # it is left in the next round

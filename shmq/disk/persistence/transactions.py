@@ -244,7 +244,8 @@ class Transactions(Notes):
         kind, name, identity = part
         try:
             if kind == "queue":
-                return self._namespace.open_segment(name).hash_key == identity
+                segment = self._namespace.look_at(name)
+                return bool(segment and not segment.deleted and segment.hash_key == identity)
             control = streams.look_at(self._namespace, name)
         except (NoSuchQueue, NoSuchStream):
             return False

@@ -216,7 +216,7 @@ class Writer:
         return bool(self._streams.names()) or any(
             number != own and self._namespace.processes.is_alive(number)
             for kept in self._list_writers()
-            for _, number, *_ in kept.handle.attached()
+            for number in _list_users(kept)
         )
 
     def followed(self) -> list[str]:
@@ -292,7 +292,12 @@ class Writer:
             parts += [("file", name, name, -1) for name in others(self._directory.disk)]
             try:
                 for kind, name, file, length in parts:
-                    opened = self._directory.disk.open(file)
+                    try:
+                        opened = self._directory.disk.open(file)
+                    except FileNotFoundError:
+                        if kind == "file":  # it was removed in the meantime
+                            continue
+                        raise
                     size = length if length >= 0 else self._directory.disk.size(opened)
                     files.append(CutFile(kind, name, file, size, opened))
             except BaseException:
@@ -479,6 +484,14 @@ class Writer:
         if self._directory.held:
             with contextlib.suppress(OSError, ShmqError):
                 self._transactions.close()
+
+
+def _list_users(kept: SnapshotWriter) -> list[int]:
+    """The numbers of the processes that have the queue open; none if it was deleted."""
+    try:
+        return [number for _, number, *_ in kept.handle.attached()]
+    except QueueDeleted:  # it is left in the next round
+        return []
 
 
 def _watch_files(namespace: Namespace) -> _core.FileWatch | None:

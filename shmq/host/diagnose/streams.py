@@ -5,6 +5,7 @@ They may be written in the meantime: an incomplete commit at a partition's end i
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 from collections.abc import Iterator
@@ -83,14 +84,17 @@ def stream_problems(disk: Disk, name: str, identity: int) -> list[str]:
 
 def _check_partition(disk: Disk) -> Iterator[str]:
     for base, following in itertools.pairwise([*bases(disk.names()), EVERYTHING]):
-        segment = disk.path(segment_file(base))
-        try:
-            found = StreamSegment(disk, base).check(following)
-            if found.offset < following != EVERYTHING:
-                yield f"{segment} ends at offset {found.offset}, and the next is {following}"
-        except FileNotFoundError:
-            continue  # retention removed it
-        except FileError as error:
-            if following == EVERYTHING and segment.stat().st_size <= _HEADER:
-                continue  # it is being created
-            yield str(error)
+        with contextlib.suppress(FileNotFoundError):  # retention removed it
+            yield from _check_segment(disk, base, following)
+
+
+def _check_segment(disk: Disk, base: int, following: int) -> Iterator[str]:
+    segment = disk.path(segment_file(base))
+    try:
+        found = StreamSegment(disk, base).check(following)
+        if found.offset < following != EVERYTHING:
+            yield f"{segment} ends at offset {found.offset}, and the next is {following}"
+    except FileError as error:
+        if following == EVERYTHING and segment.stat().st_size <= _HEADER:
+            return  # it is being created
+        yield str(error)

@@ -426,15 +426,22 @@ class Database:
         """Raises TableDeleted if the table was deleted, and ShmqError if the handle is closed."""
         if self.closed:
             raise ShmqError(f"this handle of table {self.name!r} is closed: attach to it again")
-        try:
+        with self._noticing_deletion():
             os.stat(self._file)
+
+    @contextlib.contextmanager
+    def _noticing_deletion(self) -> Iterator[None]:
+        """Raises TableDeleted if the block finds no file of the table."""
+        try:
+            yield
         except (FileNotFoundError, NotADirectoryError):
             raise TableDeleted(f"table {self.name!r} was deleted") from None
 
     def _ready(self) -> sqlite3.Connection:
         if self._connection is None:
-            check_private(self.path)
-            self._connection = self._connect()
+            with self._noticing_deletion():
+                check_private(self.path)
+                self._connection = self._connect()
             self.opened += 1
         return self._connection
 

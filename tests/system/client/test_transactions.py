@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 import shmq
 from shmq import Broker
+from shmq.client.local import transaction as local_transaction
 from shmq.client.local.queue import LocalQueue
 from shmq.client.local.stream import LocalStream
 from shmq.client.local.transaction import LocalTransaction
@@ -22,6 +24,8 @@ from shmq.client.transaction.recover import handles_in, settle_all
 from shmq.host.diagnose.leftovers import sweep
 from shmq.host.namespace.namespace import Namespace
 from shmq.native import _stream
+from tests.support.processes import HOUR
+from tests.support.stopped import locks_of_queue
 from tests.support.waiting import PATIENCE, eventually
 
 
@@ -151,6 +155,95 @@ def test_what_was_deleted_meanwhile_is_left_out(broker: Broker) -> None:
 
     assert queue.get(block=False).body == b"1"
     assert files(broker.namespace) == []
+
+
+def before(step: str, deed: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next transaction do this just before that step of it."""
+    real = getattr(LocalTransaction, step)
+
+    def interrupted(*given: Any) -> Any:
+        monkeypatch.setattr(LocalTransaction, step, real)
+        deed()
+        return real(*given)
+
+    monkeypatch.setattr(LocalTransaction, step, interrupted)
+
+
+def test_an_input_that_is_deleted_behind_the_commit_point_is_left_out(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, other, results = (broker.create_queue(name) for name in ("q", "other", "results"))
+    for each in (queue, other):
+        each.put(b"work")
+    before("_do", lambda: broker.delete_queue("q"), monkeypatch)
+    with broker.transaction() as transaction:
+        for each in (queue, other):
+            transaction.ack(each, each.get(block=False))
+        transaction.put(results, b"done")
+
+    assert not transaction.aborted
+    assert [message.body for message in results.get_many(2, block=False)] == [b"done"]
+    assert (other.stats().depth, other.stats().in_flight) == (0, 0)
+    assert files(broker.namespace) == []
+
+
+@pytest.mark.parametrize("kind", ["queue", "stream"])
+def test_an_output_that_is_deleted_before_it_is_on_disk_is_left_out(
+    kind: str, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = broker.create_queue("results")
+    getattr(broker, f"create_{kind}")("o", durability="journal", confirm="disk").close()
+    delete = getattr(broker, f"delete_{kind}")
+    before("_wait_until_written", lambda: delete("o"), monkeypatch)
+    with broker.transaction() as transaction:
+        transaction.put(results, b"done")
+        if kind == "queue":
+            transaction.put("o", b"1")
+        else:
+            transaction.append("o", b"1")
+
+    assert not transaction.aborted
+    assert [message.body for message in results.get_many(2, block=False)] == [b"done"]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_commit_that_fails_while_an_input_is_locked_does_not_keep_its_message(
+    goes_on: bool, broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = broker.create_queue("q", visibility_timeout=HOUR)
+    deleted = broker.create_queue("deleted")
+    queue.put(b"work")
+    deleted.put(b"work")
+    lock = locks_of_queue(broker.namespace, "q")["gets"]
+    extend = LocalQueue.extend
+
+    def release_late(queue: LocalQueue, receipt: int, seconds: float) -> None:
+        try:
+            extend(queue, receipt, seconds)
+        except shmq.LockTimeout:
+            if goes_on:
+                holding.close()
+            raise
+
+    def fail(*_: object) -> None:
+        broker.delete_queue("deleted")
+        holding.enter_context(lock.held_by_stopped())
+        raise shmq.NoSpace("no space")
+
+    monkeypatch.setattr(LocalQueue, "extend", release_late)
+    monkeypatch.setattr(transaction_log.TransactionLog, "write", fail)
+    if not goes_on:
+        monkeypatch.setattr(local_transaction, "_SHORTENED", 0.0)
+    with (
+        contextlib.ExitStack() as holding,
+        pytest.raises(shmq.NoSpace),
+        broker.transaction() as transaction,
+    ):
+        transaction.ack(deleted, deleted.get(block=False))
+        transaction.ack(queue, queue.get(block=False))
+    (lease,) = queue.leases()
+    assert (lease.expires_in <= HOUR) is goes_on
+    assert ("may stay leased" in caplog.text) is not goes_on
 
 
 def test_a_member_that_fell_silent_is_not_taken_out_while_it_commits(broker: Broker) -> None:

@@ -19,12 +19,16 @@ from typing import Any
 import pytest
 
 import shmq
+from shmq.client.local.stream import LocalStream
+from shmq.disk.persistence import writer
 from shmq.disk.persistence.journal_writer import JournalWriter
 from shmq.disk.persistence.outage import RETRY
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.writer import Writer
 from shmq.disk.storage.disk import Disk
-from shmq.disk.storage.paths import catalog, snapshot_name
+from shmq.disk.storage.inventory import others
+from shmq.disk.storage.paths import EXCHANGES, catalog, snapshot_name
+from shmq.disk.storage.writer_control import Control
 from shmq.host.namespace.data_directory import DataDirectory
 from shmq.model.codec.codecs import unpack_properties
 from tests.support.failing_disk import FailingDisk
@@ -454,3 +458,99 @@ def test_what_is_made_when_the_writer_is_about_to_end_keeps_it(
         writer.stop()
         thread.join(PATIENCE)
         assert not thread.is_alive()
+
+
+class _Interrupted(Writer):
+    """It looks who uses its queues once one of them has been deleted; then it is stopped."""
+
+    in_use: bool | None = None
+
+    def __init__(self, broker: shmq.Broker, directory: DataDirectory) -> None:
+        super().__init__(broker.namespace, directory, SMALL, idle=PATIENCE)
+        self._broker = broker
+
+    def _in_use(self) -> bool:
+        if self.in_use is None and len(self.followed()) > 1:
+            self._broker.delete_queue("gone")
+            self.in_use = super()._in_use()
+            self.stop()
+        return super()._in_use()
+
+
+def _hold_queue(pipe: Connection, namespace: str, name: str) -> None:
+    with shmq.connect(namespace) as broker, contextlib.closing(broker.queue(name)):
+        pipe.send("attached")
+        pipe.recv()
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_queue_that_is_deleted_as_the_writer_looks_at_its_users_does_not_end_the_writer(
+    used: bool, broker: shmq.Broker, namespace: str, tmp_path: Path, start: Start
+) -> None:
+    for name in ("gone", "stays"):
+        broker.create_queue(name, durability="journal", dead_letter=None).close()
+    user = start(_hold_queue, namespace, "stays" if used else "gone")
+    assert user.hear() == "attached"
+    directory = DataDirectory(namespace, Disk(tmp_path))
+    with contextlib.closing(directory):
+        writer = _Interrupted(broker, directory)
+        writer.run()
+    assert writer.in_use is used
+    user.tell()
+    user.ends()
+    broker.delete_queue("stays")
+
+
+def test_a_stream_that_is_deleted_as_its_transactions_are_reported_does_not_end_the_writer(
+    broker: shmq.Broker, namespace: str, tmp_path: Path
+) -> None:
+    stream = broker.create_stream("s", partitions=1, durability="journal")
+    assert isinstance(stream, LocalStream)
+    directory = DataDirectory(namespace, Disk(tmp_path / "data"))
+    directory.claim(make=True)
+    writer = Writer(namespace, directory, SMALL)
+    transactions, part = writer._transactions, ("stream", "s", stream.identity)
+    try:
+        writer._streams.look_around()
+        with broker.transaction() as transaction:
+            transaction.append(stream, b"1")
+
+        def has_happened() -> bool:
+            transactions.mark()
+            return bool(transactions.happened(part))
+
+        eventually(has_happened, "the writer knows that the transaction was applied")
+        stream.close()
+        broker.delete_stream("s")
+        writer._streams.note_groups()
+        writer._streams.leave_deleted()
+        transactions.mark()
+        assert not transactions.open(part)
+    finally:
+        writer._streams.end()
+        transactions.close()
+        directory.close()
+
+
+def test_a_file_that_is_removed_as_a_cut_opens_it_is_left_out(
+    broker: shmq.Broker, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path)
+
+    def delete_listed(disk: Disk) -> list[str]:
+        listed = others(disk)
+        assert EXCHANGES in listed
+        broker.delete_exchange("e")
+        assert EXCHANGES not in disk.names()
+        return listed
+
+    with writing(namespace, disk) as running:
+        queue = broker.create_queue("q", durability="journal", dead_letter=None)
+        queue.put(b"1", confirm="disk")
+        with contextlib.closing(Control(tmp_path, running)):
+            broker.create_exchange("e").bind("q", key="q")
+            monkeypatch.setattr(writer, "others", delete_listed)
+            files = running.cut(["q"], [])
+    for file in files:
+        os.close(file.descriptor)
+    assert {(file.kind, file.queue) for file in files} == {("queue", "q")}

@@ -29,7 +29,8 @@ from shmq.model.table.lock_file import mark_deleted, open_lock_file
 from shmq.native._table import TableLock
 from tests.support.own_shm import own_shm, with_own_shm
 from tests.support.processes import Start, run_script
-from tests.support.waiting import eventually
+from tests.support.stopped import stopped_inside
+from tests.support.waiting import PATIENCE, eventually
 
 INSERT = "INSERT INTO entry (key, codec, value) VALUES (?, ?, ?)"
 #: A fork of a process with threads is what a test is about.
@@ -461,6 +462,36 @@ def test_a_table_that_is_deleted_as_a_handle_opens_its_lock_is_deleted_for_that_
     for _ in range(2):
         with pytest.raises(shmq.TableDeleted):
             call(table)
+
+
+#: Reads a key with a handle that has no connection yet, stopped before it calls that function.
+_READ_LATE = """
+import os, signal, sys
+import shmq
+from shmq.model.table import database
+step = getattr(database, sys.argv[2])
+def step_stopped(path, *given, **named):
+    if not named.get("directory"):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return step(path, *given, **named)
+with shmq.connect(sys.argv[1]) as broker:
+    setattr(database, sys.argv[2], step_stopped)
+    try:
+        broker.table("t").get("k")
+    except shmq.TableDeleted:
+        sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("step", ["check_private", "is_shared", "connected"])
+def test_a_table_that_is_deleted_as_a_handle_opens_its_file_is_deleted_for_that_handle(
+    step: str, broker: Broker, table: Table
+) -> None:
+    table.set("k", 1)
+    with stopped_inside(_READ_LATE, broker.namespace, step) as reader:
+        broker.delete_table(table.name)
+        reader.send_signal(signal.SIGCONT)
+        assert reader.wait(PATIENCE) == 3
 
 
 # ---- memory ----

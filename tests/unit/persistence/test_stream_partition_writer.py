@@ -32,7 +32,9 @@ from shmq.disk.storage.paths import (
 )
 from shmq.disk.storage.stream_files import StreamFiles
 from shmq.disk.storage.stream_meta import Generation, StreamCard, eras_of, read_card, write_card
-from shmq.errors import DamagedFile, OffsetOutOfRange, StreamDeleted
+from shmq.disk.storage.stream_segment import StreamSegment
+from shmq.errors import DamagedFile, FileError, OffsetOutOfRange, StreamDeleted
+from shmq.host.diagnose import streams
 from tests.support.failing_disk import FailingDisk
 from tests.support.stream_entries import IDENTITY, TICK, entry, value_of
 from tests.support.waiting import eventually
@@ -331,6 +333,27 @@ def recorded(tmp_path: Path, count: int = 300) -> tuple[Disk, Disk]:
         written_out(kept.partitions[0])
     kept.close()
     return disk, disk.under(partition_directory("s", IDENTITY.identity, 0))
+
+
+def test_a_last_segment_that_is_removed_while_it_is_examined_hides_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, below = recorded(tmp_path, 900)
+    first, *_, last = (below.path(segment_file(base)) for base in bases(below.names()))
+    first.write_bytes(first.read_bytes()[:8000] + b"damaged" + first.read_bytes()[8007:])
+    last.write_bytes(b"")
+
+    def examine(disk: Disk, base: int) -> StreamSegment:
+        try:
+            return StreamSegment(disk, base)
+        except FileError:
+            disk.unlink(segment_file(base))
+            raise
+
+    monkeypatch.setattr(streams, "StreamSegment", examine)
+    problems = streams.stream_problems(disk, "s", IDENTITY.identity)
+    assert not last.exists()
+    assert [str(first) in problem for problem in problems] == [True]
 
 
 def end_of(disk: Disk) -> Any:

@@ -13,12 +13,14 @@ from shmq.client.transaction.transaction_log import hold
 from shmq.disk.persistence import transactions
 from shmq.disk.persistence.transactions import Transactions
 from shmq.disk.storage.disk import Disk
+from shmq.disk.storage.erase import erasure_note
 from shmq.disk.storage.transaction_file import (
     TRANSACTIONS,
     StoredTransaction,
     TransactionFile,
     read_noted,
 )
+from shmq.errors import NoSuchQueue, ShmqError
 from shmq.host.namespace.namespace import Namespace
 from tests.support.stepwise_disk import StepwiseDisk
 
@@ -72,6 +74,34 @@ def test_a_part_without_transactions_stays_unknown_beside_those_that_have_some(
     assert not notes.happened(part)
     notes.mark()
     assert not read_noted(disk)
+
+
+def test_a_queue_whose_files_cannot_be_erased_has_no_part_in_transactions(
+    broker: Broker, disk: Disk
+) -> None:
+    namespace = Namespace.of(broker.namespace)
+    namespace.roles.become_writer(disk.directory)
+    broker.create_queue("q", durability="journal", dead_letter=None).close()
+    part = ("queue", "q", namespace.open_segment("q").hash_key)
+    work = {**work_of(1), "acks": [[*part[1:], [1]]]}
+    written = TransactionFile(disk)
+    written.replace([StoredTransaction((1, 1), work, {part})])
+    written.abandon()
+    notes = Transactions(namespace, disk)
+    notes.mark()
+    assert notes.open(part)
+
+    obstacle = disk.path(erasure_note("q"))
+    obstacle.mkdir()  # in the place of the note that the files are to be erased
+    with pytest.raises(ShmqError, match="is deleted, but not its files"):
+        broker.delete_queue("q")
+    notes._look_at = 0.0
+    notes.mark()
+    assert not notes.open(part)
+    obstacle.rmdir()
+    with pytest.raises(NoSuchQueue):  # once the rest of it is removed
+        broker.delete_queue("q")
+    namespace.roles.release_writer()
 
 
 def test_shared_memory_is_searched_only_after_an_announcement(
