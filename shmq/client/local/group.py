@@ -120,9 +120,9 @@ class LocalLender(Lender):
 
     def _join(self) -> None:
         self.generation = _core.generation()
+        self._begin()  # first: an error of it leaves no member behind
         #: Its slot in the group, and its id.
         self.at, self.id = self._state.join(self.store.process, self._member.encode())
-        self._begin()
 
     def take_up(self) -> None:
         """Lease from partitions that were added, too."""

@@ -38,6 +38,7 @@ from shmq.protocol.opcodes import RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal
 from shmq.server.config.tokens import KNOWN
 from shmq.server.handlers.refusals import QuotaRequest, Quotas, well_formed
+from shmq.server.handlers.side_threads import SideThreads
 
 _NUMBER: Final = struct.Struct("!I")
 
@@ -69,9 +70,16 @@ class Streams(Protocol):
 class Members:
     """Carries out requests about groups, and removes the members of ended connections."""
 
-    def __init__(self, streams: Streams, open_queue: Callable[[str], Any], quotas: Quotas) -> None:
+    def __init__(
+        self,
+        streams: Streams,
+        open_queue: Callable[[str], Any],
+        quotas: Quotas,
+        side_threads: SideThreads,
+    ) -> None:
         self._streams = streams
         self._quotas = quotas
+        self._side_threads = side_threads
         self._dead_letter_queues = DeadLetterQueues(open_queue)
         self._open: dict[Session, dict[Key, MemberSession]] = {}
         self.answers: dict[int, Callable[[Session, str, bytes], bytes]] = {
@@ -88,7 +96,9 @@ class Members:
     def left(self, session: Session) -> None:
         """Let the members of a connection that is gone leave."""
         for member_session in self._open.pop(session, {}).values():
-            member_session.leave()
+            self._side_threads.owe(
+                f"group {member_session.store.name}: leaving it", member_session.leave
+            )
 
     def has(self, stream: LocalStream) -> bool:
         """Whether the stream has a group with a remote member."""
@@ -172,8 +182,8 @@ class Members:
     def _leave(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         member_session = self._find_member(session, name, asked)
-        self._forget(session, asked, member_session)
         member_session.leave()
+        self._forget(session, asked, member_session)
         return b""
 
     def _take(self, session: Session, name: str, rest: bytes) -> bytes:
