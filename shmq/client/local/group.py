@@ -177,8 +177,8 @@ class LocalLender(Lender):
         """
         self._raise_damage()
         self.store.keep_all()
+        seats = self._state.seats()  # first: it may meet a held lock
         found = self._state.again(self.id, limit)
-        seats = self._state.seats()
         for _ in seats:
             if len(found) >= limit:
                 break

@@ -14,6 +14,7 @@ from shmq.client.handles.member import LOOK_EVERY
 from shmq.client.local.group import DeadLetterQueues, LocalLender, move_to_dead_letters
 from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.local.stream import LocalStream
+from shmq.client.ports.share import Lent
 from shmq.errors import MemberFenced, NoSuchGroup
 from shmq.host.namespace import group_files
 from shmq.native import _group as _group_state
@@ -202,17 +203,20 @@ class Members:
         )
         lent = member_session.lend(min(wanted.most, _AT_ONCE), handed=wanted.handed)
         lender = member_session.lender
-        return ShareTaken(
+        answer = ShareTaken(
             member_session.due(),
             [each[4] for each in member_session.store.state.seats()],
             lent,
             lender.damaged if lender.on_damage == "skip" else None,
         ).pack()
+        del member_session.unanswered[: len(lent)]
+        return answer
 
     def _settle(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         wanted = ShareSettle.unpack(asked.rest)
-        group_state = self._find_member(session, name, asked).store.state
+        member_session = self._find_member(session, name, asked)
+        group_state = member_session.store.state
         settle: Callable[[int], bool] = {
             Settlement.ACK: group_state.ack,
             Settlement.NACK: lambda receipt: group_state.nack(receipt, wanted.ns),
@@ -222,7 +226,15 @@ class Members:
             Settlement.LOST: group_state.lost,
             Settlement.RETURN: lambda receipt: group_state.nack(receipt, wanted.ns, False),
         }[Settlement(wanted.action)]
-        refused = [receipt for receipt in wanted.receipts if not settle(receipt)]
+        settled = member_session.begin_settling(asked.rest)
+        for receipt in wanted.receipts[len(settled) :]:
+            settled.append(settle(receipt))
+        member_session.end_settling()
+        refused = [
+            receipt
+            for receipt, was_leased in zip(wanted.receipts, settled, strict=True)
+            if not was_leased
+        ]
         if refused:
             raise Refusal(Status.LEASE_EXPIRED, "", pack_numbers(refused))
         return b""
@@ -306,6 +318,10 @@ class MemberSession:
     ) -> None:
         self.store = store
         self.lender = lender
+        #: What it has leased, but was not sent: a later step met a held lock.
+        self.unanswered: list[Lent] = []
+        #: The settlement that met a held lock, and the outcome of each receipt before that.
+        self._settling: tuple[bytes, list[bool]] = (b"", [])
         if lender is None:
             self.at, self.id = store.state.join(store.process, (member or "?").encode())
         else:
@@ -325,11 +341,25 @@ class MemberSession:
             self.lender.take_up()
         return group_state.change
 
-    def lend(self, limit: int, *, handed: bool) -> list[tuple[int, int, int, int]]:
-        """Lease records to the member."""
+    def lend(self, limit: int, *, handed: bool) -> list[Lent]:
+        """Lease records to the member. They stay in `unanswered` until the caller removes them."""
         assert self.lender is not None
-        found = self.lender.lent(limit)
-        return [each for each in found if not handed or self.store.state.hand(each[0])]
+        if not self.unanswered:
+            self.unanswered = self.lender.lent(limit)
+        if handed:
+            hand = self.store.state.hand
+            self.unanswered = [each for each in self.unanswered if hand(each[0])]
+        return self.unanswered[:limit]
+
+    def begin_settling(self, request: bytes) -> list[bool]:
+        """The outcomes so far of the request, if it is a repetition of the last one."""
+        if self._settling[0] != request:
+            self._settling = request, []
+        return self._settling[1]
+
+    def end_settling(self) -> None:
+        """Forget the request, which is answered."""
+        self._settling = b"", []
 
     def due(self) -> int:
         """How many ns until a leased or delayed record is due."""
