@@ -15,7 +15,7 @@ from shmq.client.local.group import DeadLetterQueues, LocalLender, move_to_dead_
 from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.local.stream import LocalStream
 from shmq.client.ports.share import Lent
-from shmq.errors import MemberFenced, NoSuchGroup
+from shmq.errors import LockTimeout, MemberFenced, NoSuchGroup
 from shmq.host.namespace import group_files
 from shmq.native import _group as _group_state
 from shmq.native._core import Session
@@ -97,9 +97,11 @@ class Members:
     def left(self, session: Session) -> None:
         """Let the members of a connection that is gone leave."""
         for member_session in self._open.pop(session, {}).values():
-            self._side_threads.owe(
-                f"group {member_session.store.name}: leaving it", member_session.leave
-            )
+            try:
+                member_session.leave()
+            except LockTimeout:
+                what = f"group {member_session.store.name}: leaving it"
+                self._side_threads.owe(what, member_session.leave)
 
     def has(self, stream: LocalStream) -> bool:
         """Whether the stream has a group with a remote member."""
