@@ -120,9 +120,9 @@ class LocalLender(Lender):
 
     def _join(self) -> None:
         self.generation = _core.generation()
+        self._begin()  # first: an error of it leaves no member behind
         #: Its slot in the group, and its id.
         self.at, self.id = self._state.join(self.store.process, self._member.encode())
-        self._begin()
 
     def take_up(self) -> None:
         """Lease from partitions that were added, too."""
@@ -177,8 +177,8 @@ class LocalLender(Lender):
         """
         self._raise_damage()
         self.store.keep_all()
+        seats = self._state.seats()  # first: it may meet a held lock
         found = self._state.again(self.id, limit)
-        seats = self._state.seats()
         for _ in seats:
             if len(found) >= limit:
                 break

@@ -190,12 +190,22 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
         if stream is None or wire.is_broken:
             return False
         if not stream.done:
-            yield self._connection.waiting(wire, wire.unsubscribe(stream), _ENDING)
-            wire.forget(stream)
+            yield from self._unsubscribe(wire, stream, [])
         if stream.lost or not stream.messages:
             return False
         self.ahead, self.at = stream.messages, 0
         return True
+
+    def _unsubscribe(self, wire: _core.Wire, stream: _core.Answer, rest: list[Any]) -> Steps[None]:
+        """End the subscription. If that is interrupted, return its messages, and ``rest``."""
+        try:
+            yield self._connection.waiting(wire, wire.unsubscribe(stream), _ENDING)
+        except BaseException:
+            wire.forget(stream)  # what arrives later is returned as it is read
+            wire.give_back(rest + list(stream.messages or ()))
+            wire.send()
+            raise
+        wire.forget(stream)
 
     # ---- the end ----
 
@@ -234,8 +244,7 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
         if stream is not None:
             if not stream.done:
                 stream.stop()
-                yield waiting(wire, wire.unsubscribe(stream), _ENDING)
-                wire.forget(stream)
+                yield from self._unsubscribe(wire, stream, rest)
             rest = rest + list(stream.messages or ())
         if rest and not wire.is_broken:
             yield waiting(wire, wire.settle(Type.RETURN, _core.receipts_of(rest)), _ENDING)

@@ -9,6 +9,7 @@ from typing import Any
 from shmq.client.ports.steps import Step, Steps, pause, run
 from shmq.client.remote.connection import Attempt, Connection
 from shmq.client.shared.backoff import Backoff
+from shmq.errors import ShmqError
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.opcodes import Status
@@ -65,7 +66,8 @@ class RemoteGet:
         """What follows the first CONSUME, which has brought ``messages``."""
         until = None if timeout is None else began + timeout
         if len(messages) >= _LARGE:
-            messages = yield from self._with_rest(messages)
+            assert self._asked is not None
+            messages = yield from self._with_rest(self._asked[0], messages)
         backoff = None
         while not messages and timeout != 0 and (until is None or time.monotonic() < until):
             ended, messages = yield from self._subscribe(until)
@@ -153,26 +155,39 @@ class RemoteGet:
             wire.unsubscribe(stream)
             wire.forget(stream)
             wire.send()
-            return True, (yield from self._with_more(stream.messages))
+            return True, (yield from self._with_more(wire, stream.messages))
         if stream.done:
             self._connection.check_stream(wire, stream, self._port.error)
         return False, []  # retry over the next connection
 
-    def _with_rest(self, messages: list[Any]) -> Steps[list[Any]]:
+    def _with_rest(self, wire: _core.Wire, messages: list[Any]) -> Steps[list[Any]]:
         """Add the remaining messages, if the server did not send that many at once."""
         most, more = self._most, messages
         while len(more) >= _LARGE and len(messages) < most:
             self._most = most - len(messages)
-            more = self._messages((yield self._consuming(0)))
+            more = yield from self._more(wire, messages)
             messages += more
         return messages
 
-    def _with_more(self, messages: list[Any]) -> Steps[list[Any]]:
+    def _with_more(self, wire: _core.Wire, messages: list[Any]) -> Steps[list[Any]]:
         """The first message that came, and the others that are available."""
         if self._most > len(messages):
             self._most -= len(messages)
-            messages = messages + self._messages((yield self._consuming(0)))
+            messages = messages + (yield from self._more(wire, messages))
         return messages
+
+    def _more(self, wire: _core.Wire, messages: list[Any]) -> Steps[list[Any]]:
+        """More messages than those that came over ``wire``; none if the request is refused.
+
+        If it is interrupted, those are returned.
+        """
+        try:
+            return self._messages((yield self._consuming(0)))
+        except BaseException as error:
+            if isinstance(error, ShmqError) and not wire.is_broken:
+                return []
+            wire.give_back(messages)
+            raise
 
     def _end(self, wire: _core.Wire, stream: _core.Answer) -> Steps[None]:
         """End the subscription: no message follows when this returns."""

@@ -127,9 +127,9 @@ class QueueCollection(Collection):
         found = self._owned.get(name)
         if found is None or (not found.closed and found.is_owner()):
             return found
-        del self._owned[name]
         found.close()
-        return None
+        successor = self._owned.get(name)  # another thread may have made it again by now
+        return None if successor is found else successor
 
     def _exists(self, name: str, wanted: QueueOptions, answer: _core.Answer) -> errors.ShmqError:
         try:

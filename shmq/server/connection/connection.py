@@ -88,9 +88,11 @@ class Connection(abc.ABC):
         self._loop.remove_writer(self._fd)
         if self._discarding is not None:
             self._discarding.cancel()
-        self._end_session()
-        self._socket.close()
-        self._on_closed(self)
+        try:
+            self._end_session()
+        finally:
+            self._socket.close()
+            self._on_closed(self)
 
     # ---- for subclasses ----
 

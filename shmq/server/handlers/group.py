@@ -14,7 +14,8 @@ from shmq.client.handles.member import LOOK_EVERY
 from shmq.client.local.group import DeadLetterQueues, LocalLender, move_to_dead_letters
 from shmq.client.local.group_store import LocalGroupStore
 from shmq.client.local.stream import LocalStream
-from shmq.errors import MemberFenced, NoSuchGroup
+from shmq.client.ports.share import Lent
+from shmq.errors import LockTimeout, MemberFenced, NoSuchGroup
 from shmq.host.namespace import group_files
 from shmq.native import _group as _group_state
 from shmq.native._core import Session
@@ -38,6 +39,7 @@ from shmq.protocol.opcodes import RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal
 from shmq.server.config.tokens import KNOWN
 from shmq.server.handlers.refusals import QuotaRequest, Quotas, well_formed
+from shmq.server.handlers.side_threads import SideThreads
 
 _NUMBER: Final = struct.Struct("!I")
 
@@ -69,9 +71,16 @@ class Streams(Protocol):
 class Members:
     """Carries out requests about groups, and removes the members of ended connections."""
 
-    def __init__(self, streams: Streams, open_queue: Callable[[str], Any], quotas: Quotas) -> None:
+    def __init__(
+        self,
+        streams: Streams,
+        open_queue: Callable[[str], Any],
+        quotas: Quotas,
+        side_threads: SideThreads,
+    ) -> None:
         self._streams = streams
         self._quotas = quotas
+        self._side_threads = side_threads
         self._dead_letter_queues = DeadLetterQueues(open_queue)
         self._open: dict[Session, dict[Key, MemberSession]] = {}
         self.answers: dict[int, Callable[[Session, str, bytes], bytes]] = {
@@ -88,7 +97,11 @@ class Members:
     def left(self, session: Session) -> None:
         """Let the members of a connection that is gone leave."""
         for member_session in self._open.pop(session, {}).values():
-            member_session.leave()
+            try:
+                member_session.leave()
+            except LockTimeout:
+                what = f"group {member_session.store.name}: leaving it"
+                self._side_threads.owe(what, member_session.leave)
 
     def has(self, stream: LocalStream) -> bool:
         """Whether the stream has a group with a remote member."""
@@ -172,8 +185,8 @@ class Members:
     def _leave(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         member_session = self._find_member(session, name, asked)
-        self._forget(session, asked, member_session)
         member_session.leave()
+        self._forget(session, asked, member_session)
         return b""
 
     def _take(self, session: Session, name: str, rest: bytes) -> bytes:
@@ -192,17 +205,20 @@ class Members:
         )
         lent = member_session.lend(min(wanted.most, _AT_ONCE), handed=wanted.handed)
         lender = member_session.lender
-        return ShareTaken(
+        answer = ShareTaken(
             member_session.due(),
             [each[4] for each in member_session.store.state.seats()],
             lent,
             lender.damaged if lender.on_damage == "skip" else None,
         ).pack()
+        del member_session.unanswered[: len(lent)]
+        return answer
 
     def _settle(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         wanted = ShareSettle.unpack(asked.rest)
-        group_state = self._find_member(session, name, asked).store.state
+        member_session = self._find_member(session, name, asked)
+        group_state = member_session.store.state
         settle: Callable[[int], bool] = {
             Settlement.ACK: group_state.ack,
             Settlement.NACK: lambda receipt: group_state.nack(receipt, wanted.ns),
@@ -212,7 +228,15 @@ class Members:
             Settlement.LOST: group_state.lost,
             Settlement.RETURN: lambda receipt: group_state.nack(receipt, wanted.ns, False),
         }[Settlement(wanted.action)]
-        refused = [receipt for receipt in wanted.receipts if not settle(receipt)]
+        settled = member_session.begin_settling(asked.rest)
+        for receipt in wanted.receipts[len(settled) :]:
+            settled.append(settle(receipt))
+        member_session.end_settling()
+        refused = [
+            receipt
+            for receipt, was_leased in zip(wanted.receipts, settled, strict=True)
+            if not was_leased
+        ]
         if refused:
             raise Refusal(Status.LEASE_EXPIRED, "", pack_numbers(refused))
         return b""
@@ -296,6 +320,10 @@ class MemberSession:
     ) -> None:
         self.store = store
         self.lender = lender
+        #: What it has leased, but was not sent: a later step met a held lock.
+        self.unanswered: list[Lent] = []
+        #: The settlement that met a held lock, and the outcome of each receipt before that.
+        self._settling: tuple[bytes, list[bool]] = (b"", [])
         if lender is None:
             self.at, self.id = store.state.join(store.process, (member or "?").encode())
         else:
@@ -315,11 +343,25 @@ class MemberSession:
             self.lender.take_up()
         return group_state.change
 
-    def lend(self, limit: int, *, handed: bool) -> list[tuple[int, int, int, int]]:
-        """Lease records to the member."""
+    def lend(self, limit: int, *, handed: bool) -> list[Lent]:
+        """Lease records to the member. They stay in `unanswered` until the caller removes them."""
         assert self.lender is not None
-        found = self.lender.lent(limit)
-        return [each for each in found if not handed or self.store.state.hand(each[0])]
+        if not self.unanswered:
+            self.unanswered = self.lender.lent(limit)
+        if handed:
+            hand = self.store.state.hand
+            self.unanswered = [each for each in self.unanswered if hand(each[0])]
+        return self.unanswered[:limit]
+
+    def begin_settling(self, request: bytes) -> list[bool]:
+        """The outcomes so far of the request, if it is a repetition of the last one."""
+        if self._settling[0] != request:
+            self._settling = request, []
+        return self._settling[1]
+
+    def end_settling(self) -> None:
+        """Forget the request, which is answered."""
+        self._settling = b"", []
 
     def due(self) -> int:
         """How many ns until a leased or delayed record is due."""

@@ -145,7 +145,7 @@ class Control:
         self._exchanging = ExchangeHandler(broker)
         self._tables = TableHandler(broker, self.quotas)
         self._limited_log = RateLimitedLog(log)
-        self.streams = Streams(broker, self.stream_rights, self.quotas)
+        self.streams = Streams(broker, self.stream_rights, self.quotas, side_threads)
         self._temporary = TemporaryQueues(broker, side_threads)
         self._audit = Audit(self._can_see)
         self._login_failures = LoginFailures()

@@ -34,6 +34,7 @@ from shmq.protocol.status import Refusal, refusal_of
 from shmq.server.handlers.delayed_answers import DurableAppends, FetchHandler
 from shmq.server.handlers.group import Members
 from shmq.server.handlers.refusals import QuotaRequest, Quotas, scarce, well_formed
+from shmq.server.handlers.side_threads import SideThreads
 
 #: The most holds of one connection.
 _MOST: Final = 16
@@ -115,7 +116,9 @@ class Streams:
     Each method that answers checks in the protocol's order: form, flags, stream, right, range.
     """
 
-    def __init__(self, broker: LocalBroker, rights: Rights, quotas: Quotas) -> None:
+    def __init__(
+        self, broker: LocalBroker, rights: Rights, quotas: Quotas, side_threads: SideThreads
+    ) -> None:
         self._broker = broker
         self._rights = rights
         self._quotas = quotas
@@ -123,7 +126,7 @@ class Streams:
         self._fetching = FetchHandler()
         self._holding = RetentionHolds()
         self._confirming = DurableAppends()
-        self._members = Members(self, broker.queue, quotas)
+        self._members = Members(self, broker.queue, quotas, side_threads)
         self.answers: dict[int, Callable[[Session, str, bytes], bytes | None]] = {
             Type.STREAM_CREATE: self._create,
             Type.STREAM_DELETE: self._delete,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 
 from shmq.client.local.broker import LocalBroker
 from shmq.client.local.queue import LocalQueue
@@ -18,6 +19,8 @@ class TemporaryQueues:
     def __init__(self, broker: LocalBroker, side_threads: SideThreads) -> None:
         self._broker = broker
         self._side_threads = side_threads
+        #: Guards the next two: queues are made in side threads.
+        self._owning = threading.Lock()
         #: The exclusive queues of each session: their names and ids.
         self._own: dict[Session, list[tuple[str, int]]] = {}
         #: The session that owns each exclusive queue of this process, by the queue's id.
@@ -50,9 +53,10 @@ class TemporaryQueues:
     def own(self, session: Session, made: LocalQueue) -> None:
         """Let an exclusive queue end with the session. Raises Forbidden if it is another's."""
         queue_id = made.segment.queue_id
-        if self._owners.setdefault(queue_id, session) is session:
-            self._own.setdefault(session, []).append((made.name, queue_id))
-            session.own()
+        with self._owning:
+            if self._owners.setdefault(queue_id, session) is session:
+                self._own.setdefault(session, []).append((made.name, queue_id))
+                session.own()
         self.check_owner(session, made)
 
     def consume(self, session: Session, queue: LocalQueue) -> None:
@@ -71,8 +75,11 @@ class TemporaryQueues:
         """End what ends with the session."""
         for handle in self._consuming.pop(session, {}).values():
             self._side_threads.owe(f"queue {handle.name}: leaving it", handle.leave)
-        for name, queue_id in self._own.pop(session, ()):
-            self._owners.pop(queue_id, None)
+        with self._owning:
+            ended = self._own.pop(session, [])
+            for _, queue_id in ended:
+                self._owners.pop(queue_id, None)
+        for name, queue_id in ended:
             self._side_threads.owe(
                 f"queue {name}: removing it",
                 functools.partial(self._broker.delete_own_queue, name, queue_id),

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import secrets
 import signal
+import socket
 import struct
 from collections.abc import Iterator
 
+import msgpack
+import psutil
 import pytest
 
 import shmq
+from shmq.protocol.messages.group import Join, MemberRequest
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.support.peer import Peer, name_of
 from tests.support.server import Server, serve
-from tests.support.stopped import locks_of_queue
+from tests.support.stopped import locks_of_group, locks_of_queue
 from tests.support.waiting import eventually
 
 LARGE = b"x" * (64 << 10)
@@ -43,6 +47,14 @@ def server(shared: Server, broker: shmq.Broker) -> Iterator[Server]:
         broker.delete_queue(name)
 
 
+@pytest.fixture
+def stream(broker: shmq.Broker) -> Iterator[shmq.Stream]:
+    """A stream, whose group "held" has a member."""
+    with broker.create_stream("s", partitions=1) as made:
+        yield made
+    broker.delete_stream("s")
+
+
 @contextlib.contextmanager
 def held(server: Server, side: str = "gets") -> Iterator[None]:
     """A process is stopped while it holds a lock of the queue "held"; in the end it goes on."""
@@ -51,6 +63,27 @@ def held(server: Server, side: str = "gets") -> Iterator[None]:
         yield
         process.send_signal(signal.SIGCONT)
         assert process.wait() == 0
+
+
+@contextlib.contextmanager
+def group_held(server: Server) -> Iterator[None]:
+    """A process is stopped while it holds the lock of the group "held"."""
+    (lock,) = locks_of_group(server.namespace, "held")
+    with lock.held_by_stopped() as process:
+        yield
+        process.send_signal(signal.SIGCONT)
+        assert process.wait() == 0
+
+
+def of_member(member: int = 0, rest: bytes = b"") -> bytes:
+    """The payload of a member's request."""
+    return name_of("s") + MemberRequest("held", 0, member, rest).pack()
+
+
+def join(peer: Peer) -> int:
+    answer = peer.ok(Type.JOIN, of_member(rest=Join({"session_timeout": 3600.0}, "m").pack()))
+    member: int = msgpack.unpackb(answer)["member"]
+    return member
 
 
 def goes_on(server: Server) -> None:
@@ -180,6 +213,35 @@ def test_a_waiting_consumer_gets_messages_when_the_queue_is_free_again(
         broker.queue("held").put_many([b"1", b"2"])
         kinds = {peer.receive().kind, filtered.receive().kind}
     assert kinds <= {Type.DELIVER, Type.REPLY}
+
+
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "ended"])
+def test_a_connection_that_ends_while_its_group_is_held_is_closed_and_leaves_afterwards(
+    server: Server, stream: shmq.Stream, reset: bool
+) -> None:
+    (pid,) = server.workers()
+    worker = psutil.Process(pid)
+    others = len(worker.net_connections())
+    peer = Peer(server)
+    join(peer)
+    group = stream.group("held")
+    assert len(group.members()) == 1
+    with group_held(server):
+        linger = struct.pack("ii", reset, 0)
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        peer.socket.close()
+        eventually(lambda: len(worker.net_connections()) == others, "its socket is closed")
+    eventually(lambda: group.members() == [], "it has left the group")
+    assert not server.said("internal error")
+
+
+def test_a_member_that_cannot_leave_stays_one(server: Server, stream: shmq.Stream) -> None:
+    with Peer(server) as peer:
+        member = join(peer)
+        with group_held(server):
+            assert peer.status(Type.LEAVE, of_member(member)) == Status.BUSY
+        assert peer.ok(Type.LEAVE, of_member(member)) == b""
+    assert stream.group("held").members() == []
 
 
 @pytest.mark.prove
