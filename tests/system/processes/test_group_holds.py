@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Stream
-from shmq.client.local import group as local_group
+from shmq.client.handles.group import summary_of
 from tests.support.stopped import stopped_inside
 from tests.support.waiting import PATIENCE
 
@@ -126,14 +126,13 @@ def test_a_group_that_is_deleted_once_it_was_listed_is_no_problem(
 ) -> None:
     stream.group("deleted")
     stream.group("left")
-    summary_of = local_group.summary_of
 
     def delete_and_summarize(store: Any) -> shmq.GroupSummary:
         if store.name == "deleted":
             stream.delete_group("deleted")
         return summary_of(store)
 
-    monkeypatch.setattr(local_group, "summary_of", delete_and_summarize)
+    monkeypatch.setattr("shmq.client.local.group.summary_of", delete_and_summarize)
     assert [(found.name, found.problem) for found in stream.groups()] == [("left", None)]
 
 
