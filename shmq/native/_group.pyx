@@ -180,6 +180,11 @@ cdef class GroupState:
         """Whether the group was deleted."""
         return self.group_state.h.state == SHMQ_GONE
 
+    def check_there(self):
+        """Raise StreamDeleted if the group was deleted."""
+        if self.deleted:
+            raise self._make_refusal(SHMQ_DELETED)
+
     @property
     def partitions(self) -> int:
         """How many partitions its members know of."""
@@ -357,6 +362,26 @@ cdef class GroupState:
         self._lock()
         return self._unlock_after(shmq_group_partition_commit(
             &self.group_state, partition, id, offset, shmq_wall()))
+
+    # ---- the group's holds ----
+
+    # They are moved and dropped under the lock, so none moves a place that was taken by another.
+
+    def move_hold(self, partition: _stream.Partition, uint32_t hold, int64_t offset) -> bool:
+        """Keep the records of the partition from ``offset`` on; False if the hold is another's."""
+        self._lock()
+        try:
+            return partition.move(hold, offset, 0, self.group_state.h.options.group_id)
+        finally:
+            self._unlock()
+
+    def drop_hold(self, partition: _stream.Partition, uint32_t hold):
+        """End a hold of the group on the partition."""
+        self._lock()
+        try:
+            partition.drop(hold)
+        finally:
+            self._unlock()
 
     # ---- sharing ----
 

@@ -430,9 +430,13 @@ cdef class Partition(MappedFile):
             raise self._error(status)
         return at
 
-    def move(self, uint32_t hold, int64_t offset):
-        """Stop holding the records before ``offset``; a hold only moves forward."""
-        shmq_log_move(&self.c, hold, offset, self._hint(offset))
+    def move(self, uint32_t hold, int64_t offset, uint64_t owner=0, uint64_t tag=0) -> bool:
+        """Stop holding the records before ``offset``; a hold only moves forward.
+
+        False if that number is no hold of that owner and tag. The caller ensures that one of them
+        does not end in the meantime.
+        """
+        return shmq_log_move(&self.c, hold, owner, tag, offset, self._hint(offset))
 
     def drop(self, uint32_t hold):
         """End a hold."""

@@ -215,10 +215,32 @@ TEST("what is pinned stays, until it is dropped; a cursor's only where the strea
         CHECK_EQ(bounds_of(log).earliest, 0);
         shmq_log_drop(log, pin);
         CHECK_EQ(append_piece(log, 1, 8000, &first), blocks ? SHMQ_FULL : SHMQ_OK);
-        shmq_log_move(log, cursor, bounds_of(log).latest, UINT64_MAX);
+        CHECK(shmq_log_move(log, cursor, 1, 0, bounds_of(log).latest, UINT64_MAX));
         CHECK_EQ(append_piece(log, 1, 8000, &first), SHMQ_OK);
         end_logs();
     }
+}
+
+TEST("a hold is moved only as that of its owner and tag")
+{
+    struct shmq_log *log = NEW_LOG(.overflow = SHMQ_LOG_BLOCK);
+    uint32_t cursor, pin;
+
+    append_bytes(log, 100);
+    append_bytes(log, 100);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    CHECK_EQ(shmq_log_hold(log, SHMQ_HOLD_CURSOR, 1, 2, 0, &cursor), SHMQ_OK);
+    CHECK_EQ(shmq_log_hold(log, SHMQ_HOLD_PIN, 1, 2, 0, &pin), SHMQ_OK);
+    shmq_log_unlock(log);
+    CHECK(!shmq_log_move(log, cursor, 3, 2, 1, UINT64_MAX));
+    CHECK(!shmq_log_move(log, cursor, 1, 3, 1, UINT64_MAX));
+    CHECK(!shmq_log_move(log, pin, 1, 2, 1, UINT64_MAX));
+    CHECK_EQ(log->holds[cursor].position, log->holds[pin].position);
+    CHECK(shmq_log_move(log, cursor, 1, 2, 1, UINT64_MAX));
+    CHECK(log->holds[cursor].position > log->holds[pin].position);
+    shmq_log_drop(log, cursor);
+    CHECK(!shmq_log_move(log, cursor, 1, 2, 2, UINT64_MAX));
+    end_logs();
 }
 
 TEST("only the reader that is the farthest behind wakes appenders when it moves")
@@ -233,10 +255,10 @@ TEST("only the reader that is the farthest behind wakes appenders when it moves"
         CHECK_EQ(shmq_log_hold(log, SHMQ_HOLD_CURSOR, 1, 0, 0, &cursors[i]), SHMQ_OK);
     shmq_log_unlock(log);
     room = shmq_log_room(log);
-    shmq_log_move(log, cursors[0], 3, UINT64_MAX);
+    CHECK(shmq_log_move(log, cursors[0], 1, 0, 3, UINT64_MAX));
     CHECK_EQ(log->h->room, room);
     CHECK_EQ(shmq_log_wait_room(log, room, 1), SHMQ_TIMED_OUT);
-    shmq_log_move(log, cursors[1], 1, UINT64_MAX);
+    CHECK(shmq_log_move(log, cursors[1], 1, 0, 1, UINT64_MAX));
     CHECK(log->h->room != room);
     CHECK_EQ(log->h->crowded, 0);
     end_logs();

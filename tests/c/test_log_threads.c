@@ -121,7 +121,7 @@ TEST("an appender waits for who reads along, who loses nothing")
     while (offset < RECORDS / 10) {
         CHECK(bounds_of(log).earliest <= offset);
         offset += read_some(log, offset, 5);
-        shmq_log_move(log, cursor, offset, UINT64_MAX);
+        CHECK(shmq_log_move(log, cursor, 0, 0, offset, UINT64_MAX));
     }
     CHECK(!pthread_join(appender, NULL));
     end_logs();

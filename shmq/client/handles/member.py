@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -287,8 +288,8 @@ class Member(api.Member):
     def _commit(self, partition: int, offset: int) -> bool:
         if not self._state.commit(partition, self._id, offset):
             return False
-        self._committed[partition] = offset
         self._store.keep_from(partition, offset)
+        self._committed[partition] = offset
         return True
 
     # ---- transactions ----
@@ -343,8 +344,9 @@ class Member(api.Member):
     def has_committed(self, offsets: Mapping[int, int]) -> None:
         """Note the offsets that a transaction has committed."""
         for partition, offset in offsets.items():
+            with contextlib.suppress(StreamDeleted):
+                self._store.keep_from(partition, offset)
             self._committed[partition] = offset
-            self._store.keep_from(partition, offset)
 
     # ---- membership ----
 
@@ -465,8 +467,9 @@ class Member(api.Member):
         self._closed = True
         self._release(frozenset(self._handed))
         self._drop_reader()
-        if _core.generation() == self._generation and not self._state.deleted:
-            self._state.leave(self._id, False)
+        if _core.generation() == self._generation:
+            with contextlib.suppress(StreamDeleted):
+                self._state.leave(self._id, False)
 
     def __del__(self) -> None:
         # The collector may call this at any point of the program.

@@ -86,11 +86,12 @@ class GroupMethods(StreamHandle):
     def delete_group(self, name: str) -> None:
         self.check_there()
         stream = cast("api.Stream", self)
-        state = group_files.look_at(self._namespace, stream.identity, name)
-        if state is not None:
-            LocalGroupStore(self._namespace, stream, name, state).let_go()
-        if not group_files.remove(self._namespace, stream.identity, name):
-            raise NoSuchGroup.of(name, stream.name)
+        with self._namespace.locked():  # so that no process makes a hold in between
+            state = group_files.look_at(self._namespace, stream.identity, name)
+            if state is not None:
+                LocalGroupStore(self._namespace, stream, name, state).let_go()
+            if not group_files.remove(self._namespace, stream.identity, name):
+                raise NoSuchGroup.of(name, stream.name)
 
 
 class LocalLender(Lender):
@@ -164,8 +165,7 @@ class LocalLender(Lender):
         return refused
 
     def leave(self) -> None:
-        if not self._state.deleted:
-            self._state.leave(self.id, False)
+        self.store.drop(self.id)
 
     drop = leave
 
@@ -228,6 +228,8 @@ def summaries(namespace: Namespace, stream: api.Stream) -> list[api.GroupSummary
             state = group_files.look_at(namespace, stream.identity, name)
             if state is not None:
                 found.append(summary_of(LocalGroupStore(namespace, stream, name, state)))
+        except StreamDeleted:
+            continue  # it was deleted after it was listed
         except (ShmqError, OSError) as error:
             found.append(_make_problem(name, str(error)))
     return found

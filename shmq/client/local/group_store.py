@@ -2,9 +2,11 @@
 
 In a stream whose appends wait for room, the records that a group has not done are kept. For this
 the group has a hold on each partition, identified by the group's id and belonging to no process: it
-lasts until the group is deleted. A hold is made under the registry lock, because a second one would
-keep records for ever; it moves with every commit. If a process dies between commit and move, the
-next commit, or the next member that takes the partition, moves the hold.
+lasts until the group is deleted. A hold is made and dropped under the registry lock, because a
+second one, or one of a deleted group, would keep records for ever; it moves with every commit. It
+is moved and dropped under the group's lock, because its number is another's once it is dropped. If
+a process dies between commit and move, the next commit, or the next member that takes the
+partition, moves the hold.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class LocalGroupStore(GroupStore):
         self._was_woken = False
         if stream.options.overflow == "block":
             logs: list[_stream.Partition] = stream.logs  # type: ignore[attr-defined]
-            self._floors = Floors(namespace, logs, state.options["group_id"])
+            self._floors = Floors(namespace, logs, state)
         self.widen()
 
     @property
@@ -78,7 +80,7 @@ class LocalGroupStore(GroupStore):
             stream.see_to_guard(seconds)
 
     def drop(self, member: int) -> None:
-        if not self.state.deleted:
+        with contextlib.suppress(StreamDeleted):
             self.state.leave(member, False)
 
     def widen(self) -> None:
@@ -121,13 +123,16 @@ class LocalGroupStore(GroupStore):
         """Keep in each partition what is not committed, or for a share group not settled."""
         if self._floors is None:
             return
-        shared = self.state.lows() if self.assignment == "shared" else None
-        for partition, seat in enumerate(self.state.seats()):
-            done = seat[2] if shared is None else shared[partition]
+        if self.assignment == "shared":
+            offsets = self.state.lows()
+        else:
+            offsets = [committed for _, _, committed, *_ in self.state.seats()]
+        self.widen()  # the stream has at least the partitions that the group had
+        for partition, done in enumerate(offsets):
             self._floors.keep(partition, self.start_of(partition) if done is None else done)
 
     def let_go(self) -> None:
-        """Release all holds: the group is deleted."""
+        """Release all holds: the group is being deleted."""
         if self._floors is not None:
             self._floors.drop()
 
@@ -135,24 +140,32 @@ class LocalGroupStore(GroupStore):
 class Floors:
     """The holds of one group on these partitions."""
 
-    def __init__(self, namespace: Namespace, logs: list[_stream.Partition], group_id: int) -> None:
+    def __init__(
+        self, namespace: Namespace, logs: list[_stream.Partition], state: _group.GroupState
+    ) -> None:
         self._namespace = namespace
         self._logs = logs
-        self._tag = group_id
+        self._state = state
+        self._tag: int = state.options["group_id"]
         self._known: dict[int, int] = {}
 
     def keep(self, partition: int, offset: int) -> None:
-        """Keep the records from ``offset`` on; records released earlier stay released."""
-        hold = self._known.get(partition)
-        if hold is None:
-            hold = self._find(partition)
-        if hold is None:
+        """Keep the records from ``offset`` on; records released earlier stay released.
+
+        Raises StreamDeleted if the group was deleted.
+        """
+        while not self._move(partition, offset):
             with self._namespace.locked():
-                hold = self._find(partition)
-                if hold is None:
-                    hold = self._make(partition, offset)
-        self._known[partition] = hold
-        self._logs[partition].move(hold, offset)
+                self.make(partition, offset)
+
+    def make(self, partition: int, offset: int) -> None:
+        """Keep the records from ``offset`` on, unless the group has a hold on the partition.
+
+        Raises StreamDeleted if the group was deleted. Needs the registry lock.
+        """
+        self._state.check_there()
+        if self._find(partition) is None:
+            self._known[partition] = self._make(partition, offset)
 
     def keep_from(self, partition: int, offset: int) -> None:
         """As `keep`, but also from an earlier record, as far as it still exists."""
@@ -161,7 +174,7 @@ class Floors:
             self.keep(partition, offset)
 
     def drop(self) -> None:
-        """Release everything: the group is deleted."""
+        """Release everything: the group is being deleted."""
         with self._namespace.locked():
             for partition in range(len(self._logs)):
                 self._drop(partition)
@@ -169,7 +182,19 @@ class Floors:
     def _drop(self, partition: int) -> None:
         self._known.pop(partition, None)
         while (hold := self._find(partition)) is not None:
-            self._logs[partition].drop(hold)
+            self._state.drop_hold(self._logs[partition], hold)
+
+    def _move(self, partition: int, offset: int) -> bool:
+        """Move the hold, whose number may be another one by now; False if there is none."""
+        hold = self._known.get(partition)
+        log = self._logs[partition]
+        if hold is not None and self._state.move_hold(log, hold, offset):
+            return True
+        hold = self._find(partition)
+        if hold is None or not self._state.move_hold(log, hold, offset):
+            return False
+        self._known[partition] = hold
+        return True
 
     def _make(self, partition: int, offset: int) -> int:
         log = self._logs[partition]
@@ -199,9 +224,9 @@ def keep_new(
         with contextlib.suppress(SegmentError, StreamDeleted):
             state = group_files.look_at(namespace, stream_id, name)
             if state is not None:
-                floors = Floors(namespace, logs, state.options["group_id"])
+                floors = Floors(namespace, logs, state)
                 for partition in range(len(logs) - came, len(logs)):
-                    floors.keep(partition, 0)
+                    floors.make(partition, 0)
 
 
 # ---- assignment of partitions to members ----

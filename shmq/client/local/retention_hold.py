@@ -55,7 +55,7 @@ class RetentionHold:
         with self.whole():
             for partition, offset in position.items():
                 if partition in self._holds:
-                    self._partition(partition).move(self._holds[partition], offset)
+                    self._move(partition, offset)
                     continue
                 error = self._hold(partition, offset)
                 gone = gone or error
@@ -109,6 +109,11 @@ class RetentionHold:
     def _partition(self, partition: int) -> _stream.Partition:
         found: _stream.Partition = self.stream.logs[partition]
         return found
+
+    def _move(self, partition: int, offset: int) -> None:
+        """Move a hold, which no other process ends while this one lives."""
+        owner = self.stream.namespace.processes.own_number()
+        self._partition(partition).move(self._holds[partition], offset, owner, self._tag)
 
     def _hold(self, partition: int, offset: int) -> OffsetOutOfRange | None:
         """Take one hold; returns the error if records from ``offset`` on are already gone."""

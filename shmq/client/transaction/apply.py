@@ -240,10 +240,10 @@ def entries_of(block: bytes) -> Iterator[Entry]:
 
 def later_partitions(stream: Any, partition: int) -> list[range]:
     """The partitions that replaced this one, a range for each repartition."""
-    begins = sorted({found.behind for found in stream.offsets() if found.behind > partition})
+    offsets = stream.offsets()  # of one moment: the stream may be repartitioned meanwhile
+    begins = sorted({found.behind for found in offsets if found.behind > partition})
     return [
-        range(begin, end)
-        for begin, end in zip(begins, [*begins[1:], stream.partitions], strict=True)
+        range(begin, end) for begin, end in zip(begins, [*begins[1:], len(offsets)], strict=True)
     ]
 
 

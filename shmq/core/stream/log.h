@@ -218,8 +218,11 @@ int shmq_log_hold_at(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64
                      uint64_t position, uint64_t place, uint32_t *at);
 
 /* Moves the hold to a later offset, which may be gone already or still to come. `hint` is as for
- * shmq_log_find. Wakes appenders that wait for room if no other hold is as far behind as it was. */
-void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t hint);
+ * shmq_log_find. Wakes appenders that wait for room if no other hold is as far behind as it was.
+ * Returns false, and moves nothing, if the place holds nothing for a reader of that owner and tag;
+ * the caller ensures that such a hold does not end meanwhile, as the place could be taken again. */
+bool shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t owner, uint64_t tag, uint64_t offset,
+                   uint64_t hint);
 void shmq_log_drop(struct shmq_log *log, uint32_t at);
 
 /* ---- stream/index.c ---- */

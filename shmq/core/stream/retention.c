@@ -294,9 +294,8 @@ int shmq_log_hold_at(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64
 /* While another hold is as far behind as this one was, no room was gained. Of two
  * that move at the same time, one at least sees the other at its new place: each looks behind the
  * fence that follows its own store. */
-void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t hint)
+static void move_on(struct shmq_log *log, struct shmq_hold *hold, uint64_t offset, uint64_t hint)
 {
-    struct shmq_hold *hold = &log->holds[at % SHMQ_HOLDS];
     uint64_t before = GET_RELAXED(hold->position), position;
     struct shmq_log_bounds bounds;
 
@@ -311,6 +310,18 @@ void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t 
     shmq_fence();
     if (GET_RELAXED(log->h->crowded) && held_from(log) > before)
         shmq_log_wake_room(log);
+}
+
+bool shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t owner, uint64_t tag, uint64_t offset,
+                   uint64_t hint)
+{
+    struct shmq_hold *hold = &log->holds[at % SHMQ_HOLDS];
+
+    if (GET_ACQUIRE(hold->kind) != SHMQ_HOLD_CURSOR || GET_ATOMIC(hold->owner) != owner ||
+        GET_ATOMIC(hold->tag) != tag)
+        return false;
+    move_on(log, hold, offset, hint);
+    return true;
 }
 
 void shmq_log_drop(struct shmq_log *log, uint32_t at)

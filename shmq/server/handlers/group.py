@@ -371,8 +371,8 @@ class MemberSession:
         """End the membership, and return its unsettled records to the group."""
         if self.lender is not None:
             self.lender.leave()
-        elif not self.store.state.deleted:
-            self.store.state.leave(self.id, False)
+        else:
+            self.store.drop(self.id)
 
 
 def _store_of(group: Group) -> LocalGroupStore:

@@ -19,7 +19,7 @@ from shmq.client.local.queue import LocalQueue
 from shmq.client.local.stream import LocalStream
 from shmq.client.local.transaction import LocalTransaction
 from shmq.client.transaction import transaction_log
-from shmq.client.transaction.apply import put_out
+from shmq.client.transaction.apply import later_partitions, put_out
 from shmq.client.transaction.recover import handles_in, settle_all
 from shmq.host.diagnose.leftovers import sweep
 from shmq.host.namespace.namespace import Namespace
@@ -383,3 +383,21 @@ def test_what_waits_for_room_is_known_in_partitions_that_were_sealed_since(
     assert put_out(handles, put, wait=False)
     keys = [record.key or b"" for record in stream.reader(timeout=0.1)]
     assert sorted(keys) == [b"k%d" % n for n in range(9)]
+
+
+def test_partitions_that_are_replaced_while_they_are_looked_for_are_not_mixed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = broker.create_stream("s", 1)
+    stream.repartition(2)
+    offsets = LocalStream.offsets
+
+    def look_and_repartition(self: LocalStream) -> list[shmq.PartitionOffsets]:
+        found = offsets(self)
+        stream.repartition(4)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStream, "offsets", look_and_repartition)
+        assert later_partitions(stream, 0) == [range(1, 3)]
+    assert later_partitions(stream, 0) == [range(1, 3), range(3, 7)]
