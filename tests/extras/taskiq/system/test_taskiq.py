@@ -25,6 +25,7 @@ from taskiq.exceptions import (
 )
 
 import shmq
+from shmq.extras.frameworks.task_queues import TaskQueues
 from shmq.extras.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
 from tests.support.server import serve
 from tests.support.taskiq_worker import worker
@@ -273,6 +274,34 @@ def test_a_worker_goes_on_with_a_new_queue_when_its_queue_was_deleted(
                 local.delete_queue("taskiq")
             await task.kiq(2)
             await until(lambda: ran == [1, 2], "the second runs")
+
+    asyncio.run(main())
+
+
+def test_a_late_kick_into_a_deleted_queue_leaves_the_new_handle_open(
+    target: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = ShmqBroker(target)
+    forget = TaskQueues.forget
+    others = []
+
+    @broker.task
+    async def task(number: int) -> None: ...
+
+    def forget_later(self: TaskQueues, name: str, *more: Any) -> None:
+        monkeypatch.setattr(TaskQueues, "forget", forget)
+        self.put(name, b"of another task")  # it makes the queue again
+        others.append(self.queue(name))
+        forget(self, name, *more)
+
+    async def main() -> None:
+        await task.kiq(1)
+        monkeypatch.setattr(TaskQueues, "forget", forget_later)
+        with shmq.connect(namespace) as local:
+            local.delete_queue("taskiq")
+        await task.kiq(2)
+        assert others[0].qsize() == 2
+        await broker.shutdown()
 
     asyncio.run(main())
 
