@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import shmq
+from tests.support.stopped import locks_of_queue
 from tests.support.waiting import PATIENCE, eventually
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
@@ -381,6 +382,47 @@ def test_what_a_consumer_has_fetched_returns_uncounted_when_it_is_cancelled(
     rest = [take(connection, queue, no_ack=True) for _ in range(4)]
     assert [message.decode() for message in rest] == [1, 2, 3, 4]
     assert not any(message.delivery_info["redelivered"] for message in rest)
+
+
+@pytest.mark.prove
+def test_an_acknowledgement_that_got_no_lock_may_be_repeated(
+    connection: Any, namespace: str, broker: shmq.Broker
+) -> None:
+    queue = Queue("tasks")
+    publish(connection, 1, queue)
+    message = take(connection, queue)
+    lock = locks_of_queue(namespace, "tasks")["gets"]
+    with lock.held_by_stopped(), pytest.raises(shmq.LockTimeout):
+        message.ack()
+    message.ack()
+    stats = broker.queue("tasks").stats()
+    assert (stats.acked, stats.in_flight, stats.depth) == (1, 0, 0)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_what_got_no_lock_returns_with_the_rest_of_its_channel(
+    connection: Any, namespace: str, broker: shmq.Broker, no_ack: bool
+) -> None:
+    queues = [Queue("first"), Queue("second")]
+    for queue in queues:
+        publish(connection, 1, queue)
+    channel = connection.default_channel
+    if no_ack:
+        Consumer(channel, queues[:1], on_message=lambda _: None, no_ack=True).consume()
+        assert channel.fetch("first", 1) == 1
+    else:
+        queues[0](channel).get()
+    queues[1](channel).get()
+    with locks_of_queue(namespace, "first")["gets"].held_by_stopped():
+        if no_ack:
+            with pytest.raises(shmq.LockTimeout):
+                connection.drain_events(timeout=PATIENCE)
+        with pytest.raises(shmq.LockTimeout):
+            channel.basic_recover(requeue=True)
+    assert [broker.queue(queue.name).qsize() for queue in queues] == [0, 1]
+    channel.basic_recover(requeue=True)
+    assert [broker.queue(queue.name).qsize() for queue in queues] == [1, 1]
 
 
 def test_a_callback_that_fails_leaves_the_rest_to_the_next_drain(connection: Any) -> None:
