@@ -513,3 +513,21 @@ def test_a_loop_delivers_remote_control_before_tasks_published_after_it(target: 
             connection.transport.unregister_from_event_loop(connection.connection, loop)
     loop.close()
     assert taken == [f"{kind} {number}" for number in range(20) for kind in ("control", "task")]
+
+
+def test_a_callback_may_leave_the_loop_in_its_own_turn(namespace: str) -> None:
+    hub = Hub()
+    with Connection(url_of(namespace)) as connection:
+        queue = Queue("tasks")
+        publish(connection, 1, queue)
+        transport = connection.transport
+        taken: list[Any] = []
+
+        def close(message: Any) -> None:
+            taken.append(message)
+            transport._loop_delivery.close()
+
+        with Consumer(connection, [queue], on_message=close, no_ack=True):
+            transport.register_with_event_loop(transport, hub)
+            turn_until(hub.create_loop(), taken, 1)
+    hub.close()
