@@ -123,7 +123,8 @@ def test_a_receive_that_is_cancelled_while_a_thread_reads_leaves_its_groups_to_t
     drain, go_on = Inbox._drain, threading.Event()
 
     async def main() -> None:
-        layer, loop, has_read = ShmqChannelLayer(namespace), asyncio.get_running_loop(), []
+        layer, loop = ShmqChannelLayer(namespace), asyncio.get_running_loop()
+        has_read: list[shmq.Queue] = []
         channel = await layer.new_channel()
         await layer.group_add("room", channel)
         assert layer._inbox is not None
@@ -178,7 +179,8 @@ def test_a_queue_that_a_thread_closes_leaves_no_receiver_waiting(
 
         async def wait_for_closed(self: Inbox, queue: Any, *where: Any) -> None:
             monkeypatch.setattr(Inbox, "_wait", wait)
-            await wait(self, Closing(queue), *where)
+            closing: Any = Closing(queue)
+            await wait(self, closing, *where)
 
         monkeypatch.setattr(Inbox, "_wait", wait_for_closed)
         leader = asyncio.create_task(layer.receive(first))
