@@ -29,10 +29,12 @@ _REQUEST_TIMEOUT: Final = 10.0
 #: The first pause between two looks at a result, and how many results make it a second.
 _PAUSE: Final = 0.01
 _MANY: Final = 100_000
-#: The ends of a chord's keys: each task that has ended, how many have, how many must, all have.
+#: The ends of a chord's keys: each task that has ended, how many have, how many must, how often one
+#: has ended again, the body was called.
 _PART: Final = ".part."
 _COUNT: Final = ".count"
 _SIZE: Final = ".size"
+_AGAIN: Final = ".again"
 _DONE: Final = ".done"
 
 
@@ -159,16 +161,28 @@ class Backend(KeyValueStoreBackend):
     def on_chord_part_return(self, request: Any, state: str, result: Any, **more: Any) -> None:
         """Count a task of a chord that has ended; the last one calls the chord's body.
 
-        A task that is delivered again may end again, and counts once.
+        A task that is delivered again may end again, and counts once. The process may have been
+        killed before it had counted the task, or called the body, so such a task looks for the
+        keys of all: the counter lacks at most as many tasks as have ended again.
         """
         group, expires = request.group, self._chord_ttl
         if not group or self.table.get(self.get_key_for_chord(group, _DONE)):
             return
         part = self.get_key_for_chord(group, f"{_PART}{request.id}.{request.group_index}")
-        if not self.table.add(part, 1, expires):
-            return
-        count = self.table.increment(self.get_key_for_chord(group, _COUNT), ttl=expires)
-        if count != self.table.get(self.get_key_for_chord(group, _SIZE)):
+        count, size, again = (self.get_key_for_chord(group, key) for key in (_COUNT, _SIZE, _AGAIN))
+        if self.table.add(part, 1, expires):
+            counted = self.table.increment(count, ttl=expires)
+            found = self.table.get_many([size, again])
+            missing = found.get(size, 0) - counted
+            is_last = missing == 0
+            if 0 < missing <= found.get(again, 0):
+                is_last = self._count_parts(group) == found[size]
+        elif self.table.get(self.get_key_for_group(group)) is None:
+            return  # the body was called
+        else:
+            self.table.increment(again, ttl=expires)  # before the look: the others look from now on
+            is_last = self._count_parts(group) == self.table.get(size)
+        if not is_last:
             # The task that ends last reads all results, so they stay until then.
             for key in (self.get_key_for_group(group), self.get_key_for_task(request.id)):
                 self.expire(key, getattr(self, "_chord_result_expires", self.expires))
@@ -178,11 +192,17 @@ class Backend(KeyValueStoreBackend):
         self.table.set(self.get_key_for_chord(group, _DONE), 1, expires)
         self._forget_parts(group)
 
+    def _count_parts(self, group: str) -> int:
+        prefix, count, after = self.get_key_for_chord(group, _PART), 0, ""
+        while parts := self.table.keys(prefix, after=after):
+            count, after = count + len(parts), parts[-1]
+        return count
+
     def _forget_parts(self, group: str) -> None:
         prefix = self.get_key_for_chord(group, _PART)
         while parts := self.table.keys(prefix):
             self.table.delete(*parts)
-        self.table.delete(*(self.get_key_for_chord(group, key) for key in (_SIZE, _COUNT)))
+        self.table.delete(*(self.get_key_for_chord(group, key) for key in (_SIZE, _COUNT, _AGAIN)))
 
     # ---- waiting ----
 

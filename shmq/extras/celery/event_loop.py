@@ -60,6 +60,8 @@ class LoopDelivery:
         empty = self._empty.copy()
         delivered = self._transport.deliver(_TURN, empty)
         self._transport.send_acks()
+        if self._again < 0:  # what was delivered has closed the connection
+            return
         if delivered:
             os.eventfd_write(self._again, 1)
         if len(empty) > len(self._empty):

@@ -78,33 +78,54 @@ class QoS(virtual.QoS):
     def restore_unacked(self) -> list[Any]:
         """Return all unsettled messages to their places; these deliveries do not count."""
         self._flush()
+        failed: shmq.ShmqError | None = None
         for delivery_tag in list(self._delivered):
-            self._settle(delivery_tag, "give_back")
+            try:
+                self._settle(delivery_tag, "give_back")
+            except shmq.ShmqError as error:  # that of one queue: the others return theirs
+                failed = error
         self._flush()
+        if failed is not None:
+            raise failed
         return []
 
     def _settle(self, delivery_tag: int, how: str) -> None:
-        """Settle a delivery and make room in the window; a second time does nothing."""
+        """Settle a delivery and make room in the window; a second time does nothing.
+
+        After a LockTimeout it is not settled: it may be settled again, or else it is returned with
+        the rest.
+        """
         lease = self._leases.pop(delivery_tag, None)
         if lease is None or lease.pid != os.getpid():
             self._dirty.add(delivery_tag)  # the parent of this forked child settles it
             return
         try:
+            self._carry_out(delivery_tag, lease, how)
+        except (shmq.LeaseExpired, shmq.QueueDeleted) as error:
+            log.warning("%s: the message is not settled by its %s", error, how)
+        finally:
+            if delivery_tag not in self._leases:
+                self._dirty.add(delivery_tag)
+                self.channel.connection.settled.set()
+
+    def _carry_out(self, delivery_tag: int, lease: Lease, how: str) -> None:
+        try:
             if how == "give_back":
                 lease.give_back()
             elif how == "nack":
                 lease.message.nack(0, error=self._find_error(delivery_tag))
-                self._report_exhausted(delivery_tag, lease)
             elif how == "reject":
                 lease.message.reject(self._find_error(delivery_tag))
             else:
                 lease.message.ack()
-                self.channel.connection.on_ack()
-        except (shmq.LeaseExpired, shmq.QueueDeleted) as error:
-            log.warning("%s: the message is not settled by its %s", error, how)
-        finally:
-            self._dirty.add(delivery_tag)
-            self.channel.connection.settled.set()
+        except shmq.LockTimeout:
+            self._leases[delivery_tag] = lease
+            self._delivered.setdefault(delivery_tag)  # one that needs no acknowledgement
+            raise
+        if how == "nack":
+            self._report_exhausted(delivery_tag, lease)
+        elif how == "ack":
+            self.channel.connection.on_ack()
 
     def _report_exhausted(self, delivery_tag: int, lease: Lease) -> None:
         """Report the failure of a returned message whose queue has made it a dead letter."""

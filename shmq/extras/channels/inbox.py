@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from shmq.extras.channels.routes import Routes
 from shmq.extras.frameworks.task_queues import Connection
 from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
+from shmq.native._core import reserve_standard
 
 _T = TypeVar("_T")
 
@@ -72,6 +74,8 @@ class Inbox:
         self._mailbox = Mailbox(capacity, expiry)
         #: When each channel has joined each group, by the monotonic clock; none is empty.
         self._groups: dict[str, dict[str, float]] = {}
+        #: The groups to settle, or `_ALL`: what a task that was cancelled has left, the next does.
+        self._changed: set[str] = set()
         #: Guards the queue and its bindings, and is held while they change. It is taken first, and
         #: by no event loop.
         self._binding = new_lock()
@@ -147,11 +151,23 @@ class Inbox:
             self._routes.bind(queue.name, key)
             self._bound.add(key)
 
-    def _settle_all(self, changed: set[str]) -> None:
-        if _ALL in changed:
-            self.bind()
-        for key in changed - {_ALL}:
-            self.settle(key)
+    def _settle_changed(self) -> None:
+        with self._lock:
+            changed, self._changed = self._changed, set()
+        try:
+            if _ALL in changed:
+                self.bind()
+            for key in changed - {_ALL}:
+                self.settle(key)
+        except BaseException:
+            self._note_changed(changed)
+            raise
+
+    def _note_changed(self, groups: set[str]) -> None:
+        """Have the groups settled: also by a leader that waits, if this thread's task is gone."""
+        with self._lock:
+            self._changed |= groups
+            self._mailbox.wake_all()
 
     def _forget(self, queue: shmq.Queue) -> None:
         """Forget a queue that was deleted, or whose server is away."""
@@ -232,9 +248,9 @@ class Inbox:
         try:
             if queue is None:
                 queue = await run_blocking(self.open)
-            found, changed = await self._call(self._drain, queue)
-            if changed:
-                await run_blocking(self._settle_all, changed)
+            found = await self._call(self._drain, queue)
+            if self._changed:
+                await run_blocking(self._settle_changed)
             if not found:
                 await self._wait(queue, channel, loop)
         except shmq.ShmqError as error:
@@ -256,28 +272,47 @@ class Inbox:
         """Wait until the queue may have a message, or another loop's leader has found one."""
         with self._lock:
             ready = self._mailbox.wait(channel, loop)
-        descriptor = queue.fileno()
-        loop.add_reader(descriptor, set_done, ready)
         try:
-            if self._opened is queue:  # else it was closed before `wake_all` could wake this task
-                await ready
+            await self._wait_until_readable(queue, loop, ready)
         finally:
-            loop.remove_reader(descriptor)
             with self._lock:
                 self._mailbox.leave(channel, loop, ready)
 
-    def _drain(self, queue: shmq.Queue) -> tuple[bool, set[str]]:
-        """Move messages into the mailbox: whether there were any, and which groups to settle."""
-        found, changed = False, set[str]()
+    async def _wait_until_readable(
+        self, queue: shmq.Queue, loop: asyncio.AbstractEventLoop, ready: asyncio.Future[None]
+    ) -> None:
+        reserve_standard()
+        try:
+            # Its own: another thread may close the queue, and the number may be a new file's then.
+            descriptor = os.dup(queue.fileno())
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            return  # the queue is closed
+        try:
+            loop.add_reader(descriptor, set_done, ready)
+            try:
+                # Else `wake_all` was called before this task could be woken by it.
+                if self._opened is queue and not self._changed:
+                    await ready
+            finally:
+                loop.remove_reader(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _drain(self, queue: shmq.Queue) -> bool:
+        """Move messages into the mailbox; whether there were any."""
+        found = False
         with self._order:
             while messages := queue.get_many(_BATCH, block=False):
                 found = True
                 bodies = [message.body for message in messages]
                 queue.ack_many(messages)
                 with self._lock:
-                    for body in bodies:
-                        changed |= self._accept(body)
-        return found, changed
+                    changed = set[str]().union(*map(self._accept, bodies))
+                if changed:
+                    self._note_changed(changed)
+        return found
 
     def _accept(self, body: Any) -> set[str]:
         """Do what an envelope says; the groups to settle, or `_ALL`."""

@@ -132,21 +132,25 @@ class TaskQueues:
         """The handle for puts if there is one already: for an event loop, which must not wait."""
         return self._handles.get(name)
 
-    def forget(self, name: str) -> None:
-        """Close the handle of a queue that was deleted; the next use recreates the queue."""
+    def forget(self, name: str, handle: shmq.Queue) -> None:
+        """Share this handle no longer: its queue was deleted, and the next use recreates it.
+
+        Others may be using the handle, so its last user closes it, by letting it go. If another
+        thread has forgotten it before, the name has a new handle, which stays.
+        """
         with self._lock:
-            handle = self._handles.pop(name, None)
-        if handle is not None:
-            handle.close()
+            if self._handles.get(name) is handle:
+                del self._handles[name]
 
     def put(
         self, name: str, body: Body, timeout: float | None = None, **properties: Unpack[PutKeywords]
     ) -> None:
         """Put a task, into a new queue if its queue was deleted. Raises what `Queue.put` raises."""
+        queue = self.queue(name)
         try:
-            self.queue(name).put(body, None, timeout, **properties)
+            queue.put(body, None, timeout, **properties)
         except (shmq.QueueDeleted, shmq.NoSuchQueue):
-            self.forget(name)
+            self.forget(name, queue)
             self.queue(name).put(body, None, timeout, **properties)
 
     def dead_letters(self, name: str) -> shmq.Queue | None:

@@ -174,12 +174,13 @@ class ShmqStorage(BaseStorage):
         """Lease the next task until it is settled or the process ends; None if there is none."""
         if self._pulse is not None:
             self._pulse.start()
+        queue = self._queues.queue(self.name)
         try:
-            return self._queues.queue(self.name).get(self.read_timeout > 0, self.read_timeout)
+            return queue.get(self.read_timeout > 0, self.read_timeout)
         except shmq.Empty:
             return None
         except (shmq.QueueDeleted, shmq.NoSuchQueue):
-            self._queues.forget(self.name)
+            self._queues.forget(self.name, queue)
             return None
 
     def queue_size(self) -> int:
@@ -200,7 +201,7 @@ class ShmqStorage(BaseStorage):
         try:
             queue.qsize()
         except (shmq.QueueDeleted, shmq.NoSuchQueue):
-            self._queues.forget(self.name)
+            self._queues.forget(self.name, queue)
         return self._queues.queue(self.name)
 
     # ---- the schedule ----

@@ -98,14 +98,18 @@ class Listener:
 
     def _handle_next(self, timeout: float) -> int:
         """Handle up to a batch of records; return how many."""
+        queue = None
         try:
-            messages = self._queues.queue(self._queue).get_many(_BATCH, timeout, block=timeout > 0)
+            queue = self._queues.queue(self._queue)
+            messages = queue.get_many(_BATCH, timeout, block=timeout > 0)
             for message in messages:
                 self._handle(message)
             return len(messages)
         except shmq.ShmqError as error:
             self._report(f"The queue {self._queue!r} of log records failed: {error}")
-            self._queues.forget(self._queue)
+            if queue is not None:
+                self._queues.forget(self._queue, queue)
+                queue.close()  # no other thread uses it; what it holds leased returns
             self._stopping.wait(_SLICE)
             return 0
 

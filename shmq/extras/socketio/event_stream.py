@@ -43,11 +43,13 @@ class EventStream:
             return self._opened
 
     def forget(self, stream: shmq.Stream) -> None:
-        """Open the stream again at its next use."""
+        """Open the stream again at its next use.
+
+        Another thread may be using the handle: its last user closes it, by letting it go.
+        """
         with self._lock:
             if self._opened is stream:
                 self._opened = None
-        stream.close()
 
     def append(self, text: str) -> None:
         """Append an event, to a new stream if this one was deleted.

@@ -88,10 +88,11 @@ class ShmqBroker(AsyncBroker):
             "headers": {"task": message.task_name, "task_id": message.task_id},
             "timeout": self._put_timeout,
         }
+        queue = await self._queue(name)
         try:
-            await (await self._queue(name)).aput(message.message, **properties)
+            await queue.aput(message.message, **properties)
         except (shmq.QueueDeleted, shmq.NoSuchQueue):
-            await run_blocking(self._shared.forget, name)
+            await run_blocking(self._shared.forget, name, queue)
             await (await self._queue(name)).aput(message.message, **properties)
 
     async def _queue(self, name: str) -> shmq.Queue:

@@ -51,8 +51,11 @@ class MessagesInHand(TaskiqMiddleware):
         await run_blocking(self._return_failed)
 
     def _return_failed(self) -> None:
-        for task_id, failure in self._failures.items():
-            with contextlib.suppress(shmq.ShmqError):  # its lease is over: it has returned
-                self._messages[task_id].nack(0, error=failure)
+        # A task that still runs may fail, or be acknowledged, in the event loop meanwhile.
+        while self._failures:
+            task_id, failure = self._failures.popitem()
+            message = self._messages.pop(task_id, None)
+            if message is not None:
+                with contextlib.suppress(shmq.ShmqError):  # its lease is over: it has returned
+                    message.nack(0, error=failure)
         self._messages.clear()
-        self._failures.clear()

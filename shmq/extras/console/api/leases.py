@@ -131,7 +131,10 @@ def lease(
 def _take(
     call: Call, session: LeaseSession, queue: shmq.Queue, most: int, until: float, where: str | None
 ) -> list[shmq.Message]:
-    """The messages; the wait is cut in slices, so that what ends is not held up."""
+    """The messages; the wait is cut in slices, so that what ends is not held up.
+
+    An error after the first message ends it: what was leased is the session's.
+    """
     while True:
         left = until - time.monotonic()
         try:
@@ -144,7 +147,7 @@ def _take(
         while len(found) < most:
             try:
                 found.append(queue.get(False, where=where))
-            except shmq.Empty:
+            except shmq.ShmqError:
                 break
         return found
 

@@ -85,8 +85,9 @@ class BackwardLane(Lane):
                     repeated += put.duplicate
                     done.append(message)
                 except MessageTooLarge:
-                    message.reject()
-                    refused += 1
+                    with contextlib.suppress(LeaseExpired):  # it is delivered again
+                        message.reject()
+                        refused += 1
                 waiting.pop(0)
         finally:
             settled = self._source.ack_many(done) if done else []

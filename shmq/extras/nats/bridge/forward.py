@@ -95,6 +95,9 @@ class ForwardLane(Lane):
             return False
         try:
             self._publish(bulk, run, _TRIAL if careful else _PATIENCE)
+        except LeaseExpired as error:  # the bridge was stopped for longer than its leases
+            log.warning("%s: %s", self.progress, error)
+            bulk.return_run(run.receipts)
         except BaseException:
             bulk.return_run(run.receipts)  # those that are settled are refused
             raise

@@ -13,6 +13,7 @@ from shmq import api
 from shmq.errors import (
     ConnectionLost,
     Full,
+    LockTimeout,
     NoSpace,
     NoSuchQueue,
     NoSuchStream,
@@ -37,8 +38,8 @@ _SHORT: Final = 0.05
 #: A queue or stream is not there, or not there any more: both sides are opened again.
 _GONE: Final = (NoSuchQueue, NoSuchStream, QueueDeleted, StreamDeleted)
 
-#: What passes: the cluster or the queue is away, or one of them is full.
-PASSING: Final = (ConnectionLost, Full, NoSpace, NotConfirmed, OutOfSequence, *_GONE)
+#: What passes: the cluster or the queue is away, or one of them is full or locked.
+PASSING: Final = (ConnectionLost, Full, LockTimeout, NoSpace, NotConfirmed, OutOfSequence, *_GONE)
 
 
 class Lane(abc.ABC):

@@ -177,7 +177,7 @@ class NatsQueuePort(QueuePort):
             started = None
             try:
                 messages = await self.settlements.sift(came)
-            except asyncio.CancelledError:  # the caller is gone
+            except BaseException:  # the caller is gone, or the cluster: nobody gets them
                 for arrival in came:
                     await self.settlements.give_back(arrival)
                 raise

@@ -17,6 +17,7 @@ from tests.support.waiting import PATIENCE, eventually
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
 
 from celery import Celery, exceptions, states
+from celery.backends.base import KeyValueStoreBackend
 from kombu.exceptions import EncodeError
 
 from shmq.extras.celery.backend import Backend, ResultNotStored
@@ -152,30 +153,96 @@ def test_many_results_are_read_together(backend: Backend) -> None:
     }
 
 
+class Request:
+    """What a backend is told of a task of the chord "group"."""
+
+    group = "group"
+    group_index = 0
+
+    def __init__(self, name: str, chord: Any) -> None:
+        self.id = name
+        self.chord = chord
+
+
+class Chord:
+    """The chord of the tasks "one" and "two", whose workers may be killed."""
+
+    def __init__(self, app: Any, backend: Backend, namespace: str) -> None:
+        self._backend = backend
+        self._signature = app.signature("body")
+        app.conf.broker_url = f"shmq:///{namespace}"
+        results = [app.AsyncResult(name) for name in ("one", "two")]
+        backend.apply_chord(("group", results), self._signature)
+        backend.set_chord_size("group", 2)
+
+    def end(self, name: str) -> None:
+        """Tell the backend that the task has ended."""
+        self._backend.store_result(name, name, states.SUCCESS)
+        self._backend.on_chord_part_return(Request(name, self._signature), states.SUCCESS, name)
+
+
+@pytest.fixture
+def chord(app: Any, backend: Backend, namespace: str) -> Chord:
+    return Chord(app, backend, namespace)
+
+
 def test_a_task_of_a_chord_counts_once_however_often_it_ends(
-    app: Any, backend: Backend, namespace: str, broker: shmq.Broker
+    chord: Chord, broker: shmq.Broker
 ) -> None:
-    def body(results: Any) -> None: ...
-
-    signature = app.task(body).s()
-
-    class Request:
-        group = "group"
-        group_index = 0
-
-        def __init__(self, name: str) -> None:
-            self.id = name
-            self.chord = signature
-
-    app.conf.broker_url = f"shmq:///{namespace}"
-    results = [app.AsyncResult(name) for name in ("one", "two")]
-    backend.apply_chord(("group", results), signature)
-    backend.set_chord_size("group", 2)
     for name in ("one", "one", "two", "two", "one"):
-        backend.store_result(name, name, states.SUCCESS)
-        backend.on_chord_part_return(Request(name), states.SUCCESS, name)
+        chord.end(name)
     (called,) = broker.queue("celery").peek()
     assert json.loads(called.body)[0] == [["one", "two"]]
+
+
+class Killed(BaseException):
+    """In place of the end of the process."""
+
+
+def kill(*_: Any, **__: Any) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("then", [("one", "two"), ("two", "one")], ids=str)
+def test_a_chord_ends_though_a_worker_is_killed_before_it_counts_a_task(
+    chord: Chord, backend: Backend, broker: shmq.Broker, then: tuple[str, str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(type(backend.table), "increment", kill)
+        chord.end("one")
+    for name in then:
+        chord.end(name)
+    (called,) = broker.queue("celery").peek()
+    assert json.loads(called.body)[0] == [["one", "two"]]
+
+
+def test_a_chord_ends_though_a_worker_is_killed_before_it_calls_the_body(
+    chord: Chord, broker: shmq.Broker
+) -> None:
+    chord.end("one")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(KeyValueStoreBackend, "on_chord_part_return", kill)
+        chord.end("two")
+    for name in ("two", "one"):
+        chord.end(name)
+    (called,) = broker.queue("celery").peek()
+    assert json.loads(called.body)[0] == [["one", "two"]]
+
+
+def test_a_chord_whose_worker_is_killed_after_the_call_of_the_body_calls_it_once(
+    chord: Chord, backend: Backend, broker: shmq.Broker
+) -> None:
+    chord.end("one")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(type(backend), "_forget_parts", kill)
+        patch.setattr(type(backend.table), "set", _without_done(type(backend.table).set))
+        chord.end("two")
+    chord.end("two")
+    assert broker.queue("celery").qsize() == 1
+
+
+def _without_done(set_: Any) -> Any:
+    return lambda self, key, *more: None if key.endswith(".done") else set_(self, key, *more)
 
 
 def test_a_backend_is_pickled_without_its_connection(backend: Backend, namespace: str) -> None:

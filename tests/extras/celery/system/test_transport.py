@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import shmq
+from tests.support.stopped import locks_of_queue
 from tests.support.waiting import PATIENCE, eventually
 
 pytest.importorskip("celery", reason="the package celery (the extra 'celery') is not installed")
@@ -383,6 +384,47 @@ def test_what_a_consumer_has_fetched_returns_uncounted_when_it_is_cancelled(
     assert not any(message.delivery_info["redelivered"] for message in rest)
 
 
+@pytest.mark.prove
+def test_an_acknowledgement_that_got_no_lock_may_be_repeated(
+    connection: Any, namespace: str, broker: shmq.Broker
+) -> None:
+    queue = Queue("tasks")
+    publish(connection, 1, queue)
+    message = take(connection, queue)
+    lock = locks_of_queue(namespace, "tasks")["gets"]
+    with lock.held_by_stopped(), pytest.raises(shmq.LockTimeout):
+        message.ack()
+    message.ack()
+    stats = broker.queue("tasks").stats()
+    assert (stats.acked, stats.in_flight, stats.depth) == (1, 0, 0)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_what_got_no_lock_returns_with_the_rest_of_its_channel(
+    connection: Any, namespace: str, broker: shmq.Broker, no_ack: bool
+) -> None:
+    queues = [Queue("first"), Queue("second")]
+    for queue in queues:
+        publish(connection, 1, queue)
+    channel = connection.default_channel
+    if no_ack:
+        Consumer(channel, queues[:1], on_message=lambda _: None, no_ack=True).consume()
+        assert channel.fetch("first", 1) == 1
+    else:
+        queues[0](channel).get()
+    queues[1](channel).get()
+    with locks_of_queue(namespace, "first")["gets"].held_by_stopped():
+        if no_ack:
+            with pytest.raises(shmq.LockTimeout):
+                connection.drain_events(timeout=PATIENCE)
+        with pytest.raises(shmq.LockTimeout):
+            channel.basic_recover(requeue=True)
+    assert [broker.queue(queue.name).qsize() for queue in queues] == [0, 1]
+    channel.basic_recover(requeue=True)
+    assert [broker.queue(queue.name).qsize() for queue in queues] == [1, 1]
+
+
 def test_a_callback_that_fails_leaves_the_rest_to_the_next_drain(connection: Any) -> None:
     queue = Queue("tasks")
     taken: list[Any] = []
@@ -471,3 +513,21 @@ def test_a_loop_delivers_remote_control_before_tasks_published_after_it(target: 
             connection.transport.unregister_from_event_loop(connection.connection, loop)
     loop.close()
     assert taken == [f"{kind} {number}" for number in range(20) for kind in ("control", "task")]
+
+
+def test_a_callback_may_leave_the_loop_in_its_own_turn(namespace: str) -> None:
+    hub = Hub()
+    with Connection(url_of(namespace)) as connection:
+        queue = Queue("tasks")
+        publish(connection, 1, queue)
+        transport = connection.transport
+        taken: list[Any] = []
+
+        def close(message: Any) -> None:
+            taken.append(message)
+            transport._loop_delivery.close()
+
+        with Consumer(connection, [queue], on_message=close, no_ack=True):
+            transport.register_with_event_loop(transport, hub)
+            turn_until(hub.create_loop(), taken, 1)
+    hub.close()

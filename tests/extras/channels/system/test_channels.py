@@ -17,6 +17,7 @@ from channels.exceptions import ChannelFull
 
 import shmq
 from shmq.extras.channels import ShmqChannelLayer
+from shmq.extras.channels.inbox import Inbox
 from tests.support.processes import Start
 from tests.support.server import serve
 from tests.support.waiting import PATIENCE
@@ -73,6 +74,123 @@ def test_a_group_has_members_of_several_processes(target: str) -> None:
             keys = {each.key for each in broker.exchange("asgi.groups").bindings()}
         assert "room" not in keys
         await _closed(one, other)
+
+    run(main)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - of what threads and other tasks do
+        await asyncio.sleep(0.002)
+
+
+async def _is_bound_again(layer: ShmqChannelLayer, channel: str, target: str) -> None:
+    """While the channel of the layer receives, its group "room" is bound, and gets messages."""
+    receiving = asyncio.create_task(layer.receive(channel))
+    with shmq.connect(target) as broker:
+        await _until(lambda: "room" in {e.key for e in broker.exchange("asgi.groups").bindings()})
+    await ShmqChannelLayer(target).group_send("room", {"type": "after"})
+    assert (await receiving)["type"] == "after"
+
+
+def test_groups_that_could_not_be_bound_are_bound_by_the_next_receive(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bind = Inbox.bind
+
+    def fail_once(self: Inbox) -> None:
+        monkeypatch.setattr(Inbox, "bind", bind)
+        raise shmq.LockTimeout("the registry is locked")
+
+    async def main() -> None:
+        layer = ShmqChannelLayer(namespace)
+        channel = await layer.new_channel()
+        await layer.group_add("room", channel)
+        with shmq.connect(namespace) as broker:
+            broker.delete_exchange("asgi.groups")
+        monkeypatch.setattr(Inbox, "bind", fail_once)
+        await ShmqChannelLayer(namespace).group_send("room", {"type": "new exchange"})
+        with pytest.raises(shmq.LockTimeout):
+            await layer.receive(channel)
+        await _is_bound_again(layer, channel, namespace)
+        await _closed(layer)
+
+    run(main)
+
+
+def test_a_receive_that_is_cancelled_while_a_thread_reads_leaves_its_groups_to_the_next(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drain, go_on = Inbox._drain, threading.Event()
+
+    async def main() -> None:
+        layer, loop = ShmqChannelLayer(namespace), asyncio.get_running_loop()
+        has_read: list[shmq.Queue] = []
+        channel = await layer.new_channel()
+        await layer.group_add("room", channel)
+        assert layer._inbox is not None
+        layer._inbox._is_remote = True  # as over TCP, a thread reads
+
+        def drain_slowly(self: Inbox, queue: shmq.Queue) -> Any:
+            found = drain(self, queue)
+            loop.call_soon_threadsafe(has_read.append, queue)
+            assert go_on.wait(PATIENCE)
+            return found
+
+        with shmq.connect(namespace) as broker:
+            broker.delete_exchange("asgi.groups")
+        await ShmqChannelLayer(namespace).group_send("other", {"type": "new exchange"})
+        monkeypatch.setattr(Inbox, "_drain", drain_slowly)
+        receiving = asyncio.create_task(layer.receive(channel))
+        await _until(lambda: bool(has_read))
+        monkeypatch.setattr(Inbox, "_drain", drain)
+        receiving.cancel()
+        go_on.set()
+        await _is_bound_again(layer, channel, namespace)
+        await _closed(layer)
+
+    run(main)
+
+
+@pytest.mark.parametrize("when", ["before its descriptor is read", "after"])
+def test_a_queue_that_a_thread_closes_leaves_no_receiver_waiting(
+    namespace: str, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    wait = Inbox._wait
+
+    async def main() -> None:
+        layer = ShmqChannelLayer(namespace)
+        first, second = await layer.new_channel(), await layer.new_channel()
+        inbox = layer._own_inbox()
+        closed: list[shmq.Queue] = []
+
+        class Closing:
+            """The queue, which a thread closes around the call."""
+
+            def __init__(self, queue: shmq.Queue) -> None:
+                self._queue = queue
+
+            def fileno(self) -> int:
+                number = self._queue.fileno()
+                thread = threading.Thread(target=inbox._forget, args=(self._queue,))
+                thread.start()
+                thread.join()
+                closed.append(self._queue)
+                return number if when == "after" else self._queue.fileno()
+
+        async def wait_for_closed(self: Inbox, queue: Any, *where: Any) -> None:
+            monkeypatch.setattr(Inbox, "_wait", wait)
+            closing: Any = Closing(queue)
+            await wait(self, closing, *where)
+
+        monkeypatch.setattr(Inbox, "_wait", wait_for_closed)
+        leader = asyncio.create_task(layer.receive(first))
+        await _until(lambda: bool(closed) and inbox._opened not in {None, closed[0]})
+        receiving = asyncio.create_task(layer.receive(second))
+        await _until(lambda: second in inbox._mailbox._waiters)
+        leader.cancel()
+        await layer.send(second, {"type": "hello"})
+        assert (await receiving)["type"] == "hello"
+        await _closed(layer)
 
     run(main)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 import shmq
 from shmq.extras.console.access import Access, Sessions
+from shmq.extras.console.api.leases import lease
 from shmq.extras.console.context import Console
 from shmq.extras.console.leases import IDLE, LeaseBook, LeaseSession
 from shmq.extras.console.observer import History, ObserverThread
@@ -80,6 +85,27 @@ def test_what_a_call_leases_while_its_session_is_ended_returns_after_the_call(
             handle.stats()
         with pytest.raises(shmq.LeaseExpired), book.session("anyone", session.id):
             raise AssertionError
+
+
+def test_what_is_leased_before_an_error_is_held_by_its_session(
+    broker: shmq.Broker, book: LeaseBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call: Any = SimpleNamespace(console=SimpleNamespace(leases=book, ending=threading.Event()))
+    with broker.create_queue("orders") as orders, book.session("anyone") as session:
+        for number in range(3):
+            orders.put(number)
+        queue = book.queue(session, "orders")
+        get = queue.get
+
+        def get_two(*what: Any, **how: Any) -> Any:
+            if orders.stats().in_flight == 2:
+                raise shmq.LockTimeout("held by a stopped process")
+            return get(*what, **how)
+
+        found = SimpleNamespace(get=get_two)
+        monkeypatch.setattr(book, "queue", lambda *_: found)
+        assert len(lease(call, session, "orders", 3, 0, None)) == 2
+        assert len(session.held["orders"]) == 2
 
 
 def test_a_session_ends_by_its_own_caller_alone(broker: shmq.Broker, book: LeaseBook) -> None:

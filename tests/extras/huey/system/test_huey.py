@@ -17,6 +17,7 @@ from huey.exceptions import TaskException
 from huey.serializer import SignedSerializer
 
 import shmq
+from shmq.extras.frameworks.task_queues import TaskQueues
 from shmq.extras.huey import ShmqHuey
 from tests.support.server import serve
 from tests.support.waiting import PATIENCE, eventually
@@ -105,6 +106,29 @@ def test_the_task_of_a_killed_process_runs_again_and_in_the_end_is_a_dead_letter
         (letter,) = letters.peek()
         assert letter.dead is not None
         assert letter.dead.reason == "max_deliveries"
+
+
+def test_a_thread_that_is_late_to_find_the_queue_deleted_returns_no_task_of_another(
+    target: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    huey = make(target)
+    put(huey, 1)
+    assert huey.storage.dequeue() is not None
+    forget = TaskQueues.forget
+    leased = []
+
+    def forget_later(self: TaskQueues, *what: Any) -> None:
+        monkeypatch.setattr(TaskQueues, "forget", forget)
+        put(huey, 2)  # another thread makes the queue again, and runs the task
+        leased.append(huey.storage.lease())
+        forget(self, *what)
+
+    monkeypatch.setattr(TaskQueues, "forget", forget_later)
+    with shmq.connect(namespace) as broker:
+        broker.delete_queue("app")
+    assert huey.storage.lease() is None
+    assert huey.storage.lease() is None  # the task is still leased
+    leased[0].ack()
 
 
 @pytest.mark.prove

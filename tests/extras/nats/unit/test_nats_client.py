@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import nats.aio.client
@@ -11,8 +12,10 @@ import pytest
 from nats.aio.transport import TcpTransport
 from nats.protocol import command
 
+import shmq
 from shmq.extras.nats.client import client
 from shmq.extras.nats.client.client import Client
+from shmq.extras.nats.client.queue_port import NatsQueuePort
 
 BASE = nats.aio.client.Client
 
@@ -130,3 +133,23 @@ def test_an_answer_that_does_not_come_is_told_of_and_others_go_on(
 
     asyncio.run(run())
     assert told == ["early None"]
+
+
+def test_an_error_after_a_pull_gives_back_what_was_pulled() -> None:
+    given_back: list[Any] = []
+
+    async def take(*_: Any, **__: Any) -> list[str]:
+        return ["first", "second"]
+
+    async def sift(_: Any) -> None:
+        raise shmq.ConnectionLost("the cluster gave no answer")
+
+    async def give_back(arrival: Any) -> None:
+        given_back.append(arrival)
+
+    port: Any = NatsQueuePort.__new__(NatsQueuePort)
+    port.pulls = SimpleNamespace(take=take)
+    port.settlements = SimpleNamespace(sift=sift, give_back=give_back)
+    with pytest.raises(shmq.ConnectionLost):
+        asyncio.run(port.take_messages(2, None, waits=False))
+    assert given_back == ["first", "second"]

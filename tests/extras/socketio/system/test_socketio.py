@@ -16,6 +16,7 @@ import werkzeug.serving
 
 import shmq
 from shmq.extras.socketio import AsyncShmqManager, ShmqManager
+from shmq.extras.socketio.event_stream import EventStream
 from tests.support.asgi_servers import Process, asgi_servers
 from tests.support.processes import Start
 from tests.support.server import serve
@@ -189,3 +190,11 @@ def test_wrong_settings_are_rejected(namespace: str) -> None:
     server = socketio.Server(async_mode="gevent", client_manager=ShmqManager(namespace))
     with pytest.raises(RuntimeError, match="async_mode='threading'"):
         server.manager.initialize()
+
+
+def test_a_listener_that_loses_the_stream_leaves_an_emit_its_handle(target: str) -> None:
+    events = EventStream(target, "lost", None, None)
+    stream = events.open()  # of an emit
+    events.forget(stream)
+    stream.append("event")
+    assert events.open() is not stream

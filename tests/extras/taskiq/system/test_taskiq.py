@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,9 @@ from taskiq.exceptions import (
 )
 
 import shmq
+from shmq.extras.frameworks.task_queues import TaskQueues
 from shmq.extras.taskiq import ShmqBroker, ShmqResultBackend, ShmqScheduleSource
+from shmq.extras.taskiq.in_hand import MessagesInHand
 from tests.support.server import serve
 from tests.support.taskiq_worker import worker
 from tests.support.waiting import PATIENCE
@@ -277,6 +280,34 @@ def test_a_worker_goes_on_with_a_new_queue_when_its_queue_was_deleted(
     asyncio.run(main())
 
 
+def test_a_late_kick_into_a_deleted_queue_leaves_the_new_handle_open(
+    target: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = ShmqBroker(target)
+    forget = TaskQueues.forget
+    others = []
+
+    @broker.task
+    async def task(number: int) -> None: ...
+
+    def forget_later(self: TaskQueues, name: str, *more: Any) -> None:
+        monkeypatch.setattr(TaskQueues, "forget", forget)
+        self.put(name, b"of another task")  # it makes the queue again
+        others.append(self.queue(name))
+        forget(self, name, *more)
+
+    async def main() -> None:
+        await task.kiq(1)
+        monkeypatch.setattr(TaskQueues, "forget", forget_later)
+        with shmq.connect(namespace) as local:
+            local.delete_queue("taskiq")
+        await task.kiq(2)
+        assert others[0].qsize() == 2
+        await broker.shutdown()
+
+    asyncio.run(main())
+
+
 def test_a_worker_that_waits_leaves_nothing_in_flight(target: str, namespace: str) -> None:
     broker = ShmqBroker(target)
 
@@ -465,3 +496,32 @@ def test_what_is_no_schedule_is_passed_over(target: str, caplog: pytest.LogCaptu
 
     assert asyncio.run(main()) == [schedule(interval=5)]
     assert "'schedule:t' of table 'taskiq-schedules' is not a schedule" in caplog.text
+
+
+def test_a_task_that_fails_while_the_worker_ends_returns_like_the_others(
+    broker: shmq.Broker,
+) -> None:
+    in_hand = MessagesInHand()
+    queue = broker.create_queue("tasks")
+    messages = {}
+    for name in ("one", "two", "three"):
+        queue.put(name)
+        messages[name] = queue.get(False)
+
+    def fail(name: str) -> None:
+        task: Any = SimpleNamespace(task_id=name)
+        result = TaskiqResult[Any](is_err=True, return_value=None, execution_time=0.0)
+        in_hand.on_error(task, result, ValueError(name))
+
+    def return_slowly(*how: Any, **more: Any) -> None:
+        fail("three")  # meanwhile, in the event loop
+        in_hand.release("two", messages["two"])
+        messages["one"].nack(*how, **more)
+
+    slow: Any = SimpleNamespace(nack=return_slowly)
+    for name, message in (messages | {"one": slow}).items():
+        in_hand.hold(name, message)
+    fail("two")
+    fail("one")
+    asyncio.run(in_hand.shutdown())
+    assert sorted(each.body for each in queue.peek()) == ["one", "three"]

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import shmq
 from shmq.errors import (
     ConnectionLost,
     Full,
     InvalidOption,
+    LeaseExpired,
+    LockTimeout,
+    MessageTooLarge,
     NoSuchQueue,
     NoSuchStream,
     QueueDeleted,
     ShmqError,
     StreamDeleted,
 )
-from shmq.extras.nats.bridge import bridge
-from shmq.extras.nats.bridge.config import Bridge, Forward, check
+from shmq.extras.nats.bridge import backward, bridge, forward
+from shmq.extras.nats.bridge.config import Backward, Bridge, Forward, check
 from shmq.extras.nats.bridge.lane import Lane, drive
 from shmq.extras.nats.bridge.progress import Progress, render_bridge
 from tests.support.openmetrics import families
@@ -70,6 +75,51 @@ def test_after_a_failure_only_a_few_are_tried() -> None:
     drive(lane, threading.Event(), True)
     assert lane.careful == [False, False, True, False]
     assert lane.opened == 1
+
+
+def test_a_lock_that_is_not_to_be_had_passes() -> None:
+    lane = Scripted(LockTimeout("held by a stopped process"), True, False)
+    drive(lane, threading.Event(), True)
+    assert lane.opened == 1
+
+
+def test_leases_that_ended_before_their_messages_were_read_end_no_route(
+    broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = SimpleNamespace(identity=7, options=SimpleNamespace(priorities=1), close=lambda: None)
+    monkeypatch.setattr(forward, "target_queue", lambda *_: target)
+    read = forward.ForwardLane._iterate_messages
+    orders = broker.create_queue("orders")
+    orders.put("tea")
+
+    def read_late(self: forward.ForwardLane, bulk: Any, run: Any) -> Any:
+        bulk.return_run(run.receipts)
+        orders.get(False).ack()  # by another consumer
+        return read(self, bulk, run)
+
+    monkeypatch.setattr(forward.ForwardLane, "_iterate_messages", read_late)
+    lane = forward.ForwardLane(broker, lambda: None, Forward(queue="orders"))
+    drive(lane, threading.Event(), True)
+    assert lane.progress.read().sent == 0
+
+
+def test_a_message_whose_lease_ended_before_it_is_refused_ends_no_route() -> None:
+    class Message:
+        sequence = 1
+
+        def reject(self) -> None:
+            raise LeaseExpired("it was delivered again")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise MessageTooLarge("too large")
+
+    lane: Any = backward.BackwardLane(None, lambda: None, Backward(queue="orders"))  # type: ignore[arg-type]
+    lane._target = SimpleNamespace(put=refuse)
+    lane._source = SimpleNamespace()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backward, "_body_to_put", lambda _: b"")
+        patch.setattr(backward, "_read_properties", lambda *_: {})
+        lane._put([Message()])
 
 
 @pytest.mark.parametrize("gone", [NoSuchQueue, NoSuchStream, QueueDeleted, StreamDeleted])
