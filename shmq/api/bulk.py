@@ -203,7 +203,8 @@ class StagedPublisher(abc.ABC):
     def sweep(self, keep: str | None = None) -> int:
         """Remove the staged rows of batches that are not sealed; returns how many chunks.
 
-        Parts whose names begin with ``keep`` stay. Removes none while a batch is being committed.
+        Parts whose names begin with ``keep`` stay. Waits a moment while a batch is being committed,
+        and removes none if that goes on.
         """
 
     @abc.abstractmethod

@@ -62,7 +62,7 @@ class Pool:
         self._process = os.getpid()
         self._calls: dict[int, Call] = {}
         self._deaths: deque[Member] = deque()
-        #: Calls that are withdrawn, but could not be acknowledged: they stay leased.
+        #: Calls that are withdrawn, but could not be acknowledged: leased until the pool ends.
         self._withdrawn: list[Message] = []
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
@@ -117,8 +117,7 @@ class Pool:
     def withdraw_all(self) -> None:
         """Cancel all calls that no worker has taken."""
         with contextlib.suppress(ShmqError):
-            take = functools.partial(self._store.queue.get_many, 1000, block=False)
-            while messages := wait_for_locks(take):
+            while messages := self._store.queue.get_many(1000, block=False):
                 for message in messages:
                     self._remove(message)
                     call = self._calls.pop(int(message.correlation or 0), None)

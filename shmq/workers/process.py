@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import faulthandler
-import functools
 import inspect
 import logging
 import os
@@ -34,7 +33,6 @@ from shmq.host.supervision.stderr import show_on_stderr
 from shmq.lazy_imports import late_imports
 from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
-from shmq.native.lock_holder import until_locked
 from shmq.workers.deaths import CurrentDelivery
 from shmq.workers.plan import Handler, Plan, load
 from shmq.workers.timings import Outcome, Timings
@@ -169,12 +167,8 @@ class WorkerLoop:
         self._keeper.rest()
         if not message.settled:  # the handler may have done that
             try:
-                # A stopped process may hold a lock of the queue: as long as the lease lasts.
-                until_locked(
-                    functools.partial(self._settle, message, outcome),
-                    time.monotonic() + self._options.visibility_timeout,
-                )
-            except (LeaseExpired, ConnectionLost) as error:
+                self._settle_once_unlocked(message, outcome)
+            except (LeaseExpired, ConnectionLost, LockTimeout) as error:
                 log.warning(
                     "%s: message %d cannot be settled: %s", self._who, message.sequence, error
                 )
@@ -202,6 +196,16 @@ class WorkerLoop:
             if self._timings is not None:
                 self._timings.add(named, time.monotonic() - began)
         return None
+
+    def _settle_once_unlocked(self, message: Message, outcome: Reject | Retry | None) -> None:
+        """Settle the message, and wait for the lock of a stopped process as long as its lease."""
+        until = time.monotonic() + self._options.visibility_timeout
+        while True:
+            try:
+                return self._settle(message, outcome)
+            except LockTimeout:
+                if self._draining or time.monotonic() >= until:
+                    raise
 
     @staticmethod
     def _settle(message: Message, outcome: Reject | Retry | None) -> None:

@@ -197,6 +197,7 @@ def redrive(
     ``letters`` has the sequence number and the slot of each.
     """
     moved = 0
+    deleted: set[_core.Handle] = set()
     now = time.time()
     ordered = sorted(letters)
     if ordered:
@@ -209,12 +210,15 @@ def redrive(
         if copy is not None and meant is not None and not meant.matches(copy, now):
             continue
         target = targets.of(copy.dead) if copy is not None else None
-        row = source.transfer.take(at, sequence) if target is not None else None
-        if target is None or row is None:
+        if target is None or target in deleted:
+            continue
+        row = source.transfer.take(at, sequence)
+        if row is None:
             continue
         try:
             send_back(source, target, TakenDeadLetter(*row))
         except QueueDeleted:  # the letter stays
+            deleted.add(target)
             continue
         except (Full, NoSpace):
             if not moved:

@@ -37,7 +37,8 @@ class RetentionHold:
         self._tag = tag
         self._generation = _core.generation()
         self._closed = False
-        self._holds: dict[int, int] = {}
+        #: Of each partition the number of the hold, and its owner.
+        self._holds: dict[int, tuple[int, int]] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -55,7 +56,9 @@ class RetentionHold:
         with self.whole():
             for partition, offset in position.items():
                 if partition in self._holds:
-                    self._move(partition, offset)
+                    # No other process ends it while this one lives.
+                    hold, owner = self._holds[partition]
+                    self._partition(partition).move(hold, offset, owner, self._tag)
                     continue
                 error = self._hold(partition, offset)
                 gone = gone or error
@@ -72,7 +75,7 @@ class RetentionHold:
             raise
         except BaseException:
             for partition in self._holds.keys() - before:
-                self._partition(partition).drop(self._holds.pop(partition))
+                self._partition(partition).drop(self._holds.pop(partition)[0])
             raise
 
     def move(self, position: Mapping[int, int]) -> None:
@@ -85,7 +88,7 @@ class RetentionHold:
         self._closed = True
         self._forget_parents()
         while self._holds:
-            partition, hold = self._holds.popitem()
+            partition, (hold, _) = self._holds.popitem()
             self._partition(partition).drop(hold)
 
     drop = close
@@ -110,11 +113,6 @@ class RetentionHold:
         found: _stream.Partition = self.stream.logs[partition]
         return found
 
-    def _move(self, partition: int, offset: int) -> None:
-        """Move a hold, which no other process ends while this one lives."""
-        owner = self.stream.namespace.processes.own_number()
-        self._partition(partition).move(self._holds[partition], offset, owner, self._tag)
-
     def _hold(self, partition: int, offset: int) -> OffsetOutOfRange | None:
         """Take one hold; returns the error if records from ``offset`` on are already gone."""
         latest = self.stream.latest(partition)  # raises if no such partition exists
@@ -131,11 +129,11 @@ class RetentionHold:
             return None
         return OffsetOutOfRange.of(self.stream.name, partition, offset, earliest, latest)
 
-    def _hold_of(self, log: _stream.Partition, offset: int) -> int:
+    def _hold_of(self, log: _stream.Partition, offset: int) -> tuple[int, int]:
         owner = self.stream.namespace.processes.own_number()
         while True:
             try:
-                return log.hold(offset, owner, self._tag)
+                return log.hold(offset, owner, self._tag), owner
             except OffsetOutOfRange as error:
                 offset = error.earliest if offset < error.earliest else error.latest
 

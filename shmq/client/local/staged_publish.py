@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -25,7 +26,7 @@ from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import CODECS, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.native.lock_holder import Holder
+from shmq.native.lock_holder import Holder, until_locked
 
 #: The codecs that distinguish the three kinds of messages in a staging queue.
 _CHUNK, _TURN, _MARKER = (CODECS.index(codec) for codec in ("bytes", "text", "json"))
@@ -39,6 +40,10 @@ _BESIDE: Final = MAX_ARENA - MAX_STAGING_BYTES
 _CHUNKS: Final = 1 << 16
 #: How long one wait for another process's commit lasts, in seconds.
 _PAUSE: Final = 0.005
+#: How long a sweep waits for a commit, or for another sweep, in seconds.
+_SWEPT: Final = 0.1
+#: How long to try to return the turn while a stopped process holds a lock, in seconds.
+_RETURNED: Final = 5.0
 #: How long to wait for committed rows to be on disk, without a timeout, in seconds.
 _WRITTEN: Final = 30.0
 
@@ -177,13 +182,13 @@ class LocalStagedPublisher(api.StagedPublisher):
 
     def sweep(self, keep: str | None = None) -> int:
         queue = self._queue_if_any()
-        turn = None if queue is None else _take_turn(queue)
-        if turn is None:  # a commit removes what it leaves out
+        if queue is None:
             return 0
         try:
-            return _remove_unsealed(queue, keep)
-        finally:
-            queue.transfer.untake(turn)
+            with _turn(queue, _CommitProgress(time.monotonic() + _SWEPT)):
+                return _remove_unsealed(queue, keep)
+        except Full:  # a commit or another sweep has the turn
+            return 0
 
     def discard(self) -> None:
         queue = self._queue_if_any()
@@ -365,7 +370,10 @@ def _remove_unsealed(queue: Any, keep: str | None) -> int:
 
 @contextlib.contextmanager
 def _turn(queue: Any, how: _CommitProgress) -> Iterator[None]:
-    """Hold the publisher's turn: only one process commits at a time, which keeps the order."""
+    """Hold the publisher's turn: only one process commits at a time, which keeps the order.
+
+    Raises Full if another process has it until the time is over.
+    """
     receipt = _take_turn(queue)
     while receipt is None:
         if how.is_over:
@@ -375,7 +383,9 @@ def _turn(queue: Any, how: _CommitProgress) -> Iterator[None]:
     try:
         yield
     finally:
-        queue.transfer.untake(receipt)
+        # A turn that is not returned would stay this process's.
+        untake = functools.partial(queue.transfer.untake, receipt)
+        until_locked(untake, time.monotonic() + _RETURNED)
 
 
 def _make_busy(queue: Any) -> Full:

@@ -489,15 +489,19 @@ def _has_journal(target: Any) -> bool:
 def _shorten_leases(held: list[tuple[Any, api.Message]]) -> None:
     """Let the leases end as if they had not been extended for a commit, which has failed."""
     until = time.monotonic() + _SHORTENED
+    locked: set[Any] = set()
     for queue, message in held:
+        if queue in locked:
+            continue
         shorten = functools.partial(queue.extend, message.receipt, queue.options.visibility_timeout)
         with contextlib.suppress(LeaseExpired, QueueDeleted):
             try:
                 until_locked(shorten, until)
             except LockTimeout as error:
+                locked.add(queue)
                 log.warning(
-                    "a message of queue %s, whose transaction failed, may stay leased for %g s "
-                    "unless it is settled or this process ends: %s",
+                    "messages of queue %s, whose transaction failed, may stay leased for %g s "
+                    "unless they are settled or this process ends: %s",
                     *(queue.name, _HOLD, error),
                 )
 

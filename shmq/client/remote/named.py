@@ -128,8 +128,11 @@ class QueueCollection(Collection):
         if found is None or (not found.closed and found.is_owner()):
             return found
         found.close()
-        successor = self._owned.get(name)  # another thread may have made it again by now
-        return None if successor is found else successor
+        successor = self._owned.get(name)
+        if successor is not found:  # another thread has made it again
+            return successor
+        self._owned.pop(name, None)
+        return None
 
     def _exists(self, name: str, wanted: QueueOptions, answer: _core.Answer) -> errors.ShmqError:
         try:

@@ -30,11 +30,12 @@ _REQUEST_TIMEOUT: Final = 10.0
 _PAUSE: Final = 0.01
 _MANY: Final = 100_000
 #: The ends of a chord's keys: each task that has ended, how many have, how many must, how often one
-#: has ended again, the body was called.
+#: has ended again, which one calls the body, the body was called.
 _PART: Final = ".part."
 _COUNT: Final = ".count"
 _SIZE: Final = ".size"
 _AGAIN: Final = ".again"
+_CALLER: Final = ".caller"
 _DONE: Final = ".done"
 
 
@@ -168,7 +169,8 @@ class Backend(KeyValueStoreBackend):
         group, expires = request.group, self._chord_ttl
         if not group or self.table.get(self.get_key_for_chord(group, _DONE)):
             return
-        part = self.get_key_for_chord(group, f"{_PART}{request.id}.{request.group_index}")
+        task = f"{request.id}.{request.group_index}"
+        part = self.get_key_for_chord(group, f"{_PART}{task}")
         count, size, again = (self.get_key_for_chord(group, key) for key in (_COUNT, _SIZE, _AGAIN))
         if self.table.add(part, 1, expires):
             counted = self.table.increment(count, ttl=expires)
@@ -187,6 +189,11 @@ class Backend(KeyValueStoreBackend):
             for key in (self.get_key_for_group(group), self.get_key_for_task(request.id)):
                 self.expire(key, getattr(self, "_chord_result_expires", self.expires))
             return
+        caller = self.get_key_for_chord(group, _CALLER)
+        if not self.table.add(caller, task, expires):
+            if self.table.get(caller) != task:
+                return
+            self.delete(self.get_key_for_chord(group))  # it was killed after Celery had counted it
         request.chord = {**request.chord, "chord_size": 1}  # Celery counts this one alone
         super().on_chord_part_return(request, state, result, **more)
         self.table.set(self.get_key_for_chord(group, _DONE), 1, expires)
@@ -202,7 +209,9 @@ class Backend(KeyValueStoreBackend):
         prefix = self.get_key_for_chord(group, _PART)
         while parts := self.table.keys(prefix):
             self.table.delete(*parts)
-        self.table.delete(*(self.get_key_for_chord(group, key) for key in (_SIZE, _COUNT, _AGAIN)))
+        self.table.delete(
+            *(self.get_key_for_chord(group, key) for key in (_SIZE, _COUNT, _AGAIN, _CALLER))
+        )
 
     # ---- waiting ----
 

@@ -43,6 +43,9 @@ from shmq.server.handlers.side_threads import SideThreads
 
 _NUMBER: Final = struct.Struct("!I")
 
+#: What may be done twice: a repetition begins with the first receipt again.
+_REPEATABLE: Final = (Settlement.EXTEND, Settlement.HAND)
+
 #: The most records that one SHARE_TAKE leases.
 _AT_ONCE: Final = 1024
 
@@ -228,7 +231,8 @@ class Members:
             Settlement.LOST: group_state.lost,
             Settlement.RETURN: lambda receipt: group_state.nack(receipt, wanted.ns, False),
         }[Settlement(wanted.action)]
-        settled = member_session.begin_settling(asked.rest)
+        is_repeatable = Settlement(wanted.action) in _REPEATABLE
+        settled = [] if is_repeatable else member_session.begin_settling(asked.rest)
         for receipt in wanted.receipts[len(settled) :]:
             settled.append(settle(receipt))
         member_session.end_settling()

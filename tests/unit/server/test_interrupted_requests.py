@@ -128,6 +128,17 @@ def test_a_settlement_goes_on_where_it_met_a_lock(member: Member) -> None:
     assert member.inner.store.state.numbers()["acked"] == 4
 
 
+def test_every_lease_is_extended_by_the_repetition_of_an_extension(member: Member) -> None:
+    receipts = [row[0] for row in member.take()]
+    asked = ShareSettle(Settlement.EXTEND, 3_600_000_000_000, receipts).pack()
+    member.hold("extend", 3)
+    state: Any = member.inner.store.state
+    with pytest.raises(LockTimeout):
+        member.ask(Type.SHARE_SETTLE, asked)
+    assert member.ask(Type.SHARE_SETTLE, asked) == b""
+    assert state._left == -len(receipts)
+
+
 def test_a_join_that_meets_a_lock_leaves_no_member(
     member: Member, stream: shmq.Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

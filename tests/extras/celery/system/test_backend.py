@@ -216,12 +216,22 @@ def test_a_chord_ends_though_a_worker_is_killed_before_it_counts_a_task(
     assert json.loads(called.body)[0] == [["one", "two"]]
 
 
+def _kill_after_incr(self: Backend, key: str) -> int:
+    self.table.increment(key)
+    raise Killed
+
+
+@pytest.mark.parametrize(
+    ("owner", "step", "end"),
+    [(KeyValueStoreBackend, "on_chord_part_return", kill), (Backend, "incr", _kill_after_incr)],
+    ids=["uncounted", "counted"],
+)
 def test_a_chord_ends_though_a_worker_is_killed_before_it_calls_the_body(
-    chord: Chord, broker: shmq.Broker
+    chord: Chord, broker: shmq.Broker, owner: type, step: str, end: Any
 ) -> None:
     chord.end("one")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(KeyValueStoreBackend, "on_chord_part_return", kill)
+        patch.setattr(owner, step, end)
         chord.end("two")
     for name in ("two", "one"):
         chord.end(name)
