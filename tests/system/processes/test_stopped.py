@@ -399,8 +399,8 @@ def test_what_the_holder_does_is_told(broker: Broker) -> None:
         assert Path(f"/proc/{holder.pid}/comm").read_text().strip() in str(error)
 
 
-#: Stages a part of batch 0, stopped once it has found that the batch is not sealed.
-_STAGE_LATE = """
+#: Runs a call of a publisher, stopped once it has found that nothing is sealed.
+_STOP_AFTER_MARKER = """
 import os, signal, sys
 import shmq
 from shmq.client.local import staged_publish
@@ -412,8 +412,9 @@ def find_stopped(queue):
 with shmq.connect(sys.argv[1]) as broker:
     publisher = broker.queue("few").staged_publisher("p")
     staged_publish._find_marker = find_stopped
-    publisher.stage(0, "late", [b"late"])
-"""
+    """
+_STAGE_LATE = _STOP_AFTER_MARKER + 'publisher.stage(0, "late", [b"late"])'
+_SWEEP_LATE = _STOP_AFTER_MARKER + 'publisher.sweep(keep="new")'
 
 
 def test_what_is_staged_during_the_commit_of_its_batch_is_not_committed(broker: Broker) -> None:
@@ -434,23 +435,6 @@ def test_what_is_staged_during_the_commit_of_its_batch_is_not_committed(broker: 
     publisher.stage(1, "next", [b"4"])
     assert publisher.commit_batch(1, ["next"]) == 1
     assert drain(queue) == [b"4"]
-
-
-#: Sweeps, stopped once it has found that nothing is sealed.
-_SWEEP_LATE = """
-import os, signal, sys
-import shmq
-from shmq.client.local import staged_publish
-find = staged_publish._find_marker
-def find_stopped(queue):
-    marker = find(queue)
-    os.kill(os.getpid(), signal.SIGSTOP)
-    return marker
-with shmq.connect(sys.argv[1]) as broker:
-    publisher = broker.queue("few").staged_publisher("p")
-    staged_publish._find_marker = find_stopped
-    publisher.sweep(keep="new")
-"""
 
 
 def test_a_sweep_removes_nothing_of_a_batch_that_is_committed_meanwhile(broker: Broker) -> None:
