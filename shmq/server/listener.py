@@ -5,19 +5,23 @@ A Unix socket, or one that the service manager has opened, is shared by the work
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import ipaddress
 import logging
 import os
 import socket
 import stat
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from shmq.errors import InvalidOption, ShmqError
 from shmq.native._core import reserve_standard
+from shmq.native.descriptors import open_file
 from shmq.server.config.settings import Settings
 
 log = logging.getLogger("shmq.server")
@@ -65,13 +69,65 @@ def listen(settings: Settings, inherited: socket.socket | None = None) -> list[s
     :class:`~shmq.ShmqError` if listening fails.
     """
     if inherited is None and not settings.bind.startswith(UNIX):
-        return _open_sockets(settings, *_resolve_admitted(settings))
-    refuse(settings, inherited)
+        with _starting_on_port(settings.port):
+            return _open_sockets(settings, *_resolve_admitted(settings))
     if inherited is None:
-        inherited = _bound_to_path(_get_path(settings))
+        _reject_path(settings)
+        with _starting_beside(_get_path(settings)) as path:
+            _reject_taken(path)
+            inherited = _bound_to_path(path)
+    else:
+        _reject_inherited(settings, inherited)
     inherited.setblocking(False)
     reserve_standard()
     return [inherited, *(inherited.dup() for _ in range(settings.workers - 1))]
+
+
+@contextlib.contextmanager
+def _starting_on_port(port: int) -> Iterator[None]:
+    """Be the only server that is about to listen on the port.
+
+    The servers of one port would share it: each sees only those that listen already. The lock is an
+    abstract Unix socket, because these belong to a network namespace, as ports do. A port that the
+    kernel chooses needs none.
+    """
+    if not port:
+        yield
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
+        _until_free(lambda: lock.bind(f"\0shmq.listen.{port}"), f"port {port}")
+        yield
+
+
+@contextlib.contextmanager
+def _starting_beside(path: Path) -> Iterator[Path]:
+    """Be the only server that is about to listen on a path in its folder."""
+    try:
+        folder = open_file(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _make_listen_error(str(path), error) from error
+    try:
+        _until_free(lambda: fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB), str(path))
+        yield path
+    finally:
+        os.close(folder)
+
+
+def _until_free(lock: Callable[[], None], where: str) -> None:
+    """Take the lock that another server has while it starts. Raises ShmqError."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return lock()
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EAGAIN):
+                raise
+            if time.monotonic() > until:
+                raise ShmqError(
+                    f"cannot listen on {where}: another server has been starting there for more "
+                    f"than {PATIENCE:g} s; if it is stopped, continue or end it"
+                ) from error
+        time.sleep(0.05)
 
 
 def _open_sockets(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shmq
+from shmq.server import listener
 from shmq.server.config.settings import Limits, Quota, Settings, Source
 from shmq.server.config.tls import Tls
 from shmq.server.config.tokens import Token, hash_of
@@ -307,3 +310,55 @@ def test_a_port_that_another_server_listens_on_is_refused_and_not_shared(
         port = first.getsockname()[1]
         with pytest.raises(shmq.ShmqError, match=f"port {port}: Address already in use: stop"):
             listen(Settings(port=port, workers=1))
+
+
+@pytest.mark.parametrize("how", ["a port", "a path"])
+def test_of_two_servers_that_start_at_once_one_is_refused(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one starts when the first has found that nobody listens, and does not yet."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = Settings(
+        bind=f"unix:{tmp_path}/s" if how == "a path" else "127.0.0.1", port=port, workers=1
+    )
+    name = "_bound_to_path" if how == "a path" else "_open_sockets"
+    binds = getattr(listener, name)
+    opened: list[socket.socket] = []
+    refused: list[Exception] = []
+
+    def start() -> None:
+        try:
+            opened.extend(listen(settings))
+        except shmq.ShmqError as error:
+            refused.append(error)
+
+    other = threading.Thread(target=start)
+
+    def bind_late(*arguments: Any) -> Any:
+        if not other.ident:
+            other.start()
+            other.join(0.5)  # without the lock it listens meanwhile
+        return binds(*arguments)
+
+    monkeypatch.setattr(listener, name, bind_late)
+    monkeypatch.setattr(listener, "PATIENCE", 1.0)
+    start()
+    other.join(30)
+    for each in opened:
+        each.close()
+    assert len(opened) == len(refused) == 1
+    assert "cannot listen on" in str(refused[0])
+
+
+def test_a_server_that_is_stopped_while_it_starts_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shmq.server.listener.PATIENCE", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with (
+        listener._starting_on_port(port),
+        pytest.raises(shmq.ShmqError, match=f"port {port}: another server has been starting"),
+    ):
+        listen(Settings(port=port, workers=1))
