@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import logging
 import os
@@ -265,6 +267,8 @@ def main() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     logging.getLogger("shmq").addHandler(Warnings())
     note_durability_warnings()
+    # The interpreter's last collection would look at all modules: a tenth of a short command.
+    atexit.register(gc.freeze)
     cli.main(prog_name="shmq")
 
 

@@ -122,8 +122,7 @@ class LocalBroker(_Handle):
         """Raise NoSuchQueue if there is none; one that is only on disk is recovered."""
         namespace = self._namespace
         if not is_named(namespace, name):
-            durability.bring_back(self._namespace, "queue", name)
-            durability.bring_back(self._namespace, "stream", name)
+            durability.bring_back(namespace, name, "queue", "stream")
         if not is_named(namespace, name):
             raise make_neither_error(name, f"in namespace {self.namespace!r}")
         durability.bring_back_schemas(self._namespace)
@@ -204,9 +203,8 @@ class LocalBroker(_Handle):
         self._check_open()
         if is_lock_queue(check_name(name, kind)):
             return False
-        if not self._namespace.has(kind, name):
-            with contextlib.suppress(ShmqError, OSError):
-                durability.bring_back(self._namespace, kind, name)
+        with contextlib.suppress(ShmqError, OSError):
+            durability.bring_back(self._namespace, name, kind)
         return self._namespace.has(kind, name)
 
     def summary(self, name: str) -> api.QueueSummary | None:

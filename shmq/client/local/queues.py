@@ -54,12 +54,6 @@ def is_named(namespace: Namespace, name: str) -> bool:
     return namespace.has("queue", name) or namespace.has("stream", name)
 
 
-def bring_back_other(namespace: Namespace, kind: Literal["queue", "stream"], name: str) -> None:
-    """Recover what may keep a queue or stream from being created: the other one of that name."""
-    if not namespace.has(kind, name):
-        durability.bring_back(namespace, "stream" if kind == "queue" else "queue", name)
-
-
 def check_alone(namespace: Namespace, kind: Literal["queue", "stream"], name: str) -> None:
     """Raise AlreadyExists if the other of a queue and a stream has that name.
 
@@ -102,9 +96,10 @@ class QueueCollection(CollectionPort):
         self, name: str, wanted: QueueOptions, given: Mapping[str, Any], exact: bool
     ) -> LocalQueue:
         alone = "allow_same_name" not in given
-        self._bring_back(name, wanted.dead_letter)
-        if alone:
-            bring_back_other(self._namespace, "queue", name)
+        durability.bring_back(self._namespace, name, "queue", *(["stream"] if alone else []))
+        if wanted.dead_letter is not None and not self._namespace.has("queue", name):
+            # It would be created with the queue.
+            durability.bring_back(self._namespace, wanted.dead_letter, "queue")
         with self._namespace.locked():
             segment = self._find_segment(name)
             if segment is None:
@@ -135,16 +130,6 @@ class QueueCollection(CollectionPort):
         if queue.is_temporary:
             queue.renew()
         return queue
-
-    def _bring_back(self, name: str, dead_letter: str | None = None) -> None:
-        """Recover a queue that is only on disk. Raises ShmqError if that is impossible.
-
-        The same holds for its ``dead_letter`` queue, which would be created with it.
-        """
-        if not self._namespace.has("queue", name):
-            durability.bring_back(self._namespace, "queue", name)
-            if dead_letter is not None and not self._namespace.has("queue", name):
-                self._bring_back(dead_letter)
 
     def _await_writer(self, queue: LocalQueue) -> LocalQueue:
         """The queue, once a writer keeps it if it is durable; warns if no writer exists.
@@ -191,7 +176,7 @@ class QueueCollection(CollectionPort):
         self._owned[name] = segment.queue_id
 
     def open(self, name: str, to_put: bool = False) -> LocalQueue:
-        self._bring_back(name)
+        durability.bring_back(self._namespace, name, "queue")
         try:
             queue = attach(self._namespace, name)
         except QueueDeleted:
@@ -254,7 +239,7 @@ class QueueCollection(CollectionPort):
                 return  # it was removed with its target
             self._settle_rows(name, target)
         with contextlib.suppress(FileError):  # then its files are deleted as they are
-            self._bring_back(name)
+            durability.bring_back(self._namespace, name, "queue")
         with self._namespace.locked():
             options, altered = self._options_of(name)
             remove_staged(self._namespace, name)

@@ -18,7 +18,7 @@ from shmq.client.local.archived_records import ArchivedRecords
 from shmq.client.local.group import GroupMethods
 from shmq.client.local.group_store import keep_new
 from shmq.client.local.queue import attach as attach_queue
-from shmq.client.local.queues import bring_back_other, check_alone
+from shmq.client.local.queues import check_alone
 from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.ports.broker import CollectionPort
 from shmq.client.ports.steps import Steps
@@ -445,9 +445,7 @@ class StreamCollection(CollectionPort):
     ) -> LocalStream:
         alone = "allow_same_name" not in given
         wanted.check_of_host(name)
-        self._bring_back(name)
-        if alone:
-            bring_back_other(self._namespace, "stream", name)
+        durability.bring_back(self._namespace, name, "stream", *(["queue"] if alone else []))
         with self._namespace.locked():
             opened = self._find_stream(name)
             if opened is None:
@@ -481,13 +479,8 @@ class StreamCollection(CollectionPort):
 
     def open(self, name: str, to_put: bool = False) -> LocalStream:
         del to_put
-        self._bring_back(name)
+        durability.bring_back(self._namespace, name, "stream")
         return self._await_writer(attach(self._namespace, name))
-
-    def _bring_back(self, name: str) -> None:
-        """Recover a stream that is only on disk. Raises ShmqError."""
-        if not streams.control_path(self._namespace, name).exists():
-            durability.bring_back(self._namespace, "stream", name)
 
     def alter(self, name: str, given: Mapping[str, Any]) -> StreamOptions:
         with self.open(name) as stream:
@@ -512,7 +505,7 @@ class StreamCollection(CollectionPort):
     def delete(self, name: str) -> None:
         # With it go the groups whose stream is gone.
         with contextlib.suppress(FileError):  # then its files are deleted as they are
-            self._bring_back(name)
+            durability.bring_back(self._namespace, name, "stream")
         with self._namespace.locked():
             try:
                 Book.of(self._namespace).forget("stream", name)

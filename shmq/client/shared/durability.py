@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -200,30 +200,35 @@ def _refuse_wrong_directory(namespace: Namespace) -> None:
 # ---- what is on disk, and not in memory ----
 
 
-def stored(namespace: Namespace, kind: Kind, name: str) -> Path | None:
-    """The directory with files of that name, if there are any. Needs no lock.
+def _find_stored(
+    namespace: Namespace, name: str, kinds: Iterable[Kind]
+) -> tuple[Kind, Path] | None:
+    """The first of the kinds of which there are files of that name, and their directory.
 
-    Raises :class:`~shmq.WrongDirectory`.
+    Needs no lock. Raises :class:`~shmq.WrongDirectory`.
     """
     try:
         directory = directory_for(namespace)
-        return directory if name in stored_names(directory, kind) else None
+        for kind in kinds:
+            if name in stored_names(directory, kind):
+                return kind, directory
     except (OSError, InvalidOption):
-        return None
+        pass
+    return None
 
 
-def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
+def bring_back(namespace: Namespace, name: str, *kinds: Kind) -> None:
     """Recover a queue or stream that is not in memory from its files, if there are any.
 
     So that nothing new hides the files, it raises :class:`~shmq.DamagedFile` if they are damaged,
     :class:`~shmq.FileError` if a writer could not recover them for another reason, and
     :class:`~shmq.ShmqError` if no writer exists.
     """
-    if _only_looks():
+    missing = [kind for kind in kinds if not namespace.has(kind, name)]
+    found = _find_stored(namespace, name, missing) if missing and not _only_looks() else None
+    if found is None:
         return
-    directory = stored(namespace, kind, name)
-    if directory is None:
-        return
+    kind, directory = found
     reason = attend(namespace)
     if reason is not None:
         raise ShmqError(
@@ -234,12 +239,13 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
     refusal = _find_refusal(namespace, directory, kind, name)
     if refusal is not None:
         raise refusal
+    bring_back(namespace, name, *missing[missing.index(kind) + 1 :])
 
 
 def _find_refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
     """Why a running writer has not recovered it; None: it has, or there are no files."""
     with namespace.locked():  # it may have been recovered or removed since the check
-        if namespace.has(kind, name) or stored(namespace, kind, name) is None:
+        if namespace.has(kind, name) or _find_stored(namespace, name, [kind]) is None:
             return None
         return refusal_of(directory, kind, name)
 
@@ -251,9 +257,10 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
     """
     if namespace.has(kind, name):  # first: an ending interpreter cannot import
         return False
-    directory = stored(namespace, kind, name)
-    if directory is None:
+    found = _find_stored(namespace, name, [kind])
+    if found is None:
         return False
+    _, directory = found
     try:
         erase_stored(directory, kind, name)
     except OSError as error:
