@@ -19,7 +19,7 @@ def row() -> Row:
         key="batches",
         title="64 B in batches of 64",
         contestants=[Stream(kind, 64) for kind in (OURS, *OTHERS, *PEERS)],
-        bars=[times(OURS.label, peers, 1.3), *[beside(kind.label, peers) for kind in OTHERS]],
+        bars=[times(OURS.label, peers, 0.8), *[beside(kind.label, peers) for kind in OTHERS]],
         limit="a bytes object a message, and the cache lines of its body and of its record",
         share=1.5,
     )

@@ -44,7 +44,7 @@ def row() -> Row:
         title="64 B, one call each",
         contestants=[Stream(kind, 64, COUNT) for kind in (OURS, BODIES, CONSUMED, *PEERS)],
         bars=[
-            times(OURS.label, peers, 1.0),
+            times(OURS.label, peers, 0.5),
             times(BODIES.label, peers, 1.5),
             beside(CONSUMED.label, peers),
         ],

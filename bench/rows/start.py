@@ -71,7 +71,7 @@ def start_row() -> Row:
         contestants=[imported, asked, listed, one, among, bare],
         figures=[CPU],
         bars=[
-            *[within(each.label, bare.label, 2.5, CPU.key) for each in (imported, listed)],
+            within(imported.label, bare.label, 1.7, CPU.key),
             *[at_most(each.label, 90, CPU.unit, CPU.key) for each in (asked, listed)],
             within(among.label, one.label, 1.1, CPU.key),
         ],
