@@ -156,10 +156,10 @@ class Supervisor:
                     self._sleep()
         finally:
             kill_all(self._children)
+            if self._sockets and self._inherited is None:
+                remove(self.settings)  # while it listens: nobody else has that path yet
             for each in self._sockets:
                 each.close()
-            if self._sockets and self._inherited is None:
-                remove(self.settings)
             self._wakeup.close()
             self._remove_namespace()
         if self._refusal is not None:
