@@ -94,6 +94,7 @@ def _starting_on_port(port: int) -> Iterator[None]:
     if not port:
         yield
         return
+    reserve_standard()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
         _until_free(lambda: lock.bind(f"\0shmq.listen.{port}"), f"port {port}")
         yield

@@ -351,9 +351,7 @@ def test_of_two_servers_that_start_at_once_one_is_refused(
     assert "cannot listen on" in str(refused[0])
 
 
-def test_a_server_that_is_stopped_while_it_starts_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_server_that_is_stopped_while_it_starts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shmq.server.listener.PATIENCE", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
