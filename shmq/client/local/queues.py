@@ -96,7 +96,8 @@ class QueueCollection(CollectionPort):
         self, name: str, wanted: QueueOptions, given: Mapping[str, Any], exact: bool
     ) -> LocalQueue:
         alone = "allow_same_name" not in given
-        durability.bring_back(self._namespace, name, "queue", *(["stream"] if alone else []))
+        others: tuple[Literal["stream"], ...] = ("stream",) if alone else ()
+        durability.bring_back(self._namespace, name, "queue", *others)
         if wanted.dead_letter is not None and not self._namespace.has("queue", name):
             # It would be created with the queue.
             durability.bring_back(self._namespace, wanted.dead_letter, "queue")

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from shmq import api
 from shmq.api.contract import document
@@ -445,7 +445,8 @@ class StreamCollection(CollectionPort):
     ) -> LocalStream:
         alone = "allow_same_name" not in given
         wanted.check_of_host(name)
-        durability.bring_back(self._namespace, name, "stream", *(["queue"] if alone else []))
+        others: tuple[Literal["queue"], ...] = ("queue",) if alone else ()
+        durability.bring_back(self._namespace, name, "stream", *others)
         with self._namespace.locked():
             opened = self._find_stream(name)
             if opened is None:
