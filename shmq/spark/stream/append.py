@@ -17,6 +17,7 @@ import bisect
 import dataclasses
 import functools
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -300,7 +301,7 @@ def _find_target(producer: _Producer, records: Records, begin: int = 0) -> _Targ
     if opened.start > begin:
         block, _ = records.block(0, 1, 1)
         begins = sorted({each.behind for each in producer.stream.offsets()})
-        for sealed in map(range, begins, begins[1:]):
+        for sealed in (range(*each) for each in itertools.pairwise(begins)):
             if begin <= sealed.start < opened.start:
                 there = {p: producer.count_rows(p, block) for p in sealed}
                 if any(there.values()):
