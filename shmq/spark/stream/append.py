@@ -450,41 +450,6 @@ class _SealedTarget(_Target):
         self._rest[partition].add(rest)
 
 
-    """Partitions that were sealed after an earlier run of the task had appended rows to them.
-
-    They have the first rows of each partition, which are left out. The rest of each goes to later
-    partitions, by a producer of its own: so its rows there, and their order, are the same whenever
-    the task runs again.
-    """
-
-    def __init__(self, producer: _Producer, sealed: range, there: dict[int, int]) -> None:
-        super().__init__(
-            producer, Partitioner(producer.stream.partitions, producer.task, sealed)
-        )
-        self._sealed = sealed
-        #: How many rows each partition has of those that have not been added yet.
-        self._there = there
-        self._rest: dict[int, _Target] = {}
-
-    def finish(self) -> None:
-        for target in self._rest.values():
-            target.finish()
-            self.before += target.before
-
-    def _add(self, partition: int, records: Records, start: int, end: int) -> None:
-        there = min(self._there.get(partition, 0), end - start)
-        if there:
-            self._there[partition] -= there
-            self.before += there
-        if start + there == end:
-            return
-        rest = records.taken(np.arange(start + there, end))
-        if partition not in self._rest:
-            producer = self._producer.of_rest(partition)
-            self._rest[partition] = _find_target(producer, rest, self._sealed.stop)
-        self._rest[partition].add(rest)
-
-
 @dataclasses.dataclass(slots=True)
 class _Piece:
     """Rows to append to one partition at once."""
