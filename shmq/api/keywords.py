@@ -172,6 +172,8 @@ class IncrementKeywords(TypedDict, total=False):
     least: int | None
     most: int | None
     sum_with: Iterable[str]
+    create: bool
+    renew: bool
 
 
 class BindKeywords(TypedDict, total=False):

@@ -197,12 +197,18 @@ class Table(Closing):
         least: int | None = None,
         most: int | None = None,
         sum_with: Iterable[str] = (),
+        create: bool = True,
+        renew: bool = True,
     ) -> int | None:
         """Add ``by`` to the integer of the key, 0 if it is not there; return the new one.
 
         Returns None, and changes nothing, if the sum of the new integer and of those under the keys
-        ``sum_with`` would be below ``least`` or above ``most``. The ttl is changed only if one is
-        given. Raises :class:`~shmq.InvalidOption` if a value is not an integer, or would need more
+        ``sum_with`` would be below ``least`` or above ``most``, and without ``create`` if the key
+        is not there. A ``ttl`` is that of a new key, and the new one of a key that is there, which
+        keeps its own with ``renew=False`` or without a ``ttl``. So ``increment(key, ttl=60,
+        renew=False)`` counts for 60 seconds from the first call on, however often it is called.
+
+        Raises :class:`~shmq.InvalidOption` if a value is not an integer, or would need more
         than 64 bits. A connection to a server that is lost in the meantime leaves it unknown
         whether the call was carried out: it is not repeated.
         """
@@ -217,6 +223,8 @@ class Table(Closing):
         least: int | None = None,
         most: int | None = None,
         sum_with: Iterable[str] = (),
+        create: bool = True,
+        renew: bool = True,
     ) -> int | None:
         """:meth:`increment`, without blocking the event loop."""
 

@@ -245,6 +245,41 @@ def test_an_increment_keeps_the_ttl_unless_it_gives_another(table: Table) -> Non
     assert table.get("longer") == 2
 
 
+def test_an_increment_that_creates_nothing_leaves_an_absent_key_absent(
+    table: Table, other: Table
+) -> None:
+    assert table.increment("n", create=False) is None
+    assert table.increment("n", ttl=LATER, least=0, create=False, renew=False) is None
+    assert table.keys() == []
+
+    table.set("n", 5)
+    assert other.increment("n", 2, create=False) == 7
+    table.set("soon", 1, ttl=SOON)
+    eventually(lambda: other.increment("soon", create=False) is None, "the counter expires")
+    assert table.get_many(["n", "soon"]) == {"n": 7}
+
+
+def test_a_counter_that_is_not_renewed_expires_while_it_is_used(table: Table) -> None:
+    def count(key: str) -> int | None:
+        return table.increment(key, ttl=SOON, renew=False)
+
+    table.set("for ever", 1)
+    assert (count("n"), count("for ever")) == (1, 2)
+    eventually(lambda: count("n") == 2, "it counts within the first ttl")
+    eventually(lambda: count("n") == 1, "the counter expires, and begins again")
+    eventually(lambda: table.get("n") is None, "the new counter has a ttl, too")
+
+    assert table.get("for ever") == 2
+
+
+@pytest.mark.parametrize("flag", ["create", "renew"])
+def test_what_is_no_flag_of_an_increment_is_refused(table: Table, flag: str) -> None:
+    for wrong in (0, 1, None, "no"):
+        with pytest.raises(TypeError, match=f"{flag}={wrong!r} must be True or False"):
+            table.increment("n", **{flag: wrong})  # type: ignore[arg-type]
+    assert table.get("n") is None
+
+
 @pytest.mark.parametrize("value", ["7", b"7", 1.5, True, [1]], ids=repr)
 def test_what_is_no_integer_is_not_incremented(table: Table, value: Any) -> None:
     table.set("k", value)
@@ -456,6 +491,7 @@ def test_every_call_has_a_twin_for_asyncio(table: Table, other: Table) -> None:
         assert (await table.aadd("d", 4), await table.aadd("a", 5)) == (True, False)
         assert await table.aincrement("a", 5, most=6, sum_with=["x"]) == 6
         assert await table.aincrement("a", most=6) is None
+        assert await table.aincrement("x", ttl=LATER, create=False, renew=False) is None
         assert (await table.aget("a"), await table.aget("x", 9)) == (6, 9)
         assert await table.aget_many(["b", "c", "x"]) == {"b": 2, "c": "three"}
         assert (await table.aexpire("b", LATER), await table.aexpire("x", None)) == (True, False)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from shmq import api
 from shmq.api.keywords import IncrementKeywords
-from shmq.api.options import check_one_of, check_whole
+from shmq.api.options import check_flag, check_one_of, check_whole
 from shmq.api.table import MIN_BYTES, TableDurability
 from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.shared.table_waits import FIRST_PAUSE, TableWaits
 from shmq.model.table.entry import (
-    NO_BOUNDS,
-    Bounds,
+    USUAL_TERMS,
     Stored,
+    Terms,
     check_by,
     check_key,
     check_keys,
@@ -50,18 +50,24 @@ def check_increment(
     least: int | None = None,
     most: int | None = None,
     sum_with: Iterable[str] = (),
-) -> tuple[str, int, float | None, Bounds]:
+    create: bool = True,
+    renew: bool = True,
+) -> tuple[str, int, float | None, Terms]:
     """The arguments of an increment, as a transport takes them. Raises InvalidOption, TypeError."""
     check_key(key)
-    if least is None and most is None and sum_with == ():
-        bounds = NO_BOUNDS
+    if least is None and most is None and sum_with == () and create is True and renew is True:
+        terms = USUAL_TERMS
     else:
-        bounds = Bounds(
+        check_flag("create", create)
+        check_flag("renew", renew)
+        terms = Terms(
             None if least is None else check_by("least", least),
             None if most is None else check_by("most", most),
             check_sum_with(key, sum_with),
+            create,
+            renew,
         )
-    return key, check_by("by", by), check_ttl(ttl), bounds
+    return key, check_by("by", by), check_ttl(ttl), terms
 
 
 class TableHandle(api.Table):
@@ -118,7 +124,7 @@ class TableHandle(api.Table):
 
     @abc.abstractmethod
     def _increment(
-        self, key: str, by: int, ttl: float | None, bounds: Bounds
+        self, key: str, by: int, ttl: float | None, terms: Terms
     ) -> Steps[int | None]: ...
 
     @abc.abstractmethod

@@ -14,7 +14,7 @@ from shmq.client.shared.pickling import reduce
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table import files
 from shmq.model.table.entries import Entries
-from shmq.model.table.entry import Bounds, Stored, check_key, check_ttl, decoded, encoded
+from shmq.model.table.entry import Stored, Terms, check_key, check_ttl, decoded, encoded
 
 _T = TypeVar("_T")
 
@@ -122,8 +122,8 @@ class LocalTable(TableHandle):
     def _expire(self, key: str, ttl: float | None) -> Steps[bool]:
         return self._call("write", self._entries.expire, key, ttl)
 
-    def _increment(self, key: str, by: int, ttl: float | None, bounds: Bounds) -> Steps[int | None]:
-        return self._call("write", self._entries.increment, key, by, ttl, bounds)
+    def _increment(self, key: str, by: int, ttl: float | None, terms: Terms) -> Steps[int | None]:
+        return self._call("write", self._entries.increment, key, by, ttl, terms)
 
     def close(self) -> None:
         self.database.close()

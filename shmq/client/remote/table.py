@@ -9,7 +9,7 @@ from shmq import errors
 from shmq.client.handles.table import TableHandle
 from shmq.client.ports.steps import Steps
 from shmq.client.remote.connection import Connection
-from shmq.model.table.entry import Bounds, Stored
+from shmq.model.table.entry import Stored, Terms
 from shmq.native import _core
 from shmq.protocol.messages.payload import pack_name
 from shmq.protocol.messages.table import (
@@ -153,8 +153,11 @@ class RemoteTable(TableHandle):
         answer = yield from self._ask("expire", key=key, ttl=milliseconds_of(ttl))
         return bool(field_of(answer, "there", bool))
 
-    def _increment(self, key: str, by: int, ttl: float | None, bounds: Bounds) -> Steps[int | None]:
-        asked = {"key": key, "by": by, "ttl": milliseconds_of(ttl), **bounds._asdict()}
+    def _increment(self, key: str, by: int, ttl: float | None, terms: Terms) -> Steps[int | None]:
+        asked = {"key": key, "by": by, "ttl": milliseconds_of(ttl), **terms._asdict()}
+        for name in ("create", "renew"):
+            if asked[name]:
+                del asked[name]  # the default, also of a server that does not know the key
         answer = yield from self._ask("increment", **asked)
         value = field_of(answer, "value", int, type(None))
         return None if value is None else int(value)

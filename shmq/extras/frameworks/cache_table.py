@@ -210,16 +210,18 @@ class CacheTable:
         Returns the new integer; None if the key is not there. Raises TypeError if the value is not
         an integer of 64 bits, and InvalidOption if its sum would not be one.
         """
-        stored = self._find(key)
-        if stored is _MISSING:
-            if not create:
-                return None
-            ttl = bound_ttl(ttl)
-        elif type(stored) is int:
-            ttl = None  # stays
-        else:
-            raise TypeError(f"the value of {key!r} is not an integer of 64 bits: it has no sum")
-        return self._write(lambda table: table.increment(shorten_key(key), by, ttl=ttl))
+        name, seconds = shorten_key(key), bound_ttl(ttl)
+        try:
+            return self._write(
+                lambda table: table.increment(name, by, ttl=seconds, create=create, renew=False)
+            )
+        except InvalidOption as error:
+            stored = self._find(key)
+            if stored is _MISSING or type(stored) is int:
+                raise
+            raise TypeError(
+                f"the value of {key!r} is not an integer of 64 bits: it has no sum"
+            ) from error
 
     def delete(self, *keys: str) -> int:
         """Delete the keys; return how many were there."""

@@ -13,7 +13,14 @@ from typing import Final, TypeGuard, TypeVar
 from shmq.errors import NoSpace
 from shmq.model.codec.codecs import CODECS
 from shmq.model.table.database import Change, Database
-from shmq.model.table.entry import NO_BOUNDS, Bounds, Stored, check_sum, encoded_integer, integer_of
+from shmq.model.table.entry import (
+    USUAL_TERMS,
+    Stored,
+    Terms,
+    check_sum,
+    encoded_integer,
+    integer_of,
+)
 from shmq.model.table.recent_rows import UNKNOWN, Row
 from shmq.native import _clock as time
 
@@ -236,19 +243,21 @@ class Entries:
 
         return self._write(deed)
 
-    def increment(self, key: str, by: int, ttl: float | None, bounds: Bounds) -> int | None:
+    def increment(self, key: str, by: int, ttl: float | None, terms: Terms) -> int | None:
         """Implements `Table.increment`. Raises InvalidOption for values that are not integers."""
 
         def deed(change: Change, now: int) -> int | None:
             row = self._find_row(change, key, now)
+            if row is None and not terms.create:
+                return None
             before, deadline = (0, None) if row is None else (integer_of(key, row[0]), row[1])
             value = check_sum(key, before + by)
-            if bounds is not NO_BOUNDS and not bounds.allow(
-                value + self._sum(change, bounds.sum_with, now)
+            if terms is not USUAL_TERMS and not terms.allow(
+                value + self._sum(change, terms.sum_with, now)
             ):
                 return None
             stored = encoded_integer(value)
-            if row is None or ttl is not None:
+            if row is None or (ttl is not None and terms.renew):
                 deadline = deadline if ttl is None else _compute_deadline(ttl, now)
                 _set(change, key, Row(stored, deadline))
             else:

@@ -29,22 +29,27 @@ class Stored(NamedTuple):
     raw: bytes
 
 
-class Bounds(NamedTuple):
-    """What an increment's sum is compared with; None: no bound."""
+class Terms(NamedTuple):
+    """The terms of an increment."""
 
+    #: What the sum is compared with; None: no bound.
     least: int | None = None
     most: int | None = None
     sum_with: tuple[str, ...] = ()
+    #: Whether a key that is not there is created.
+    create: bool = True
+    #: Whether the ttl is that of a key that is there, too.
+    renew: bool = True
 
     def allow(self, total: int) -> bool:
-        """Whether that sum is within them."""
+        """Whether that sum is within the bounds."""
         return (self.least is None or total >= self.least) and (
             self.most is None or total <= self.most
         )
 
 
-#: Of an increment without any.
-NO_BOUNDS: Final = Bounds()
+#: Of an increment that names none.
+USUAL_TERMS: Final = Terms()
 
 
 def check_key(key: object, what: str = "key") -> str:

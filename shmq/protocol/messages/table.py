@@ -28,7 +28,7 @@ _KEYS: Final[dict[str, tuple[str, ...]]] = {
     "delete": ("keys",),
     "clear": ("most",),
     "expire": ("key", "ttl"),
-    "increment": ("key", "by", "ttl", "least", "most", "sum_with"),
+    "increment": ("key", "by", "ttl", "least", "most", "sum_with", "create", "renew"),
 }
 #: The actions that are about whatever table has the name now.
 _BY_NAME: Final = frozenset({"look", "make", "drop"})

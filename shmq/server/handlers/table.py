@@ -239,7 +239,8 @@ def _expire(entries: Entries, asked: Asked) -> dict[str, Any]:
 
 
 def _increment(entries: Entries, asked: Asked) -> dict[str, Any]:
-    given = {name: asked[name] for name in ("least", "most") if name in asked}
+    names = ("least", "most", "create", "renew")
+    given = {name: asked[name] for name in names if name in asked}
     arguments = check_increment(
         check_key(asked.get("key")),
         asked.get("by", 1),

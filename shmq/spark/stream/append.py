@@ -5,22 +5,28 @@ begin with the batch's number, so a stream drops rows that it already has. A tas
 partition are appended in one piece if they fit. Such a piece is appended whole or not at all,
 and the order of its rows does not matter. If there are several pieces, the rows must come in
 the same order when the task runs again.
+
+If the stream was repartitioned since an earlier run of the task, this one finds what that run has
+appended in the partitions that are sealed now, and appends the rest to later ones.
 """
 
 from __future__ import annotations
 
+import abc
+import bisect
 import dataclasses
 import functools
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
-from shmq.errors import Full, InvalidOption
+from shmq.errors import Full, InvalidOption, PartitionSealed
 from shmq.native import _arrow
 from shmq.native._core import codec_number
 from shmq.spark.shared import sink_rows
@@ -83,13 +89,12 @@ class Records:
 class Partitioner:
     """Chooses the partition of each record of a task, from the rows and their order alone.
 
-    Partitions before ``begin`` take no more records.
+    Records that do not ask for one of the ``partitions`` are divided ``among`` some of them.
     """
 
-    def __init__(self, partitions: int, task: int, begin: int = 0) -> None:
+    def __init__(self, partitions: int, task: int, among: range) -> None:
         self._count = partitions
-        self._begin = begin
-        self._open = partitions - begin
+        self._among = among
         self._task = task
         self._rows = 0
 
@@ -108,11 +113,12 @@ class Partitioner:
     def _partition_in_turn(self, count: int) -> Numbers:
         rows = np.arange(self._rows, self._rows + count)
         self._rows += count
-        return self._begin + (rows // STICKY + self._task) % self._open
+        return self._among.start + (rows // STICKY + self._task) % len(self._among)
 
     def _partition_by_key(self, keys: pa.Array) -> Numbers:
         """The partition by the CRC-32 of the key, as in ``Stream.append``."""
-        made = _arrow.partitions_of(sink_rows.buffers_of(keys), len(keys), self._begin, self._open)
+        begin, count = self._among.start, len(self._among)
+        made = _arrow.partitions_of(sink_rows.buffers_of(keys), len(keys), begin, count)
         found: Numbers = np.frombuffer(made, np.int64)
         return found
 
@@ -196,15 +202,18 @@ def append(
 
     Without ``confirm`` it waits for the confirmation that the stream's options name.
 
-    Raises :class:`~shmq.Full` if there was no room in time, and what
-    ``Stream.append_block`` raises.
+    Raises :class:`~shmq.Full` if there was no room in time, :class:`~shmq.PartitionSealed` if the
+    stream is repartitioned in the meantime, and what ``Stream.append_block`` raises.
     """
     with sink.address.connect() as broker:
         targets: dict[str, _Target] = {}
         for batch in batches:
             for name, records in by_stream(batch, sink.columns, sink.topic):
+                if not len(records):
+                    continue
                 if name not in targets:
-                    targets[name] = _Target(broker.stream(name), sink, batch_id, confirm)
+                    producer = _Producer.of(broker.stream(name), sink, batch_id, confirm)
+                    targets[name] = _find_target(producer, records)
                 targets[name].add(records)
         for target in targets.values():
             target.finish()
@@ -212,29 +221,108 @@ def append(
     return Written(sum(rows for rows, _ in counts), sum(before for _, before in counts))
 
 
-class _Target:
-    """A stream for which a task has rows."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Producer:
+    """A task as a producer of records of a stream."""
 
-    def __init__(
-        self, stream: shmq.Stream, sink: Sink, batch_id: BatchId, confirm: Confirm | None
-    ) -> None:
-        self._stream = stream
-        self._timeout = sink.timeout
-        self._report = WaitReport(sink.wait_file)
-        self._confirm: Confirm = confirm or stream.options.confirm
-        self._producer = _producer(batch_id)
-        self._sequence = batch_id.batch * _ROWS
-        self._most = min(_MOST, stream.options.ring_bytes // _PART)
-        begin = stream.open_partitions.start
-        self._spread = Partitioner(stream.partitions, batch_id.partition, begin)
-        self._pieces = [_Piece() for _ in range(stream.partitions)]
+    stream: shmq.Stream
+    sink: Sink
+    confirm: Confirm
+    #: The task's number, and its name, which no other task of any publisher has.
+    task: int
+    name: str
+    #: The sequence number of the task's first row in each partition.
+    sequence: int
+
+    @classmethod
+    def of(
+        cls, stream: shmq.Stream, sink: Sink, batch_id: BatchId, confirm: Confirm | None
+    ) -> Self:
+        """The producer of a task's part of a batch."""
+        name = f"{batch_id.publisher}/{batch_id.partition}"
+        sequence = batch_id.batch * _ROWS
+        confirm = confirm or stream.options.confirm
+        return cls(stream, sink, confirm, batch_id.partition, name, sequence)
+
+    def of_rest(self, partition: int) -> _Producer:
+        """The producer of the rows that a sealed partition does not have, in later partitions."""
+        return dataclasses.replace(self, name=f"{self.name}/{partition} sealed")
+
+    def append(
+        self,
+        block: bytes,
+        partition: int,
+        row: int,
+        *,
+        wait: bool = False,
+        confirm: Confirm = "memory",
+        timeout: float | None = None,
+    ) -> shmq.AppendedRange:
+        """Append a block whose first row is the task's row number ``row`` in that partition."""
+        return self.stream.append_block(
+            block,
+            partition=partition,
+            producer=_hash_name(self.name),
+            sequence=self.sequence + row,
+            gaps=True,
+            wait=wait,
+            confirm=confirm,
+            timeout=timeout,
+        )
+
+    def count_rows(self, partition: int, block: bytes) -> int:
+        """How many of the task's rows a sealed partition has; they are the first ones.
+
+        ``block`` is any record: a sealed partition appends nothing, and says whether it already
+        has a record of that sequence number.
+        """
+        if not self._has_row(partition, 0, block):
+            return 0
+        return bisect.bisect_left(
+            range(_ROWS), True, key=lambda row: not self._has_row(partition, row, block)
+        )
+
+    def _has_row(self, partition: int, row: int, block: bytes) -> bool:
+        try:
+            self.append(block, partition, row)
+        except PartitionSealed:
+            return False
+        return True
+
+
+def _find_target(producer: _Producer, records: Records, begin: int = 0) -> _Target:
+    """Where to append these records and those that follow, in partitions from ``begin`` on.
+
+    An earlier run of the task may have appended some of them before the stream was repartitioned.
+    The sealed partitions remember that, and then this run must divide the rows as that one did.
+    Whether it has appended any is certain, because sealed partitions never change.
+    """
+    opened = producer.stream.open_partitions
+    if opened.start > begin:
+        block, _ = records.block(0, 1, 1)
+        begins = sorted({each.behind for each in producer.stream.offsets()})
+        for sealed in (range(*each) for each in itertools.pairwise(begins)):
+            if begin <= sealed.start < opened.start:
+                there = {p: producer.count_rows(p, block) for p in sealed}
+                if any(there.values()):
+                    return _SealedTarget(producer, sealed, there, block)
+    return _OpenTarget(producer, opened)
+
+
+class _Target(abc.ABC):
+    """Where a task's rows for a stream go: each to a partition."""
+
+    def __init__(self, producer: _Producer, spread: Partitioner) -> None:
+        self._producer = producer
+        self._spread = spread
         self.rows = 0
+        #: How many of them an earlier run has appended; final after `finish`.
         self.before = 0
 
     def add(self, records: Records) -> None:
-        """Append full pieces, and keep the rest for later."""
+        """Append the records, or keep some of them for later."""
         partitions = self._spread.of(records)
-        if len(records) and (partitions != partitions[0]).any():
+        if (partitions != partitions[0]).any():
             order = np.argsort(partitions, kind="stable")
             partitions, records = partitions[order], records.taken(order)
         numbers, firsts = np.unique(partitions, return_index=True)
@@ -243,11 +331,30 @@ class _Target:
             self._add(number, records, start, end)
         self.rows += len(records)
 
+    @abc.abstractmethod
+    def _add(self, partition: int, records: Records, start: int, end: int) -> None:
+        """Append the records ``start`` to before ``end`` to that partition, or keep them."""
+
+    @abc.abstractmethod
     def finish(self) -> None:
         """Append the rest, and wait for the disk if the sink asks for it."""
+
+
+class _OpenTarget(_Target):
+    """The partitions that take records."""
+
+    def __init__(self, producer: _Producer, opened: range) -> None:
+        super().__init__(producer, Partitioner(opened.stop, producer.task, opened))
+        self._opened = opened
+        self._timeout = producer.sink.timeout
+        self._report = WaitReport(producer.sink.wait_file)
+        self._most = min(_MOST, producer.stream.options.ring_bytes // _PART)
+        self._pieces = [_Piece() for _ in range(opened.stop)]
+
+    def finish(self) -> None:
         for partition, piece in enumerate(self._pieces):
             if piece.rows:
-                self._append(partition, self._confirm)
+                self._append(partition, self._producer.confirm)
 
     def _add(self, partition: int, records: Records, start: int, end: int) -> None:
         while start < end:
@@ -264,19 +371,21 @@ class _Target:
 
     def _append(self, partition: int, confirm: Confirm) -> None:
         piece = self._pieces[partition]
-        append = functools.partial(
-            self._stream.append_block,
-            b"".join(piece.blocks),
-            partition=partition,
-            producer=self._producer,
-            sequence=self._sequence + piece.before,
-            gaps=True,
-        )
+        block = b"".join(piece.blocks)
+        append = functools.partial(self._producer.append, block, partition, piece.before)
         try:
-            done = append(wait=False, confirm=confirm, timeout=self._timeout)
-        except Full:
-            done = self._append_later(append)
-            append(wait=False, confirm=confirm, timeout=self._timeout)  # only waits for the disk
+            try:
+                done = append(confirm=confirm, timeout=self._timeout)
+            except Full:
+                done = self._append_later(append)
+                append(confirm=confirm, timeout=self._timeout)  # only waits for the disk
+        except PartitionSealed as error:
+            if partition not in self._opened:
+                raise  # the row asks for it
+            raise PartitionSealed(
+                f"{error}; that was while this task appended its rows: run again, it appends those "
+                f"that are missing to the new partitions"
+            ) from None
         self.before += piece.rows if done.duplicate else 0
         self._pieces[partition] = _Piece(before=piece.before + piece.rows)
 
@@ -284,13 +393,61 @@ class _Target:
         """Append once there is room."""
         try:
             return self._report.until_room(
-                lambda seconds: append(wait=True, confirm="memory", timeout=seconds), self._timeout
+                lambda seconds: append(wait=True, timeout=seconds), self._timeout
             )
         except Full as error:
             raise Full(
                 f"{error}; publishTimeout={self._timeout:g} s has expired: have its records read, "
                 f"or wait longer"
             ) from None
+
+
+class _SealedTarget(_Target):
+    """Partitions that were sealed after an earlier run of the task had appended rows to them.
+
+    Each has the first ones of its rows, which are left out. The rest of each goes to later
+    partitions, by a producer of its own: so its rows there, and their order, are the same whenever
+    the task runs again.
+    """
+
+    def __init__(
+        self, producer: _Producer, sealed: range, there: dict[int, int], block: bytes
+    ) -> None:
+        super().__init__(producer, Partitioner(producer.stream.partitions, producer.task, sealed))
+        self._sealed = sealed
+        #: How many of its rows each partition has, and how many rows were added for it.
+        self._there = there
+        self._added = dict.fromkeys(there, 0)
+        self._block = block
+        self._rest: dict[int, _Target] = {}
+
+    def finish(self) -> None:
+        for partition, there in self._there.items():
+            found = min(there, self._added[partition])
+            self.before += found
+            if found:
+                self._wait_for_disk(partition, found - 1)
+        for target in self._rest.values():
+            target.finish()
+            self.before += target.before
+
+    def _wait_for_disk(self, partition: int, row: int) -> None:
+        """Wait until that row, which the partition has, is on disk, if the sink asks for it."""
+        confirm, timeout = self._producer.confirm, self._producer.sink.timeout
+        self._producer.append(self._block, partition, row, confirm=confirm, timeout=timeout)
+
+    def _add(self, partition: int, records: Records, start: int, end: int) -> None:
+        if partition in self._sealed:
+            added = self._added[partition]
+            self._added[partition] += end - start
+            start = min(max(start, start + self._there[partition] - added), end)
+        if start == end:
+            return
+        rest = records.taken(np.arange(start, end))
+        if partition not in self._rest:
+            producer = self._producer.of_rest(partition)
+            self._rest[partition] = _find_target(producer, rest, self._sealed.stop)
+        self._rest[partition].add(rest)
 
 
 @dataclasses.dataclass(slots=True)
@@ -304,7 +461,6 @@ class _Piece:
     before: int = 0
 
 
-def _producer(batch_id: BatchId) -> int:
-    """The producer's number, different for each task of each publisher."""
-    name = f"{batch_id.publisher}/{batch_id.partition}".encode()
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
+def _hash_name(name: str) -> int:
+    """The number of the producer of that name."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") >> 1

@@ -476,8 +476,14 @@ def test_what_is_more_than_a_piece_is_written_once_too(
     assert sorted(int(record.value) for record in held(small)) == list(range(3000))
 
 
+@pytest.mark.parametrize("repartitioned", [False, True], ids=["", "repartitioned"])
 def test_a_query_publishes_each_batch_once_however_often_it_runs(
-    spark: SparkSession, broker: shmq.Broker, namespace: str, orders: shmq.Stream, checkpoint: str
+    spark: SparkSession,
+    broker: shmq.Broker,
+    namespace: str,
+    orders: shmq.Stream,
+    checkpoint: str,
+    repartitioned: bool,
 ) -> None:
     fill(orders, 600)
     copy = broker.create_stream("copy", 2, ring_bytes=1 << 20)
@@ -492,6 +498,8 @@ def test_a_query_publishes_each_batch_once_however_often_it_runs(
     run()
     for commit in Path(checkpoint, "commits").glob("*[2]*"):  # as if it had been cut off there
         commit.unlink()
+    if repartitioned:
+        copy.repartition(3)
     run()
     assert sorted(record.value for record in held(copy)) == bodies(600)
 

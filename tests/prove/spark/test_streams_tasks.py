@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -178,3 +178,229 @@ def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stre
 @everywhere
 def test_a_name_is_found_to_be_a_stream(url: str, orders: shmq.Stream) -> None:
     assert find_kind({"url": url, "subscribe": orders.name}) is STREAM_KIND
+
+
+# ---- a task that runs again after the stream was repartitioned ----
+
+KEYED = types.StructType(
+    [
+        types.StructField("key", types.StringType()),
+        types.StructField("value", types.BinaryType()),
+        types.StructField("partition", types.IntegerType()),
+    ]
+)
+SEALED = "takes no records any more"
+
+
+class CutOffError(Exception):
+    """Ends a task in the middle of its rows."""
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks append pieces of some twenty rows, so that a cut leaves some of them appended."""
+    monkeypatch.setattr(append, "_MOST", 4096)
+
+
+def made(count: int, partitions: list[int | None] | None = None) -> pa.RecordBatch:
+    """Rows of 100 bytes, two of three with one of seven keys."""
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": [f"k{n % 7}" if n % 3 else None for n in range(count)],
+            "value": [b"%0100d" % n for n in range(count)],
+            "partition": [None] * count if partitions is None else partitions,
+        },
+        pa.schema({"key": pa.string(), "value": pa.binary(), "partition": pa.int32()}),
+    )
+
+
+def split(batch: pa.RecordBatch, size: int, until: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of that size; with ``until`` the task is cut off there."""
+    end = batch.num_rows if until is None else until
+    for at in range(0, end, size):
+        yield batch.slice(at, min(size, end - at))
+    if until is not None:
+        raise CutOffError
+
+
+Run = Callable[..., append.Written]
+
+
+@pytest.fixture
+def run(url: str, orders: shmq.Stream) -> Run:
+    """``run(batches, batch=3)``: a run of a task that appends these rows."""
+    sink = StreamSink.of(STREAM_KIND.parse({"url": url, "topic": orders.name}, WRITE), KEYED)
+
+    def run(batches: Iterable[pa.RecordBatch], batch: int = 3) -> append.Written:
+        return append.append(sink, BatchId("me", batch, "part", 1), batches)
+
+    return run
+
+
+def appended(stream: shmq.Stream) -> list[shmq.Record]:
+    """All records, partition after partition."""
+    return [
+        record
+        for partition in range(stream.partitions)
+        for record in stream.read(partition, 0, 10_000, max_bytes=1 << 24)
+    ]
+
+
+def numbers(stream: shmq.Stream) -> list[int]:
+    return sorted(int(record.value) for record in appended(stream))
+
+
+@everywhere
+def test_a_task_that_runs_again_after_a_repartition_appends_nothing_more(
+    run: Run, orders: shmq.Stream
+) -> None:
+    batch = made(500)
+    assert run([batch]).before == 0
+    for partitions in (3, 5):
+        orders.repartition(partitions)
+        again = run(split(batch, 70))
+        assert (again.rows, again.before) == (500, 500)
+
+    assert numbers(orders) == list(range(500))
+    assert run([batch], batch=4).before == 0
+    assert orders.latest(0) + orders.latest(1) == 500, "the next batch has gone elsewhere"
+
+
+@everywhere
+@pytest.mark.usefixtures("small_pieces")
+def test_a_task_that_was_cut_off_before_each_repartition_appends_the_rest_once(
+    run: Run, orders: shmq.Stream
+) -> None:
+    batch = made(600)
+    for size, until, partitions in ((40, 200, 3), (64, 400, 4), (25, 500, 7)):
+        with pytest.raises(CutOffError):
+            run(split(batch, size, until))
+        there = len(numbers(orders))
+        assert 0 < there < until, "the cut leaves rows that were not appended"
+        orders.repartition(partitions)
+    last = run(split(batch, 600))
+
+    assert (last.rows, last.before) == (600, there)
+    assert numbers(orders) == list(range(600))
+    orders.repartition(8)
+    assert run(split(batch, 99)).before == 600
+    assert numbers(orders) == list(range(600))
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_the_rows_of_a_key_stay_in_order_across_a_repartition(
+    run: Run, orders: shmq.Stream
+) -> None:
+    batch = made(600)
+    with pytest.raises(CutOffError):
+        run(split(batch, 40, 300))
+    orders.repartition(3)
+    run([batch])
+
+    by_key: dict[bytes | None, list[int]] = {}
+    for record in appended(orders):
+        by_key.setdefault(record.key, []).append(int(record.value))
+    assert len(by_key) == 8
+    for key, values in by_key.items():
+        assert key is None or values == sorted(values)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_repartition_while_a_task_appends_ends_it_and_its_next_run_completes_it(
+    run: Run, orders: shmq.Stream
+) -> None:
+    batch = made(400)
+
+    def repartitioned() -> Iterator[pa.RecordBatch]:
+        yield from split(batch.slice(0, 200), 50)
+        orders.repartition(3)
+        yield batch.slice(200)
+
+    with pytest.raises(shmq.PartitionSealed, match=f"{SEALED}.*run again, it appends"):
+        run(repartitioned())
+    assert 0 < len(numbers(orders)) < 200
+
+    run([batch])
+    assert numbers(orders) == list(range(400))
+
+
+def test_two_runs_at_once_of_which_one_is_older_than_the_repartition_append_once(
+    run: Run, orders: shmq.Stream
+) -> None:
+    batch = made(400)
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        yield batch.slice(0, 100)  # less than a piece, so it is not appended yet
+        orders.repartition(3)
+        assert run([batch]).before == 0
+        yield batch.slice(100)
+
+    with pytest.raises(shmq.PartitionSealed, match=SEALED):
+        run(overtaken())
+
+    assert run([batch]).before == 400
+    assert numbers(orders) == list(range(400))
+
+
+def test_pieces_of_another_size_than_before_the_repartition_append_once(
+    run: Run, orders: shmq.Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = made(400)
+    with monkeypatch.context() as patch:
+        patch.setattr(append, "_MOST", 4096)  # as with a smaller ring
+        with pytest.raises(CutOffError):
+            run(split(batch, 50, 200))
+    orders.repartition(3)
+    run([batch])
+
+    assert numbers(orders) == list(range(400))
+
+
+def test_rows_that_ask_for_a_partition_are_there_once_and_never_in_another(
+    run: Run, orders: shmq.Stream
+) -> None:
+    batch = made(300, [(n % 2 if n % 5 else None) for n in range(300)])
+    run([batch])
+    orders.repartition(3)
+
+    assert run([batch]).before == 300
+    with pytest.raises(shmq.PartitionSealed, match=SEALED):
+        run([batch], batch=4)
+    assert numbers(orders) == list(range(300))
+
+    asked = made(300, [2 + n % 3 for n in range(300)])
+    run([asked], batch=5)
+    orders.repartition(4)
+    assert run([asked], batch=5).before == 300
+    assert [len(orders.read(p, 0, 1000)) for p in (2, 3, 4)] == [100] * 3
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_rows_that_ask_for_a_partition_that_was_made_since_get_it(
+    run: Run, orders: shmq.Stream
+) -> None:
+    first = made(200)
+    with pytest.raises(CutOffError):
+        run(split(first, 50, 200))
+    orders.repartition(3)
+    second = made(30, [4] * 30)
+
+    assert [run([first, second]).before for _ in range(2)][1] == 230
+    assert len(appended(orders)) == 230
+    in_4 = {record.value for record in orders.read(4, 0, 1000, max_bytes=1 << 20)}
+    assert in_4 >= set(second.column("value").to_pylist())
+
+
+def test_what_sealed_partitions_have_must_be_on_disk_too_if_the_write_asks_for_it(
+    broker: shmq.Broker,
+) -> None:
+    kept = broker.create_stream("kept", 1, ring_bytes=1 << 20, durability="journal")
+    given = {"url": broker.namespace, "topic": "kept", "publishTimeout": "100ms"}
+    sink = StreamSink.of(STREAM_KIND.parse(given, WRITE), KEYED)
+    task, batch = BatchId("me", 3, "part", 1), made(100)
+    append.append(sink, task, [batch], "memory")
+    kept.repartition(2)
+
+    assert append.append(sink, task, [batch], "memory").before == 100
+    with pytest.raises(shmq.NotConfirmed):  # nothing writes the stream
+        append.append(sink, task, [batch], "disk")

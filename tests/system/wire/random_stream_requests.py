@@ -308,6 +308,8 @@ table_keys: Keys = {
     "by": st.integers(-5, 5) | values,
     "least": st.integers(-5, 5) | values,
     "sum_with": st.lists(keys, max_size=2) | values,
+    "create": st.booleans() | values,
+    "renew": st.booleans() | values,
     "prefix": st.sampled_from(["", "a"]) | values,
     "limit": st.integers(0, 5) | values,
 }

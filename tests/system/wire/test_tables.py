@@ -73,6 +73,8 @@ def test_each_action_does_what_it_says(wire: Wire, t: str, identity: int) -> Non
     assert ask("add", entries={"a": [0, b""]}, ttl=1000) == {"added": False}
     assert ask("increment", key="n", by=2, most=10, sum_with=["absent"]) == {"value": 7}
     assert ask("increment", key="n", by=2, most=8) == {"value": None}
+    assert ask("increment", key="n", by=0, ttl=1000, create=False, renew=False) == {"value": 7}
+    assert ask("increment", key="absent", create=False) == {"value": None}
     assert ask("expire", key="n", ttl=60_000) == {"there": True}
     assert ask("keys", prefix="", limit=10, after="a") == {"keys": ["n"], "more": False}
     assert ask("count") == {"count": 2}
@@ -150,6 +152,9 @@ def test_another_table_of_the_name_is_not_the_one_that_is_meant(
         {"action": "increment", "key": "k", "least": "0"},
         {"action": "increment", "key": "k", "sum_with": ["k"]},
         {"action": "increment", "key": "k", "sum_with": [None]},
+        {"action": "increment", "key": "k", "create": 0},
+        {"action": "increment", "key": "k", "create": None},
+        {"action": "increment", "key": "k", "renew": "no"},
         {"action": "increment", "key": "text"},
     ],
     ids=repr,

@@ -209,7 +209,7 @@ def records(count: int, **columns: Any) -> Records:
 
 
 def test_rows_without_a_key_stay_together_and_take_turns() -> None:
-    spread = Partitioner(3, task=1)
+    spread = Partitioner(3, 1, range(3))
     first, second = spread.of(records(STICKY)), spread.of(records(10))
     assert set(first) == {1}
     assert set(second) == {2}
@@ -217,17 +217,17 @@ def test_rows_without_a_key_stay_together_and_take_turns() -> None:
 
 def test_a_key_goes_where_an_append_takes_it_and_a_column_before_that() -> None:
     keys = pa.array([b"a", None, b"b", b"a"], pa.binary())
-    moved = Partitioner(9, task=3, begin=2).of(records(4, keys=keys))
-    found = Partitioner(7, task=3).of(records(4, keys=keys))
+    moved = Partitioner(9, 3, range(2, 9)).of(records(4, keys=keys))
+    found = Partitioner(7, 3, range(7)).of(records(4, keys=keys))
     assert moved.tolist() == [2 + partition for partition in found.tolist()]
     assert found.tolist() == [0xE8B7BE43 % 7, 3, 0x71BEEFF9 % 7, 0xE8B7BE43 % 7]
 
     asked = pa.array([5, None, None, 0], pa.int32())
-    assert Partitioner(7, task=3).of(records(4, keys=keys, partitions=asked)).tolist() == [
+    assert Partitioner(7, 3, range(7)).of(records(4, keys=keys, partitions=asked)).tolist() == [
         5, 3, 0x71BEEFF9 % 7, 0
     ]  # fmt: skip
     with pytest.raises(shmq.InvalidOption, match=r"partition has 5, .* partitions 0 to 1"):
-        Partitioner(2, task=0).of(records(4, partitions=asked))
+        Partitioner(2, 0, range(2)).of(records(4, partitions=asked))
 
 
 def test_records_are_taken_with_all_that_they_have() -> None:

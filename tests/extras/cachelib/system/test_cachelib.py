@@ -13,6 +13,7 @@ import pytest
 
 import shmq
 from shmq.extras.cachelib import ShmqCache
+from tests.support.expiring import expire_before_increments
 from tests.support.server import serve
 from tests.support.users import several_users, shared_host
 from tests.support.waiting import eventually
@@ -47,6 +48,26 @@ def test_values_timeouts_and_counters(cache: ShmqCache) -> None:
     assert not cache.add("past", 3)
     assert (cache.delete("past"), cache.delete("past")) == (True, False)
     assert cache.delete_many() == []
+
+
+def test_a_counter_that_expires_just_before_it_is_incremented_begins_with_a_timeout(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ShmqCache(location, default_timeout=1)
+    cache.set("n", 5, timeout=300)
+    expire_before_increments(monkeypatch)
+
+    assert cache.inc("n", 2) == 2
+    eventually(lambda: not cache.has("n"), "the new counter expires")
+
+
+def test_a_counter_keeps_its_timeout(location: str) -> None:
+    cache = ShmqCache(location, default_timeout=1)
+    cache.set("ever", 1, timeout=0)
+    assert (cache.inc("new"), cache.inc("ever")) == (1, 2)
+    eventually(lambda: cache.inc("new") == 1, "the new counter expires while it is used")
+
+    assert cache.get("ever") == 2
 
 
 def test_a_value_that_cannot_be_stored_is_an_error(cache: ShmqCache) -> None:

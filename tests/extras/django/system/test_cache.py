@@ -17,6 +17,7 @@ from django.db import connection
 from django.test import override_settings
 
 import shmq
+from tests.support.expiring import expire_before_increments
 from tests.support.server import serve
 from tests.support.waiting import PATIENCE, eventually
 
@@ -158,6 +159,18 @@ def test_a_counter(cache: BaseCache) -> None:
     with pytest.raises(ValueError, match="64 bits"):
         cache.incr("n")
     assert cache.decr("n", 10) == (1 << 63) - 11
+
+
+def test_a_counter_that_expires_just_before_it_is_incremented_is_not_found(
+    cache: BaseCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.set("n", 5, 300)
+    expire_before_increments(monkeypatch)
+    for change in (cache.incr, cache.decr):
+        with pytest.raises(ValueError, match="not found"):
+            change("n")
+
+    assert cache.get("n") is None, "it would never expire"
 
 
 def _count(location: str) -> None:
