@@ -11,7 +11,7 @@ import pytest
 import shmq
 from shmq import Broker, Stream
 from shmq.client.handles.group import summary_of
-from tests.support.stopped import stopped_inside
+from tests.support.stopped import locks_of_group, stopped_inside
 from tests.support.waiting import PATIENCE
 
 _VALUE = b"x" * 1000
@@ -147,6 +147,43 @@ def test_a_share_acks_where_another_process_has_added_partitions(
             repartitioned.share("g").close()
         assert share.ack_many(receipts) == []
     assert [found.lag for found in stream.groups()] == [0]
+
+
+class LockedOnceAsked:
+    """A partition: once its holds are listed, the lock of group "g" is held by another process."""
+
+    def __init__(self, partition: Any, namespace: str, held: contextlib.ExitStack) -> None:
+        self._partition = partition
+        self._namespace = namespace
+        self._held = held
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._partition, name)
+
+    def holders(self) -> list[Any]:
+        """The holds, for a caller that then has to wait for the lock."""
+        (lock,) = locks_of_group(self._namespace, "g")
+        if not lock.holder():
+            self._held.enter_context(lock.held_by_stopped())
+        found: list[Any] = self._partition.holders()
+        return found
+
+
+def test_a_deletion_that_meets_a_held_lock_changes_nothing(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream: Any = broker.create_stream("t", 2, ring_bytes=64 << 10, overflow="block")
+    stream.group("g")
+    before = [log.holders() for log in stream.logs]
+    assert [len(holds) for holds in before] == [1, 1]
+    with contextlib.ExitStack() as held, monkeypatch.context() as patch:
+        patch.setitem(stream.logs, 1, LockedOnceAsked(stream.logs[1], broker.namespace, held))
+        with pytest.raises(shmq.LockTimeout):
+            stream.delete_group("g")
+    assert [log.holders() for log in stream.logs] == before
+    stream.delete_group("g")
+    assert [log.holders() for log in stream.logs] == [[], []]
+    assert stream.groups() == []
 
 
 class DeletedMeanwhile:
