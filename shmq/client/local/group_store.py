@@ -178,7 +178,7 @@ class Floors:
 
     def list_holds(self) -> list[tuple[_stream.Partition, int]]:
         """The partition and the number of each hold. They do not change under the registry lock."""
-        return [(log, number) for log in self._logs for number in self._numbers(log)]
+        return [(log, number) for log in self._logs for number in self._list_numbers(log)]
 
     def _drop(self, partition: int) -> None:
         self._known.pop(partition, None)
@@ -208,9 +208,9 @@ class Floors:
                 offset = error.earliest if offset < error.earliest else error.latest
 
     def _find(self, partition: int) -> int | None:
-        return next(self._numbers(self._logs[partition]), None)
+        return next(self._list_numbers(self._logs[partition]), None)
 
-    def _numbers(self, log: _stream.Partition) -> Iterator[int]:
+    def _list_numbers(self, log: _stream.Partition) -> Iterator[int]:
         for number, owner, tag, pins in log.holders():
             if tag == self._tag and not owner and not pins:
                 yield number
