@@ -169,15 +169,15 @@ class LockedOnceAsked:
         return found
 
 
-def test_a_deletion_that_meets_a_held_lock_changes_nothing(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deletion_that_meets_a_held_lock_changes_nothing(broker: Broker) -> None:
     stream: Any = broker.create_stream("t", 2, ring_bytes=64 << 10, overflow="block")
     stream.group("g")
     before = [log.holders() for log in stream.logs]
     assert [len(holds) for holds in before] == [1, 1]
-    with contextlib.ExitStack() as held, monkeypatch.context() as patch:
-        patch.setitem(stream.logs, 1, LockedOnceAsked(stream.logs[1], broker.namespace, held))
+    last = stream.logs[1]
+    with contextlib.ExitStack() as held:
+        stream.logs[1] = LockedOnceAsked(last, broker.namespace, held)
+        held.callback(stream.logs.__setitem__, 1, last)
         with pytest.raises(shmq.LockTimeout):
             stream.delete_group("g")
     assert [log.holders() for log in stream.logs] == before
