@@ -11,7 +11,7 @@ import pytest
 import shmq
 from shmq import Broker, Stream
 from shmq.client.handles.group import summary_of
-from tests.support.stopped import locks_of_group, stopped_inside
+from tests.support.stopped import Lock, locks_of_group, stopped_inside
 from tests.support.waiting import PATIENCE
 
 _VALUE = b"x" * 1000
@@ -149,22 +149,20 @@ def test_a_share_acks_where_another_process_has_added_partitions(
     assert [found.lag for found in stream.groups()] == [0]
 
 
-class LockedOnceAsked:
-    """A partition: once its holds are listed, the lock of group "g" is held by another process."""
+class LockedOnceListed:
+    """A partition: once its holds are listed, a stopped process has the group's lock."""
 
-    def __init__(self, partition: Any, namespace: str, held: contextlib.ExitStack) -> None:
+    def __init__(self, partition: Any, lock: Lock, word: int) -> None:
         self._partition = partition
-        self._namespace = namespace
-        self._held = held
+        self._lock = lock
+        self._word = word
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._partition, name)
 
     def holders(self) -> list[Any]:
-        """The holds, for a caller that then has to wait for the lock."""
-        (lock,) = locks_of_group(self._namespace, "g")
-        if not lock.holder():
-            self._held.enter_context(lock.held_by_stopped())
+        """The holds; the caller waits in vain for the lock from then on."""
+        self._lock.write(self._word)
         found: list[Any] = self._partition.holders()
         return found
 
@@ -174,12 +172,15 @@ def test_a_deletion_that_meets_a_held_lock_changes_nothing(broker: Broker) -> No
     stream.group("g")
     before = [log.holders() for log in stream.logs]
     assert [len(holds) for holds in before] == [1, 1]
+    (lock,) = locks_of_group(broker.namespace, "g")
     last = stream.logs[1]
-    with contextlib.ExitStack() as held:
-        stream.logs[1] = LockedOnceAsked(last, broker.namespace, held)
-        held.callback(stream.logs.__setitem__, 1, last)
+    with lock.held_by_stopped():
+        word = lock.holder() << 1
+        lock.write(0)
+        stream.logs[1] = LockedOnceListed(last, lock, word)
         with pytest.raises(shmq.LockTimeout):
             stream.delete_group("g")
+    stream.logs[1] = last
     assert [log.holders() for log in stream.logs] == before
     stream.delete_group("g")
     assert [log.holders() for log in stream.logs] == [[], []]
