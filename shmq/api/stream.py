@@ -541,13 +541,16 @@ class Stream(Closing):
         *,
         session_timeout: float | None = None,
         start: GroupStart = "earliest",
+        create: bool = True,
     ) -> Group:
         """The consumer group ``name``, created if missing: each partition belongs to one member.
 
         The options apply if the group is created: ``assignment`` None is ``"range"``;
         ``session_timeout`` None is 30 seconds. An existing group keeps its own; the call raises
-        :class:`~shmq.InvalidOption` if another ``assignment`` is asked for than it has. Raises
-        :class:`~shmq.InvalidName` and :class:`~shmq.NoSpace`.
+        :class:`~shmq.InvalidOption` if another ``assignment`` is asked for than it has. Without
+        ``create`` a missing group raises :class:`~shmq.NoSuchGroup`: an observer does not recreate
+        what another process has deleted. Raises :class:`~shmq.InvalidName` and
+        :class:`~shmq.NoSpace`.
         """
         raise _make_no_groups("group")
 

@@ -40,7 +40,6 @@ from shmq.cli.shared.output import (
     table,
 )
 from shmq.host.supervision.audit import Event
-from shmq.suggestions import suggest_known
 
 
 @click.command(epilog="Example: shmq stream groups clicks billing")
@@ -51,16 +50,10 @@ from shmq.suggestions import suggest_known
 def groups(broker: shmq.Broker, name: str, group: str | None, as_json: bool) -> None:
     """Show the groups of a stream, or the partitions of one."""
     with broker.stream(name) as stream:
-        found = stream.groups()
         if group is None:
-            _show_groups(name, found, as_json)
+            _show_groups(name, stream.groups(), as_json)
             return
-        kind = _find_assignment(name, group, found)
-        if kind == "shared":
-            raise click.UsageError(
-                f"group {group!r} is a share group: it has no partitions to show"
-            )
-        opened = stream.group(group)
+        opened = stream.group(group, create=False)
         partitions, members = opened.partitions(), opened.members()
     if as_json:
         show_json(
@@ -72,16 +65,6 @@ def groups(broker: shmq.Broker, name: str, group: str | None, as_json: bool) -> 
         )
     else:
         _show_partitions(partitions, members)
-
-
-def _find_assignment(name: str, group: str, found: list[shmq.GroupSummary]) -> str:
-    """The group's assignment. Raises NoSuchGroup; the group is not made."""
-    for one in found:
-        if one.name == group:
-            return one.assignment
-    error = shmq.NoSuchGroup.of(group, name)
-    suggest_known(error, group, lambda: [one.name for one in found])
-    raise error
 
 
 def _show_groups(name: str, found: list[shmq.GroupSummary], as_json: bool) -> None:
@@ -142,9 +125,9 @@ def reset(
         raise click.UsageError("give either --to, or --offset with -p")
     where = {partition: offset} if partition is not None and offset is not None else to
     with broker.stream(name) as stream:
-        _find_assignment(name, group, stream.groups())
+        opened = stream.group(group, create=False)
         with audited(broker, Event.GROUP_RESET, name, group=group, partition=partition):
-            found = stream.group(group).reset(
+            found = opened.reset(
                 cast("GroupStart | float", where), None if partition is None else [partition]
             )
     if as_json:

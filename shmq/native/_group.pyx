@@ -476,8 +476,15 @@ cdef class GroupState:
         """When the next held record is due; may be early."""
         return shmq_shared_group_due(&self.group_state)
 
-    def close(self):
-        """Mark the group as deleted for all processes."""
+    def close(self, holds: Iterable[tuple[_stream.Partition, int]] = ()):
+        """Drop these holds of the group, and mark it as deleted for all processes.
+
+        With LockTimeout neither is done.
+        """
         self._lock()
-        shmq_group_state_close(&self.group_state)
-        self._unlock()
+        try:
+            for partition, hold in holds:
+                partition.drop(hold)
+            shmq_group_state_close(&self.group_state)
+        finally:
+            self._unlock()

@@ -453,6 +453,27 @@ def test_a_deleted_group_is_not_made_again_by_a_look_at_it(stream: Stream) -> No
         group.lag()
 
 
+def test_a_group_is_observed_without_being_created(stream: Stream, other: Stream) -> None:
+    with pytest.raises(shmq.NoSuchGroup, match="'events' has no group 'absent'"):
+        other.group("absent", create=False)
+    assert stream.groups() == []
+    stream.group("billing", "sticky", session_timeout=3).reset("latest", [0])
+    found = other.group("billing", create=False)
+    assert (found.assignment, found.session_timeout) == ("sticky", 3)
+    assert found.lag() == {0: 0, 1: 3, 2: 3, 3: 3}
+    with pytest.raises(shmq.InvalidOption, match="sticky"):
+        other.group("billing", "range", create=False)
+    with pytest.raises(shmq.NoSuchGroup, match="did you mean 'billing'"):
+        other.group("biling", create=False)
+    stream.delete_group("billing")
+    with pytest.raises(shmq.NoSuchGroup):
+        other.group("billing", create=False)
+    for look in (found.lag, found.committed, found.members, found.join):
+        with pytest.raises(shmq.StreamDeleted, match="group 'billing'"):
+            look()
+    assert stream.groups() == []
+
+
 def test_a_stream_takes_its_groups_with_it(broker: Broker, stream: Stream) -> None:
     member = stream.group("g").join()
     member.commit({0: 3})

@@ -56,7 +56,7 @@ def test_an_option_stands_behind_what_it_follows(table: type[Options]) -> None:
 @pytest.mark.parametrize(
     ("table", "method", "others"),
     [
-        (GroupOptions, shmq.Stream.group, {"name"}),
+        (GroupOptions, shmq.Stream.group, {"name", "create"}),
         (ShareOptions, shmq.Stream.share, {"name", "member", "on_damage"}),
         (ExchangeOptions, shmq.Broker.create_exchange, {"name"}),
         (ExchangeOptions, shmq.Broker.ensure_exchange, {"name", "if_different"}),

@@ -14,13 +14,9 @@ from shmq.errors import MemberFenced
 from shmq.native import _stream
 
 
-def group_options(
-    *, assignment: api.Assignment | None, session_timeout: float | None, start: api.GroupStart
-) -> dict[str, Any]:
+def group_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """The checked options of a group. Raises TypeError, InvalidOption."""
-    given = {"assignment": assignment, "session_timeout": session_timeout}
-    named = {key: value for key, value in given.items() if value is not None}
-    options = checked(GroupOptions, {"start": start, **named})
+    options = checked(GroupOptions, given)
     return {
         "session": round(options.session_timeout * 1e9),
         "lease": 0,

@@ -18,11 +18,12 @@ from shmq.client.handles.subscription import AsyncSubscription, Subscription
 from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.ports.stream import StreamPort
 from shmq.client.shared.buffered_loan import BufferedLoan
-from shmq.errors import InvalidOption, MessageTooLarge, ShmqError
+from shmq.errors import InvalidOption, MessageTooLarge, NoSuchGroup, ShmqError
 from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
 from shmq.native import _stream
 from shmq.native._stream import MAX_PARTITIONS
+from shmq.suggestions import suggest_known
 
 if TYPE_CHECKING:
     from shmq.api.keywords import (
@@ -260,12 +261,18 @@ class StreamHandle(StreamPort, api.Stream):
         *,
         session_timeout: float | None = None,
         start: api.GroupStart = "earliest",
+        create: bool = True,
     ) -> Group:
         given: dict[str, Any] = {"assignment": assignment, "session_timeout": session_timeout}
-        given["start"] = start
-        group_options(**given)
         options = {key: value for key, value in given.items() if value is not None}
-        return Group(self.open_group(check_name(name, "group"), options))
+        options["start"] = start
+        group_options(options)
+        try:
+            return Group(self.open_group(check_name(name, "group"), options, create))
+        except NoSuchGroup as error:
+            suggest_known(error, name, lambda: [one.name for one in self.groups()])
+            str(error)  # with the hint: this handle may be closed by the time the text is read
+            raise
 
     def share(
         self,

@@ -51,14 +51,14 @@ class GroupMethods(StreamHandle):
         if stream.is_gone:
             raise StreamDeleted(f"stream {stream.name!r} was deleted")
 
-    def open_group(self, name: str, options: Mapping[str, Any]) -> LocalGroupStore:
+    def open_group(self, name: str, options: Mapping[str, Any], create: bool) -> LocalGroupStore:
         self.check_there()
         stream: Any = self
-        made = group_options(**{"assignment": None, "session_timeout": None, **options})
+        made = group_options(options)
         if "assignment" not in options:
             found = group_files.look_at(self._namespace, stream.identity, name)
             made["assignment"] = _find_assignment(found) or "range"
-        store = self._store_of(name, made)
+        store = self._store_of(name, made, create)
         store.keep_all()
         return store
 
@@ -72,10 +72,16 @@ class GroupMethods(StreamHandle):
             queues.checked(made["dead_letter"])
         return LocalLender(self._store_of(name, made), queues, member, on_damage)
 
-    def _store_of(self, name: str, options: dict[str, Any]) -> LocalGroupStore:
+    def _store_of(self, name: str, options: dict[str, Any], create: bool = True) -> LocalGroupStore:
         stream: Any = self
+
+        def check_may_create() -> None:
+            self.check_there()
+            if not create:
+                raise NoSuchGroup.of(name, stream.name)
+
         state = group_files.open_or_make(
-            self._namespace, stream.name, stream.identity, name, options, self.check_there
+            self._namespace, stream.name, stream.identity, name, options, check_may_create
         )
         return LocalGroupStore(self._namespace, stream, name, state)
 
@@ -89,7 +95,7 @@ class GroupMethods(StreamHandle):
         with self._namespace.locked():  # so that no process makes a hold in between
             state = group_files.look_at(self._namespace, stream.identity, name)
             if state is not None:
-                LocalGroupStore(self._namespace, stream, name, state).let_go()
+                LocalGroupStore(self._namespace, stream, name, state).mark_deleted()
             if not group_files.remove(self._namespace, stream.identity, name):
                 raise NoSuchGroup.of(name, stream.name)
 

@@ -4,16 +4,17 @@ In a stream whose appends wait for room, the records that a group has not done a
 the group has a hold on each partition, identified by the group's id and belonging to no process: it
 lasts until the group is deleted. A hold is made and dropped under the registry lock, because a
 second one, or one of a deleted group, would keep records for ever; it moves with every commit. It
-is moved and dropped under the group's lock, because its number is another's once it is dropped. If
-a process dies between commit and move, the next commit, or the next member that takes the
-partition, moves the hold.
+is moved and dropped under the group's lock, because its number is another's once it is dropped; a
+deletion drops all of them and marks the group as deleted without releasing that lock in between. If
+a process dies between commit and move, or in a deletion, the next commit, or the next member that
+takes the partition, moves the hold or makes it again.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from shmq import api
@@ -131,10 +132,12 @@ class LocalGroupStore(GroupStore):
         for partition, done in enumerate(offsets):
             self._floors.keep(partition, self.start_of(partition) if done is None else done)
 
-    def let_go(self) -> None:
-        """Release all holds: the group is being deleted."""
-        if self._floors is not None:
-            self._floors.drop()
+    def mark_deleted(self) -> None:
+        """Mark the group as deleted and release all holds; on an error neither is done.
+
+        Needs the registry lock.
+        """
+        self.state.close([] if self._floors is None else self._floors.list_holds())
 
 
 class Floors:
@@ -173,11 +176,9 @@ class Floors:
             self._drop(partition)
             self.keep(partition, offset)
 
-    def drop(self) -> None:
-        """Release everything: the group is being deleted."""
-        with self._namespace.locked():
-            for partition in range(len(self._logs)):
-                self._drop(partition)
+    def list_holds(self) -> list[tuple[_stream.Partition, int]]:
+        """The partition and the number of each hold. They do not change under the registry lock."""
+        return [(log, number) for log in self._logs for number in self._list_numbers(log)]
 
     def _drop(self, partition: int) -> None:
         self._known.pop(partition, None)
@@ -207,10 +208,12 @@ class Floors:
                 offset = error.earliest if offset < error.earliest else error.latest
 
     def _find(self, partition: int) -> int | None:
-        for number, owner, tag, pins in self._logs[partition].holders():
+        return next(self._list_numbers(self._logs[partition]), None)
+
+    def _list_numbers(self, log: _stream.Partition) -> Iterator[int]:
+        for number, owner, tag, pins in log.holders():
             if tag == self._tag and not owner and not pins:
-                return number
-        return None
+                yield number
 
 
 def keep_new(

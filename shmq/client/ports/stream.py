@@ -138,8 +138,11 @@ class StreamPort(abc.ABC):
         """The floors of a new subscription that blocks. Raises InvalidOption, Unsupported."""
 
     @abc.abstractmethod
-    def open_group(self, name: str, options: Mapping[str, Any]) -> GroupStore:
-        """The group of that name, made with these options of ``Stream.group`` if there is none."""
+    def open_group(self, name: str, options: Mapping[str, Any], create: bool) -> GroupStore:
+        """The group of that name, made with these options of ``Stream.group`` if there is none.
+
+        Without ``create`` none is made. Raises NoSuchGroup.
+        """
 
     @abc.abstractmethod
     def open_lender(

@@ -39,9 +39,9 @@ _FRESH: Final = 0.01
 class RemoteGroups(StreamHandle):
     """The group operations of a stream of a server."""
 
-    def open_group(self, name: str, options: Mapping[str, Any]) -> RemoteGroupStore:
+    def open_group(self, name: str, options: Mapping[str, Any], create: bool) -> RemoteGroupStore:
         state = RemoteGroupState(self, name, options)
-        state.look()
+        state.look(create)
         return RemoteGroupStore(self, name, state)
 
     def open_lender(
@@ -136,17 +136,19 @@ class RemoteGroupState:
         self._seats: list[PartitionSeat] = []
         self.options: dict[str, Any] = {}
 
-    def look(self) -> GroupView:
-        """The whole current state of the group; the first call creates the group if there is none.
+    def look(self, create: bool = False) -> GroupView:
+        """The whole current state of the group; with ``create`` it is made if there is none.
 
-        Raises StreamDeleted if the group of the earlier calls is gone.
+        Raises NoSuchGroup, or StreamDeleted if there was one at an earlier call.
         """
         known = self.options.get("group_id")
-        asked = GroupsRequest(self._stream.identity, "look", self._name, known, self._given)
+        asked = GroupsRequest(self._stream.identity, "look", self._name, known, self._given, create)
         try:
             answer = self._stream.ask(Type.STREAM_GROUPS, asked.pack())
         except errors.NoSuchGroup as error:
-            raise errors.StreamDeleted(str(error)) from error
+            if known is None:
+                raise
+            raise self._make_deleted() from error
         shown = GroupView.unpack(answer)
         self.options, self._seats = shown.options, shown.seats
         return shown
@@ -194,9 +196,13 @@ class RemoteGroupState:
             error = stream_error_of(answer, self._stream.name)
             if member and isinstance(error, errors.StreamDeleted):
                 self._stream.offsets()  # raises the same if the stream is gone
-                raise errors.StreamDeleted(f"the group {self._name!r} was deleted")
-            raise error
+            elif not isinstance(error, errors.NoSuchGroup):
+                raise error
+            raise self._make_deleted() from error
         return answer
+
+    def _make_deleted(self) -> errors.StreamDeleted:
+        return errors.StreamDeleted(f"the group {self._name!r} was deleted")
 
     def _send(self, kind: int, member: int, rest: bytes) -> _core.Answer:
         payload = self._pack(member, rest)

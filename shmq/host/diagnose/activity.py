@@ -23,6 +23,7 @@ from shmq.client.local.queue import LocalQueue
 from shmq.client.shared import durability
 from shmq.errors import (
     Forbidden,
+    NoSuchGroup,
     NoSuchQueue,
     NoSuchStream,
     QueueDeleted,
@@ -574,7 +575,9 @@ def _list_groups(stream: Stream) -> list[GroupActivity]:
         problem = one.problem
         if problem is None and one.assignment != "shared":
             try:
-                lag = stream.group(one.name).lag()
+                lag = stream.group(one.name, create=False).lag()
+            except (NoSuchGroup, StreamDeleted):
+                continue  # it was deleted after it was listed
             except (ShmqError, OSError) as error:
                 problem = _describe(error)
         found.append(

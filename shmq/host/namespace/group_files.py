@@ -64,6 +64,11 @@ def open_or_make(
                 check()
                 group_state = _make(namespace, stream_id, name, options)
     found = group_state.options["assignment"]
+    if found != options["assignment"] and found == "shared":
+        raise InvalidOption(
+            f"group {name!r} of stream {stream!r} is a share group, which has no offsets: use "
+            f"share(), or another name"
+        )
     if found != options["assignment"]:
         raise InvalidOption(
             f"group {name!r} of stream {stream!r} is of assignment {found!r}, not "

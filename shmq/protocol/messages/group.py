@@ -134,7 +134,8 @@ class Joined(Reply):
 class GroupsRequest:
     """A STREAM_GROUPS: "list" the groups of a stream, or "look" at or "delete" one of them.
 
-    A look makes the group with these options; with a ``group_id`` it makes none.
+    A look makes the group with these options; with a ``group_id``, or without ``create``, it makes
+    none.
     """
 
     identity: int
@@ -142,10 +143,12 @@ class GroupsRequest:
     group: str | None = None
     group_id: int | None = None
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    create: bool = True
 
     def pack(self) -> bytes:
         """The payload behind the name."""
-        asked = {"group": self.group, "group_id": self.group_id}
+        create = None if self.create else False
+        asked = {"group": self.group, "group_id": self.group_id, "create": create}
         given = {key: value for key, value in asked.items() if value is not None}
         return pack_map({"identity": self.identity, "action": self.action, **given, **self.options})
 
@@ -163,7 +166,10 @@ class GroupsRequest:
             raise Refusal.bad("'group' must be of type str")
         if not isinstance(action, str) or action not in {"look", "delete"}:
             raise Refusal.bad("'action' must be 'list', 'look' or 'delete'")
-        return cls(identity, action, group, asked.pop("group_id", None), asked)
+        create = asked.pop("create", True)
+        if not isinstance(create, bool):
+            raise Refusal.bad("'create' must be of type bool")
+        return cls(identity, action, group, asked.pop("group_id", None), asked, create)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from shmq.api import GroupSummary
-from shmq.client.handles.group import Group
 from shmq.client.handles.member import LOOK_EVERY
 from shmq.client.local.group import DeadLetterQueues, LocalLender, move_to_dead_letters
 from shmq.client.local.group_store import LocalGroupStore
@@ -135,7 +134,7 @@ class Members:
         self, session: Session, stream: LocalStream, group: str, wanted: Join
     ) -> MemberSession:
         if not wanted.shared:
-            return MemberSession(_store_of(stream.group(group, **wanted.options)), wanted.member)
+            return MemberSession(stream.open_group(group, wanted.options, True), wanted.member)
         dead_letter = wanted.options.get("dead_letter")
         if isinstance(dead_letter, str):
             self._require(session, dead_letter, Right.PRODUCE)
@@ -169,7 +168,8 @@ class Members:
         if asked.member:
             store = self._find_member(session, name, asked).store
         else:
-            store = _store_of(self._group(session, name, asked))
+            stream = self._attach(session, name, asked, Right.ADMIN)
+            store = stream.open_group(asked.group, {}, False)
             store.look_for_dead()
         places = unpack_places(asked.rest, store.state.partitions)
         fenced = []
@@ -256,9 +256,9 @@ class Members:
                 stream.delete_group(group)
                 return _NOTHING
             if asked.group_id is not None:
-                _check_same(stream, group, asked.group_id)
-            with self._reserve_room(session, stream, group):
-                return _make_view(stream.group(group, **asked.options)).pack()
+                return _make_view(_find_group(stream, group, asked.group_id)).pack()
+            with self._reserve_room(session, stream, group, asked.create):
+                return _make_view(stream.open_group(group, asked.options, asked.create)).pack()
 
     def _list(self, session: Session, name: str, identity: int) -> list[GroupSummary]:
         """The groups that the session may look at."""
@@ -280,19 +280,14 @@ class Members:
     def _attach(self, session: Session, name: str, asked: MemberRequest, right: int) -> LocalStream:
         return self._streams.attached(session, name, right, asked.identity, asked.group)
 
-    def _group(self, session: Session, name: str, asked: MemberRequest) -> Group:
-        """The group, if the session may reset its offsets."""
-        stream: Any = self._attach(session, name, asked, Right.ADMIN)
-        with self._reserve_room(session, stream, asked.group):
-            group: Group = stream.group(asked.group)
-        return group
-
     def _reserve_room(
-        self, session: Session, stream: LocalStream, group: str
+        self, session: Session, stream: LocalStream, group: str, create: bool = True
     ) -> contextlib.AbstractContextManager[None]:
         """Check the quotas for a group that the block creates. Raises Refusal, LockTimeout."""
 
         def wished() -> QuotaRequest | None:
+            if not create:
+                return None
             there = group_files.look_at(stream.namespace, stream.identity, group)
             return QuotaRequest("groups", [f"{stream.name}/{group}"]) if there is None else None
 
@@ -379,25 +374,21 @@ class MemberSession:
             self.store.drop(self.id)
 
 
-def _store_of(group: Group) -> LocalGroupStore:
-    assert isinstance(group.store, LocalGroupStore)
-    return group.store
-
-
 def _make_fenced_error(asked: MemberRequest) -> MemberFenced:
     return MemberFenced(f"member {asked.member} was removed from group {asked.group!r}: join again")
 
 
-def _check_same(stream: LocalStream, group: str, known: object) -> None:
-    """Raises NoSuchGroup if the group is gone, or another one has its name."""
+def _find_group(stream: LocalStream, group: str, known: object) -> LocalGroupStore:
+    """The group with the id ``known``. Raises NoSuchGroup, also if another one has its name."""
     group_state = group_files.look_at(stream.namespace, stream.identity, group)
     if group_state is None or group_state.options["group_id"] != known:
-        raise NoSuchGroup(f"the group {group!r} was deleted")
+        raise NoSuchGroup.of(group, stream.name)
+    return LocalGroupStore(stream.namespace, stream, group, group_state)
 
 
-def _make_view(group: Group) -> GroupView:
-    group_state = group.store.state
-    group.store.look_for_dead()
-    group.store.widen()
+def _make_view(store: LocalGroupStore) -> GroupView:
+    group_state = store.state
+    store.look_for_dead()
+    store.widen()
     members, seats = group_state.members(), group_state.seats()
     return GroupView(group_state.options, members, seats, group_state.numbers())

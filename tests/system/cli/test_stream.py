@@ -12,6 +12,7 @@ from click.testing import Result
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
+from tests.support.deleted_groups import delete_before_opening
 from tests.support.shell import Shell
 from tests.system.cli.conftest import Quick
 
@@ -153,3 +154,23 @@ def test_the_groups_are_shown_and_reset(invoke: Invoke, stream: shmq.Stream) -> 
     assert invoke("stream", "reset", "events", "-g", "g").exit_code == Code.USAGE
     assert invoke("stream", "delete", "events", "--group", "g", "--yes").exit_code == Code.OK
     assert [it.name for it in stream.groups()] == ["s"]
+
+
+def test_an_unknown_group_is_not_created_and_the_nearest_is_suggested(
+    invoke: Invoke, stream: shmq.Stream
+) -> None:
+    stream.group("billing")
+    refused = invoke("stream", "groups", "events", "-g", "biling")
+    assert (refused.exit_code, "did you mean 'billing'" in refused.stderr) == (Code.NO_QUEUE, True)
+    assert [it.name for it in stream.groups()] == ["billing"]
+
+
+@pytest.mark.parametrize("command", ["groups", "reset --to latest"])
+def test_a_group_that_is_deleted_before_it_is_opened_stays_deleted(
+    invoke: Invoke, stream: shmq.Stream, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    stream.group("g")
+    delete_before_opening(monkeypatch)
+    refused = invoke("stream", *command.split(), "events", "-g", "g")
+    assert (refused.exit_code, "no group 'g'" in refused.stderr) == (Code.NO_QUEUE, True)
+    assert stream.groups() == []

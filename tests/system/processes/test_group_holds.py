@@ -11,7 +11,7 @@ import pytest
 import shmq
 from shmq import Broker, Stream
 from shmq.client.handles.group import summary_of
-from tests.support.stopped import stopped_inside
+from tests.support.stopped import Lock, locks_of_group, stopped_inside
 from tests.support.waiting import PATIENCE
 
 _VALUE = b"x" * 1000
@@ -147,6 +147,44 @@ def test_a_share_acks_where_another_process_has_added_partitions(
             repartitioned.share("g").close()
         assert share.ack_many(receipts) == []
     assert [found.lag for found in stream.groups()] == [0]
+
+
+class LockedOnceListed:
+    """A partition: once its holds are listed, a stopped process has the group's lock."""
+
+    def __init__(self, partition: Any, lock: Lock, word: int) -> None:
+        self._partition = partition
+        self._lock = lock
+        self._word = word
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._partition, name)
+
+    def holders(self) -> list[Any]:
+        """The holds; the caller waits in vain for the lock from then on."""
+        self._lock.write(self._word)
+        found: list[Any] = self._partition.holders()
+        return found
+
+
+def test_a_deletion_that_meets_a_held_lock_changes_nothing(broker: Broker) -> None:
+    stream: Any = broker.create_stream("t", 2, ring_bytes=64 << 10, overflow="block")
+    stream.group("g")
+    before = [log.holders() for log in stream.logs]
+    assert [len(holds) for holds in before] == [1, 1]
+    (lock,) = locks_of_group(broker.namespace, "g")
+    last = stream.logs[1]
+    with lock.held_by_stopped():
+        word = lock.holder() << 1
+        lock.write(0)
+        stream.logs[1] = LockedOnceListed(last, lock, word)
+        with pytest.raises(shmq.LockTimeout):
+            stream.delete_group("g")
+    stream.logs[1] = last
+    assert [log.holders() for log in stream.logs] == before
+    stream.delete_group("g")
+    assert [log.holders() for log in stream.logs] == [[], []]
+    assert stream.groups() == []
 
 
 class DeletedMeanwhile:

@@ -77,6 +77,8 @@ def test_streams_and_groups_have_quotas(served: Serve) -> None:
         for ask in asks:
             with pytest.raises(shmq.NoSpace, match=r"groups=2: .*'events/c' would be 1 more"):
                 ask()
+        with pytest.raises(shmq.NoSuchGroup):
+            stream.group("c", create=False)
         stream.group("a").join().close()
         stream.delete_group("b")
         stream.group("c").join().close()

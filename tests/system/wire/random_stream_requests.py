@@ -199,7 +199,7 @@ looks = st.builds(
             "action": mostly(st.sampled_from(["list", "look", "look", "delete"]), values),
             "group": mostly(st.sampled_from(["g", "s", "new", ""]), values),
         },
-        optional={"identity": identities | values},
+        optional={"identity": identities | values, "create": st.booleans() | values},
     ),
     some_of(group_keys, 1),
 )

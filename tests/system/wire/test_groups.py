@@ -202,6 +202,15 @@ def test_a_group_is_listed_and_deleted(wire: Wire, stream: str) -> None:
     assert frames.unpack(wire.ok(T.STREAM_GROUPS, asked)) == []
 
 
+def test_a_look_and_a_reset_may_find_no_group(wire: Wire, stream: str) -> None:
+    asked = frames.name(stream) + frames.pack({"action": "look", "group": "g", "create": False})
+    assert wire.status(T.STREAM_GROUPS, asked) == S.NO_GROUP
+    assert wire.status(T.COMMIT, member(stream, 0, places((0, 2)))) == S.NO_GROUP
+    assert listed(wire, stream) == []
+    look(wire, stream, assignment="sticky")
+    assert frames.unpack(wire.ok(T.STREAM_GROUPS, asked))["options"]["assignment"] == "sticky"
+
+
 def test_a_group_of_another_kind_is_bad_request(wire: Wire, stream: str) -> None:
     join(wire, stream)
     for options in (SHARED, {"assignment": "sticky"}):
@@ -280,6 +289,7 @@ def test_a_head_that_is_none_is_bad_request(wire: Wire, stream: str, bad: str) -
         {"action": "look", "group": 5},
         {"action": "look", "group": "a/b"},
         {"action": "look", "group": "g", "nope": 1},
+        {"action": "look", "group": "g", "create": 0},
         {"action": "list", "identity": "x"},
     ],
 )

@@ -11,6 +11,7 @@ import shmq
 from shmq.client.shared import durability
 from shmq.host.diagnose import activity
 from shmq.host.diagnose.activity import Observer
+from tests.support.deleted_groups import delete_before_opening
 from tests.support.namespaces import own_namespace
 from tests.support.waiting import eventually
 
@@ -46,6 +47,17 @@ def test_all_kinds_are_seen_sorted_by_name(broker: shmq.Broker) -> None:
     assert [(one.name, one.kind) for one in seen.exchanges] == [("e", "topic")]
     assert seen.host is not None
     assert 0 < seen.host.shm_used_by_namespace < seen.host.shm_total
+
+
+def test_a_group_that_is_deleted_once_it_was_listed_is_left_out(
+    broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with broker.create_stream("s") as stream, Observer(broker) as observer:
+        stream.group("g")
+        delete_before_opening(monkeypatch)
+        (doing,) = observer.look().streams
+        assert doing.groups == ()
+        assert stream.groups() == []
 
 
 def test_only_the_kinds_that_are_asked_for_are_seen(broker: shmq.Broker) -> None:

@@ -68,6 +68,7 @@ REQUESTS: list[Any] = [
     Join({"held": 9}, None, shared=True, on_damage="skip"),
     GroupsRequest(7, "list"),
     GroupsRequest(7, "look", "g", 9, {"start": "latest"}),
+    GroupsRequest(7, "look", "g", create=False),
     GroupsRequest(0, "delete", "g"),
     Publish("p", 1, ["a", "b"]),
     Staged("p", "sweep", "a"),

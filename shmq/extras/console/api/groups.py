@@ -88,7 +88,7 @@ def get_group(call: Call) -> GroupView:
         found = _find(stream, call["group"])
         if found.assignment == "shared" or found.problem is not None:
             return GroupView(summary=dataclasses.asdict(found), members=[], partitions=[])
-        group = stream.group(call["group"])
+        group = stream.group(call["group"], create=False)
         return GroupView(
             summary=dataclasses.asdict(found),
             members=[view_as(MemberView, one) for one in group.members()],
@@ -97,7 +97,7 @@ def get_group(call: Call) -> GroupView:
 
 
 def _find(stream: shmq.Stream, name: str) -> shmq.GroupSummary:
-    """The group's summary. Raises NoSuchGroup; the group is not made."""
+    """The group's summary. Raises NoSuchGroup."""
     for one in stream.groups():
         if one.name == name:
             return one
@@ -121,12 +121,7 @@ def reset_group(call: Call) -> Offsets:
     call.need(Right.ADMIN, "stream", call["name"], call["group"])
     where = _parse_place(call.body)
     with call.console.broker.stream(call["name"]) as stream:
-        if _find(stream, call["group"]).assignment == "shared":
-            raise Problem.invalid(
-                f"group {call['group']!r} shares records and has no offsets: delete it, and let it "
-                f"be recreated"
-            )
-        done = stream.group(call["group"]).reset(where, call.body.partitions)
+        done = stream.group(call["group"], create=False).reset(where, call.body.partitions)
     return Offsets(items=[OffsetAt(partition=p, offset=at) for p, at in sorted(done.items())])
 
 

@@ -82,5 +82,5 @@ def _describe_stream(visit: Visit, name: str, activity: StreamActivity | None) -
 def _list_members(stream: shmq.Stream, group: GroupActivity) -> list[Any]:
     if group.problem is None and group.members:
         with contextlib.suppress(ShmqError, OSError):
-            return list(stream.group(group.name).members())
+            return list(stream.group(group.name, create=False).members())
     return []

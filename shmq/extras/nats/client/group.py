@@ -38,10 +38,10 @@ def _make_key(stream: Any, name: str) -> str:
     return f"group.{escape(stream.name)}.{escape(name)}"
 
 
-def open_group(stream: Any, name: str, given: Mapping[str, Any]) -> NatsGroupStore:
+def open_group(stream: Any, name: str, given: Mapping[str, Any], create: bool) -> NatsGroupStore:
     """Implements `StreamPort.open_group`."""
     assignment = given.get("assignment")
-    options = group_options(**{"assignment": None, "session_timeout": None, **given})
+    options = group_options(given)
     made = {
         "options": {**options, "group_id": secrets.randbits(63) | 1, "created_at": time.time_ns()},
         "next": 1,
@@ -55,6 +55,8 @@ def open_group(stream: Any, name: str, given: Mapping[str, Any]) -> NatsGroupSto
     key = _make_key(stream, name)
     stream.offsets()  # raises StreamDeleted
     found = stream.run(stream.definitions.get(key))
+    if found is None and not create:
+        raise NoSuchGroup.of(name, stream.name)
     if found is None:
         stream.run(stream.definitions.put(key, made, 0))
     elif assignment not in (None, found.value["options"]["assignment"]):

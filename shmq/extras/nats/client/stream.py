@@ -294,9 +294,9 @@ class NatsStream(StreamHandle):
 
     # ---- groups ----
 
-    def open_group(self, name: str, options: Mapping[str, Any]) -> GroupStore:
+    def open_group(self, name: str, options: Mapping[str, Any], create: bool) -> GroupStore:
         self._check_open()
-        return open_group(self, name, options)
+        return open_group(self, name, options, create)
 
     def open_lender(
         self, name: str, member: str, on_damage: api.OnDamage, options: Mapping[str, Any]
