@@ -213,17 +213,20 @@ cdef class GroupState:
 
     def members(self) -> list[tuple[int, int, str, int, int]]:
         """The id, process number, name, time of joining and deadline of each member."""
+        cdef shmq_member there[SHMQ_MAX_MEMBERS]
         cdef list found = []
-        cdef uint32_t at
-        cdef shmq_member m
+        cdef uint32_t at, count = 0
         self._lock()
         for at in range(SHMQ_MAX_MEMBERS):
-            m = self.group_state.members[at]
-            if m.id:
-                m.name[SHMQ_MEMBER_NAME - 1] = 0
-                found.append((m.id, m.process, (<bytes>m.name).decode(errors="replace"),
-                              m.joined_at, m.deadline))
+            if self.group_state.members[at].id:
+                there[count] = self.group_state.members[at]
+                count += 1
         self._unlock()
+        for at in range(count):
+            there[at].name[SHMQ_MEMBER_NAME - 1] = 0
+            found.append((there[at].id, there[at].process,
+                          (<bytes>there[at].name).decode(errors="replace"),
+                          there[at].joined_at, there[at].deadline))
         found.sort()
         return found
 
@@ -233,15 +236,18 @@ cdef class GroupState:
         Its owner, the member it is assigned to (0: none), the committed offset, when that was
         committed, the next offset to be leased, and how often it got a new owner.
         """
+        cdef shmq_group_partition there[SHMQ_MAX_GROUP_PARTITIONS]
+        cdef shmq_group_partition *s
         cdef list found = []
-        cdef uint32_t p
-        cdef shmq_group_partition s
+        cdef uint32_t p, count
         self._lock()
-        for p in range(self.group_state.h.partitions):
-            s = self.group_state.partitions[p]
+        count = self.group_state.h.partitions
+        memcpy(there, self.group_state.partitions, count * sizeof(shmq_group_partition))
+        self._unlock()
+        for p in range(count):
+            s = &there[p]
             found.append((s.owner, s.plan, None if s.committed == SHMQ_NO_OFFSET else s.committed,
                           s.committed_at, None if s.next == SHMQ_NO_OFFSET else s.next, s.moves))
-        self._unlock()
         return found
 
     def committed(self, uint32_t partition) -> int | None:
@@ -320,20 +326,21 @@ cdef class GroupState:
 
     def survey(self) -> tuple[int, list[int], list[int]]:
         """The epoch, the members' ids in ascending order, and each partition's owner (0: none)."""
-        cdef list members = [], owners = []
-        cdef uint64_t epoch, id
-        cdef uint32_t at
+        cdef uint64_t members[SHMQ_MAX_MEMBERS]
+        cdef uint64_t owners[SHMQ_MAX_GROUP_PARTITIONS]
+        cdef uint64_t epoch
+        cdef uint32_t at, count = 0, partitions
         self._lock()
         epoch = self.group_state.h.epoch
         for at in range(SHMQ_MAX_MEMBERS):
-            id = self.group_state.members[at].id
-            if id:
-                members.append(id)
-        for at in range(self.group_state.h.partitions):
-            owners.append(self.group_state.partitions[at].owner)
+            members[count] = self.group_state.members[at].id
+            count += members[count] != 0
+        partitions = self.group_state.h.partitions
+        for at in range(partitions):
+            owners[at] = self.group_state.partitions[at].owner
         self._unlock()
-        members.sort()
-        return epoch, members, owners
+        return (epoch, sorted([members[at] for at in range(count)]),
+                [owners[at] for at in range(partitions)])
 
     def plan(self, uint64_t epoch, list whom: list[int]) -> bool:
         """Assign partitions to members, as computed in that epoch; whether it is still current."""

@@ -275,17 +275,19 @@ cdef class Segment(MappedFile):
         processes hold is the caller's to find out: see `processes`.
         """
         cdef shmq_queue q
-        cdef uint32_t post[2]
-        cdef tuple found = None
+        cdef uint32_t visible = 0, delayed = 0, leased = 0, capacity = 0
+        cdef bint found
         self._bind(&q)
         if (q.h.asleep[0] or q.h.asleep[1] or shmq_armed(q.h, SHMQ_NOT_EMPTY)
                 or shmq_armed(q.h, SHMQ_NOT_FULL) or shmq_lock(&q) != SHMQ_OK):
             return None
-        if not (q.h.staged or q.h.spent or q.h.dying.head != SHMQ_NIL
-                or shmq_next_due(&q) <= shmq_now() or q.damaged):  # which all of these may set
-            found = (q.h.visible, q.h.delayed, q.h.leased, shmq_policies_now(q.h).capacity)
-        shmq_unlock(&q, post)  # no process slept before: one that sleeps by now sleeps a slice
-        return found
+        found = not (q.h.staged or q.h.spent or q.h.dying.head != SHMQ_NIL
+                     or shmq_next_due(&q) <= shmq_now() or q.damaged)  # which all of these may set
+        if found:
+            visible, delayed, leased = q.h.visible, q.h.delayed, q.h.leased
+            capacity = shmq_policies_now(q.h).capacity
+        shmq_unlock_unchanged(&q)  # a process may have fallen asleep since: its waker wakes it
+        return (visible, delayed, leased, capacity) if found else None
 
     @property
     def mapped(self) -> int:

@@ -686,7 +686,7 @@ cdef void _tend_attached_queue(shmq_attached_queue *attached_queue) noexcept:
 
 cdef void _attached_queue_failed(shmq_attached_queue *attached_queue) noexcept:
     cdef Engine self = <Engine>attached_queue.engine.data
-    self.control.failed((<Handle>attached_queue.data)._error(SHMQ_DAMAGED))
+    self.control.failed(_error(<Handle>attached_queue.data, SHMQ_DAMAGED))
 
 
 cdef shmq_filter_request *_compile_for(shmq_engine *engine, const unsigned char *text, uint32_t size,

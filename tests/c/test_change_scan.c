@@ -308,6 +308,28 @@ TEST("what a dead writer had claimed is claimed again")
     shmq_scan_end(&f);
 }
 
+TEST("what a dead writer may have written is settled in the journal, too")
+{
+    struct shmq_queue *q = new_journaled(8);
+    struct shmq_change_scan dead = follow(q), f;
+    size_t written;
+
+    put_text(q, "one");
+    put_text(q, "two");
+    /* Killed once the position was stored. */
+    CHECK_EQ(collect_into(&dead, ROOM, &written), SHMQ_OK);
+    shmq_scan_end(&dead);
+    f = follow(q);
+    shmq_disclaim(&f);
+    CHECK_EQ(collect_into(&f, 16, &written), SHMQ_FULL);
+    CHECK_EQ(written, 0);
+    ack_next(q);
+    ack_next(q);
+    CHECK_TEXT(sync_all(&f), "S1 S2");
+    CHECK_EQ(q->h->live, 0);
+    shmq_scan_end(&f);
+}
+
 /* ---- moves ---- */
 
 /* Moves the dying message of `source`, as the application's side does it. */

@@ -372,6 +372,30 @@ TEST("what a dead appender published and did not settle is derived again")
     end_logs();
 }
 
+TEST("a reader that has found an entry by the index keeps its place while the index is mended")
+{
+    struct shmq_log *log = NEW_LOG();
+    struct shmq_index_entry *entry = &log->index[2];
+    struct shmq_log_header before;
+    struct shmq_log_extent x;
+    uint64_t position;
+
+    for (int i = 0; i < 20; i++)
+        append_bytes(log, 1000);
+    memcpy(&before, log->h, sizeof before);
+    for (int i = 0; i < 20; i++)
+        append_bytes(log, 1000);
+    forget_all_since(log, &before);
+    position = entry->position;
+    CHECK(position > before.last_begin && position < shmq_log_committed(log));
+    shmq_log_trim_index(log);
+    CHECK_EQ(entry->position, UINT64_MAX);
+    entry->position = position; /* as the reader has read it                                      */
+    CHECK_EQ(shmq_log_find(log, 25, UINT64_MAX, 1, 0, UINT64_MAX, &x), SHMQ_OK);
+    CHECK_EQ(x.first, 25);
+    end_logs();
+}
+
 TEST("records that are too old go")
 {
     struct shmq_log *log = NEW_LOG(.retention = 1000000000);

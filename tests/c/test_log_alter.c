@@ -3,6 +3,7 @@
 #include "registered.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #define RING 65536u
 
@@ -198,6 +199,27 @@ TEST("a full ring has room once it has grown, and what was pinned stays")
         read_all(log);
         end_logs();
     }
+}
+
+TEST("entries that were found before two alterations are looked for nowhere")
+{
+    struct shmq_log *log = NEW_LOG();
+    struct shmq_log_extent x;
+    uint64_t ring = RING;
+    unsigned char to[RING];
+
+    append_piece(log, 10, 1000, &x.first);
+    CHECK_EQ(shmq_log_find(log, 0, UINT64_MAX, 10, RING, UINT64_MAX, &x), SHMQ_OK);
+    CHECK_EQ(x.entries, 10);
+    for (int alteration = 0; alteration < 2; alteration++) {
+        for (uint64_t until = shmq_log_committed(log) + 2 * ring; shmq_log_committed(log) < until;)
+            append_bytes(log, 1000);
+        CHECK(grow(log, ring += RING));
+    }
+    CHECK_EQ(mprotect(log->ring, 2 * log->half, PROT_NONE), 0);
+    CHECK(!shmq_log_copy(log, &x, to));
+    CHECK_EQ(mprotect(log->ring, 2 * log->half, PROT_READ | PROT_WRITE), 0);
+    end_logs();
 }
 
 /* ---- loans ---- */

@@ -50,6 +50,18 @@ TEST("a put posts one sleeper for each message, and none twice")
     CHECK_EQ(q->h->posted[SHMQ_NOT_EMPTY], 0);
 }
 
+TEST("who only looks takes no wakeup from a sleeper")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    put_text(q, "a"); /* its producer has not released the lock to wake yet          */
+    shmq_unlock_unchanged(q);
+    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+}
+
 TEST("a message that becomes due is posted for, by whoever notices")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);

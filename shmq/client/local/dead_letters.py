@@ -8,6 +8,7 @@ left, and between which queues messages move.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
@@ -17,7 +18,15 @@ from shmq.api.names import staging_target
 from shmq.api.options import QueueOptions
 from shmq.client.local.queue_segments import ensure_dead_letters
 from shmq.client.transaction.recover import is_transaction, settle_copy
-from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
+from shmq.errors import (
+    Full,
+    LockTimeout,
+    NoSpace,
+    NoSuchQueue,
+    QueueDeleted,
+    SegmentError,
+    ShmqError,
+)
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _clock as time
@@ -247,7 +256,7 @@ def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) 
             else:
                 _put_back(source, opener, taken)
         except BaseException as error:
-            source.transfer.give_up(taken.receipt)
+            _do_or_put_off(functools.partial(source.transfer.give_up, taken.receipt), source)
             if isinstance(error, Full | NoSpace):
                 return False
             raise
@@ -300,7 +309,11 @@ def send_back(
         meta = pack_properties(properties) if properties else b""
         move(dead_letter_queue, target, taken, meta, properties.get("group"))
     except BaseException:
-        dead_letter_queue.transfer.give_up(taken.receipt)
+        _do_or_put_off(
+            functools.partial(dead_letter_queue.transfer.give_up, taken.receipt),
+            dead_letter_queue,
+            target,
+        )
         raise
 
 
@@ -314,7 +327,8 @@ def move(
 ) -> None:
     """Move a taken message, which then expires in ``ttl`` seconds, or never.
 
-    Raises Full, NoSpace, after putting it back in the source.
+    Raises Full, NoSpace, after putting it back in the source. While a stopped process holds a lock,
+    it raises LockTimeout, and the handles know what they have to do once the lock is free.
     """
     try:
         staged = target.transfer.stage_copy(
@@ -328,18 +342,42 @@ def move(
             taken.sequence,
         )
     except BaseException:
-        source.transfer.untake(taken.receipt)
+        _do_or_put_off(functools.partial(source.transfer.untake, taken.receipt), source, target)
         raise
     try:
         source.transfer.hand_over(target, taken.receipt, staged)
     except BaseException:
-        # Interrupted before or after the commit point: the source tells which.
-        if source.transfer.still_moves(taken.sequence):
-            target.abandon(staged)
-            source.transfer.untake(taken.receipt)
-        else:
-            target.transfer.publish_copy(staged)
+        end = functools.partial(
+            _end_move, source.transfer, target, taken.receipt, taken.sequence, staged
+        )
+        _do_or_put_off(end, source, target)
         raise
+
+
+def _end_move(
+    source: _core.Transfer, target: _core.Handle, receipt: int, sequence: int, staged: int
+) -> None:
+    """End a move that was interrupted before or after its commit point: the source tells which.
+
+    May be repeated.
+    """
+    if source.still_moves(sequence):
+        target.abandon(staged)
+        source.untake(receipt)
+    else:
+        target.transfer.publish_copy(staged)
+
+
+def _do_or_put_off(deed: Callable[[], object], *queues: _core.Handle) -> None:
+    """Do it, or while a stopped process holds a lock have the first of the handles do it later.
+
+    Otherwise the message would be out of reach for as long as this process lives.
+    """
+    try:
+        deed()
+    except LockTimeout:
+        for queue in queues:
+            queue.unfinished.append(deed)
 
 
 def resolve_orphans(target: _core.Handle, opener: QueueOpener) -> None:

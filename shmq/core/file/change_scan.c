@@ -279,6 +279,18 @@ static int by_seq(const void *a, const void *b)
     return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
+/* Whether the message of the slot is in the journal, or in this collection. A claim that a dead writer
+ * had not published stays, because the message may be in the files: its end must be written, too. But
+ * the message itself is written once more. */
+#define UNPUBLISHED UINT64_MAX
+
+static bool is_logged(const struct shmq_change_scan *f, uint32_t at, uint64_t seq)
+{
+    const struct shmq_logged *logged = &f->q->logged[at];
+
+    return shmq_logged_seq(logged) == seq && GET_ATOMIC(logged->batch) != UNPUBLISHED;
+}
+
 static void look_at(struct shmq_change_scan *f, uint32_t at)
 {
     const struct shmq_slot *s = &f->q->slots[at];
@@ -287,7 +299,7 @@ static void look_at(struct shmq_change_scan *f, uint32_t at)
 
     if (state == SHMQ_SPENT)
         mark(f, &f->changed, at);
-    if (is_kept(word) && shmq_logged_seq(&f->q->logged[at]) != seq)
+    if (is_kept(word) && !is_logged(f, at, seq))
         note(f, &f->puts, seq, at);
     else if (is_live(state) && may_differ(word))
         mark(f, &f->changed, at);
@@ -344,7 +356,7 @@ void shmq_disclaim(struct shmq_change_scan *f)
         struct shmq_logged *logged = &q->logged[at];
 
         if (GET_ATOMIC(logged->batch) > synced && is_kept(shmq_word(&q->slots[at])))
-            shmq_set_logged(logged, 0);
+            SET_ATOMIC(logged->batch, UNPUBLISHED);
     }
     f->batch = synced + 1;
     f->all = true;
@@ -415,7 +427,7 @@ static bool follow_change(struct shmq_change_scan *f, struct shmq_out *out, uint
     if (!s)
         return true;
     if (shmq_state_of(word) != SHMQ_SPENT)
-        return shmq_logged_seq(&f->q->logged[at]) != seq || write_update(f, out, at, salt);
+        return !is_logged(f, at, seq) || write_update(f, out, at, salt);
     /* A slot that owes nothing is SPENT for a moment, and may hold another message by now. */
     shmq_read_fence();
     if (shmq_word(s) != word)
@@ -425,7 +437,8 @@ static bool follow_change(struct shmq_change_scan *f, struct shmq_out *out, uint
         return true;
     }
     /* The claim keeps its put from being written later, when no settlement would follow it. */
-    if (shmq_logged_seq(&f->q->logged[at]) == seq || (arrived && claim(f, at, seq)))
+    if (is_logged(f, at, seq) ||
+        (arrived ? claim(f, at, seq) : shmq_logged_seq(&f->q->logged[at]) == seq))
         *settled = seq;
     note(f, &f->done, seq, at);
     return true;
@@ -469,13 +482,15 @@ static bool follow_put(struct shmq_change_scan *f, struct shmq_out *out,
                        const struct shmq_candidate *c, uint32_t salt)
 {
     struct shmq_slot *s = shmq_slot_if_made(f->q, c->at);
+    struct shmq_logged *logged = &f->q->logged[c->at];
     struct shmq_record r;
-    bool claimed, room;
+    bool claimed, room, again;
     unsigned char *end;
     struct seen seen;
 
-    if (!s || shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
+    if (!s || is_logged(f, c->at, c->seq))
         return true;
+    again = shmq_logged_seq(logged) == c->seq;
     do {
         claimed = claim(f, c->at, c->seq) &&
                   read_slot(f->wall, f->q, s, c->seq, is_kept, &r, &seen);
@@ -486,8 +501,10 @@ static bool follow_put(struct shmq_change_scan *f, struct shmq_out *out,
         /* Settled meanwhile, and then nothing of it is written, whether its end saw the claim or
          * not; or without room, and then it is claimed again. The claim of whatever message stands
          * there by now is none of this one's. */
-        if (shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
-            shmq_set_logged(&f->q->logged[c->at], 0);
+        if (again && shmq_logged_seq(logged) == c->seq)
+            SET_ATOMIC(logged->batch, UNPUBLISHED);
+        else if (shmq_logged_seq(logged) == c->seq)
+            shmq_set_logged(logged, 0);
         return !claimed;
     }
     out->at = end;

@@ -57,7 +57,8 @@ struct shmq_change_scan {
 void shmq_scan_begin(struct shmq_change_scan *f, struct shmq_queue *q);
 void shmq_scan_end(struct shmq_change_scan *f);
 
-/* Undoes what a dead writer had claimed and not marked as synced. */
+/* What a dead writer had claimed and not marked as synced is written once more. The claims stay: it may be
+ * in the files, and then its end must be, too. */
 void shmq_disclaim(struct shmq_change_scan *f);
 
 /* Writes records, sealed with `salt`, of all changes since the last collection: SHMQ_OK;

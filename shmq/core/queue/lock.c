@@ -175,6 +175,17 @@ void shmq_unlock(struct shmq_queue *q, uint32_t post[2])
         shmq_wake_idle_writer(q);
 }
 
+void shmq_unlock_unchanged(struct shmq_queue *q)
+{
+    bool hinted = q->hinted;
+
+    q->freed = 0;
+    q->arrived = q->looks = q->hinted = false;
+    drop(q);
+    if (hinted) /* the lock was taken over, and the indexes rebuilt */
+        shmq_wake_idle_writer(q);
+}
+
 int shmq_lock_puts(struct shmq_queue *q)
 {
     int status = take(q, &q->h->put_lock);

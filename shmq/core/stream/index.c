@@ -7,6 +7,12 @@ static struct shmq_index_entry *slot(const struct shmq_log *log, uint64_t granul
     return &log->index[granule % log->index_count];
 }
 
+static void set_position(struct shmq_index_entry *entry, uint64_t position)
+{
+    __atomic_store_n(&entry->position, position, __ATOMIC_RELEASE);
+    shmq_mark();
+}
+
 static void set(struct shmq_log *log, uint64_t granule, uint64_t position, uint64_t offset,
                 int64_t seen)
 {
@@ -14,8 +20,7 @@ static void set(struct shmq_log *log, uint64_t granule, uint64_t position, uint6
 
     SET_ATOMIC(entry->offset, offset);
     SET_ATOMIC(entry->seen, seen);
-    __atomic_store_n(&entry->position, position, __ATOMIC_RELEASE);
-    shmq_mark();
+    set_position(entry, position);
 }
 
 static inline uint64_t granule_behind(uint64_t position)
@@ -41,9 +46,10 @@ void shmq_log_trim_index(struct shmq_log *log)
     uint64_t last = h->last_begin / SHMQ_INDEX_STEP + 1;
     uint64_t made = h->indexed;
 
+    /* The position alone: a reader that has read it already must not find another offset beside it. */
     for (uint64_t k = last; k < live + log->index_count && k - last < log->index_count; k++)
         if (k % log->index_count < made)
-            set(log, k, NOWHERE, 0, 0);
+            set_position(slot(log, k), NOWHERE);
 }
 
 struct aim {

@@ -271,6 +271,11 @@ bool shmq_log_copy(const struct shmq_log *log, const struct shmq_log_extent *ext
     uint64_t bytes[2];
     int pieces = pieces_of(log, extent, at, bytes);
 
+    /* Once two alterations have come since the entries were found, they may be said to be anywhere; what
+     * was there has gone before. */
+    if (__builtin_expect(GET_ACQUIRE(log->h->settings_made) != 0, 0) &&
+        !shmq_log_holds(log, extent->begin))
+        return false;
     for (int i = 0; i < pieces; i++) {
         take(to, at[i], bytes[i]);
         to = (unsigned char *)to + bytes[i];

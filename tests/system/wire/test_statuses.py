@@ -122,8 +122,9 @@ def test_no_space_is_answered_when_shared_memory_is_full_and_takes_nothing(serve
 
 @pytest.mark.prove
 @pytest.mark.parametrize("known", [True, False], ids=["attached", "not attached"])
+@pytest.mark.parametrize("member", ["state", "slots_made"])
 def test_internal_is_answered_for_a_damaged_queue_and_the_others_go_on(
-    serve: Serve, known: bool
+    serve: Serve, member: str, known: bool
 ) -> None:
     with serve(workers=1) as server, Wire(server.address) as wire:
         wire.create("sound")
@@ -131,7 +132,7 @@ def test_internal_is_answered_for_a_damaged_queue_and_the_others_go_on(
             broker.create_queue("damaged", dead_letter=None).close()
         if known:
             wire.put("damaged")
-        _damage(server, "damaged")
+        _damage(server, "damaged", member)
 
         for kind, payload in (
             (T.PRODUCE, frames.produce("damaged")),
@@ -142,16 +143,16 @@ def test_internal_is_answered_for_a_damaged_queue_and_the_others_go_on(
 
         wire.put("sound", b"fine")
         assert wire.take_one("sound").body == b"fine"
-        assert "damaged" in server.log
+        assert server.log.count("the segment of queue 'damaged' is damaged") == 3
         wire.ok(T.DELETE, frames.name("damaged"))
 
 
-def _damage(server: Server, queue: str) -> None:
-    """What recovery does to a queue whose slots contradict each other."""
-    broken = value_of("SHMQ_BROKEN").to_bytes(4, "little")
+def _damage(server: Server, queue: str, member: str) -> None:
+    """What recovery does to the state if slots contradict each other; or more slots than can be."""
+    wrong = value_of("SHMQ_BROKEN" if member == "state" else "SHMQ_MAX_CAPACITY")
     with (SHM / f"shmq@{server.namespace}@{queue}").open("r+b") as file:
-        file.seek(place_of("state").start)
-        file.write(broken)
+        file.seek(place_of(member).start)
+        file.write(wrong.to_bytes(4, "little"))
 
 
 @pytest.mark.prove
