@@ -256,8 +256,6 @@ class Handle(_Putting):
     ready_event: Any
     default: Callable[[Any], Any] | None
     @property
-    def unfinished(self) -> list[Callable[[], object]]: ...
-    @property
     def is_temporary(self) -> bool: ...
     @property
     def is_consumer(self) -> bool: ...
@@ -609,7 +607,6 @@ class Staging:
     def move_rows(
         self, source: Handle, at: int, seq: int, timeout: float | None
     ) -> tuple[int, bool] | None: ...
-    def _end_later(self, rows: list[int], publish: bool) -> None: ...
 
 READY: Final[int]
 

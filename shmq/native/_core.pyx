@@ -46,7 +46,6 @@ import warnings as _warnings
 import weakref as _weakref
 from _thread import allocate_lock as _allocate_lock
 from collections.abc import Mapping as _Mapping
-from functools import partial as _partial
 
 from shmq import errors as _errors
 from shmq.display import as_html as _as_html, sample as _sample

@@ -36,8 +36,6 @@ cdef class LentPlace:
                 shmq_log_end_loan(&self.log.c, &self.c)
                 shmq_log_unlock(&self.log.c)
                 shmq_log_wake_room(&self.log.c)
-        if status == SHMQ_BUSY:
-            self.log.owed = self.c  # a partition lends one place at a time
         self.c.value = NULL
 
 

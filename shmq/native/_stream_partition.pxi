@@ -14,7 +14,6 @@ cdef class Partition(MappedFile):
     cdef uint64_t hint_position
     cdef shmq_spin_rate spins       # for a record, before a sleep
     cdef readonly int last_error    # the errno for which the latest wait for the disk ended
-    cdef shmq_log_loan owed         # a loan to end with the lock, which a stopped process held; or 0
 
     @staticmethod
     def create(int fd, Control control, uint32_t number, uint64_t first=0, int64_t last_seen=0,
@@ -141,9 +140,6 @@ cdef class Partition(MappedFile):
             waited += slice_
         if status != SHMQ_OK:
             raise self._error(status)
-        if self.owed.value != NULL:
-            shmq_log_end_loan(&self.c, &self.owed)
-            self.owed.value = NULL
         return 0
 
     # ---- appending ----
@@ -352,13 +348,11 @@ cdef class Partition(MappedFile):
     def produced(self, uint64_t producer) -> int | None:
         """The last sequence number appended by that producer; None if the producer is unknown."""
         cdef shmq_produced *known
-        cdef uint64_t last = 0
         self._lock(AT_ONCE)
         known = shmq_log_producer(&self.c, producer)
-        if known != NULL:
-            last = known.sequence + known.count - 1
+        found = None if known == NULL else known.sequence + known.count - 1
         shmq_log_unlock(&self.c)
-        return None if known == NULL else last
+        return found
 
     def restore_producers(self, known: Iterable[tuple[int, int, int, int]]):
         """Restore these producers, each with the sequence number and offset of its last records.

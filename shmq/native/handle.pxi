@@ -28,8 +28,6 @@ cdef class Handle(_Putting):
     cdef public object ready_event # of its `fileno`: cleared by a get that finds nothing; None: no call
     #| default: Callable[[Any], Any] | None
     cdef public object default     # of `connect`: makes values that a body can hold of others
-    #| unfinished: list[Callable[[], object]]
-    cdef readonly list unfinished  # put off, as a stopped process held a lock; may be repeated
     cdef bint open_
     cdef bint tending
     cdef readonly bint is_temporary  # at its creation: consumers are counted in case it ends by itself
@@ -43,7 +41,6 @@ cdef class Handle(_Putting):
         self.awake[0] = self.awake[1] = self.watched[0] = self.watched[1] = 0
         self.is_idle = False
         self.q.attachment = SHMQ_NIL
-        self.unfinished = []
 
     def __init__(self, str name, Segment segment, not_empty: str, not_full: str,
                  wakeup_prefix: str):
@@ -177,7 +174,6 @@ cdef class Handle(_Putting):
         self.views = self.awake[0] = self.awake[1] = self.watched[0] = self.watched[1] = 0
         self.guarded_until = 0
         self.is_consumer = False
-        self.unfinished = []  # the parent's
         self._attach()
         return 0
 
@@ -352,26 +348,12 @@ cdef class Handle(_Putting):
                 self.q.look_for_dead = False
                 self.looked_at = _real_now()
                 self._look_for_dead()
-                if self.unfinished:
-                    self._finish()
             if self.q.h.dying.head != SHMQ_NIL:
                 self._move_dying()
         except _errors.LockTimeout:
             pass
         finally:
             self.tending = False
-        return 0
-
-    # Does what was put off, as far as the locks are free now.
-    cdef int _finish(self) except -1:
-        deeds, self.unfinished = self.unfinished, []
-        for deed in deeds:
-            try:
-                deed()
-            except _errors.LockTimeout:
-                self.unfinished.append(deed)
-            except _errors.ShmqError:
-                pass  # a handle was closed, or a queue deleted: what it held went back with it
         return 0
 
     def tend(self):

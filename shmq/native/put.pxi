@@ -550,16 +550,11 @@ cdef class Loan:
             if self.handle.open_ and self.generation == fork_generation:
                 self._abandon()
 
-    # At once, or as soon as the lock is to be had.
     cdef void _abandon(self) noexcept:
-        cdef bint done
         with nogil:
-            done = _lock_to_end(self.handle)
-            if done:
+            if _lock_to_end(self.handle):
                 shmq_abandon(&self.handle.q, self.receipt)
                 _unlock(self.handle)
-        if not done:
-            self.handle.unfinished.append(_partial(self.handle.abandon, self.receipt))
 
 
 # Reserves and pins space for the prepared message. If the dedupe id is known, the loan has ended

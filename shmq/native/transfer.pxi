@@ -1,10 +1,6 @@
 # Moving messages between queues, and rows that are staged in chunks and moved from there: see
 # shmq/core/queue/transfer.h.
 
-cdef enum:
-    COPIES_AT_ONCE = 512        # copies that one critical section lists
-
-
 @cython.final
 cdef class Transfer:
     """The part of a handle that moves messages from its queue to another, and from others here."""
@@ -155,23 +151,18 @@ cdef class Transfer:
 
     def copies_from(self, origins: Container[int]) -> list[tuple[int, int]]:
         """Messages here that were moved from queues of these ids: (origin queue, sequence)."""
-        cdef uint64_t queues[COPIES_AT_ONCE]
-        cdef uint64_t seqs[COPIES_AT_ONCE]
-        cdef uint32_t at = 0, made = self.handle.q.h.slots_made, end, count
+        cdef uint32_t at = 0, made = self.handle.q.h.slots_made, end
         cdef shmq_slot *s
         cdef list rows = []
         while at < made:
-            count = 0
             _lock(self.handle)
             end = min(at + 65536, made)
-            while at < end and count < COPIES_AT_ONCE:
+            for at in range(at, end):
                 s = &self.handle.q.slots[at]
-                at += 1
                 if s.origin_queue and shmq_state_of(shmq_word(s)) != SHMQ_FREE:
-                    queues[count], seqs[count] = s.origin_queue, s.origin_seq
-                    count += 1
+                    rows.append((s.origin_queue, s.origin_seq))
             _unlock(self.handle)
-            rows += [(queues[i], seqs[i]) for i in range(count)]
+            at = end
         return [row for row in rows if row[0] in origins]
 
     def still_moves(self, uint64_t seq, row: int | None = None) -> bool:
@@ -360,8 +351,6 @@ cdef class Staging:
         cdef _RowRun run
         cdef int status
         memset(&run, 0, sizeof(run))
-        if self.handle.unfinished:
-            self.handle._finish()  # rows that come before these may still be invisible
         _lock(source)
         status = shmq_take(&source.q, at, seq, &view)
         _unlock(source)
@@ -481,11 +470,7 @@ cdef class Staging:
             memcpy(<void *>view.meta, put.meta, put.meta_bytes)
         shmq_mark()
         self.handle._unpin(view.at, self.handle.generation)
-        try:
-            _lock(self.handle)
-        except:
-            self.handle.unfinished.append(_partial(self.handle.abandon, view.receipt))
-            raise
+        _lock(self.handle)
         status = shmq_stage(&self.handle.q, view.receipt, put, shmq_now())
         _unlock(self.handle)
         if status == SHMQ_OK:
@@ -515,68 +500,36 @@ cdef class Staging:
         self.handle._after()
         return 0
 
-    # Publishes the run, or removes it. If the lock is not to be had, that is done later.
-    cdef int _end_run(self, _RowRun *run, bint publish) except -1:
-        cdef uint32_t count = run.staged
-        cdef bint done
-        run.staged = 0
-        with nogil:
-            done = _lock_to_end(self.handle)
-            if done:
-                run.published += self._end_rows(run.receipts, count, publish)
-                _unlock(self.handle)
-        if not done:
-            rows = [run.receipts[i] for i in range(count)]
-            self.handle.unfinished.append(_partial(self._end_later, rows, publish))
-        return 0
-
-    #| def _end_later(self, rows: list[int], publish: bool) -> None: ...
-    def _end_later(self, list rows, bint publish):
-        cdef uint64_t *receipts = <uint64_t *>malloc((len(rows) + 1) * sizeof(uint64_t))
-        cdef uint32_t count = 0
-        if receipts == NULL:
-            raise MemoryError
-        for receipt in rows:
-            receipts[count] = receipt
-            count += 1
-        try:
-            _lock(self.handle)
-            self._end_rows(receipts, count, publish)
-            _unlock(self.handle)
-        finally:
-            free(receipts)
-
-    # Returns how many were published. If there is not enough room for dedupe ids, the rows are left to
-    # the next search for dead processes. The caller holds the lock.
-    cdef uint64_t _end_rows(self, const uint64_t *receipts, uint32_t count, bint publish) noexcept nogil:
-        cdef uint64_t published = 0
-        cdef int64_t now = shmq_now()
+    # Publishes the run, or removes it. If there is not enough room for dedupe ids, the rows are left to the
+    # next search for dead processes; if the lock is not to be had, all are, once the handle is
+    # closed.
+    cdef void _end_run(self, _RowRun *run, bint publish) noexcept:
         cdef uint32_t i
         cdef int status
-        for i in range(count):
-            if not publish:
-                shmq_abandon(&self.handle.q, receipts[i])
-                continue
-            status = shmq_commit_staged(&self.handle.q, receipts[i], now)
-            if status == SHMQ_OK:
-                published += 1
-            elif status != SHMQ_DUPLICATE and status != SHMQ_STALE:
-                shmq_disown(&self.handle.q, receipts[i])
-        return published
+        cdef int64_t now
+        with nogil:
+            if _lock_to_end(self.handle):
+                now = shmq_now()
+                for i in range(run.staged):
+                    if not publish:
+                        shmq_abandon(&self.handle.q, run.receipts[i])
+                        continue
+                    status = shmq_commit_staged(&self.handle.q, run.receipts[i], now)
+                    if status == SHMQ_OK:
+                        run.published += 1
+                    elif status != SHMQ_DUPLICATE and status != SHMQ_STALE:
+                        shmq_disown(&self.handle.q, run.receipts[i])
+                _unlock(self.handle)
+        run.staged = 0
 
 
-# Puts a chunk back, unless all of it has moved; if the lock is not to be had, later. If its staged
-# copies could not be removed, its next mover removes them.
-cdef int _let_go(Handle handle, uint64_t receipt) except -1:
-    cdef bint done
+# Puts a chunk back, unless all of it has moved. If its staged copies here could not be removed,
+# its next mover removes them.
+cdef void _let_go(Handle handle, uint64_t receipt) noexcept:
     with nogil:
-        done = _lock_to_end(handle)
-        if done:
+        if _lock_to_end(handle):
             shmq_untake(&handle.q, receipt)
             _unlock(handle)
-    if not done:
-        handle.unfinished.append(_partial(handle.transfer.untake, receipt))
-    return 0
 
 
 cdef object _no_chunk(Handle handle, uint64_t seq):

@@ -8,7 +8,6 @@ left, and between which queues messages move.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
@@ -18,15 +17,7 @@ from shmq.api.names import staging_target
 from shmq.api.options import QueueOptions
 from shmq.client.local.queue_segments import ensure_dead_letters
 from shmq.client.transaction.recover import is_transaction, settle_copy
-from shmq.errors import (
-    Full,
-    LockTimeout,
-    NoSpace,
-    NoSuchQueue,
-    QueueDeleted,
-    SegmentError,
-    ShmqError,
-)
+from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _clock as time
@@ -256,7 +247,7 @@ def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) 
             else:
                 _put_back(source, opener, taken)
         except BaseException as error:
-            _do_or_put_off(functools.partial(source.transfer.give_up, taken.receipt), source)
+            source.transfer.give_up(taken.receipt)
             if isinstance(error, Full | NoSpace):
                 return False
             raise
@@ -309,11 +300,7 @@ def send_back(
         meta = pack_properties(properties) if properties else b""
         move(dead_letter_queue, target, taken, meta, properties.get("group"))
     except BaseException:
-        _do_or_put_off(
-            functools.partial(dead_letter_queue.transfer.give_up, taken.receipt),
-            dead_letter_queue,
-            target,
-        )
+        dead_letter_queue.transfer.give_up(taken.receipt)
         raise
 
 
@@ -327,8 +314,7 @@ def move(
 ) -> None:
     """Move a taken message, which then expires in ``ttl`` seconds, or never.
 
-    Raises Full, NoSpace, after putting it back in the source. While a stopped process holds a lock,
-    it raises LockTimeout, and the handles know what they have to do once the lock is free.
+    Raises Full, NoSpace, after putting it back in the source.
     """
     try:
         staged = target.transfer.stage_copy(
@@ -342,42 +328,18 @@ def move(
             taken.sequence,
         )
     except BaseException:
-        _do_or_put_off(functools.partial(source.transfer.untake, taken.receipt), source, target)
+        source.transfer.untake(taken.receipt)
         raise
     try:
         source.transfer.hand_over(target, taken.receipt, staged)
     except BaseException:
-        end = functools.partial(
-            _end_move, source.transfer, target, taken.receipt, taken.sequence, staged
-        )
-        _do_or_put_off(end, source, target)
+        # Interrupted before or after the commit point: the source tells which.
+        if source.transfer.still_moves(taken.sequence):
+            target.abandon(staged)
+            source.transfer.untake(taken.receipt)
+        else:
+            target.transfer.publish_copy(staged)
         raise
-
-
-def _end_move(
-    source: _core.Transfer, target: _core.Handle, receipt: int, sequence: int, staged: int
-) -> None:
-    """End a move that was interrupted before or after its commit point: the source tells which.
-
-    May be repeated.
-    """
-    if source.still_moves(sequence):
-        target.abandon(staged)
-        source.untake(receipt)
-    else:
-        target.transfer.publish_copy(staged)
-
-
-def _do_or_put_off(deed: Callable[[], object], *queues: _core.Handle) -> None:
-    """Do it, or while a stopped process holds a lock have the first of the handles do it later.
-
-    Otherwise the message would be out of reach for as long as this process lives.
-    """
-    try:
-        deed()
-    except LockTimeout:
-        for queue in queues:
-            queue.unfinished.append(deed)
 
 
 def resolve_orphans(target: _core.Handle, opener: QueueOpener) -> None:

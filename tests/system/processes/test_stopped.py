@@ -17,12 +17,8 @@ import pytest
 
 import shmq
 from shmq import Broker, LockTimeout, Queue
-from shmq.api.names import staging_name
 from shmq.client.local import dead_letters, staged_publish
-from shmq.model.codec.codecs import pack_properties
-from shmq.native import _core
 from tests.conformance.tools import in_thread, outcome
-from tests.support.layout import place_of
 from tests.support.processes import HOUR, Start, asleep, drain, is_sound
 from tests.support.stopped import (
     IN_REGISTRY,
@@ -212,63 +208,6 @@ def test_an_operation_that_was_carried_out_does_not_fail_for_what_is_beside_it(
     assert broker.queue("q.dlq").get(timeout=PATIENCE).body == b"1"
 
 
-def test_a_dead_letter_whose_move_met_a_held_lock_moves_once_the_lock_is_free(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue = broker.create_queue("q", max_deliveries=1, retry_delay=0)
-    queue.put(b"1")
-    with contextlib.ExitStack() as stack:
-
-        def pack_late(properties: dict[str, Any]) -> bytes:
-            # It is taken, and not staged yet.
-            monkeypatch.setattr(dead_letters, "pack_properties", pack_properties)
-            lock = locks_of_queue(broker.namespace, "q")["gets"]
-            stack.enter_context(lock.held_by_stopped())
-            return pack_properties(properties)
-
-        monkeypatch.setattr(dead_letters, "pack_properties", pack_late)
-        queue.get().nack()
-    eventually(lambda: queue.stats().dying == 0, "the dead letter moves")
-    assert drain(broker.queue("q.dlq")) == [b"1"]
-    is_sound(queue)
-
-
-@pytest.mark.prove
-def test_rows_whose_publication_met_a_held_lock_are_published_once_it_is_free(
-    broker: Broker,
-) -> None:
-    queue = broker.create_queue("few", capacity=2)
-    queue.staged_publisher("p").stage(0, "part", [b"1", b"2", b"3"])
-    target = locks_of_queue(broker.namespace, "few")["gets"]
-    source = locks_of_queue(broker.namespace, staging_name("few", "p"))["gets"]
-    count = place_of("staged")
-    publisher = broker.queue("few").staged_publisher("p")
-
-    def commit() -> int:
-        _core.set_patience(2.0)
-        return publisher.commit_batch(0, ["part"], timeout=PATIENCE)
-
-    def has_staged() -> bool:
-        with target.path.open("rb") as memory:
-            memory.seek(count.start)
-            return any(memory.read(count.stop - count.start)) and not target.holder()
-
-    first = in_thread(commit)
-    eventually(queue.full, "the commit waits for room")
-    source.take()
-    bodies = drain(queue)
-    eventually(has_staged, "the third row is staged, and its commit waits for the source")
-    target.take()
-    source.write(0)
-    with pytest.raises(LockTimeout):
-        first.result(PATIENCE)
-    target.write(0)
-
-    publisher.commit_batch(0, ["part"])
-    assert bodies + drain(queue) == [b"1", b"2", b"3"]
-    is_sound(queue)
-
-
 @pytest.mark.prove
 def test_a_sleeper_whose_queue_is_stopped_meanwhile_is_told_and_counted_out(
     broker: Broker, start: Start
@@ -421,18 +360,6 @@ def test_a_partition_whose_appender_is_stopped_is_read_and_the_others_go_on(brok
         assert caught.value.appended == []  # type: ignore[attr-defined]
     stream.append(b"2", partition=0)
     assert [record.value for record in stream.read(0, 0)] == [b"1", b"2"]
-
-
-@pytest.mark.prove
-def test_a_loan_whose_end_met_a_held_lock_ends_with_the_next_append(broker: Broker) -> None:
-    stream: Any = broker.create_stream("s", partitions=1)
-    loan = stream.loan(10, partition=0)
-    with lock_of_partition(broker.namespace, "s").held_by_stopped():
-        loan.drop()
-    assert len(stream.logs[0].holders()) == 1
-
-    stream.append(b"x")
-    assert stream.logs[0].holders() == []
 
 
 def test_a_member_waits_for_its_group_as_long_as_for_records(broker: Broker) -> None:
