@@ -10,7 +10,7 @@ was deleted, DamagedSegment if it is damaged.
 #| _Lent = tuple[int, int, int, int]
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -213,7 +213,8 @@ cdef class GroupState:
 
     def members(self) -> list[tuple[int, int, str, int, int]]:
         """The id, process number, name, time of joining and deadline of each member."""
-        cdef shmq_member there[SHMQ_MAX_MEMBERS]
+        cdef bytes room = PyBytes_FromStringAndSize(NULL, SHMQ_MAX_MEMBERS * sizeof(shmq_member))
+        cdef shmq_member *there = <shmq_member *>PyBytes_AS_STRING(room)
         cdef list found = []
         cdef uint32_t at, count = 0
         self._lock()
@@ -236,7 +237,9 @@ cdef class GroupState:
         Its owner, the member it is assigned to (0: none), the committed offset, when that was
         committed, the next offset to be leased, and how often it got a new owner.
         """
-        cdef shmq_group_partition there[SHMQ_MAX_GROUP_PARTITIONS]
+        cdef bytes room = PyBytes_FromStringAndSize(
+            NULL, SHMQ_MAX_GROUP_PARTITIONS * sizeof(shmq_group_partition))
+        cdef shmq_group_partition *there = <shmq_group_partition *>PyBytes_AS_STRING(room)
         cdef shmq_group_partition *s
         cdef list found = []
         cdef uint32_t p, count

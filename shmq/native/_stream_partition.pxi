@@ -348,11 +348,13 @@ cdef class Partition(MappedFile):
     def produced(self, uint64_t producer) -> int | None:
         """The last sequence number appended by that producer; None if the producer is unknown."""
         cdef shmq_produced *known
+        cdef uint64_t last = 0
         self._lock(AT_ONCE)
         known = shmq_log_producer(&self.c, producer)
-        found = None if known == NULL else known.sequence + known.count - 1
+        if known != NULL:
+            last = known.sequence + known.count - 1
         shmq_log_unlock(&self.c)
-        return found
+        return None if known == NULL else last
 
     def restore_producers(self, known: Iterable[tuple[int, int, int, int]]):
         """Restore these producers, each with the sequence number and offset of its last records.

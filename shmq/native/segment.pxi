@@ -279,12 +279,13 @@ cdef class Segment(MappedFile):
         cdef bint found
         self._bind(&q)
         if (q.h.asleep[0] or q.h.asleep[1] or shmq_armed(q.h, SHMQ_NOT_EMPTY)
-                or shmq_armed(q.h, SHMQ_NOT_FULL) or shmq_lock(&q) != SHMQ_OK):
+                or shmq_armed(q.h, SHMQ_NOT_FULL) or shmq_lock_gets(&q) != SHMQ_OK):
             return None
         found = not (q.h.staged or q.h.spent or q.h.dying.head != SHMQ_NIL
                      or shmq_next_due(&q) <= shmq_now() or q.damaged)  # which all of these may set
         if found:
-            visible, delayed, leased = q.h.visible, q.h.delayed, q.h.leased
+            visible = q.h.visible + shmq_inbox_count(q.h)
+            delayed, leased = q.h.delayed, q.h.leased
             capacity = shmq_policies_now(q.h).capacity
         shmq_unlock_unchanged(&q)  # a process may have fallen asleep since: its waker wakes it
         return (visible, delayed, leased, capacity) if found else None

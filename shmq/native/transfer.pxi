@@ -1,6 +1,10 @@
 # Moving messages between queues, and rows that are staged in chunks and moved from there: see
 # shmq/core/queue/transfer.h.
 
+cdef enum:
+    COPIES_AT_ONCE = 512        # copies that one critical section lists
+
+
 @cython.final
 cdef class Transfer:
     """The part of a handle that moves messages from its queue to another, and from others here."""
@@ -151,18 +155,23 @@ cdef class Transfer:
 
     def copies_from(self, origins: Container[int]) -> list[tuple[int, int]]:
         """Messages here that were moved from queues of these ids: (origin queue, sequence)."""
-        cdef uint32_t at = 0, made = self.handle.q.h.slots_made, end
+        cdef uint64_t queues[COPIES_AT_ONCE]
+        cdef uint64_t seqs[COPIES_AT_ONCE]
+        cdef uint32_t at = 0, made = self.handle.q.h.slots_made, end, count
         cdef shmq_slot *s
         cdef list rows = []
         while at < made:
+            count = 0
             _lock(self.handle)
             end = min(at + 65536, made)
-            for at in range(at, end):
+            while at < end and count < COPIES_AT_ONCE:
                 s = &self.handle.q.slots[at]
+                at += 1
                 if s.origin_queue and shmq_state_of(shmq_word(s)) != SHMQ_FREE:
-                    rows.append((s.origin_queue, s.origin_seq))
+                    queues[count], seqs[count] = s.origin_queue, s.origin_seq
+                    count += 1
             _unlock(self.handle)
-            at = end
+            rows += [(queues[i], seqs[i]) for i in range(count)]
         return [row for row in rows if row[0] in origins]
 
     def still_moves(self, uint64_t seq, row: int | None = None) -> bool:

@@ -48,7 +48,7 @@ def refuse(settings: Settings, inherited: socket.socket | None = None) -> None:
         _reject_path(settings)
         _reject_taken(_get_path(settings))
     else:
-        _resolve_admitted(settings)
+        _reject_shared(*_resolve_admitted(settings))
 
 
 def check(settings: Settings) -> None:
@@ -69,8 +69,10 @@ def listen(settings: Settings, inherited: socket.socket | None = None) -> list[s
     :class:`~shmq.ShmqError` if listening fails.
     """
     if inherited is None and not settings.bind.startswith(UNIX):
+        family, address = _resolve_admitted(settings)
         with _starting_on_port(settings.port):
-            return _open_sockets(settings, *_resolve_admitted(settings))
+            _reject_shared(family, address)
+            return _open_sockets(settings, family, address)
     if inherited is None:
         _reject_path(settings)
         with _starting_beside(_get_path(settings)) as path:
@@ -96,7 +98,8 @@ def _starting_on_port(port: int) -> Iterator[None]:
         return
     reserve_standard()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
-        _until_free(lambda: lock.bind(f"\0shmq.listen.{port}"), f"port {port}")
+        name = f"\0shmq.listen.{os.getuid()}.{port}"  # ports are shared by one user's sockets
+        _until_free(lambda: lock.bind(name), f"port {port}")
         yield
 
 
@@ -115,14 +118,17 @@ def _starting_beside(path: Path) -> Iterator[Path]:
 
 
 def _until_free(lock: Callable[[], None], where: str) -> None:
-    """Take the lock that another server has while it starts. Raises ShmqError."""
+    """Take the lock that another server has while it starts. Raises ShmqError.
+
+    Without it where the host or the file system has no such locks.
+    """
     until = time.monotonic() + PATIENCE
     while True:
         try:
             return lock()
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EAGAIN):
-                raise
+                return None
             if time.monotonic() > until:
                 raise ShmqError(
                     f"cannot listen on {where}: another server has been starting there for more "
@@ -226,8 +232,6 @@ def _resolve_admitted(settings: Settings) -> tuple[socket.AddressFamily, Any]:
     """The address to bind, looked up once: what is checked is what is bound."""
     family, address = _resolve(settings)
     _reject_exposure(settings, address[0])
-    if address[1]:
-        _reject_shared(family, address)
     return family, address
 
 
@@ -270,6 +274,8 @@ def _reject_shared(family: socket.AddressFamily, address: Any) -> None:
     would end up there. So a socket without it is bound first, and closed. A port that the
     kernel chooses needs no such check.
     """
+    if not address[1]:
+        return
     until = time.monotonic() + PATIENCE
     while True:
         try:

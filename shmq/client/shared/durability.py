@@ -217,15 +217,19 @@ def _find_stored(
     return None
 
 
-def bring_back(namespace: Namespace, name: str, *kinds: Kind) -> None:
+def bring_back(namespace: Namespace, name: str, kind: Kind, *others: Kind) -> None:
     """Recover a queue or stream that is not in memory from its files, if there are any.
+
+    If there are none, the same holds for ``others`` that may have the name.
 
     So that nothing new hides the files, it raises :class:`~shmq.DamagedFile` if they are damaged,
     :class:`~shmq.FileError` if a writer could not recover them for another reason, and
     :class:`~shmq.ShmqError` if no writer exists.
     """
-    missing = [kind for kind in kinds if not namespace.has(kind, name)]
-    found = _find_stored(namespace, name, missing) if missing and not _only_looks() else None
+    if _only_looks() or namespace.has(kind, name):
+        return
+    missing = [kind, *(each for each in others if not namespace.has(each, name))]
+    found = _find_stored(namespace, name, missing)
     if found is None:
         return
     kind, directory = found
@@ -239,7 +243,6 @@ def bring_back(namespace: Namespace, name: str, *kinds: Kind) -> None:
     refusal = _find_refusal(namespace, directory, kind, name)
     if refusal is not None:
         raise refusal
-    bring_back(namespace, name, *missing[missing.index(kind) + 1 :])
 
 
 def _find_refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:

@@ -279,11 +279,11 @@ static int by_seq(const void *a, const void *b)
     return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
-/* Whether the message of the slot is in the journal, or in this collection. A claim that a dead writer
- * had not published stays, because the message may be in the files: its end must be written, too. But
- * the message itself is written once more. */
+/* The batch of a claim that a dead writer had not published. The claim stays, because the message may
+ * be in the files: its end must be written, too. But the message itself is written again. */
 #define UNPUBLISHED UINT64_MAX
 
+/* Whether the message of the slot is in the journal, or in this collection. */
 static bool is_logged(const struct shmq_change_scan *f, uint32_t at, uint64_t seq)
 {
     const struct shmq_logged *logged = &f->q->logged[at];

@@ -57,7 +57,7 @@ struct shmq_change_scan {
 void shmq_scan_begin(struct shmq_change_scan *f, struct shmq_queue *q);
 void shmq_scan_end(struct shmq_change_scan *f);
 
-/* What a dead writer had claimed and not marked as synced is written once more. The claims stay: it may be
+/* What a dead writer had claimed and not marked as synced is written again. The claims stay: it may be
  * in the files, and then its end must be, too. */
 void shmq_disclaim(struct shmq_change_scan *f);
 

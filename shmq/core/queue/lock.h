@@ -34,8 +34,8 @@ int shmq_lock_gets(struct shmq_queue *q);
  * sleepers to wake, and q->to_wake to the parties to wake (shmq_wake_parties). */
 void shmq_unlock(struct shmq_queue *q, uint32_t post[2]);
 
-/* Releases what shmq_lock took and the caller has only looked at: wakes nobody, and counts nobody as woken.
- * Whoever has made something available wakes the sleepers. */
+/* The same for a caller that has only looked: wakes no sleeper and counts none as woken. A process
+ * that makes something available does that. */
 void shmq_unlock_unchanged(struct shmq_queue *q);
 
 /* Takes the put side, for shmq_quick_put: SHMQ_OK, or SHMQ_BUSY for any reason; shmq_lock tells

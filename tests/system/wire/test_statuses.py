@@ -143,7 +143,7 @@ def test_internal_is_answered_for_a_damaged_queue_and_the_others_go_on(
 
         wire.put("sound", b"fine")
         assert wire.take_one("sound").body == b"fine"
-        assert server.log.count("the segment of queue 'damaged' is damaged") == 3
+        assert server.log.count("the segment of queue 'damaged' is damaged") >= 3
         wire.ok(T.DELETE, frames.name("damaged"))
 
 
