@@ -42,7 +42,15 @@ from shmq.disk.storage.set_aside import FileSetAside, files_aside
 from shmq.errors import InvalidOption, WrongDirectory
 from shmq.host.diagnose.leftovers import Finding, namespaces, sweep
 from shmq.host.diagnose.machine import Condition, conditions
-from shmq.host.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments
+from shmq.host.diagnose.segments import (
+    MISSING,
+    SOUND,
+    UNCHECKED,
+    Segment,
+    SegmentReport,
+    examine,
+    segments,
+)
 from shmq.host.diagnose.streams import examine_files
 from shmq.host.diagnose.tables import examine_tables
 from shmq.host.namespace.data_directory import directory_of
@@ -76,6 +84,7 @@ def doctor(context: click.Context, fix: bool, every: bool, timeout: float, as_js
     is changed. A damaged queue is reported; delete it with shmq delete. Files that are set aside
     on disk are listed with the commands that restore and remove them.
     """
+    _require_time(timeout)
     names, others = _select_namespaces(context)
     found = [one for name in names for one in _sweep(name, fix, timeout, as_json)]
     checked = [one for name in names for one in segments(name)]
@@ -247,6 +256,7 @@ def fsck(
     Without a NAME it checks every queue and table of the namespace, and reads all records in the
     files of its durable streams. They may be in use.
     """
+    _require_time(timeout)
     namespace = namespace_of(context)
     # Not the broker's list: making it removes queues that are half made.
     checked = names or Namespace.of(namespace).queue_names()
@@ -283,11 +293,18 @@ def _show_examined(found: list[SegmentReport], every: bool) -> None:
     show_table(made)
 
 
+def _require_time(timeout: float) -> None:
+    if not timeout > 0:
+        raise click.BadParameter("it must be more than 0", param_hint="'--timeout'")
+
+
 def _choose_exit_code(found: list[SegmentReport]) -> Code:
     states = {one.state for one in found}
     if states <= {SOUND}:
         return Code.OK
-    return Code.NO_QUEUE if states <= {SOUND, MISSING} else Code.SEGMENT
+    if not states <= {SOUND, MISSING, UNCHECKED}:
+        return Code.SEGMENT
+    return Code.NO_SPACE if UNCHECKED in states else Code.NO_QUEUE
 
 
 @click.command(epilog="Example: shmq keeper --once")

@@ -15,6 +15,7 @@ from shmq.errors import (
     ForeignSegment,
     IncompatibleSegment,
     LockTimeout,
+    NoSpace,
     NoSuchQueue,
     QueueDeleted,
     ShmqError,
@@ -30,6 +31,7 @@ from shmq.native.directories import is_of_group
 
 SOUND = "sound"
 MISSING = "missing"
+UNCHECKED = "unchecked"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,8 @@ class SegmentReport:
     name: str
     #: ``sound``, ``violated`` (an invariant does not hold), ``damaged`` (it cannot be
     #: attached to), ``incompatible``, ``foreign``, ``unfinished`` (half created or half
-    #: deleted by a dead process), ``stuck``, ``crashed``, ``missing``.
+    #: deleted by a dead process), ``stuck``, ``crashed``, ``missing``, ``unchecked`` (there
+    #: is no space for the check).
     state: str
     #: The problems, a sentence each.
     problems: list[str]
@@ -95,6 +98,7 @@ def _state_of(error: Exception) -> str:
         (NoSuchQueue, MISSING),
         (QueueDeleted, MISSING),
         (LockTimeout, "stuck"),
+        (NoSpace, UNCHECKED),
         (IncompatibleSegment, "incompatible"),
         (ForeignSegment, "foreign"),
     )

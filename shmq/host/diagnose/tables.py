@@ -10,10 +10,11 @@ from shmq.errors import (
     IncompatibleFile,
     IncompatibleSegment,
     LockTimeout,
+    NoSpace,
     ShmqError,
     TableDeleted,
 )
-from shmq.host.diagnose.segments import SOUND, SegmentReport
+from shmq.host.diagnose.segments import SOUND, UNCHECKED, SegmentReport
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table.backup import problems_of
 from shmq.model.table.files import TableFile, tables_of
@@ -23,6 +24,7 @@ _STATES: tuple[tuple[type[Exception], str], ...] = (
     (IncompatibleSegment, "incompatible"),
     (ForeignSegment, "foreign"),
     (LockTimeout, "stuck"),
+    (NoSpace, UNCHECKED),
 )
 
 

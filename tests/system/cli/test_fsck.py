@@ -18,6 +18,8 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.client.local.queue import LocalQueue
 from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_each
 from tests.support.layout import place_of
+from tests.support.own_shm import own_shm, with_own_shm
+from tests.support.processes import run_script
 from tests.support.shell import Shell, ended
 from tests.support.stopped import locks_of_queue
 from tests.support.waiting import eventually
@@ -233,3 +235,36 @@ def test_a_queue_between_damaged_ones_is_checked(broker: shmq.Broker, quick: Qui
     assert "sound" not in (states["a"], states["d"])
     found = quick("doctor", "--json", code=10).json["found"]
     assert {one["name"] for one in found if one["kind"] == "queue"} == {"a", "d"}
+
+
+@own_shm
+def test_without_space_for_the_check_nothing_is_called_damaged() -> None:
+    code = """
+import json, os, subprocess, sys
+import shmq
+
+with shmq.connect("full") as broker:
+    broker.create_queue("q").put("kept")
+    broker.ensure_table("t").set("k", 1)
+filler = os.open("/dev/shm/filler", os.O_WRONLY | os.O_CREAT, 0o600)
+try:
+    while True:
+        os.write(filler, bytes(4096))
+except OSError:
+    pass
+shown = subprocess.run(
+    [sys.executable, "-m", "shmq", "-n", "full", "fsck", "--json"], capture_output=True, text=True
+)
+states = {one["name"]: one["state"] for one in json.loads(shown.stdout)}
+assert "unchecked" in states.values() and set(states.values()) <= {"sound", "unchecked"}, shown
+assert shown.returncode == 8, shown
+os.unlink("/dev/shm/filler")
+with shmq.connect("full") as broker:
+    assert broker.queue("q").get().body == "kept"
+"""
+    run_script(code, before=with_own_shm("4m"))
+
+
+@pytest.mark.parametrize("command", ["fsck", "doctor"])
+def test_no_time_for_a_check_is_wrong_usage(shell: Shell, command: str) -> None:
+    assert "--timeout" in shell(command, "--timeout", "0", code=Code.USAGE).error
