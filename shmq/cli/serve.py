@@ -40,7 +40,8 @@ def _add_options(command: Callable[..., None]) -> Callable[..., None]:
     "-b",
     "--bind",
     metavar="ADDRESS",
-    help="The address to listen on; a public one needs tokens and TLS.  [default: 127.0.0.1]",
+    help="The address to listen on, or unix:/PATH; a public address needs tokens and TLS.  "
+    "[default: 127.0.0.1]",
 )
 @click.option(
     "-p",
