@@ -317,8 +317,11 @@ def test_of_two_servers_that_start_at_once_one_is_refused(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one starts when the first has found that nobody listens, and does not yet."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    kept = socket.socket()  # keeps the port from others, and lets those listen who share it
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        kept.setsockopt(socket.SOL_SOCKET, option, 1)
+    kept.bind(("127.0.0.1", 0))
+    port = kept.getsockname()[1]
     settings = Settings(
         bind=f"unix:{tmp_path}/s" if how == "a path" else "127.0.0.1", port=port, workers=1
     )
@@ -345,7 +348,7 @@ def test_of_two_servers_that_start_at_once_one_is_refused(
     monkeypatch.setattr(listener, "PATIENCE", 1.0)
     start()
     other.join(30)
-    for each in opened:
+    for each in (*opened, kept):
         each.close()
     assert len(opened) == len(refused) == 1
     assert "cannot listen on" in str(refused[0])
