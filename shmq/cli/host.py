@@ -84,7 +84,7 @@ def doctor(context: click.Context, fix: bool, every: bool, timeout: float, as_js
     is changed. A damaged queue is reported; delete it with shmq delete. Files that are set aside
     on disk are listed with the commands that restore and remove them.
     """
-    _require_time(timeout)
+    _require_time("--timeout", timeout)
     names, others = _select_namespaces(context)
     found = [one for name in names for one in _sweep(name, fix, timeout, as_json)]
     checked = [one for name in names for one in segments(name)]
@@ -256,7 +256,7 @@ def fsck(
     Without a NAME it checks every queue and table of the namespace, and reads all records in the
     files of its durable streams. They may be in use.
     """
-    _require_time(timeout)
+    _require_time("--timeout", timeout)
     namespace = namespace_of(context)
     # Not the broker's list: making it removes queues that are half made.
     checked = names or Namespace.of(namespace).queue_names()
@@ -293,9 +293,9 @@ def _show_examined(found: list[SegmentReport], every: bool) -> None:
     show_table(made)
 
 
-def _require_time(timeout: float) -> None:
-    if not timeout > 0:
-        raise click.BadParameter("it must be more than 0", param_hint="'--timeout'")
+def _require_time(flag: str, seconds: float) -> None:
+    if not seconds > 0:
+        raise click.BadParameter("it must be more than 0", param_hint=f"'{flag}'")
 
 
 def _choose_exit_code(found: list[SegmentReport]) -> Code:
@@ -324,8 +324,7 @@ def keeper(context: click.Context, interval: float, once: bool) -> None:
 
     Queues in use need no keeper. It also returns messages that dead processes had leased.
     """
-    if not interval > 0:
-        raise click.BadParameter("it must be more than 0", param_hint="'--interval'")
+    _require_time("--interval", interval)
     namespace = namespace_of(context)
     kept = Keeper(namespace, interval)
     with Stop() as stop, contextlib.closing(kept):

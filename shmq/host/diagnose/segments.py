@@ -13,6 +13,7 @@ from shmq.api.names import check_name
 from shmq.client.local.queue import LocalQueue
 from shmq.errors import (
     ForeignSegment,
+    IncompatibleFile,
     IncompatibleSegment,
     LockTimeout,
     NoSpace,
@@ -88,17 +89,18 @@ def _check(namespace: str, name: str) -> tuple[str, list[str]]:
         with LocalQueue(registry, name, segment) as queue:
             problems += queue.violations()
     except (ShmqError, OSError) as error:
-        return _state_of(error), [str(error)]
+        return state_of(error), [str(error)]
     return ("violated" if problems else SOUND), problems
 
 
-def _state_of(error: Exception) -> str:
-    """The state of a queue that could not be checked."""
+def state_of(error: Exception) -> str:
+    """The state of a queue or table that could not be checked."""
     states: tuple[tuple[type[Exception], str], ...] = (
         (NoSuchQueue, MISSING),
         (QueueDeleted, MISSING),
         (LockTimeout, "stuck"),
         (NoSpace, UNCHECKED),
+        (IncompatibleFile, "incompatible"),
         (IncompatibleSegment, "incompatible"),
         (ForeignSegment, "foreign"),
     )

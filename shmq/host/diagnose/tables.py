@@ -5,27 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shmq.disk.storage.paths import TABLES
-from shmq.errors import (
-    ForeignSegment,
-    IncompatibleFile,
-    IncompatibleSegment,
-    LockTimeout,
-    NoSpace,
-    ShmqError,
-    TableDeleted,
-)
-from shmq.host.diagnose.segments import SOUND, UNCHECKED, SegmentReport
+from shmq.errors import ForeignSegment, ShmqError, TableDeleted
+from shmq.host.diagnose.segments import SOUND, SegmentReport, state_of
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.table.backup import problems_of
 from shmq.model.table.files import TableFile, tables_of
-
-_STATES: tuple[tuple[type[Exception], str], ...] = (
-    (IncompatibleFile, "incompatible"),
-    (IncompatibleSegment, "incompatible"),
-    (ForeignSegment, "foreign"),
-    (LockTimeout, "stuck"),
-    (NoSpace, UNCHECKED),
-)
 
 
 def examine_tables(namespace: str) -> Iterator[SegmentReport]:
@@ -49,6 +33,5 @@ def _check(table: TableFile) -> SegmentReport:
     except TableDeleted:
         raise
     except (ShmqError, OSError) as error:
-        state = next((state for kind, state in _STATES if isinstance(error, kind)), "damaged")
-        return SegmentReport(name=name, state=state, problems=[str(error)])
+        return SegmentReport(name=name, state=state_of(error), problems=[str(error)])
     return SegmentReport(name=name, state="damaged" if problems else SOUND, problems=problems)
