@@ -11,6 +11,16 @@ from tests.support.processes import why_not
 #: A command that runs a line of shell where something else may be mounted at /dev/shm.
 UNSHARE: Final = ("unshare", "--map-root-user", "--mount", "sh", "-c")
 
+#: A part of a script that takes all the space there is, in a file ``/dev/shm/filler``.
+FILL_SHM: Final = """
+filler = os.open("/dev/shm/filler", os.O_WRONLY | os.O_CREAT, 0o600)
+try:
+    while True:
+        os.write(filler, bytes(512))
+except OSError:
+    pass
+"""
+
 _WHY_NOT: Final = why_not(*UNSHARE, "mount -t tmpfs -o size=64k tmpfs /dev/shm")
 
 #: Passes a test over where that is not possible.

@@ -18,7 +18,7 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.client.local.queue import LocalQueue
 from shmq.host.diagnose.probe_process import Crashed, ProbeTimeout, run_each
 from tests.support.layout import place_of
-from tests.support.own_shm import own_shm, with_own_shm
+from tests.support.own_shm import FILL_SHM, own_shm, with_own_shm
 from tests.support.processes import run_script
 from tests.support.shell import Shell, ended
 from tests.support.stopped import locks_of_queue
@@ -246,12 +246,9 @@ import shmq
 with shmq.connect("full") as broker:
     broker.create_queue("q").put("kept")
     broker.ensure_table("t").set("k", 1)
-filler = os.open("/dev/shm/filler", os.O_WRONLY | os.O_CREAT, 0o600)
-try:
-    while True:
-        os.write(filler, bytes(4096))
-except OSError:
-    pass
+"""
+    code += FILL_SHM
+    code += """
 shown = subprocess.run(
     [sys.executable, "-m", "shmq", "-n", "full", "fsck", "--json"], capture_output=True, text=True
 )

@@ -27,7 +27,7 @@ from shmq.model.table.entry import encoded
 from shmq.model.table.files import find
 from shmq.model.table.lock_file import mark_deleted, open_lock_file
 from shmq.native._table import TableLock
-from tests.support.own_shm import own_shm, with_own_shm
+from tests.support.own_shm import FILL_SHM, own_shm, with_own_shm
 from tests.support.processes import Start, run_script
 from tests.support.stopped import stopped_inside
 from tests.support.waiting import PATIENCE, eventually
@@ -531,12 +531,9 @@ try:
 except shmq.NoSpace as error:
     assert "available in /dev/shm/tables.shmq@full" in str(error), error
 assert len(large) == steps, (len(large), steps)
-filler = os.open("/dev/shm/filler", os.O_WRONLY | os.O_CREAT, 0o600)
-try:
-    while True:
-        os.write(filler, bytes(512))
-except OSError:
-    pass
+"""
+    code += FILL_SHM
+    code += """
 for call in (lambda: broker.ensure_table("new"), lambda: table.set("more", bytes(100_000))):
     try:
         call()
