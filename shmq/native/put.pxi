@@ -519,7 +519,7 @@ cdef class Loan:
         if not self.ended:
             self._end()
             if self.handle.open_ and self.generation == fork_generation:
-                self.handle.abandon(self.receipt)
+                self._abandon()
 
     # Releases the memory. If the application still holds a view of it, the pin keeps the bytes from
     # being reused until that view is gone.
@@ -555,6 +555,8 @@ cdef class Loan:
             if _lock_to_end(self.handle):
                 shmq_abandon(&self.handle.q, self.receipt)
                 _unlock(self.handle)
+            else:
+                _disown(self.handle, self.receipt)
 
 
 # Reserves and pins space for the prepared message. If the dedupe id is known, the loan has ended

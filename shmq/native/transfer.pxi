@@ -112,16 +112,22 @@ cdef class Transfer:
             target.abandon(staged)
 
     def untake(self, uint64_t receipt):
-        """Return a taken message to the queue."""
-        _lock(self.handle)
-        shmq_untake(&self.handle.q, receipt)
-        _unlock(self.handle)
+        """Return a taken message, of which no copy exists, to the queue.
+
+        If the lock is not to be had, another process returns it.
+        """
+        if self.handle.generation == fork_generation:  # otherwise it is the parent's
+            _untake(self.handle, receipt)
 
     def give_up(self, uint64_t receipt):
         """Leave a taken message to the next mover. Does nothing if it has moved."""
-        _lock(self.handle)
-        shmq_give_up(&self.handle.q, receipt)
-        _unlock(self.handle)
+        if self.handle.generation == fork_generation:  # otherwise it is the parent's
+            _give_up(self.handle, receipt)
+
+    def disown(self, uint64_t receipt):
+        """Leave a staged copy to be decided by its origin. Does nothing if it is published."""
+        if self.handle.generation == fork_generation:
+            _disown(self.handle, receipt)
 
     def void_copies(self, uint64_t origin_queue, uint64_t origin_seq, uint32_t rows=0):
         """Remove the staged copies of that message that its mover left behind.
@@ -200,6 +206,7 @@ cdef struct _RowRun:
     uint64_t *receipts          # of the run's rows, staged but not published yet
     uint32_t staged, ids
     uint64_t published
+    bint left                   # void copies may be there still
 
 
 @cython.final
@@ -369,7 +376,10 @@ cdef class Staging:
             done = self._move_taken(source, &view, &run, timeout)
         finally:
             free(run.receipts)
-            _let_go(source, view.receipt)
+            if run.left:
+                _give_up(source, view.receipt)
+            else:
+                _untake(source, view.receipt)
         return run.published, done
 
     cdef object _move_taken(self, Handle source, const shmq_view *view, _RowRun *run,
@@ -479,7 +489,11 @@ cdef class Staging:
             memcpy(<void *>view.meta, put.meta, put.meta_bytes)
         shmq_mark()
         self.handle._unpin(view.at, self.handle.generation)
-        _lock(self.handle)
+        try:
+            _lock(self.handle)
+        except:
+            _disown(self.handle, view.receipt)
+            raise
         status = shmq_stage(&self.handle.q, view.receipt, put, shmq_now())
         _unlock(self.handle)
         if status == SHMQ_OK:
@@ -490,6 +504,7 @@ cdef class Staging:
 
     # Commits the run and publishes it; after the commit point nothing prevents the publishing.
     cdef int _commit_run(self, Handle source, uint64_t receipt, _RowRun *run) except -1:
+        cdef bint ended
         cdef int status
         try:
             _lock(source)
@@ -501,44 +516,72 @@ cdef class Staging:
         else:
             status = shmq_moved_rows(&source.q, receipt, run.chunk.row)
         _unlock(source)
-        self._end_run(run, status == SHMQ_OK)
+        ended = self._end_run(run, status == SHMQ_OK)
         if status != SHMQ_OK:
             raise _errors.ShmqError(
                 f"the rows in {source.name!r} were taken from their publisher: its handle was "
                 f"closed, or the queue is damaged")
+        if not ended:  # the next rows must not overtake these
+            raise _locked_out(self.handle, 0)
         self.handle._after()
         return 0
 
-    # Publishes the run, or removes it. If there is not enough room for dedupe ids, the rows are left to the
-    # next search for dead processes; if the lock is not to be had, all are, once the handle is
-    # closed.
-    cdef void _end_run(self, _RowRun *run, bint publish) noexcept:
+    # Publishes the run, or removes it; returns whether it could. If the lock is not to be had, or
+    # there is not enough room for dedupe ids, the rows are left to the next search for dead
+    # processes, to which the chunk tells whether they have moved.
+    cdef bint _end_run(self, _RowRun *run, bint publish) noexcept:
         cdef uint32_t i
         cdef int status
         cdef int64_t now
+        cdef bint locked
         with nogil:
-            if _lock_to_end(self.handle):
-                now = shmq_now()
-                for i in range(run.staged):
-                    if not publish:
-                        shmq_abandon(&self.handle.q, run.receipts[i])
-                        continue
-                    status = shmq_commit_staged(&self.handle.q, run.receipts[i], now)
-                    if status == SHMQ_OK:
-                        run.published += 1
-                    elif status != SHMQ_DUPLICATE and status != SHMQ_STALE:
-                        shmq_disown(&self.handle.q, run.receipts[i])
+            locked = _lock_to_end(self.handle)
+            now = shmq_now()
+            for i in range(run.staged):
+                if not locked:
+                    _disown(self.handle, run.receipts[i])
+                    continue
+                if not publish:
+                    shmq_abandon(&self.handle.q, run.receipts[i])
+                    continue
+                status = shmq_commit_staged(&self.handle.q, run.receipts[i], now)
+                if status == SHMQ_OK:
+                    run.published += 1
+                elif status != SHMQ_DUPLICATE and status != SHMQ_STALE:
+                    shmq_disown(&self.handle.q, run.receipts[i])
+            if locked:
                 _unlock(self.handle)
+        run.left = not locked and not publish
         run.staged = 0
+        return locked
 
 
-# Puts a chunk back, unless all of it has moved. If its staged copies here could not be removed,
-# its next mover removes them.
-cdef void _let_go(Handle handle, uint64_t receipt) noexcept:
+# Ends what this handle has taken, staged or reserved without the lock: any other process does so
+# with the lock. See shmq_disown.
+cdef void _disown(Handle handle, uint64_t receipt) noexcept nogil:
+    if handle.q.attachment != SHMQ_NIL:
+        shmq_disown(&handle.q, receipt)
+
+
+# Returns a taken message, of which no copy exists. If the lock is not to be had, any other process
+# does so.
+cdef void _untake(Handle handle, uint64_t receipt) noexcept:
     with nogil:
         if _lock_to_end(handle):
             shmq_untake(&handle.q, receipt)
             _unlock(handle)
+        else:
+            _disown(handle, receipt)
+
+
+# Leaves a taken message to its next mover, which first removes what was staged of it.
+cdef void _give_up(Handle handle, uint64_t receipt) noexcept:
+    with nogil:
+        if _lock_to_end(handle):
+            shmq_give_up(&handle.q, receipt)
+            _unlock(handle)
+        else:
+            _disown(handle, receipt)
 
 
 cdef object _no_chunk(Handle handle, uint64_t seq):

@@ -11,4 +11,4 @@ action do_lease, do_run, do_hand, do_mark_acked, do_finish, do_settle;
 
 action do_pin, do_unpin, do_die, do_close, do_recover;
 
-action do_take, do_move, do_void_copies, do_purge, do_pass_time, do_sleep, do_starve;
+action do_take, do_move, do_disown, do_void_copies, do_purge, do_pass_time, do_sleep, do_starve;

@@ -41,6 +41,13 @@ void do_move(struct actor *a)
     a->moved += good && how > 1;
 }
 
+void do_disown(struct actor *a)
+{
+    static const enum shmq_state states[] = {SHMQ_FILLING, SHMQ_STAGED, SHMQ_MOVING};
+
+    shmq_disown(a->q, pick(a, states[below(a, 3)]).receipt);
+}
+
 void do_void_copies(struct actor *a)
 {
     struct shmq_origin origin;

@@ -33,7 +33,7 @@ static action *const actions[] = {
     do_mark_acked,  do_mark_acked,    do_finish,    do_pin,       do_unpin,     do_die,
     do_close,       do_recover,       do_take,      do_take,      do_move,      do_move,
     do_void_copies, do_purge,         do_pass_time, do_pass_time, do_sleep,     do_starve,
-    do_run,
+    do_run,         do_disown,
 };
 
 /* What is in the queue and what has left it is what was put. */

@@ -467,6 +467,54 @@ TEST("a row that its own handle has staged and not committed has no owner once t
     CHECK_WELL(q);
 }
 
+TEST("what its owner disowns without the lock is taken over with the next look at the time")
+{
+    struct shmq_queue *q = new_source(), *other = another_handle(q);
+    struct shmq_view filling, moving, view;
+    uint64_t copy = stage_row(q, 1, 1, NULL, 0), found, seq;
+
+    CHECK_EQ(shmq_reserve(q, 4, 0, now, NULL, &filling, &seq), SHMQ_OK);
+    put_text(q, "moving");
+    CHECK_EQ(shmq_take(q, 2, 1, &moving), SHMQ_OK);
+    shmq_disown(other, copy);
+    shmq_disown(other, filling.receipt);
+    shmq_disown(other, moving.receipt);
+    CHECK(!has_orphan(q, &found));
+    CHECK_EQ(q->h->disowned, 0);
+
+    shmq_disown(q, copy);
+    shmq_disown(q, filling.receipt);
+    shmq_disown(q, moving.receipt);
+    CHECK(has_orphan(q, &found));
+    CHECK_EQ(found, copy);
+    CHECK_WELL(q);
+    shmq_tick(other, now);
+    CHECK_EQ(q->h->disowned, 0);
+    CHECK_EQ(shmq_fill(q, filling.receipt, &(struct shmq_put){.body_bytes = 4}, now, &seq),
+             SHMQ_STALE);
+    CHECK_EQ(shmq_moved(q, moving.receipt), SHMQ_STALE);
+    CHECK_EQ(q->h->live, 2);
+    CHECK_WELL(q);
+    view = take_dead(other);
+    CHECK(body_is(&view, "moving"));
+}
+
+TEST("what a process had disowned when it died is taken over with what it held")
+{
+    struct shmq_queue *q = new_source(), *other = another_handle(q);
+    struct shmq_view moving;
+
+    put_text(q, "moving");
+    CHECK_EQ(shmq_take(q, 0, 1, &moving), SHMQ_OK);
+    shmq_disown(q, moving.receipt);
+    atomic_store(&q->h->disowned, 0); /* it died before it said so */
+    shmq_tick(other, now);
+    CHECK_EQ(q->h->dying.head, SHMQ_NIL);
+    die(q, other);
+    CHECK_EQ(q->h->dying.head, 0);
+    CHECK_WELL(q);
+}
+
 TEST("a row's delay and its dedupe id count from its commit")
 {
     struct shmq_queue *target = NEW_QUEUE(.capacity = 8, .dedupe_window = 1000000000);

@@ -314,7 +314,8 @@ def move(
 ) -> None:
     """Move a taken message, which then expires in ``ttl`` seconds, or never.
 
-    Raises Full, NoSpace, after putting it back in the source.
+    Raises Full, NoSpace, after putting it back in the source; and LockTimeout, after which another
+    process completes or undoes the move.
     """
     try:
         staged = target.transfer.stage_copy(
@@ -334,11 +335,8 @@ def move(
         source.transfer.hand_over(target, taken.receipt, staged)
     except BaseException:
         # Interrupted before or after the commit point: the source tells which.
-        if source.transfer.still_moves(taken.sequence):
-            target.abandon(staged)
-            source.transfer.untake(taken.receipt)
-        else:
-            target.transfer.publish_copy(staged)
+        target.transfer.disown(staged)
+        source.transfer.give_up(taken.receipt)
         raise
 
 

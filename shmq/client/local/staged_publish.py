@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -26,7 +25,7 @@ from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import CODECS, unpack_properties
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.native.lock_holder import Holder, until_locked
+from shmq.native.lock_holder import Holder
 
 #: The codecs that distinguish the three kinds of messages in a staging queue.
 _CHUNK, _TURN, _MARKER = (CODECS.index(codec) for codec in ("bytes", "text", "json"))
@@ -42,8 +41,6 @@ _CHUNKS: Final = 1 << 16
 _PAUSE: Final = 0.005
 #: How long a sweep waits for a commit, or for another sweep, in seconds.
 _SWEPT: Final = 0.1
-#: How long to try to return the turn while a stopped process holds a lock, in seconds.
-_RETURNED: Final = 5.0
 #: How long to wait for committed rows to be on disk, without a timeout, in seconds.
 _WRITTEN: Final = 30.0
 
@@ -383,9 +380,7 @@ def _turn(queue: Any, how: _CommitProgress) -> Iterator[None]:
     try:
         yield
     finally:
-        # A turn that is not returned would stay this process's.
-        untake = functools.partial(queue.transfer.untake, receipt)
-        until_locked(untake, time.monotonic() + _RETURNED)
+        queue.transfer.untake(receipt)
 
 
 def _make_busy(queue: Any) -> Full:

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "queue/message.h"
 #include "queue/slot.h"
+#include "queue/transition.h"
 #include "queue/wait.h"
 #include "queue/wakeup.h"
 
@@ -54,7 +55,7 @@ static void reclaim_slot(struct shmq_queue *q, struct shmq_slot *s, uint32_t own
         if (state == SHMQ_ZOMBIE)
             shmq_slot_free(q, s);
     }
-    if (s->owner == owner)
+    if (s->owner == owner || shmq_is_disowned(s))
         shmq_message_orphaned(q, s, now);
 }
 

@@ -393,7 +393,7 @@ struct shmq_header {
     /* -- failed deliveries, under `lock`: see failures.h ------------------------------- */
     uint64_t failed;        /* with an error of any type                               */
     uint32_t failure_types; /* types that have an entry                                */
-    uint32_t reserved2;
+    _Atomic uint32_t disowned; /* 1: an owner has left slots behind, see transfer.h    */
 };
 
 enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };

@@ -156,9 +156,15 @@ int shmq_find_orphan(struct shmq_queue *q, uint32_t from, struct shmq_origin *or
 void shmq_disown(struct shmq_queue *q, uint64_t receipt)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_STAGED);
+    uint16_t self = (uint16_t)(q->attachment + 1);
 
-    if (s)
-        SET(s->owner, 0);
+    if (!s && !(s = shmq_slot_in(q, receipt, SHMQ_MOVING)))
+        s = shmq_slot_in(q, receipt, SHMQ_FILLING);
+    if (!s || !__atomic_compare_exchange_n(&s->owner, &self, 0, false, __ATOMIC_RELEASE,
+                                           __ATOMIC_RELAXED))
+        return;
+    shmq_mark(); /* if it dies here, shmq_reclaim finds the slot */
+    SET_RELEASE(q->h->disowned, 1);
 }
 
 bool shmq_still_moves(struct shmq_queue *q, uint64_t seq, uint32_t row)

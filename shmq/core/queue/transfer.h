@@ -55,7 +55,10 @@ struct shmq_origin {
 /* The next orphaned copy at or after slot `from`. SHMQ_EMPTY. */
 int shmq_find_orphan(struct shmq_queue *q, uint32_t from, struct shmq_origin *origin);
 
-/* The mover of a copy that must be committed leaves the commit to the process that finds it. */
+/* The owner of a FILLING, STAGED or MOVING slot leaves it as if it had died: space is freed, a copy is
+ * decided by its origin, a message waits for its next mover. Needs no lock, for an owner that cannot
+ * have it: nobody else changes such a slot while its owner lives. Does nothing if it is not the
+ * owner. */
 void shmq_disown(struct shmq_queue *q, uint64_t receipt);
 
 /* Whether the queue still has message `seq`, or that row of it, dying or being moved. */

@@ -240,6 +240,17 @@ bool shmq_claim_look(struct shmq_queue *q, int64_t now, int64_t patience)
     return true;
 }
 
+/* Takes over the slots that their owners have left. */
+static void take_over(struct shmq_queue *q, int64_t now)
+{
+    if (!GET_RELAXED(q->h->disowned) || !atomic_exchange(&q->h->disowned, 0))
+        return;
+    shmq_mark(); /* if it dies here, shmq_reclaim finds the slots */
+    for (uint32_t at = 0; at < q->h->slots_made; at++)
+        if (shmq_is_disowned(&q->slots[at]))
+            shmq_message_orphaned(q, &q->slots[at], now);
+}
+
 void shmq_tick(struct shmq_queue *q, int64_t now)
 {
     struct shmq_header *h = q->h;
@@ -252,6 +263,7 @@ void shmq_tick(struct shmq_queue *q, int64_t now)
             break;
         shmq_message_due(q, shmq_slot_at(q, first), now);
     }
+    take_over(q, now);
     if ((uint64_t)now - (uint64_t)h->samples[1].at >= RATE_PERIOD) /* or from the future */
         sample_rates(h, now);
     if (shmq_claim_look(q, now, 0))

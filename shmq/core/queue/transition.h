@@ -37,6 +37,14 @@ static inline struct shmq_slot *shmq_slot_in(struct shmq_queue *q, uint64_t rece
     return s;
 }
 
+/* Whether the slot's owner has left it: see shmq_disown. That of a copy is told from its owner alone. */
+static inline bool shmq_is_disowned(const struct shmq_slot *s)
+{
+    enum shmq_state state = shmq_state_of(shmq_word(s));
+
+    return (state == SHMQ_FILLING || state == SHMQ_MOVING) && !GET_ATOMIC(s->owner);
+}
+
 /* The message that is served first, or SHMQ_NIL: in the order, and not expired. */
 uint32_t shmq_next_ready(struct shmq_queue *q, int64_t now);
 

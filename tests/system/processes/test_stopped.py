@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -17,11 +18,16 @@ import pytest
 
 import shmq
 from shmq import Broker, LockTimeout, Queue
+from shmq.api.names import staging_name
 from shmq.client.local import dead_letters, staged_publish
+from shmq.model.codec.codecs import pack_properties
+from shmq.native import _core
 from tests.conformance.tools import in_thread, outcome
+from tests.support.layout import place_of
 from tests.support.processes import HOUR, Start, asleep, drain, is_sound
 from tests.support.stopped import (
     IN_REGISTRY,
+    Lock,
     lock_of_partition,
     locks_of_group,
     locks_of_queue,
@@ -206,6 +212,83 @@ def test_an_operation_that_was_carried_out_does_not_fail_for_what_is_beside_it(
         queue.get().ack()
     eventually(lambda: queue.stats().dying == 0, "the dead letter moves")
     assert broker.queue("q.dlq").get(timeout=PATIENCE).body == b"1"
+
+
+def test_a_dead_letter_whose_move_met_a_held_lock_moves_once_the_lock_is_free(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = broker.create_queue("q", max_deliveries=1, retry_delay=0)
+    queue.put(b"1")
+    with contextlib.ExitStack() as stack:
+
+        def pack_late(properties: dict[str, Any]) -> bytes:
+            # It is taken, and not staged yet.
+            monkeypatch.setattr(dead_letters, "pack_properties", pack_properties)
+            lock = locks_of_queue(broker.namespace, "q")["gets"]
+            stack.enter_context(lock.held_by_stopped())
+            return pack_properties(properties)
+
+        monkeypatch.setattr(dead_letters, "pack_properties", pack_late)
+        queue.get().nack()
+    eventually(lambda: queue.stats().dying == 0, "the dead letter moves")
+    assert drain(broker.queue("q.dlq")) == [b"1"]
+    is_sound(queue)
+    is_sound(broker.queue("q.dlq"))
+
+
+def has_staged(target: Lock) -> bool:
+    """Whether the queue of the lock has a staged copy, and nobody has its lock."""
+    count = place_of("staged")
+    with target.path.open("rb") as memory:
+        memory.seek(count.start)
+        return any(memory.read(count.stop - count.start)) and not target.holder()
+
+
+def commit_impatiently(publisher: shmq.StagedPublisher) -> int:
+    """Commit the batch 0, and wait for each lock at most 2 s."""
+    _core.set_patience(2.0)
+    return publisher.commit_batch(0, ["part"], timeout=PATIENCE)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("moved", [True, False])
+def test_rows_whose_end_met_a_held_lock_are_published_in_order_by_the_next_commit(
+    broker: Broker, *, moved: bool
+) -> None:
+    queue = broker.create_queue("few", capacity=2)
+    queue.staged_publisher("p").stage(0, "part", [b"1", b"2", b"3"])
+    target = locks_of_queue(broker.namespace, "few")["gets"]
+    source = locks_of_queue(broker.namespace, staging_name("few", "p"))["gets"]
+    publisher = broker.queue("few").staged_publisher("p")
+
+    commit = in_thread(functools.partial(commit_impatiently, publisher))
+    eventually(queue.full, "the commit waits for room")
+    source.take()
+    bodies = drain(queue)
+    eventually(lambda: has_staged(target), "the third row is staged, and waits for the source")
+    target.take()
+    if moved:
+        source.write(0)
+    with pytest.raises(LockTimeout):
+        commit.result(PATIENCE)
+    source.write(0)
+    target.write(0)
+
+    publisher.commit_batch(0, ["part"])
+    assert bodies + drain(queue) == [b"1", b"2", b"3"]
+    is_sound(queue)
+
+
+def test_a_loan_may_end_while_the_lock_is_held(broker: Broker) -> None:
+    queue, other = broker.create_queue("q"), broker.queue("q")
+    dropped, deleted = queue.loan(10), queue.loan(10)
+    with locks_of_queue(broker.namespace, "q")["gets"].held_by_stopped():
+        dropped.drop()
+        del deleted
+    queue.put(b"1")
+    queue.close()
+    assert drain(other) == [b"1"]
+    is_sound(other)
 
 
 @pytest.mark.prove
