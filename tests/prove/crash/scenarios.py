@@ -770,6 +770,13 @@ def redrive(stage: Stage) -> None:
 
 
 @scenario(prepare=three, kept=ABC)
+def disown_a_taken_message(stage: Stage) -> None:
+    taken = stage.queue.transfer.take(0, 1)
+    stage.queue.transfer.disown(taken[0])
+    stage.queue.tend()
+
+
+@scenario(prepare=three, kept=ABC)
 def attach(stage: Stage) -> None:
     stage.held = [stage.broker.queue("q")]
 
