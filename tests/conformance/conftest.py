@@ -19,6 +19,7 @@ from shmq import Broker, Queue
 from tests.support.http_broker import HttpBroker
 from tests.support.http_servers import HTTP_SERVERS
 from tests.support.nats_server import NATS_SERVER
+from tests.support.processes import HOUR
 from tests.support.tcp_servers import TCP_SERVERS
 
 from . import nats_offers
@@ -141,8 +142,8 @@ def broker(connect: Connect) -> Broker:
 
 @pytest.fixture
 def queue(broker: Broker) -> Queue:
-    """A queue with the default options."""
-    return broker.create_queue("q")
+    """A queue whose leases outlast any test, however slow the machine is."""
+    return broker.create_queue("q", visibility_timeout=HOUR)
 
 
 @pytest.fixture

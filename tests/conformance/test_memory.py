@@ -11,6 +11,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.processes import HOUR
 
 from .tools import drain
 
@@ -75,7 +76,9 @@ def test_purge_leaves_the_bytes_of_leased_messages_alone(queue: Queue) -> None:
 def test_a_message_held_for_long_blocks_no_space_but_its_own(
     broker: Broker, held_size: int
 ) -> None:
-    queue = broker.create_queue("jobs", arena_bytes=512 * KIB, max_message_bytes=64 * KIB)
+    queue = broker.create_queue(
+        "jobs", arena_bytes=512 * KIB, max_message_bytes=64 * KIB, visibility_timeout=HOUR
+    )
     queue.put(b"\x01" * held_size)
     held = queue.get()
 
