@@ -4,7 +4,8 @@ Each task of each batch appends as a producer of its own, with producer sequence
 begin with the batch's number, so a stream drops rows that it already has. A task's rows for one
 partition are appended in one piece if they fit. Such a piece is appended whole or not at all,
 and the order of its rows does not matter. If there are several pieces, the rows must come in
-the same order when the task runs again.
+the same order when the task runs again. Its pieces may be of other sizes then, as their size
+depends on the ring, which may be altered: the sequence numbers count rows.
 
 If the stream was repartitioned since an earlier run of the task, this one finds what that run has
 appended in the partitions that are sealed now, and appends the rest to later ones.
@@ -26,8 +27,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
-from shmq.errors import Full, InvalidOption, PartitionSealed
-from shmq.native import _arrow
+from shmq.errors import Full, InvalidOption, OutOfSequence, PartitionSealed
+from shmq.native import _arrow, _stream
 from shmq.native._core import codec_number
 from shmq.spark.shared import sink_rows
 from shmq.spark.shared.wait_report import WaitReport
@@ -379,6 +380,12 @@ class _OpenTarget(_Target):
             except Full:
                 done = self._append_later(append)
                 append(confirm=confirm, timeout=self._timeout)  # only waits for the disk
+        except OutOfSequence as error:  # an earlier run had the first of these rows in its pieces
+            there = error.expected - error.given
+            self.before += there
+            self._pieces[partition] = piece.behind(there)
+            self._append(partition, confirm)
+            return
         except PartitionSealed as error:
             if partition not in self._opened:
                 raise  # the row asks for it
@@ -459,6 +466,12 @@ class _Piece:
     rows: int = 0
     #: How many rows of the task went to the partition before these.
     before: int = 0
+
+    def behind(self, rows: int) -> _Piece:
+        """The piece without its first ``rows``."""
+        records = _stream.records_of(b"".join(self.blocks), 0, 0)
+        rest = records.select([row >= rows for row in range(self.rows)]).data
+        return _Piece([rest], len(rest), self.rows - rows, self.before + rows)
 
 
 def _hash_name(name: str) -> int:

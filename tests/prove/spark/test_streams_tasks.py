@@ -180,7 +180,7 @@ def test_a_name_is_found_to_be_a_stream(url: str, orders: shmq.Stream) -> None:
     assert find_kind({"url": url, "subscribe": orders.name}) is STREAM_KIND
 
 
-# ---- a task that runs again after the stream was repartitioned ----
+# ---- a task that runs again after the stream was altered or repartitioned ----
 
 KEYED = types.StructType(
     [
@@ -248,6 +248,26 @@ def appended(stream: shmq.Stream) -> list[shmq.Record]:
 
 def numbers(stream: shmq.Stream) -> list[int]:
     return sorted(int(record.value) for record in appended(stream))
+
+
+@everywhere
+def test_a_task_that_was_cut_off_before_its_stream_got_a_larger_ring_appends_the_rest_once(
+    run: Run, orders: shmq.Stream, broker: shmq.Broker
+) -> None:
+    broker.alter_stream(orders.name, ring_bytes=1 << 20)
+    batch = made(9000)
+    cuts = ((64, 4000, 1 << 21), (1000, 6000, 1 << 22))
+    for size, until, ring_bytes in cuts:
+        with pytest.raises(CutOffError):
+            run(split(batch, size, until))
+        there = len(numbers(orders))
+        assert 0 < there < until, "the cut leaves rows that were not appended"
+        broker.alter_stream(orders.name, ring_bytes=ring_bytes)
+    last = run(split(batch, 700))
+
+    assert (last.rows, last.before) == (9000, there)
+    assert numbers(orders) == list(range(9000))
+    assert run([batch]).before == 9000
 
 
 @everywhere
