@@ -14,7 +14,6 @@ appended in the partitions that are sealed now, and appends the rest to later on
 from __future__ import annotations
 
 import abc
-import bisect
 import dataclasses
 import functools
 import hashlib
@@ -271,24 +270,10 @@ class _Producer:
             timeout=timeout,
         )
 
-    def count_rows(self, partition: int, block: bytes) -> int:
-        """How many of the task's rows a sealed partition has; they are the first ones.
-
-        ``block`` is any record: a sealed partition appends nothing, and says whether it already
-        has a record of that sequence number.
-        """
-        if not self._has_row(partition, 0, block):
-            return 0
-        return bisect.bisect_left(
-            range(_ROWS), True, key=lambda row: not self._has_row(partition, row, block)
-        )
-
-    def _has_row(self, partition: int, row: int, block: bytes) -> bool:
-        try:
-            self.append(block, partition, row)
-        except PartitionSealed:
-            return False
-        return True
+    def count_rows(self) -> list[int]:
+        """How many of the task's rows each partition has; they are the first ones."""
+        newest = self.stream.produced(_hash_name(self.name))
+        return [0 if each is None else max(0, each + 1 - self.sequence) for each in newest]
 
 
 def _find_target(producer: _Producer, records: Records, begin: int = 0) -> _Target:
@@ -299,15 +284,14 @@ def _find_target(producer: _Producer, records: Records, begin: int = 0) -> _Targ
     Whether it has appended any is certain, because sealed partitions never change.
     """
     opened = producer.stream.open_partitions
-    if opened.start > begin:
-        block, _ = records.block(0, 1, 1)
-        begins = sorted({each.behind for each in producer.stream.offsets()})
-        for sealed in (range(*each) for each in itertools.pairwise(begins)):
-            if begin <= sealed.start < opened.start:
-                there = {p: producer.count_rows(p, block) for p in sealed}
-                if any(there.values()):
-                    return _SealedTarget(producer, sealed, there, block)
-    return _OpenTarget(producer, opened)
+    there = producer.count_rows() if opened.start > begin else []
+    first = next((p for p in range(begin, opened.start) if there[p]), None)
+    if first is None:
+        return _OpenTarget(producer, opened)
+    begins = sorted({each.behind for each in producer.stream.offsets()})
+    sealed = next(range(*each) for each in itertools.pairwise(begins) if first < each[1])
+    block, _ = records.block(0, 1, 1)
+    return _SealedTarget(producer, sealed, {p: there[p] for p in sealed}, block)
 
 
 class _Target(abc.ABC):

@@ -10,8 +10,10 @@ import pytest
 from pyspark.sql import types
 
 import shmq
+from shmq.client.remote.stream import RemoteStream
 from shmq.model.codec.compression import compressor
 from shmq.native import _stream
+from shmq.protocol.opcodes import Type
 from shmq.spark.format_dispatch import find_kind
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.options import WRITE
@@ -284,6 +286,22 @@ def test_a_task_that_runs_again_after_a_repartition_appends_nothing_more(
     assert numbers(orders) == list(range(500))
     assert run([batch], batch=4).before == 0
     assert orders.latest(0) + orders.latest(1) == 500, "the next batch has gone elsewhere"
+
+
+@pytest.mark.parametrize("url", ["tcp"], indirect=True)
+def test_a_task_of_a_repartitioned_stream_asks_once_what_sealed_partitions_have(
+    run: Run, orders: shmq.Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run([made(100)])
+    for partitions in (3, 4, 5):
+        orders.repartition(partitions)
+    asked: list[int] = []
+    monkeypatch.setattr(
+        RemoteStream, "ask", lambda *how, ask=RemoteStream.ask: asked.append(how[1]) or ask(*how)
+    )
+
+    assert run([made(100)], batch=4).before == 0
+    assert asked == [Type.STREAM_INFO]
 
 
 @everywhere
