@@ -13,6 +13,7 @@ import shmq
 from shmq.client.remote.stream import RemoteStream
 from shmq.model.codec.compression import compressor
 from shmq.native import _stream
+from shmq.native._core import Answer
 from shmq.protocol.opcodes import Type
 from shmq.spark.format_dispatch import find_kind
 from shmq.spark.shared.address import Address
@@ -296,9 +297,13 @@ def test_a_task_of_a_repartitioned_stream_asks_once_what_sealed_partitions_have(
     for partitions in (3, 4, 5):
         orders.repartition(partitions)
     asked: list[int] = []
-    monkeypatch.setattr(
-        RemoteStream, "ask", lambda *how, ask=RemoteStream.ask: asked.append(how[1]) or ask(*how)
-    )
+    ask = RemoteStream.ask
+
+    def count(stream: RemoteStream, kind: int, rest: bytes, wait: float = 0.0) -> Answer:
+        asked.append(kind)
+        return ask(stream, kind, rest, wait)
+
+    monkeypatch.setattr(RemoteStream, "ask", count)
 
     assert run([made(100)], batch=4).before == 0
     assert asked == [Type.STREAM_INFO]
