@@ -67,6 +67,7 @@ class Cursor(Handles[shmq.Stream]):
             )
         #: Whether the group, not an option, sets where the query begins.
         self._by_group = self._group is not None and self._starting.default
+        self._tasks: int | None = chosen["minPartitions"]
         self._stay: dict[Place, int] | None = None
         self._seen: dict[str, StreamSnapshot] | None = None
         #: The offset that waits first in a partition, and the time of its record.
@@ -113,7 +114,8 @@ class Cursor(Handles[shmq.Stream]):
                 },
                 {one.place[1]: one.start for one in own if one.begins},
             )
-        return StreamOffset(streams, self._own_group(begin), turn), sum(map(len, waiting))
+        end = StreamOffset(streams, self._own_group(begin), turn, self._tasks)
+        return end, sum(map(len, waiting))
 
     def reached(self, batch: StreamOffset) -> None:
         """Note the end of the batch that was just begun."""

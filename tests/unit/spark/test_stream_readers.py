@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,38 @@ def test_the_progress_of_streams_reads_what_waits_first_only_when_it_is_another(
     source.latestOffset(end, ReadMaxRows(4))
     assert source.reportLatestOffset()["backlog"] == 2
     assert (len(looks), len(reads)) == (2, 4)
+
+
+def test_a_task_of_a_replay_has_the_same_messages_whatever_the_cores_and_the_options(
+    broker: shmq.Broker, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orders", "parcels"):
+        broker.create_queue(name).put_many([b"x"] * 6000)
+    first = reader(QUEUE, subscribe="orders,parcels")
+    begin = first.latestOffset(first.initialOffset(), ReadMaxRows(1))
+    end = first.latestOffset(begin, ReadMaxRows(8000))
+    planned = first.partitions(begin, end)
+    assert planned[0].topic == "orders", "although the turn is that of the other queue"
+
+    monkeypatch.setattr(os, "cpu_count", lambda: len(planned) + 1)
+    for given in ({}, {"minPartitions": str(len(planned) + 3)}):
+        again = reader(QUEUE, subscribe="orders,parcels", **given)
+        assert again.partitions(begin, end) == planned
+
+
+def test_a_task_of_a_replay_has_the_same_records_whatever_the_options(
+    broker: shmq.Broker, reader: Reader
+) -> None:
+    broker.create_stream("orders", 2).append_many([b"x"] * 90, partition=1)
+    for given, others in (
+        ({"minPartitions": "3"}, {"minPartitions": "7"}),
+        ({}, {"minPartitions": "2"}),
+    ):
+        first = reader(STREAM_KIND, startingOffsets="earliest", **given)
+        begin = first.initialOffset()
+        end = first.latestOffset(begin, ReadAllAvailable())
+        again = reader(STREAM_KIND, **others)
+        assert again.partitions(begin, end) == first.partitions(begin, end)
 
 
 @pytest.mark.parametrize("kind", [QUEUE, STREAM_KIND], ids=lambda kind: str(kind.name))
