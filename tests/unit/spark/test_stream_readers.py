@@ -130,6 +130,28 @@ def test_a_task_of_a_replay_has_the_same_records_whatever_the_options(
         assert again.partitions(begin, end) == first.partitions(begin, end)
 
 
+def test_batches_have_all_of_sealed_partitions_before_any_record_of_those_behind_them(
+    broker: shmq.Broker, reader: Reader
+) -> None:
+    stream = broker.create_stream("orders", 2)
+    for partitions in (3, 4):
+        for partition in stream.open_partitions:
+            stream.append_many([b"x"] * 5, partition=partition)
+        stream.repartition(partitions)
+    stream.append_many([b"x"] * 5, partition=5)
+    source = reader(STREAM_KIND, startingOffsets="earliest", maxOffsetsPerTrigger="8")
+    end, batches = source.initialOffset(), []
+    while (begin := end) != (end := source.latestOffset(begin, ReadMaxRows(8))):
+        batches.append([(each.partition, len(each)) for each in source.partitions(begin, end)])
+    assert batches == [
+        [(0, 4), (1, 4)],
+        [(0, 1), (1, 1)],
+        [(2, 3), (3, 3), (4, 2)],
+        [(2, 2), (3, 2), (4, 3)],
+        [(5, 5)],
+    ]
+
+
 @pytest.mark.parametrize("kind", [QUEUE, STREAM_KIND], ids=lambda kind: str(kind.name))
 def test_the_page_is_told_from_the_first_batch_on(
     broker: shmq.Broker, reader: Reader, kind: Kind[Any]
