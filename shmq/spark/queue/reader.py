@@ -49,6 +49,8 @@ class SlotRange(InputPartition):
     """Part of a queue: the messages in its slots from ``start`` to ``end``."""
 
     topic: str
+    #: The queue's identity when the read was planned.
+    identity: int
     start: int
     end: int
 
@@ -68,10 +70,11 @@ class QueueReader(SourceReader, DataSourceReader):
         parts: list[InputPartition] = []
         with self._address.connect() as broker:
             names = self._subscription.find(broker)
-            slots = [_count_slots(broker, name) for name in names]
-        for name, size, least in zip(names, slots, self._counts(slots), strict=True):
-            parts += (SlotRange(name, *each) for each in parts_of(size, least))
-        return parts or [SlotRange("", 0, 0)]
+            queues = [_look(broker, name) for name in names]
+        counts = self._counts([slots for _, slots in queues])
+        for name, (identity, slots), least in zip(names, queues, counts, strict=True):
+            parts += (SlotRange(name, identity, *each) for each in parts_of(slots, least))
+        return parts or [SlotRange("", 0, 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part, as Arrow batches."""
@@ -82,6 +85,7 @@ class QueueReader(SourceReader, DataSourceReader):
 
         schema = arrow_schema(self._schema)
         with borrow_queue(self._address, partition.topic) as queue:
+            _check_identity(queue, partition)
             bulk = queue.bulk()
             at: int | None = partition.start
             while at is not None:
@@ -102,9 +106,10 @@ class QueueReader(SourceReader, DataSourceReader):
         return wanted
 
 
-def _count_slots(broker: shmq.Broker, name: str) -> int:
+def _look(broker: shmq.Broker, name: str) -> tuple[int, int]:
+    """The queue's identity, and how many slots it has."""
     with broker.queue(name) as queue:
-        return queue.bulk().slots()
+        return queue.identity, queue.bulk().slots()
 
 
 def parts_of(count: int, least: int) -> list[tuple[int, int]]:
@@ -269,11 +274,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         """The messages of a part. Raises ShmqError if some are gone, unless loss is allowed."""
         try:
             with borrow_queue(self._address, part.topic) as queue:
-                if queue.identity != part.identity:
-                    raise QueueDeleted(
-                        f"the queue {part.topic!r} was deleted and recreated while a batch of it "
-                        f"was being read"
-                    )
+                _check_identity(queue, part)
                 yield from self._read(queue.bulk(), part.slots, part.sequences)
         except (NoSuchQueue, QueueDeleted) as error:
             if self._strict:
@@ -304,6 +305,14 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
             return
         yield from self._read(bulk, slots[: 4 * middle], sequences[: 8 * middle])
         yield from self._read(bulk, slots[4 * middle :], sequences[8 * middle :])
+
+
+def _check_identity(queue: shmq.Queue, part: SlotRange | QueueInputPartition) -> None:
+    """Raise QueueDeleted unless the queue is the one that was planned."""
+    if queue.identity != part.identity:
+        raise QueueDeleted(
+            f"the queue {part.topic!r} was deleted and recreated while a batch of it was being read"
+        )
 
 
 def _split_parts(topic: str, held: LeasedMessages, tasks: int) -> Iterator[QueueInputPartition]:

@@ -130,6 +130,19 @@ def test_a_task_of_a_replay_has_the_same_records_whatever_the_options(
         assert again.partitions(begin, end) == first.partitions(begin, end)
 
 
+def test_a_queue_that_was_made_again_since_the_read_was_planned_is_an_error(
+    broker: shmq.Broker,
+) -> None:
+    broker.create_queue("orders").put(b"x")
+    source: Any = QUEUE.reader({"url": broker.namespace, "subscribe": "orders"}, SCHEMA)
+    (part,) = source.partitions()
+    assert [batch.num_rows for batch in source.read(part)] == [1]
+    broker.delete_queue("orders")
+    broker.create_queue("orders").put(b"y")
+    with pytest.raises(shmq.QueueDeleted, match="recreated"):
+        list(source.read(part))
+
+
 def test_batches_have_all_of_sealed_partitions_before_any_record_of_those_behind_them(
     broker: shmq.Broker, reader: Reader
 ) -> None:
