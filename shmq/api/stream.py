@@ -503,6 +503,15 @@ class Stream(Closing):
         Returns ``latest`` if no such record exists.
         """
 
+    @abc.abstractmethod
+    def produced(self, producer: int) -> list[int | None]:
+        """The last sequence that a producer has appended to each partition, in order.
+
+        None: the partition does not know the producer. It knows the latest ones, some thousands.
+        Raises :class:`~shmq.InvalidOption` for a producer below 0 or from 2⁶³ on, and
+        :class:`~shmq.Unsupported` in a NATS cluster.
+        """
+
     def rates(self, seconds: float = 10.0) -> list[PartitionRate]:
         """The rate of each partition over the last ``seconds``, in order.
 

@@ -151,6 +151,22 @@ def test_a_sealed_partition_takes_nothing(stream: Stream, other: Stream) -> None
         assert handle.append(b"1", partition=4).partition == 4
 
 
+def test_each_partition_says_what_a_producer_has_appended_to_it(
+    stream: Stream, other: Stream
+) -> None:
+    most = (1 << 63) - 1
+    stream.append_many([b"", b""], partition=1, producer=most, sequence=5)
+    assert other.produced(most) == [None, 6]
+    stream.repartition(3)
+    other.append_many([b"", b""], partition=3, producer=most, sequence=6)
+    for handle in (stream, other):
+        assert handle.produced(most) == [None, 6, None, 7, None]
+        assert handle.produced(7) == [None] * 5
+        for strange in (-1, most + 1):
+            with pytest.raises(shmq.InvalidOption, match=f"producer={strange}"):
+                handle.produced(strange)
+
+
 def test_only_more_partitions_are_possible(stream: Stream) -> None:
     for partitions in (0, 1, 2, 1023, 5000):
         with pytest.raises(shmq.InvalidOption):

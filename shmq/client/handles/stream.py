@@ -252,6 +252,9 @@ class StreamHandle(StreamPort, api.Stream):
     def at(self, timestamp: float, partition: int) -> int:
         return self.find(self.check_partition(partition), _stream.least_ns(timestamp))
 
+    def produced(self, producer: int) -> list[int | None]:
+        return self.find_produced(check_whole("producer", producer, 0))
+
     # ---- groups ----
 
     def group(

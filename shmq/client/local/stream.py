@@ -294,6 +294,9 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
             created_at=log.created_at / 1e9,
         )
 
+    def find_produced(self, producer: int) -> list[int | None]:
+        return [self._get_partition(each).produced(producer) for each in range(self.partitions)]
+
     def earliest(self, partition: int) -> int:
         log = self._get_partition(partition)
         earliest: int = log.bounds()[0]

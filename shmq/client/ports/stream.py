@@ -11,6 +11,7 @@ from shmq import api
 from shmq.client.ports.group import GroupStore
 from shmq.client.ports.share import Lender
 from shmq.client.ports.steps import Steps
+from shmq.errors import Unsupported
 
 if TYPE_CHECKING:
     from shmq.errors import DamagedFile, OffsetOutOfRange
@@ -128,6 +129,10 @@ class StreamPort(abc.ABC):
     @abc.abstractmethod
     def find(self, partition: int, timestamp_ns: int) -> int:
         """The offset of the first record from that time on, or of the next one to come."""
+
+    def find_produced(self, producer: int) -> list[int | None]:
+        """The producer's last sequence in each partition, in order. Raises Unsupported."""
+        raise Unsupported(f"this stream does not say what producer {producer} has appended")
 
     @abc.abstractmethod
     def change_partitions(self, partitions: int) -> range:

@@ -27,6 +27,7 @@ from shmq.protocol.messages.stream import (
     FetchedPart,
     Hold,
     StreamInfo,
+    StreamLook,
     unpack_partitions,
 )
 from shmq.protocol.opcodes import Status, Type
@@ -125,12 +126,20 @@ class RemoteStream(RemoteHandle, RemoteGroups):
         return answer
 
     def describe(self) -> Steps[list[api.PartitionOffsets]]:
-        answer = yield self.asking(Type.STREAM_INFO, b"")
-        info = StreamInfo.unpack(answer)
+        return (yield from self._inform(b"")).offsets
+
+    def find_produced(self, producer: int) -> list[int | None]:
+        info = run(self._inform(StreamLook(producer).pack()))
+        if len(info.produced) != info.partitions:
+            return super().find_produced(producer)
+        return info.produced
+
+    def _inform(self, rest: bytes) -> Steps[StreamInfo]:
+        info = StreamInfo.unpack((yield self.asking(Type.STREAM_INFO, rest)))
         if info.identity != self._identity:
             raise errors.StreamDeleted(f"stream {self._name!r} was deleted")
         self._take_shape(info)
-        return info.offsets
+        return info
 
     def refresh(self, waited: bool) -> Steps[None]:
         if waited or time.monotonic() >= self._described_at + _LOOK:

@@ -16,6 +16,7 @@ from shmq.protocol.messages.payload import (
     PLACE,
     Listing,
     Reply,
+    Request,
     milliseconds,
     pack_map,
     pack_places,
@@ -39,7 +40,7 @@ _FLAGS: Final = Flag.DURABLE | Flag.PRODUCER | Flag.GAPS
 _COMPRESSIONS: Final = (None, "lz4", "zstd")
 _MOST: Final = 0xFFFFFFFF
 _MOST_PLACES: Final = 1 << 16
-#: The highest offset, and the latest time in ns.
+#: The highest offset and producer, and the latest time in ns.
 _LAST: Final = (1 << 63) - 1
 _LATEST: Final = 8_000_000_000 * 10**9
 
@@ -71,8 +72,23 @@ def unpack_stream_options(answer: _core.Answer) -> StreamOptions:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class StreamLook(Request):
+    """What a STREAM_INFO may have: the producer whose last sequences are asked for."""
+
+    producer: int | None = None
+
+    def check(self) -> None:
+        if self.producer is not None and not 0 <= self.producer <= _LAST:
+            raise Refusal.bad(f"producer={self.producer}: it must be 0 or more, and less than 2⁶³")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class StreamInfo(Reply):
-    """The answer to a STREAM_INFO; ``journal_error``: why the journal's disk fails, or None."""
+    """The answer to a STREAM_INFO.
+
+    ``journal_error``: why the journal's disk fails, or None. ``produced``: the last sequence of
+    the asked producer in each partition; empty if none was asked for.
+    """
 
     name: str = ""
     identity: int = 0
@@ -80,6 +96,7 @@ class StreamInfo(Reply):
     partitions: int = 0
     offsets: list[PartitionOffsets] = dataclasses.field(default_factory=list)
     journal_error: str | None = None
+    produced: list[int | None] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from shmq.protocol.messages.stream import (
     Hold,
     StreamCreate,
     StreamInfo,
+    StreamLook,
     pack_partitions,
 )
 from shmq.protocol.opcodes import RIGHTS, Status, Type
@@ -263,7 +264,7 @@ class Streams:
         return STREAMS.pack(found)
 
     def _describe(self, session: Session, name: str, rest: bytes) -> bytes:
-        check_empty(rest)
+        asked = StreamLook.unpack(rest) if rest else StreamLook()
         stream = self.attached(session, name, 0)
         return StreamInfo(
             name,
@@ -272,6 +273,7 @@ class Streams:
             stream.partitions,
             stream.offsets(),
             _find_disk_error(stream),
+            [] if asked.producer is None else stream.produced(asked.producer),
         ).pack()
 
     def _append(self, session: Session, name: str, rest: bytes) -> bytes | None:

@@ -2,9 +2,11 @@
 
 The queues know which messages a batch has: the query has leased them in its name, as the run of an
 epoch, which is the number of the batch. So the offset names the query and the epoch, and says for
-each queue with messages in the batch which queue that is and how many they are. As JSON::
+each queue with messages in the batch which queue that is, how many they are, and how many tasks
+read them: a replay has as many, as a sink may know a task's rows by the task's number. As JSON::
 
-    {"version": 1, "query": "f0…9a", "epoch": 7, "queues": {"orders": {"id": "00c0…", "count": 3}}}
+    {"version": 1, "query": "f0…9a", "epoch": 7,
+     "queues": {"orders": {"id": "00c0…", "count": 3, "tasks": 1}}}
 
 If the batch could not have all waiting messages, ``turn`` is the queue after which the next batch
 continues to give out the messages that remain (:func:`shmq.spark.shared.shares.divide`).
@@ -34,18 +36,22 @@ class QueueOffset:
 
     identity: int
     count: int
+    #: How many tasks read them, whichever process plans the batch.
+    tasks: int = dataclasses.field(default=1, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """The JSON that the checkpoint keeps."""
-        return {"id": f"{self.identity:016x}", "count": self.count}
+        return {"id": f"{self.identity:016x}", "count": self.count, "tasks": self.tasks}
 
     @classmethod
     def of_json(cls, given: Any) -> Self:
         """The inverse of :meth:`as_json`. Raises ValueError and its like for other JSON."""
-        count = given["count"]
+        count, tasks = given["count"], given.get("tasks", 1)
         if type(count) is not int or not 0 < count <= MOST:
             raise ValueError(f"a count of {count!r}")
-        return cls(int(given["id"], 16), count)
+        if type(tasks) is not int or not 0 < tasks <= count:
+            raise ValueError(f"{tasks!r} tasks")
+        return cls(int(given["id"], 16), count, tasks)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

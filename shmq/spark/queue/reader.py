@@ -49,6 +49,8 @@ class SlotRange(InputPartition):
     """Part of a queue: the messages in its slots from ``start`` to ``end``."""
 
     topic: str
+    #: The queue's identity when the read was planned.
+    identity: int
     start: int
     end: int
 
@@ -68,10 +70,11 @@ class QueueReader(SourceReader, DataSourceReader):
         parts: list[InputPartition] = []
         with self._address.connect() as broker:
             names = self._subscription.find(broker)
-            slots = [_count_slots(broker, name) for name in names]
-        for name, size, least in zip(names, slots, self._counts(slots), strict=True):
-            parts += (SlotRange(name, *each) for each in parts_of(size, least))
-        return parts or [SlotRange("", 0, 0)]
+            queues = [_look(broker, name) for name in names]
+        counts = self._counts([slots for _, slots in queues])
+        for name, (identity, slots), least in zip(names, queues, counts, strict=True):
+            parts += (SlotRange(name, identity, *each) for each in parts_of(slots, least))
+        return parts or [SlotRange("", 0, 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part, as Arrow batches."""
@@ -82,6 +85,7 @@ class QueueReader(SourceReader, DataSourceReader):
 
         schema = arrow_schema(self._schema)
         with borrow_queue(self._address, partition.topic) as queue:
+            _check_identity(queue, partition)
             bulk = queue.bulk()
             at: int | None = partition.start
             while at is not None:
@@ -102,9 +106,10 @@ class QueueReader(SourceReader, DataSourceReader):
         return wanted
 
 
-def _count_slots(broker: shmq.Broker, name: str) -> int:
+def _look(broker: shmq.Broker, name: str) -> tuple[int, int]:
+    """The queue's identity, and how many slots it has."""
     with broker.queue(name) as queue:
-        return queue.bulk().slots()
+        return queue.identity, queue.bulk().slots()
 
 
 def parts_of(count: int, least: int) -> list[tuple[int, int]]:
@@ -113,11 +118,17 @@ def parts_of(count: int, least: int) -> list[tuple[int, int]]:
     Otherwise there are as many as this machine has cores, or a multiple so that none is very large;
     fewer if they would be very small.
     """
+    return _split(count, _count_parts(count, least)) if count else []
+
+
+def _count_parts(count: int, least: int) -> int:
     cores = os.cpu_count() or 1
     wanted = least or min(cores * math.ceil(count / (cores * _MOST)), math.ceil(count / _LEAST))
-    parts = max(1, min(wanted, count))
-    ends = [count * n // parts for n in range(parts + 1)]
-    return list(itertools.pairwise(ends)) if count else []
+    return max(1, min(wanted, count))
+
+
+def _split(count: int, parts: int) -> list[tuple[int, int]]:
+    return list(itertools.pairwise(count * n // parts for n in range(parts + 1)))
 
 
 _log = logging.getLogger("shmq.spark")
@@ -175,7 +186,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         if not counts:
             return start
         self._trigger.begun()
-        self._pending = Offset(begin.query, begin.epoch + 1, counts, turn)
+        self._pending = Offset(begin.query, begin.epoch + 1, self._add_tasks(counts), turn)
         return self._pending.as_json()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
@@ -192,11 +203,10 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         if held is None:
             held = self._replay(begin, batch)
         self._pending = batch
-        counts = self._counts([len(each) for each in held.values()])
         return [
             part
-            for (name, each), least in zip(held.items(), counts, strict=True)
-            for part in _split_parts(name, each, least)
+            for name in sorted(held)
+            for part in _split_parts(name, held[name], batch.queues[name].tasks)
         ]
 
     def commit(self, end: Json) -> None:
@@ -246,6 +256,14 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
                     self._left[name] -= len(held)
         return leased
 
+    def _add_tasks(self, leased: Mapping[str, QueueOffset]) -> dict[str, QueueOffset]:
+        """The queues' offsets with the number of tasks that read each."""
+        least = self._counts([each.count for each in leased.values()])
+        return {
+            name: dataclasses.replace(each, tasks=_count_parts(each.count, own))
+            for (name, each), own in zip(leased.items(), least, strict=True)
+        }
+
     def _replay(self, begin: Offset, batch: Offset) -> dict[str, LeasedMessages]:
         """Take the batch over: another process leased it, and Spark never committed it."""
         self._settled = max(self._settled, begin.epoch)  # settled before this batch was leased
@@ -256,11 +274,7 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         """The messages of a part. Raises ShmqError if some are gone, unless loss is allowed."""
         try:
             with borrow_queue(self._address, part.topic) as queue:
-                if queue.identity != part.identity:
-                    raise QueueDeleted(
-                        f"the queue {part.topic!r} was deleted and recreated while a batch of it "
-                        f"was being read"
-                    )
+                _check_identity(queue, part)
                 yield from self._read(queue.bulk(), part.slots, part.sequences)
         except (NoSuchQueue, QueueDeleted) as error:
             if self._strict:
@@ -293,8 +307,16 @@ class QueueSourceStreamingReader(StreamingReader[Leases]):
         yield from self._read(bulk, slots[4 * middle :], sequences[8 * middle :])
 
 
-def _split_parts(topic: str, held: LeasedMessages, least: int) -> Iterator[QueueInputPartition]:
+def _check_identity(queue: shmq.Queue, part: SlotRange | QueueInputPartition) -> None:
+    """Raise QueueDeleted unless the queue is the one that was planned."""
+    if queue.identity != part.identity:
+        raise QueueDeleted(
+            f"the queue {part.topic!r} was deleted and recreated while a batch of it was being read"
+        )
+
+
+def _split_parts(topic: str, held: LeasedMessages, tasks: int) -> Iterator[QueueInputPartition]:
     slots, sequences = held.run.slots, held.run.sequences
-    for start, end in parts_of(len(held), least):
+    for start, end in _split(len(held), tasks):
         part = slots[4 * start : 4 * end], sequences[8 * start : 8 * end]
         yield QueueInputPartition(topic, held.identity, *part)

@@ -4,7 +4,8 @@ Each task of each batch appends as a producer of its own, with producer sequence
 begin with the batch's number, so a stream drops rows that it already has. A task's rows for one
 partition are appended in one piece if they fit. Such a piece is appended whole or not at all,
 and the order of its rows does not matter. If there are several pieces, the rows must come in
-the same order when the task runs again.
+the same order when the task runs again. Its pieces may be of other sizes then, as their size
+depends on the ring, which may be altered: the sequence numbers count rows.
 
 If the stream was repartitioned since an earlier run of the task, this one finds what that run has
 appended in the partitions that are sealed now, and appends the rest to later ones.
@@ -13,7 +14,6 @@ appended in the partitions that are sealed now, and appends the rest to later on
 from __future__ import annotations
 
 import abc
-import bisect
 import dataclasses
 import functools
 import hashlib
@@ -26,8 +26,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
-from shmq.errors import Full, InvalidOption, PartitionSealed
-from shmq.native import _arrow
+from shmq.errors import Full, InvalidOption, OutOfSequence, PartitionSealed
+from shmq.native import _arrow, _stream
 from shmq.native._core import codec_number
 from shmq.spark.shared import sink_rows
 from shmq.spark.shared.wait_report import WaitReport
@@ -270,24 +270,10 @@ class _Producer:
             timeout=timeout,
         )
 
-    def count_rows(self, partition: int, block: bytes) -> int:
-        """How many of the task's rows a sealed partition has; they are the first ones.
-
-        ``block`` is any record: a sealed partition appends nothing, and says whether it already
-        has a record of that sequence number.
-        """
-        if not self._has_row(partition, 0, block):
-            return 0
-        return bisect.bisect_left(
-            range(_ROWS), True, key=lambda row: not self._has_row(partition, row, block)
-        )
-
-    def _has_row(self, partition: int, row: int, block: bytes) -> bool:
-        try:
-            self.append(block, partition, row)
-        except PartitionSealed:
-            return False
-        return True
+    def count_rows(self) -> list[int]:
+        """How many of the task's rows each partition has; they are the first ones."""
+        newest = self.stream.produced(_hash_name(self.name))
+        return [0 if each is None else max(0, each + 1 - self.sequence) for each in newest]
 
 
 def _find_target(producer: _Producer, records: Records, begin: int = 0) -> _Target:
@@ -298,15 +284,14 @@ def _find_target(producer: _Producer, records: Records, begin: int = 0) -> _Targ
     Whether it has appended any is certain, because sealed partitions never change.
     """
     opened = producer.stream.open_partitions
-    if opened.start > begin:
-        block, _ = records.block(0, 1, 1)
-        begins = sorted({each.behind for each in producer.stream.offsets()})
-        for sealed in (range(*each) for each in itertools.pairwise(begins)):
-            if begin <= sealed.start < opened.start:
-                there = {p: producer.count_rows(p, block) for p in sealed}
-                if any(there.values()):
-                    return _SealedTarget(producer, sealed, there, block)
-    return _OpenTarget(producer, opened)
+    there = producer.count_rows() if opened.start > begin else []
+    first = next((p for p in range(begin, opened.start) if there[p]), None)
+    if first is None:
+        return _OpenTarget(producer, opened)
+    begins = sorted({each.behind for each in producer.stream.offsets()})
+    sealed = next(range(*each) for each in itertools.pairwise(begins) if first < each[1])
+    block, _ = records.block(0, 1, 1)
+    return _SealedTarget(producer, sealed, {p: there[p] for p in sealed}, block)
 
 
 class _Target(abc.ABC):
@@ -379,6 +364,12 @@ class _OpenTarget(_Target):
             except Full:
                 done = self._append_later(append)
                 append(confirm=confirm, timeout=self._timeout)  # only waits for the disk
+        except OutOfSequence as error:  # an earlier run had the first of these rows in its pieces
+            there = error.expected - error.given
+            self.before += there
+            self._pieces[partition] = piece.behind(there)
+            self._append(partition, confirm)
+            return
         except PartitionSealed as error:
             if partition not in self._opened:
                 raise  # the row asks for it
@@ -459,6 +450,12 @@ class _Piece:
     rows: int = 0
     #: How many rows of the task went to the partition before these.
     before: int = 0
+
+    def behind(self, rows: int) -> _Piece:
+        """The piece without its first ``rows``."""
+        records = _stream.records_of(b"".join(self.blocks), 0, 0)
+        rest = records.select([row >= rows for row in range(self.rows)]).data
+        return _Piece([rest], len(rest), self.rows - rows, self.before + rows)
 
 
 def _hash_name(name: str) -> int:

@@ -82,6 +82,8 @@ class PartitionBounds:
 
     earliest: int
     latest: int
+    #: Earlier records of its keys are in partitions below this number.
+    behind: int = 0
 
 
 #: The first offset of a partition at or after a time in s since 1970, or else the latest one.
@@ -215,7 +217,7 @@ def see(stream: shmq.Stream, subscription: Subscription) -> StreamSnapshot:
     """The selected part of a stream. Raises InvalidOption for a partition that does not exist."""
     wanted = set(subscription.partitions(stream.name, stream.partitions))
     extents = {
-        each.partition: PartitionBounds(each.earliest, each.latest)
+        each.partition: PartitionBounds(each.earliest, each.latest, each.behind)
         for each in stream.offsets()
         if each.partition in wanted
     }

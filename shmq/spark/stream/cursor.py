@@ -11,7 +11,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import shmq
@@ -41,6 +41,8 @@ class _Backlog:
     place: Place
     start: int
     end: int
+    #: Earlier records of its keys are in partitions below this number.
+    behind: int
     #: Whether the start is not in the previous offset, so that the new one must have it.
     begins: bool
 
@@ -67,6 +69,7 @@ class Cursor(Handles[shmq.Stream]):
             )
         #: Whether the group, not an option, sets where the query begins.
         self._by_group = self._group is not None and self._starting.default
+        self._tasks: int | None = chosen["minPartitions"]
         self._stay: dict[Place, int] | None = None
         self._seen: dict[str, StreamSnapshot] | None = None
         #: The offset that waits first in a partition, and the time of its record.
@@ -101,7 +104,8 @@ class Cursor(Handles[shmq.Stream]):
         if begin == NOWHERE:
             self._starting.check({name: tuple(each.extents) for name, each in seen.items()})
         waiting = [each for name in seen for each in self._list_backlogs(name, seen[name], begin)]
-        shares, turn = divide({each.place: len(each) for each in waiting}, most, begin.turn)
+        ready = waiting if most is None else _list_ready(waiting, most)
+        shares, turn = divide({each.place: len(each) for each in ready}, most, begin.turn)
         streams = dict(begin.streams)
         for name, each in seen.items():
             own = [one for one in waiting if one.place[0] == name]
@@ -113,7 +117,8 @@ class Cursor(Handles[shmq.Stream]):
                 },
                 {one.place[1]: one.start for one in own if one.begins},
             )
-        return StreamOffset(streams, self._own_group(begin), turn), sum(map(len, waiting))
+        end = StreamOffset(streams, self._own_group(begin), turn, self._tasks)
+        return end, sum(map(len, waiting))
 
     def reached(self, batch: StreamOffset) -> None:
         """Note the end of the batch that was just begun."""
@@ -193,7 +198,8 @@ class Cursor(Handles[shmq.Stream]):
             end = extent.latest
             if self._stay is not None:
                 end = min(end, self._stay.get((name, partition), found))
-            yield _Backlog((name, partition), found, max(found, end), begins or found != start)
+            begins = begins or found != start
+            yield _Backlog((name, partition), found, max(found, end), extent.behind, begins)
 
     def _start(self, name: str, seen: StreamSnapshot, partition: int, begin: StreamOffset) -> int:
         """Where to begin a partition not read before; a later one begins at its first record."""
@@ -219,6 +225,22 @@ class Cursor(Handles[shmq.Stream]):
         there = extent.earliest, extent.latest
         pass_over(name, partition, start, found, there, strict=self._strict)
         return found
+
+
+def _list_ready(waiting: Sequence[_Backlog], most: int) -> Sequence[_Backlog]:
+    """Those of which a batch of ``most`` records may have some.
+
+    If not all fit, a partition waits until the batches before have had everything in the partitions
+    that it is behind, so that the records of a key come in their order.
+    """
+    if sum(map(len, waiting)) <= most:
+        return waiting
+    first: dict[str, int] = {}
+    for each in waiting:
+        if len(each):
+            name, partition = each.place
+            first[name] = min(first.get(name, partition), partition)
+    return [each for each in waiting if each.behind <= first.get(each.place[0], each.behind)]
 
 
 def _list_unselected(begin: StreamOffset, name: str, seen: StreamSnapshot) -> Mapping[int, int]:

@@ -8,7 +8,9 @@ batch began. So a replayed batch has the same rows, whatever ``latest`` is by th
 
 With the option ``groupIdPrefix`` the key ``group`` has the name of the query's consumer group. If
 a batch could not have all waiting records, ``turn`` is the partition after which the next batch
-continues to give out the records that remain (:func:`shmq.spark.shared.shares.divide`).
+continues to give out the records that remain (:func:`shmq.spark.shared.shares.divide`). ``tasks``
+is the option ``minPartitions`` with which the batch was planned: a replay has as many tasks, as a
+sink may know a task's rows by the task's number.
 """
 
 from __future__ import annotations
@@ -69,6 +71,8 @@ class StreamOffset:
     group: str | None = None
     #: The partition that got the last remaining record of a batch; None: nothing remained.
     turn: Place | None = None
+    #: The least number of tasks that read the batch; None: each partition is one task's.
+    tasks: int | None = None
     #: Whether a batch ends here, even if there was no stream yet; only `NOWHERE` is before all.
     started: bool = True
 
@@ -80,6 +84,8 @@ class StreamOffset:
             found["group"] = self.group
         if self.turn is not None:
             found["turn"] = list(self.turn)
+        if self.tasks is not None:
+            found["tasks"] = self.tasks
         return found
 
     @classmethod
@@ -92,7 +98,9 @@ class StreamOffset:
             each_stream = given["streams"].items() if started else ()
             streams = {name: Progress.of_json(each) for name, each in each_stream}
             turn = None if given.get("turn") is None else _place_of(*given["turn"])
-            group = given.get("group")
+            group, tasks = given.get("group"), given.get("tasks")
+            if tasks is not None and (type(tasks) is not int or tasks < 1):
+                raise ValueError(f"{tasks!r} tasks")
             if group is not None:
                 check_name(group)
         except (LookupError, TypeError, ValueError, AttributeError, InvalidName) as error:
@@ -101,7 +109,7 @@ class StreamOffset:
                 f"version {VERSION}: {str(given)[:200]} ({error}); give the query a checkpoint of "
                 f"its own"
             ) from None
-        return cls(MappingProxyType(streams), group, turn, started)
+        return cls(MappingProxyType(streams), group, turn, tasks, started)
 
     def since(self, start: StreamOffset) -> Iterator[tuple[str, int, int, int, int]]:
         """The ranges of the batch from ``start``: stream, identity, partition, from, to.

@@ -214,7 +214,7 @@ class StreamSourceStreamingReader(_RangeReader, StreamingReader[Cursor]):
         begin, batch = StreamOffset.of_json(start), StreamOffset.of_json(end)
         self._handles.reached(batch)
         ranges = [Range(*each) for each in batch.since(begin)]
-        return cut(ranges, self._least)
+        return cut(ranges, batch.tasks)
 
     def commit(self, end: Json) -> None:
         """Commit ``end``, which Spark has committed, to the group."""

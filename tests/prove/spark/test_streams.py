@@ -488,14 +488,14 @@ def test_a_query_publishes_each_batch_once_however_often_it_runs(
     fill(orders, 600)
     copy = broker.create_stream("copy", 2, ring_bytes=1 << 20)
 
-    def run() -> None:
-        reader = spark.readStream.format("shmq").options(url=namespace, subscribe="orders")
+    def run(**given: Any) -> None:
+        reader = spark.readStream.format("shmq").options(url=namespace, subscribe="orders", **given)
         frame = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=200).load()
         writer = frame.select("key", "value").writeStream.format("shmq")
         writer = writer.options(url=namespace, topic="copy", checkpointLocation=checkpoint)
         assert writer.trigger(availableNow=True).start().awaitTermination(PATIENCE)
 
-    run()
+    run(minPartitions=5)
     for commit in Path(checkpoint, "commits").glob("*[2]*"):  # as if it had been cut off there
         commit.unlink()
     if repartitioned:

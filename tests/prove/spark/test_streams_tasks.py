@@ -10,8 +10,11 @@ import pytest
 from pyspark.sql import types
 
 import shmq
+from shmq.client.remote.stream import RemoteStream
 from shmq.model.codec.compression import compressor
 from shmq.native import _stream
+from shmq.native._core import Answer
+from shmq.protocol.opcodes import Type
 from shmq.spark.format_dispatch import find_kind
 from shmq.spark.shared.address import Address
 from shmq.spark.shared.options import WRITE
@@ -180,7 +183,7 @@ def test_a_name_is_found_to_be_a_stream(url: str, orders: shmq.Stream) -> None:
     assert find_kind({"url": url, "subscribe": orders.name}) is STREAM_KIND
 
 
-# ---- a task that runs again after the stream was repartitioned ----
+# ---- a task that runs again after the stream was altered or repartitioned ----
 
 KEYED = types.StructType(
     [
@@ -251,6 +254,26 @@ def numbers(stream: shmq.Stream) -> list[int]:
 
 
 @everywhere
+def test_a_task_that_was_cut_off_before_its_stream_got_a_larger_ring_appends_the_rest_once(
+    run: Run, orders: shmq.Stream, broker: shmq.Broker
+) -> None:
+    broker.alter_stream(orders.name, ring_bytes=1 << 20)
+    batch = made(9000)
+    cuts = ((64, 4000, 1 << 21), (1000, 6000, 1 << 22))
+    for size, until, ring_bytes in cuts:
+        with pytest.raises(CutOffError):
+            run(split(batch, size, until))
+        there = len(numbers(orders))
+        assert 0 < there < until, "the cut leaves rows that were not appended"
+        broker.alter_stream(orders.name, ring_bytes=ring_bytes)
+    last = run(split(batch, 700))
+
+    assert (last.rows, last.before) == (9000, there)
+    assert numbers(orders) == list(range(9000))
+    assert run([batch]).before == 9000
+
+
+@everywhere
 def test_a_task_that_runs_again_after_a_repartition_appends_nothing_more(
     run: Run, orders: shmq.Stream
 ) -> None:
@@ -264,6 +287,26 @@ def test_a_task_that_runs_again_after_a_repartition_appends_nothing_more(
     assert numbers(orders) == list(range(500))
     assert run([batch], batch=4).before == 0
     assert orders.latest(0) + orders.latest(1) == 500, "the next batch has gone elsewhere"
+
+
+@pytest.mark.parametrize("url", ["tcp"], indirect=True)
+def test_a_task_of_a_repartitioned_stream_asks_once_what_sealed_partitions_have(
+    run: Run, orders: shmq.Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run([made(100)])
+    for partitions in (3, 4, 5):
+        orders.repartition(partitions)
+    asked: list[int] = []
+    ask = RemoteStream.ask
+
+    def count(stream: RemoteStream, kind: int, rest: bytes, wait: float = 0.0) -> Answer:
+        asked.append(kind)
+        return ask(stream, kind, rest, wait)
+
+    monkeypatch.setattr(RemoteStream, "ask", count)
+
+    assert run([made(100)], batch=4).before == 0
+    assert asked == [Type.STREAM_INFO]
 
 
 @everywhere

@@ -353,7 +353,9 @@ PAYLOADS: dict[int, st.SearchStrategy[bytes]] = {
     T.SCHEMA: joined(mostly(st.sampled_from(QUEUES).map(frames.name), new_names), packed(schemas)),
     T.STREAM_CREATE: joined(new_names, mostly(packed(some_of(stream_keys)), st.just(b""))),
     T.STREAM_DELETE: stream_names,
-    T.STREAM_INFO: stream_names,
+    T.STREAM_INFO: joined(
+        stream_names, mostly(st.just(b""), packed(some_of({"producer": offsets | values})))
+    ),
     T.APPEND: joined(stream_names, appends()),
     T.FETCH: joined(stream_names, identities.map(frames.u64), fetches),
     T.OFFSET_AT: joined(

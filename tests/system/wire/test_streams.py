@@ -287,6 +287,9 @@ def test_a_record_that_is_too_large_is_refused(wire: Wire, stream: str) -> None:
         (T.STREAM_CREATE, frames.pack({"partitions": "4"})),
         (T.STREAM_DELETE, b"x"),
         (T.STREAM_INFO, b"x"),
+        (T.STREAM_INFO, frames.pack({"producer": -1})),
+        (T.STREAM_INFO, frames.pack({"producer": 1 << 63})),
+        (T.STREAM_INFO, frames.pack({"producer": "me"})),
         (T.FETCH, b""),
         (T.FETCH, struct.pack(">QIIII", 0, 1, 1, 0, 0)),
         (T.FETCH, struct.pack(">QIIIIIQ", 0, 0, 1, 0, 1, 0, 0)),
@@ -395,6 +398,14 @@ def test_a_stream_gets_more_partitions(wire: Wire, stream: str) -> None:
     assert [each["behind"] for each in info["offsets"]] == [0, 0, 2, 2, 2]
     assert wire.status(T.APPEND, append(stream, entry(b"b", b"k"), partition=1)) == S.FENCED
     assert appended(wire.ok(T.APPEND, append(stream, entry(b"b", b"k"), partition=4)))[0] == 0
+
+
+def test_each_partition_says_what_a_producer_has_appended_to_it(wire: Wire, stream: str) -> None:
+    most = (1 << 63) - 1
+    wire.ok(T.APPEND, append(stream, entry(b"a"), entry(b"b"), partition=1, producer=(most, 8)))
+    asked = frames.name(stream) + frames.pack({"producer": most})
+    assert frames.unpack(wire.ok(T.STREAM_INFO, asked))["produced"] == [None, 9]
+    assert frames.unpack(wire.ok(T.STREAM_INFO, frames.name(stream)))["produced"] == []
 
 
 def test_what_cannot_be_more_partitions_is_refused(wire: Wire, stream: str) -> None:

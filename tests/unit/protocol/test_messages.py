@@ -44,7 +44,7 @@ from shmq.protocol.messages.queue import (
     Select,
 )
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
-from shmq.protocol.messages.stream import Append, Fetch, Hold, StreamCreate, StreamInfo
+from shmq.protocol.messages.stream import Append, Fetch, Hold, StreamCreate, StreamInfo, StreamLook
 from shmq.protocol.messages.table import TableInfo
 from shmq.protocol.opcodes import ERRORS, TEXTS, Status
 from shmq.protocol.status import Refusal, error_of_status, status_of
@@ -64,6 +64,7 @@ REQUESTS: list[Any] = [
     ExchangeRequest("unbind", {"target": "q", "key": "a.#"}),
     ExchangeRequest("synced", {"queues": {"q": 7}}),
     StreamCreate({"partitions": 3}),
+    StreamLook((1 << 63) - 1),
     Join({"start": "latest"}, "me"),
     Join({"held": 9}, None, shared=True, on_damage="skip"),
     GroupsRequest(7, "list"),
@@ -155,7 +156,7 @@ ANSWERS: list[Any] = [
     Bindings([shmq.Binding("q", "queue", "a.b", {"h": 1}, "any")]),
     Unsynced({"q": None, "r": "the disk fails"}),
     Routed(2, 1, 0, {"q": [1, "full", 0, True]}, {"r": 4}),  # type: ignore[dict-item]
-    StreamInfo("s", 1 << 63, shmq.StreamOptions(partitions=2), 2, [_OFFSETS], None),
+    StreamInfo("s", 1 << 63, shmq.StreamOptions(partitions=2), 2, [_OFFSETS], None, [None, 3]),
     Joined(4, {"lease": 0}),
     GroupView({"group_id": 1}, [(1, 2, "me", 3, 4)], [(1, 1, None, 0, None, 2)], {"held": 0}),
 ]

@@ -14,7 +14,7 @@ from shmq.spark.queue.offset import MOST, Offset, QueueOffset
 
 QUEUES = st.dictionaries(
     st.text(min_size=1, max_size=8),
-    st.builds(QueueOffset, st.integers(0, (1 << 64) - 1), st.integers(1, MOST)),
+    st.builds(QueueOffset, st.integers(0, (1 << 64) - 1), st.integers(9, MOST), st.integers(1, 9)),
     max_size=3,
 )
 
@@ -25,7 +25,8 @@ def test_an_offset_comes_back_from_the_checkpoint_as_it_was(
 ) -> None:
     for turn in (None, *queues):
         offset = Offset(query[:100], epoch, queues, turn)
-        assert Offset.of_json(json.loads(json.dumps(offset.as_json()))) == offset
+        found = Offset.of_json(json.loads(json.dumps(offset.as_json())))
+        assert (found, found.as_json()) == (offset, offset.as_json())
 
 
 def test_the_same_offset_is_always_the_same_text() -> None:
@@ -70,6 +71,8 @@ def broken(**changes: Any) -> dict[str, Any]:
         broken(queue={"count": 0}),
         broken(queue={"count": True}),
         broken(queue={"count": MOST + 1}),
+        broken(queue={"tasks": 0}),
+        broken(queue={"tasks": 4}),
     ],
 )
 def test_what_is_no_offset_of_a_queue_is_refused(given: dict[str, Any]) -> None:

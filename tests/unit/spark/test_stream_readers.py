@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,73 @@ def test_the_progress_of_streams_reads_what_waits_first_only_when_it_is_another(
     source.latestOffset(end, ReadMaxRows(4))
     assert source.reportLatestOffset()["backlog"] == 2
     assert (len(looks), len(reads)) == (2, 4)
+
+
+def test_a_task_of_a_replay_has_the_same_messages_whatever_the_cores_and_the_options(
+    broker: shmq.Broker, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orders", "parcels"):
+        broker.create_queue(name).put_many([b"x"] * 6000)
+    first = reader(QUEUE, subscribe="orders,parcels")
+    begin = first.latestOffset(first.initialOffset(), ReadMaxRows(1))
+    end = first.latestOffset(begin, ReadMaxRows(8000))
+    planned = first.partitions(begin, end)
+    assert planned[0].topic == "orders", "although the turn is that of the other queue"
+
+    monkeypatch.setattr(os, "cpu_count", lambda: len(planned) + 1)
+    for given in ({}, {"minPartitions": str(len(planned) + 3)}):
+        again = reader(QUEUE, subscribe="orders,parcels", **given)
+        assert again.partitions(begin, end) == planned
+
+
+def test_a_task_of_a_replay_has_the_same_records_whatever_the_options(
+    broker: shmq.Broker, reader: Reader
+) -> None:
+    broker.create_stream("orders", 2).append_many([b"x"] * 90, partition=1)
+    for given, others in (
+        ({"minPartitions": "3"}, {"minPartitions": "7"}),
+        ({}, {"minPartitions": "2"}),
+    ):
+        first = reader(STREAM_KIND, startingOffsets="earliest", **given)
+        begin = first.initialOffset()
+        end = first.latestOffset(begin, ReadAllAvailable())
+        again = reader(STREAM_KIND, **others)
+        assert again.partitions(begin, end) == first.partitions(begin, end)
+
+
+def test_a_queue_that_was_made_again_since_the_read_was_planned_is_an_error(
+    broker: shmq.Broker,
+) -> None:
+    broker.create_queue("orders").put(b"x")
+    source: Any = QUEUE.reader({"url": broker.namespace, "subscribe": "orders"}, SCHEMA)
+    (part,) = source.partitions()
+    assert [batch.num_rows for batch in source.read(part)] == [1]
+    broker.delete_queue("orders")
+    broker.create_queue("orders").put(b"y")
+    with pytest.raises(shmq.QueueDeleted, match="recreated"):
+        list(source.read(part))
+
+
+def test_batches_have_all_of_sealed_partitions_before_any_record_of_those_behind_them(
+    broker: shmq.Broker, reader: Reader
+) -> None:
+    stream = broker.create_stream("orders", 2)
+    for partitions in (3, 4):
+        for partition in stream.open_partitions:
+            stream.append_many([b"x"] * 5, partition=partition)
+        stream.repartition(partitions)
+    stream.append_many([b"x"] * 5, partition=5)
+    source = reader(STREAM_KIND, startingOffsets="earliest", maxOffsetsPerTrigger="8")
+    end, batches = source.initialOffset(), []
+    while (begin := end) != (end := source.latestOffset(begin, ReadMaxRows(8))):
+        batches.append([(each.partition, len(each)) for each in source.partitions(begin, end)])
+    assert batches == [
+        [(0, 4), (1, 4)],
+        [(0, 1), (1, 1)],
+        [(2, 3), (3, 3), (4, 2)],
+        [(2, 2), (3, 2), (4, 3)],
+        [(5, 5)],
+    ]
 
 
 @pytest.mark.parametrize("kind", [QUEUE, STREAM_KIND], ids=lambda kind: str(kind.name))

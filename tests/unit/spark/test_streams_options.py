@@ -145,7 +145,7 @@ def test_a_bound_of_what_is_not_read_is_refused() -> None:
 
 def test_an_offset_comes_back_from_json_as_it_was() -> None:
     streams = {"b": Progress(7, {0: 5, 1: 0}), "a": Progress(9, {2: 3}, {2: 1})}
-    for offset in (StreamOffset(streams), StreamOffset(streams, "archive-1", ("b", 1)), NOWHERE):
+    for offset in (StreamOffset(streams), StreamOffset(streams, "a-1", ("b", 1), 3), NOWHERE):
         assert StreamOffset.of_json(json.loads(json.dumps(offset.as_json()))) == offset
     assert list(StreamOffset(streams).as_json()["streams"]) == ["a", "b"]
 
@@ -168,6 +168,7 @@ def test_an_offset_without_a_stream_is_another_one_than_the_one_before_all() -> 
         {"version": 1, "streams": {"a": {"id": "1", "next": {"0": "1"}}}},
         {"version": 1, "streams": {}, "turn": "a"},
         {"version": 1, "streams": {}, "turn": ["a", "0"]},
+        {"version": 1, "streams": {}, "tasks": 0},
         {"version": 1, "streams": []},
     ],
 )
