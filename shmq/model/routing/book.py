@@ -81,7 +81,7 @@ class Book:
     @classmethod
     def of(cls, namespace: Namespace) -> Book:
         """The book of the namespace."""
-        return _books.setdefault(namespace.name, cls(namespace))
+        return _books.get(namespace.name) or _books.setdefault(namespace.name, cls(namespace))
 
     # ---- reading ----
 
