@@ -24,11 +24,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shmq.api.names import TCP_SCHEMES, UNIX_SCHEME
 from shmq.lazy_imports import late_imports
@@ -40,8 +39,7 @@ _FILE: Final = "entry_points.txt"
 log = logging.getLogger("shmq")
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A command of ``shmq``: its heading and summary in the help, and ``MODULE:ATTRIBUTE``."""
 
     heading: str
@@ -50,8 +48,7 @@ class Command:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
-class _EntryPoint:
+class _EntryPoint(NamedTuple):
     """A name that a package adds to a group, and ``MODULE`` or ``MODULE:ATTRIBUTE``."""
 
     name: str

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, get_args
+from typing import Any, Concatenate, Final, Literal, NamedTuple, ParamSpec, Self, TypeVar, get_args
 
 from shmq.api.names import check_name, dead_letter_name
 from shmq.errors import InvalidName, InvalidOption
@@ -75,8 +75,7 @@ _GROWS: Final = (
 _PARTS: Final = {2: "half", 4: "a quarter"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A fraction of another option of the table."""
 
     option: str
@@ -91,8 +90,7 @@ class Part:
         return int(given[self.option]) // self.divisor
 
 
-@dataclasses.dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """A row of a table of options, without the option's name, type and default."""
 
     #: The kind of its values: an int, an int of bytes, seconds, one of some words, a queue's name,

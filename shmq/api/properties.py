@@ -8,8 +8,7 @@ the command line read it. Its order is that of the signatures.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 #: A call that takes properties by name; ``aput``, ``loan`` and a pipeline take those of ``put``.
 Call = Literal["put", "put_many", "put_packed", "transaction"]
@@ -20,8 +19,7 @@ _ALL: Final[tuple[Call, ...]] = ("put", "put_many", "put_packed", "transaction")
 _TIMED: Final[tuple[Call, ...]] = ("put", "put_many", "put_packed")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Property:
+class Property(NamedTuple):
     """A row of the table."""
 
     name: str

@@ -23,13 +23,13 @@ from cpython.number cimport PyNumber_Index
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.errno cimport EAGAIN, EEXIST, EINTR, ENOENT, errno
+from libc.errno cimport EAGAIN, EINTR, ENOENT, errno
 from libc.math cimport INFINITY, ceil, isfinite
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
-from posix.fcntl cimport O_CREAT, O_EXCL, O_RDWR
-from posix.types cimport mode_t, off_t
+from posix.fcntl cimport O_RDWR
+from posix.types cimport off_t
 from posix.unistd cimport SEEK_END, close, lseek, read, write
 
 from core cimport *

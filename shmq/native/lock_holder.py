@@ -6,9 +6,8 @@ import contextlib
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from shmq.errors import LockTimeout
 from shmq.native import _clock as time
@@ -29,8 +28,7 @@ _PAUSE: Final = 0.0002
 _MOST_PAUSE: Final = 0.01
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """A process as /proc shows it: ``state`` is "running", "stopped", "frozen" or the like."""
 
     pid: int

@@ -26,7 +26,6 @@ cdef extern from "<semaphore.h>" nogil:
     sem_t *SEM_FAILED
     sem_t *sem_open(const char *name, int flags, ...)
     int sem_init(sem_t *semaphore, int shared, unsigned value)
-    int sem_unlink(const char *name)
     int sem_close(sem_t *semaphore)
     int sem_post(sem_t *semaphore)
     int sem_trywait(sem_t *semaphore)

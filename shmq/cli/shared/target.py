@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -210,8 +210,7 @@ _CREDENTIALS = ("token", "cafile", "cert", "key")
 FILE = click.Path(exists=True, dir_okay=False, resolve_path=True)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A place, and the option, variable or context that chose it."""
 
     place: Context

@@ -258,14 +258,16 @@ class LocalBroker(_Handle):
 
             with contextlib.suppress(SegmentError):  # one who opens a table gets the error
                 tables.tidy(self._namespace)
-        if not self._namespace.has_names():
+        named = self._namespace.has_names()
+        if not named:
             self._forget_schemas()
             self._forget_texts()
             wait_set.rest(self._namespace)
             settle_all(self._namespace)
             sweep_wakeups(self._namespace.name, self._namespace.processes.is_alive)
         Book.of(self._namespace).tidy()
-        self._namespace.retire()
+        if not named:
+            self._namespace.retire()
 
     def _forget_texts(self) -> None:
         """Delete the texts of hashed names, if the namespace has no queue or stream."""

@@ -43,15 +43,16 @@ def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) 
     return segment
 
 
-def remove_queue(namespace: Namespace, name: str) -> None:
-    """Remove a queue, whatever its state. Needs the registry lock.
+def remove_queue(namespace: Namespace, name: str) -> _core.Segment | None:
+    """Remove a queue, whatever its state; return its segment, if it could be opened.
 
-    Its bindings are removed first, so that a new queue of its name is bound to nothing.
+    Its bindings are removed first, so that a new queue of its name is bound to nothing. Needs the
+    registry lock.
     """
     segment = None
     _forget_bindings(namespace, name)
     if durability.give_up(namespace, "queue", name):
-        return
+        return None
     try:
         segment = namespace.open_segment(name)
         _mark_deleted(namespace, segment)
@@ -60,9 +61,12 @@ def remove_queue(namespace: Namespace, name: str) -> None:
     except SegmentError as error:
         log.info("queue %s is removed as is: %s", name, error)
     namespace.erase(name, segment)
-    namespace.remove_segment(name)
-    if segment is not None:
+    if segment is None:
+        namespace.remove_segment(name)
+    else:
+        namespace.remove_segment(name, segment.queue_id)
         namespace.roles.unclaim(segment.queue_id)
+    return segment
 
 
 def remove_ended(namespace: Namespace, name: str, segment: _core.Segment) -> None:
@@ -70,7 +74,7 @@ def remove_ended(namespace: Namespace, name: str, segment: _core.Segment) -> Non
     _mark_deleted(namespace, segment)
     _forget_bindings(namespace, name)
     namespace.erase(name, segment)
-    namespace.remove_segment(name)
+    namespace.remove_segment(name, segment.queue_id)
     namespace.roles.unclaim(segment.queue_id)
 
 

@@ -225,7 +225,7 @@ class QueueCollection(CollectionPort):
             for other in self._namespace.noted_queues(""):
                 if other == name:
                     continue
-                source, _ = self._options_of(other)
+                source = self._options_of(other)
                 if source is not None and source.dead_letter == name:
                     source.check_dead_letters(other, wanted)
 
@@ -242,23 +242,22 @@ class QueueCollection(CollectionPort):
         with contextlib.suppress(FileError):  # then its files are deleted as they are
             durability.bring_back(self._namespace, name, "queue")
         with self._namespace.locked():
-            options, altered = self._options_of(name)
             remove_staged(self._namespace, name)
-            remove_queue(self._namespace, name)
+            segment = remove_queue(self._namespace, name)
+            if not with_dead_letters or segment is None:
+                return
             # Last: a death before it leaves an empty queue.
-            if with_dead_letters and options is not None:
+            with contextlib.suppress(SegmentError):  # the options are damaged
+                found, alterations = segment.read_options()
+                options, altered = QueueOptions(**found), alterations > 0
                 remove_empty_dead_letters(self._namespace, name, options, altered, LocalQueue)
 
-    def _options_of(self, name: str) -> tuple[QueueOptions | None, bool]:
-        """The options of the queue, and whether they were altered.
-
-        None: it does not exist, or cannot be used.
-        """
+    def _options_of(self, name: str) -> QueueOptions | None:
+        """The options of the queue; None: it does not exist, or cannot be used."""
         try:
-            options, alterations = self._namespace.open_segment(name).read_options()
+            return QueueOptions(**self._namespace.open_segment(name).options)
         except (NoSuchQueue, SegmentError):
-            return None, False
-        return QueueOptions(**options), alterations > 0
+            return None
 
     def _settle_rows(self, name: str, target: str) -> None:
         """Settle the moves from a staging queue before it is deleted."""

@@ -209,6 +209,8 @@ def _find_stored(
     """
     try:
         directory = directory_for(namespace)
+        if not os.path.lexists(directory):  # usually
+            return None
         for kind in kinds:
             if name in stored_names(directory, kind):
                 return kind, directory

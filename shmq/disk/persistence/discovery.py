@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from shmq.disk.persistence.outage import RETRY
 from shmq.errors import NoSuchQueue, NoSuchStream, QueueDeleted, ShmqError, StreamDeleted
@@ -27,7 +27,7 @@ class Discovery:
     """The segments of one ``kind``, queue or stream, each checked once. For one thread."""
 
     def __init__(
-        self, kind: str, names: Callable[[], Iterable[str]], path_of: Callable[[str], Path]
+        self, kind: str, names: Callable[[], Iterable[str]], path_of: Callable[[str], str]
     ) -> None:
         self._kind = kind
         self._names = names
@@ -73,7 +73,7 @@ class Discovery:
         there = set()
         for name in self._names():
             with contextlib.suppress(OSError):
-                there.add((name, self._path_of(name).stat().st_ino))
+                there.add((name, os.stat(self._path_of(name)).st_ino))
         self._checked &= there
         self._retry_at = {one: at for one, at in self._retry_at.items() if one in there}
         return sorted(there - self._checked)

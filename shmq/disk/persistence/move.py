@@ -8,7 +8,6 @@ and afterwards the new one, whatever dies. The new directory must not hold files
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import logging
 import os
@@ -71,8 +70,8 @@ def move_files(registry: Namespace, former: Path, disk: Disk) -> None:
         for name in _list_files(former):
             _move_file(source, disk, name)
         before = read_history(source)
-        write_history(disk, dataclasses.replace(before, moving_from=former, moved_to=None))
-        write_history(source, dataclasses.replace(before, moved_to=disk.directory.absolute()))
+        write_history(disk, before._replace(moving_from=former, moved_to=None))
+        write_history(source, before._replace(moved_to=disk.directory.absolute()))
         registry.roles.note_data_dir(disk.directory)
         remember(registry.name, disk.directory)
         _finish(disk, source)
@@ -100,7 +99,7 @@ def finish_move(disk: Disk) -> None:
 
 def _finish(disk: Disk, source: Disk) -> None:
     _remove_files(source)
-    write_history(disk, dataclasses.replace(read_history(disk), moving_from=None))
+    write_history(disk, read_history(disk)._replace(moving_from=None))
 
 
 @contextlib.contextmanager

@@ -192,7 +192,7 @@ def _restore_one(
 
 def _check_name_is_free(registry: Namespace, own: Disk, name: str) -> None:
     """Raises QueueExists if there is a queue of that name, or files of one."""
-    if registry.path_of(name).exists() and _is_in_memory(registry, name):
+    if registry.has("queue", name) and _is_in_memory(registry, name):
         raise QueueExists(
             f"queue {name!r} exists: restore the files under another name (--as NAME), or delete "
             f"that queue first (shmq delete {name})"
@@ -319,7 +319,7 @@ def _restore(
     on_progress: OnProgress,
 ) -> Restored:
     """Restore one queue as ``name``. ``kept``: its files are in the namespace's directory."""
-    if registry.path_of(name).exists() and _is_in_memory(registry, name):
+    if registry.has("queue", name) and _is_in_memory(registry, name):
         return Restored("queue", name, THERE)
     if decision.error is not None:
         return Restored("queue", name, DAMAGED, 0, [str(decision.error)])

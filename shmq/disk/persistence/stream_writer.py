@@ -37,9 +37,7 @@ class StreamWriter:
         self._directory = directory
         self._sizes = sizes
         self._kept: dict[str, StreamPartitionWriters] = {}
-        self.discovery = Discovery(
-            "stream", namespace.stream_names, functools.partial(streams.control_path, namespace)
-        )
+        self.discovery = Discovery("stream", namespace.stream_names, namespace.stream_path)
 
     def names(self) -> list[str]:
         """The streams that are written, sorted."""

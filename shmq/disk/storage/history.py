@@ -22,14 +22,12 @@ whatever is both in memory and in the directory is set aside on disk.
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import os
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shmq.disk.storage.disk import Disk, opened, read_whole, replace_file, write_whole
 
@@ -40,8 +38,7 @@ _SLOT: Final = 12 << 10
 _MOST: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(NamedTuple):
     """What `writer.history` says; the defaults are those of a directory without one."""
 
     memory: int = 0
@@ -52,9 +49,9 @@ class History:
     def joined(self, memory: int) -> History:
         """The history of these files from now on, where they continue that memory."""
         if memory == self.memory:
-            return dataclasses.replace(self, moved_to=None)
+            return self._replace(moved_to=None)
         earlier = (*self.earlier, self.memory)[-_MOST:] if self.memory else self.earlier
-        return dataclasses.replace(self, memory=memory, earlier=earlier, moved_to=None)
+        return self._replace(memory=memory, earlier=earlier, moved_to=None)
 
 
 def read_history(disk: Disk) -> History:

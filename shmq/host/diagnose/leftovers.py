@@ -284,7 +284,8 @@ def _list_known_semaphores(registry: Namespace) -> set[str] | None:
         except ShmqError:
             return None
         queue_id = segment.queue_id if segment is not None else _read_unfinished_id(registry, name)
-        known.update(semaphore_file(each).name for each in semaphore_names(registry.name, queue_id))
+        files = map(semaphore_file, semaphore_names(registry.name, queue_id))
+        known.update(file.rpartition("/")[2] for file in files)
     return known
 
 

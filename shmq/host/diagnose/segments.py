@@ -120,7 +120,7 @@ def _check_semaphores(namespace: str, queue_id: int) -> list[str]:
     for name in semaphore_names(namespace, queue_id):
         path = semaphore_file(name)
         with contextlib.suppress(FileNotFoundError):
-            status = path.lstat()
+            status = os.lstat(path)
             gid = gid_of_file(path)
             if not is_own(status) and (gid is None or not is_of_group(status, gid)):
                 problems.append(
@@ -157,10 +157,10 @@ def segments(namespace: str) -> list[Segment]:
 def _open_segment(namespace: str, name: str) -> Segment | None:
     path = Namespace.of(namespace).path_of(name)
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except FileNotFoundError:
         return None
-    version = _read_layout(os.fspath(path)) if stat.S_ISREG(status.st_mode) else None
+    version = _read_layout(path) if stat.S_ISREG(status.st_mode) else None
     return Segment(
         namespace=namespace,
         queue=name,

@@ -67,8 +67,8 @@ def _state_home() -> Path:
 def read_record(namespace: str) -> DirectoryRecord | None:
     """What is remembered; None: nothing, or it cannot be read."""
     try:
-        path = record_path(namespace)
-        members: dict[str, Any] = json.loads(read_whole(Disk(path.parent), path.name))
+        disk, name = Disk(state_directory(namespace)), _record_name(namespace)
+        members: dict[str, Any] = json.loads(read_whole(disk, name))
         return DirectoryRecord(
             Path(members["data_dir"]), tuple(int(number) for number in members["memories"])
         )
@@ -96,7 +96,11 @@ def forget_record(namespace: str) -> None:
 
 def record_path(namespace: str) -> Path:
     """The file of what is remembered. Raises as `state_directory`."""
-    return state_directory(namespace) / f"{name_in_group(namespace)}@directory"
+    return state_directory(namespace) / _record_name(namespace)
+
+
+def _record_name(namespace: str) -> str:
+    return f"{name_in_group(namespace)}@directory"
 
 
 def lock_namespace(namespace: str) -> int:

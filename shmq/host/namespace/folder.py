@@ -71,9 +71,9 @@ def shared_gid(namespace: str) -> int | None:
     return None if group is None else _gids.get(folder_of(namespace)) or _look_up(group)
 
 
-def gid_of_file(path: Path) -> int | None:
+def gid_of_file(path: str | os.PathLike[str]) -> int | None:
     """The id of the group whose files are in the path's folder; None: they are of one user."""
-    return _gids.get(path.parent)
+    return _gids.get(Path(path).parent)
 
 
 def ready_folder(namespace: str) -> None:

@@ -40,7 +40,7 @@ from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.erase import erase_queue
 from shmq.disk.storage.inventory import is_written
 from shmq.errors import ForeignSegment, LockTimeout, NoSuchQueue, SegmentError, ShmqError
-from shmq.host.namespace.folder import file_path, file_prefix, folder_of, ready_folder
+from shmq.host.namespace.folder import file_path, folder_of, ready_folder
 from shmq.host.namespace.name_book import NameBook
 from shmq.host.namespace.processes import Processes
 from shmq.host.namespace.roles import Roles
@@ -71,7 +71,9 @@ class Namespace:
         self.name = name
         #: The folder of its files.
         self.folder = folder_of(name)
-        self._prefix = file_prefix(name, "") + "@"
+        #: The beginnings of the paths of queues' and streams' segments.
+        self._queues = f"{file_path(name, '')}@"
+        self._streams = f"{file_path(name, 'stream.')}@"
         #: The file of the namespace's schemas, which exists if there are any.
         self.schemas_path = file_path(name, "schemas.")
         #: The file of the namespace's exchanges, which exists if there are any.
@@ -113,14 +115,14 @@ class Namespace:
 
     # ---- names ----
 
-    def note(self, path: Path, there: bool) -> None:
+    def note(self, path: str | os.PathLike[str], there: bool) -> None:
         """Log that the file is about to be created, or was removed. Needs the registry lock.
 
         A queue, stream or group that is not logged is missing from lists of names until the
         directory is listed. Raises NoSpace, ForeignSegment.
         """
         try:
-            self._names.note(path.name, there)
+            self._names.note(os.fspath(path).rpartition("/")[2], there)
         except OSError as error:
             refusal = as_no_space(error, 4096)
             if refusal is error:
@@ -171,17 +173,17 @@ class Namespace:
 
     # ---- segments ----
 
-    def path_of(self, queue: str) -> Path:
+    def path_of(self, queue: str) -> str:
         """The path of the queue's segment."""
-        return self.folder / f"{self._prefix}{queue}"
+        return self._queues + queue
 
-    def stream_path(self, stream: str) -> Path:
+    def stream_path(self, stream: str) -> str:
         """The path of the stream's control segment."""
-        return self.folder / f"stream.{self._prefix}{stream}"
+        return self._streams + stream
 
     def has(self, kind: str, name: str) -> bool:
         """Whether there is a ``queue`` or a ``stream`` of that name, in whatever state."""
-        return (self.stream_path(name) if kind == "stream" else self.path_of(name)).exists()
+        return os.path.lexists(self.stream_path(name) if kind == "stream" else self.path_of(name))
 
     def queue_names(self, begin: str = "") -> list[str]:
         """The names of the queues with that beginning, sorted; see `names_of`."""
@@ -254,15 +256,19 @@ class Namespace:
         """
         # Without a number nothing that is made could be removed: see mark_deleted.
         self.processes.own_number()
-        self._clear(queue)
         queue_id = new_identity()
         path = self.path_of(queue)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self.note(path, there=True)
         try:
-            fd = open_file(path, flags)
+            try:
+                fd = open_file(path, flags)
+            except FileExistsError:  # the process that created it has died
+                self._clear(queue)
+                self.note(path, there=True)
+                fd = open_file(path, flags)
         except OSError as error:
-            self.note(path, path.exists())
+            self.note(path, os.path.lexists(path))
             raise as_no_file(error, path) from error
         _core.mark()
         try:
@@ -288,10 +294,13 @@ class Namespace:
         finally:
             os.close(fd)
 
-    def remove_segment(self, queue: str) -> None:
-        """Remove the segment and the semaphores, whatever their state."""
+    def remove_segment(self, queue: str, queue_id: int | None = None) -> None:
+        """Remove the segment and the semaphores, whatever their state.
+
+        ``queue_id`` None: it is read from the segment's file.
+        """
         with self.locked():
-            self._clear(queue)
+            self._clear(queue, queue_id)
 
     def erase(self, queue: str, segment: _core.Segment | None) -> None:
         """Remove the files of a deleted queue, durably; segment None: it cannot be read.
@@ -336,14 +345,15 @@ class Namespace:
             raise
         return _core.Segment.attach(fd, queue, self.processes.own)
 
-    def _clear(self, queue: str) -> None:
+    def _clear(self, queue: str, queue_id: int | None = None) -> None:
         """Remove the files of a queue; the segment last, so that this can be resumed."""
         path = self.path_of(queue)
-        queue_id = self.queue_id_of(queue)
+        if queue_id is None:
+            queue_id = self.queue_id_of(queue)
         if queue_id:
             remove_semaphores(self.name, queue_id)
             _core.mark()
-        path.unlink(missing_ok=True)
+        Path(path).unlink(missing_ok=True)
         _core.mark()
         self.note(path, there=False)
 

@@ -4,8 +4,9 @@ They only wake waiters: the segment decides which waiter gets what, so a lost or
 sem_post costs at most one slice of a wait. They are named by the queue's id, not its name, so
 that a new queue of an old name never shares them with waiters of the old one.
 
-The core creates and removes them, and sleeps on them: ``shmq/core/base/semaphore.h``. In the folder
-of a group each is in a file, because sem_open(3) knows only /dev/shm, which is sticky.
+Their files are made and removed here, and the core sleeps on them:
+``shmq/core/base/semaphore.h``. In the folder of a group it maps the files, because sem_open(3)
+knows only /dev/shm, which is sticky.
 """
 
 from __future__ import annotations
@@ -31,29 +32,24 @@ def semaphore_names(namespace: str, queue_id: int) -> tuple[str, str]:
     return f"{stem}.not_empty", f"{stem}.not_full"
 
 
-def semaphore_file(name: str) -> Path:
-    """The file of the semaphore of that name."""
-    return SHM / f"sem.{name[1:]}" if name.rfind("/") == 0 else Path(name)
+def semaphore_file(name: str) -> str:
+    """The path of the file of the semaphore of that name."""
+    return f"{SHM}/sem.{name[1:]}" if name.rfind("/") == 0 else name
 
 
 def make_semaphores(namespace: str, queue_id: int) -> tuple[str, str]:
     """Create both, for those who share the namespace. Raises OSError(ENOSPC) for lack of space."""
     names = semaphore_names(namespace, queue_id)
     for name in names:
-        if group_of(namespace) is None:
-            _make(name)
-        else:
-            _make_file(name)
+        _make(semaphore_file(name))
     return names
 
 
-def _make(name: str) -> None:
-    with descriptors:
-        _core.make_semaphore(name)
+def _make(path: str) -> None:
+    """Create the file, which nobody opens before its queue is published.
 
-
-def _make_file(path: str) -> None:
-    """Create the file, which nobody opens before its queue is published."""
+    sem_open(3) would create it under another name first, and link it.
+    """
     with contextlib.suppress(FileExistsError), descriptors:
         fd = open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
         try:
@@ -65,7 +61,4 @@ def _make_file(path: str) -> None:
 def remove_semaphores(namespace: str, queue_id: int) -> None:
     """Remove both, if they exist."""
     for name in semaphore_names(namespace, queue_id):
-        if group_of(namespace) is None:
-            _core.remove_semaphore(name)
-        else:
-            Path(name).unlink(missing_ok=True)
+        Path(semaphore_file(name)).unlink(missing_ok=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
 
 from shmq.api.names import SHM
 from shmq.errors import ForeignSegment, NoSpace, no_descriptor
@@ -18,7 +17,7 @@ def new_identity() -> int:
     return int.from_bytes(os.urandom(8)) >> 1 | 1
 
 
-def refuse_foreign(fd: int, path: Path) -> None:
+def refuse_foreign(fd: int, path: str | os.PathLike[str]) -> None:
     """Raises ForeignSegment unless the file is this user's, and closed to others.
 
     In the folder of a group it may be any user's, if it is the group's and closed to others.
@@ -48,7 +47,7 @@ def is_own(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
-def refuse_outside(status: os.stat_result, path: Path, gid: int) -> None:
+def refuse_outside(status: os.stat_result, path: str | os.PathLike[str], gid: int) -> None:
     """Raises ForeignSegment unless it is the group's, and closed to others."""
     if not is_of_group(status, gid):
         raise ForeignSegment(
@@ -57,7 +56,7 @@ def refuse_outside(status: os.stat_result, path: Path, gid: int) -> None:
         )
 
 
-def as_foreign(error: OSError, path: Path) -> Exception:
+def as_foreign(error: OSError, path: str | os.PathLike[str]) -> Exception:
     """The error as ForeignSegment, if the file is another user's; else as `no_descriptor`."""
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENXIO}:
         return ForeignSegment(
@@ -66,7 +65,7 @@ def as_foreign(error: OSError, path: Path) -> Exception:
     return no_descriptor(error)
 
 
-def as_no_file(error: OSError, path: Path) -> Exception:
+def as_no_file(error: OSError, path: str | os.PathLike[str]) -> Exception:
     """The error of a failed creation; NoSpace means inodes: an empty file takes no bytes."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return NoSpace(

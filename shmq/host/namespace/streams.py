@@ -46,7 +46,7 @@ Opened = tuple[_stream.Control, list[_stream.Partition]]
 
 def control_path(namespace: Namespace, name: str) -> Path:
     """The path of the stream's control segment."""
-    return namespace.stream_path(name)
+    return Path(namespace.stream_path(name))
 
 
 def partition_path(namespace: Namespace, name: str, partition: int) -> Path:

@@ -26,7 +26,7 @@ def _stem(namespace: str) -> str:
 
 def wakeup_prefix(namespace: str) -> str:
     """The prefix of the paths of the namespace's wakeups."""
-    return str(folder_of(namespace) / _stem(namespace))
+    return f"{folder_of(namespace)}/{_stem(namespace)}"
 
 
 def make_wakeup(namespace: str, process: int, number: int) -> str:

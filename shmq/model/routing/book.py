@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.api.exchange import ExchangeStats, ExchangeSummary
+from shmq import api
 from shmq.disk.storage.paths import EXCHANGES
 from shmq.errors import DamagedSegment, IncompatibleSegment, ShmqError
 from shmq.fork_safe import new_lock
@@ -81,7 +81,7 @@ class Book:
     @classmethod
     def of(cls, namespace: Namespace) -> Book:
         """The book of the namespace."""
-        return _books.setdefault(namespace.name, cls(namespace))
+        return _books.get(namespace.name) or _books.setdefault(namespace.name, cls(namespace))
 
     # ---- reading ----
 
@@ -105,13 +105,13 @@ class Book:
         if counters is not None:
             counters.add(name, published, unrouted)
 
-    def stats(self, name: str) -> ExchangeStats:
+    def stats(self, name: str) -> api.ExchangeStats:
         """Return the counts of the exchange. Raises NoSuchExchange, SegmentError."""
         with self.table() as table:
             table.summary(name)
-            return ExchangeStats() if self._counters is None else self._counters.read(name)
+            return api.ExchangeStats() if self._counters is None else self._counters.read(name)
 
-    def summaries(self) -> list[ExchangeSummary]:
+    def summaries(self) -> list[api.ExchangeSummary]:
         """Return all exchanges with their counts, sorted by name. Raises SegmentError."""
         with self.table() as table:
             found, counters = table.summaries(), self._counters

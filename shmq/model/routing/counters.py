@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from shmq.api.exchange import ExchangeStats
+from shmq import api
 from shmq.errors import ShmqError
 from shmq.host.namespace.shm_files import refuse_foreign
 from shmq.native import _core
@@ -85,12 +85,12 @@ class Counters:
             if unrouted:
                 _core.add_to_word(self._words, at + 1, unrouted)
 
-    def read(self, name: str) -> ExchangeStats:
+    def read(self, name: str) -> api.ExchangeStats:
         """Return the counts since the exchange was created."""
         at = self._locate(name)
         if at is None:
-            return ExchangeStats()
-        return ExchangeStats(published=self._words[at], unrouted=self._words[at + 1])
+            return api.ExchangeStats()
+        return api.ExchangeStats(published=self._words[at], unrouted=self._words[at + 1])
 
     def _locate(self, name: str) -> int | None:
         try:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from shmq import api
-from shmq.api.exchange import ExchangeOptions
 from shmq.api.names import check_name
 from shmq.api.options import checked
 from shmq.errors import ExchangeExists, InvalidOption, NoSuchExchange
+from shmq.lazy_imports import late_imports
 from shmq.model.routing.headers import Headers, Wanted, check_headers
 from shmq.model.routing.topic import Target, Topics, check_key, check_pattern
 
@@ -241,6 +241,9 @@ class Table:
 def check_exchange(name: str, kind: str, alternate: str | None) -> Operation:
     """The operation that creates the exchange. Raises InvalidName, InvalidOption, TypeError."""
     check_name(name, "exchange")
+    with late_imports:
+        from shmq.api.exchange import ExchangeOptions  # noqa: PLC0415 - exchanges are rarer
+
     checked(ExchangeOptions, {"kind": kind, "alternate": alternate}, " of an exchange")
     if alternate == name:
         raise InvalidOption(f"alternate={name!r} is the exchange itself: name another")

@@ -36,7 +36,7 @@ OPTIONS = place_of("options")
 
 
 def path_of(namespace: str, queue: str = "q") -> Path:
-    return Namespace.of(namespace).path_of(queue)
+    return Path(Namespace.of(namespace).path_of(queue))
 
 
 # ---- at once ----
@@ -128,7 +128,7 @@ def test_a_queue_that_is_being_made_is_waited_for(namespace: str, start: Start) 
     def make(pipe: Connection) -> None:
         mine = Namespace.of(namespace)
         with mine.locked():
-            mine.path_of("q").touch(0o600)
+            Path(mine.path_of("q")).touch(0o600)
             pipe.send("half-way")
             pipe.recv()
             with shmq.connect(namespace) as broker:
@@ -167,7 +167,7 @@ def test_a_maker_that_is_killed_lets_the_next_one_make_the_queue(
     def make(pipe: Connection) -> None:
         mine = Namespace.of(namespace)
         with mine.locked():
-            mine.path_of("q").touch(0o600)
+            Path(mine.path_of("q")).touch(0o600)
             pipe.send("half-way")
             pipe.recv()
 
@@ -376,7 +376,7 @@ def test_a_create_that_fails_half_way_leaves_nothing(
     error: BaseException,
 ) -> None:
     broker.create_queue("other", dead_letter=None)
-    before, make, calls = files_of(namespace), _core.make_semaphore, itertools.count()
+    before, make, calls = files_of(namespace), _core.fill_semaphore, itertools.count()
 
     def fail(*arguments: Any, **options: Any) -> Any:
         if next(calls) == after:
@@ -384,7 +384,7 @@ def test_a_create_that_fails_half_way_leaves_nothing(
         return make(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_core, "make_semaphore", fail)
+        patch.setattr(_core, "fill_semaphore", fail)
         with pytest.raises(type(error)):
             broker.create_queue("q")
 

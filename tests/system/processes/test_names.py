@@ -228,7 +228,7 @@ def test_a_log_that_undid_itself_is_written_anew_and_stays_short(
 ) -> None:
     other = NameBook(namespace, refuse_foreign)
     broker.create_queue("keep", dead_letter=None)
-    path = broker._namespace.path_of("keep")
+    path = Path(broker._namespace.path_of("keep"))
     with broker._namespace.locked():
         for _ in range(3000):
             broker._namespace.note(path, there=False)
