@@ -115,7 +115,7 @@ AS_BYTES = "replace that character, or pass text.encode(errors='surrogateescape'
 def not_utf8(what: str, text: str, remedy: str = "replace that character") -> InvalidOption:
     """The error for a text of the parameter ``what`` that has half of a surrogate pair."""
     return InvalidOption(
-        f"{what}={ascii(text):.80} cannot be encoded as UTF-8, as it has a lone surrogate: {remedy}"
+        f"{what}={text!a:.80} cannot be encoded as UTF-8, as it has a lone surrogate: {remedy}"
     )
 
 

@@ -132,7 +132,7 @@ def test_a_text_with_a_lone_surrogate_is_refused_with_its_place(
 @pytest.mark.refused_by_clusters
 def test_a_where_with_a_lone_surrogate_is_refused(queue: Queue) -> None:
     for where in ("\ud800", "group = '\ud800'"):
-        with pytest.raises(shmq.InvalidOption, match="^where=.* cannot be encoded as UTF-8"):
+        with pytest.raises(shmq.InvalidOption, match=r"^where=.* cannot be encoded as UTF-8"):
             queue.get(block=False, where=where)
 
 

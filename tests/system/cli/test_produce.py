@@ -224,7 +224,9 @@ def test_a_number_that_msgpack_cannot_hold_is_refused_without_advice_for_program
     }
     ran = quick(command, *arguments[command], str(2**64), code=Code.REFUSED)
 
-    assert f"cannot hold {2**64} of type int: it has more than 64 bits: put it as a str" in ran.error
+    assert (
+        f"cannot hold {2**64} of type int: it has more than 64 bits: put it as a str" in ran.error
+    )
     assert "default=" not in ran.error
     assert "internal error" not in ran.error
 

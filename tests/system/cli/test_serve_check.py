@@ -30,7 +30,7 @@ def test_right_settings_are_said_in_a_line(shell: Shell, config: Path) -> None:
         ("prot = 1\n", "did you mean 'port'?"),
         ('bind = "0.0.0.0"\n', "without tokens and TLS"),
         ('bind = "unix:socket"\n', "bind='unix:socket' must be unix: and an absolute path"),
-        ('bind = "unix:/nonexistent/shmq/s"\n', "there is no folder '/nonexistent/shmq'; create it"),
+        ('bind = "unix:/nonexistent/shmq/s"\n', "there is no folder '/nonexistent/shmq'; create"),
         (f'bind = "unix:/tmp/{"x" * 103}"\n', "an absolute path of at most 107 bytes"),
         ('[tls]\ncertificate = "none.pem"\n', "cannot be used"),
     ],

@@ -116,7 +116,7 @@ def test_a_path_that_cannot_be_listened_on_is_refused(tmp_path: Path) -> None:
         refuse(Settings(bind=f"unix:/{'x' * 107}"))
     file = tmp_path / "file"
     file.write_text("kept")
-    with pytest.raises(shmq.InvalidOption, match="there is no folder .*; create it"):
+    with pytest.raises(shmq.InvalidOption, match=r"there is no folder .*; create it"):
         refuse(Settings(bind=f"unix:{tmp_path}/none/s"))
     with pytest.raises(shmq.InvalidOption, match="is not a socket; move it"):
         refuse(Settings(bind=f"unix:{file}"))
