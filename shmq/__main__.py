@@ -1,6 +1,20 @@
 """``python -m shmq`` is the command ``shmq``."""
 
-from shmq.cli.main import main
+import sys
+
+#: The exit code of Ctrl-C: `shmq.cli.shared.exit_codes.Code.INTERRUPTED`, not yet imported.
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """The entry point of the command ``shmq``: Ctrl-C while it is imported needs no words."""
+    try:
+        from shmq.cli.main import main  # noqa: PLC0415 - most of the time of a short command
+
+        main()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

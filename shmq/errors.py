@@ -108,6 +108,17 @@ def no_dedupe_window(queue: str, dedupe_id: str) -> InvalidOption:
     )
 
 
+#: What to do about a text that cannot be encoded, where bytes may be passed.
+AS_BYTES = "replace that character, or pass text.encode(errors='surrogateescape')"
+
+
+def not_utf8(what: str, text: str, remedy: str = "replace that character") -> InvalidOption:
+    """The error for a text of the parameter ``what`` that has half of a surrogate pair."""
+    return InvalidOption(
+        f"{what}={text!a:.80} cannot be encoded as UTF-8, as it has a lone surrogate: {remedy}"
+    )
+
+
 class _Descriptors:
     """For blocks that load a module or make a semaphore: what fails for lack of a descriptor.
 

@@ -247,8 +247,8 @@ class Queue(Closing, Displayed):
         Raises :class:`~shmq.Full` if there was no room in time, :class:`~shmq.MessageTooLarge` at
         once for a message that can never fit, :class:`~shmq.NoSpace`, :class:`~shmq.InvalidOption`
         for a property out of range and for ``confirm="disk"`` on a queue without a journal, and
-        TypeError for a property of the wrong type or a body that its codec cannot encode. A str
-        with surrogates raises UnicodeEncodeError.
+        TypeError for a property of the wrong type or a body that its codec cannot encode. A
+        text with half of a surrogate pair, in the body or a property, is an InvalidOption.
         """
 
     @abc.abstractmethod

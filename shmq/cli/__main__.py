@@ -1,6 +1,6 @@
 """``python -m shmq.cli`` is the command ``shmq``."""
 
-from shmq.cli.main import main
+from shmq.__main__ import main
 
 if __name__ == "__main__":
     main()

@@ -233,7 +233,10 @@ cdef bytes _key_bytes(key):
     if key is None or type(key) is bytes:
         return key
     if isinstance(key, str):
-        return key.encode()
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            raise _errors.not_utf8("key", key, _errors.AS_BYTES) from None
     try:
         return bytes(memoryview(key))
     except TypeError:

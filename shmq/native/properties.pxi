@@ -83,7 +83,10 @@ cdef object _encode_body(body, codec, bint encoded, uint8_t *number, default):
         return body
     if codec is None and type(body) is str:
         number[0] = SHMQ_CODEC_TEXT
-        return body.encode()
+        try:
+            return body.encode()
+        except UnicodeEncodeError:
+            pass  # the function raises the error of it
     buffer, found = _policy.encode_body(body, codec, default)
     number[0] = found
     return buffer
@@ -131,8 +134,7 @@ cdef int _read_text(Properties *p, int which, value) except -1:
     try:
         text.at = PyUnicode_AsUTF8AndSize(value, &text.size)
     except UnicodeEncodeError:
-        raise _errors.InvalidOption(
-            f"{_PROPERTIES[which]}={value!a} cannot be encoded as UTF-8") from None
+        raise _errors.not_utf8(_PROPERTIES[which], value) from None
     text.row = shmq_row_of_property(which)
     p.count += 1
     return 0

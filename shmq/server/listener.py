@@ -56,8 +56,12 @@ def check(settings: Settings) -> None:
     if settings.bind.startswith(UNIX):
         _reject_path(settings)
     else:
-        _, address = _resolve(settings)
-        _reject_exposure(settings, address[0])
+        family, address = _resolve_admitted(settings)
+        try:
+            _bound(family, address, shared=True).close()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise _make_listen_error(address, error) from error
 
 
 def listen(settings: Settings, inherited: socket.socket | None = None) -> list[socket.socket]:
@@ -184,14 +188,21 @@ def _reject_path(settings: Settings) -> None:
             f"bind={settings.bind!r} and TLS: a Unix socket leaves no host and needs none; drop one"
         )
     try:
-        there = path.lstat().st_mode
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise InvalidOption(
+                f"bind={settings.bind!r}: there is a file that is not a socket; move it"
+            )
     except FileNotFoundError:
-        return
+        if not path.parent.is_dir():
+            raise InvalidOption(
+                f"bind={settings.bind!r}: there is no folder {str(path.parent)!r}; create it"
+            ) from None
     except OSError as error:
         raise _make_listen_error(str(path), error) from error
-    if not stat.S_ISSOCK(there):
+    if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
         raise InvalidOption(
-            f"bind={settings.bind!r}: there is a file that is not a socket; move it"
+            f"bind={settings.bind!r}: this user may not create a file in {str(path.parent)!r}; "
+            f"change its owner or mode, or take another path"
         )
 
 

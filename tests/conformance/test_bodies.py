@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import shmq
 from shmq import Message, Queue
 
 
@@ -106,11 +107,33 @@ def test_a_body_that_holds_itself_is_a_type_error(queue: Queue) -> None:
         queue.put(knot)
 
 
-def test_a_str_that_is_not_unicode_text_is_refused(queue: Queue) -> None:
-    with pytest.raises(ValueError, match="surrogate"):
-        queue.put("\ud800")
+@pytest.mark.parametrize(
+    ("body", "properties", "named"),
+    [
+        ("\ud800", {}, r"body='\\ud800'"),
+        ({"k": ["\ud800"]}, {}, r"body\['k'\]\[0\]='\\ud800'"),
+        ({"\ud800": 1}, {}, r"body \(a key\)='\\ud800'"),
+        (1, {"headers": {"k": "\ud800"}}, r"headers\['k'\]='\\ud800'"),
+        (1, {"headers": {"\ud800": 1}}, r"headers \(a key\)='\\ud800'"),
+        (1, {"group": "\ud800"}, r"group='\\ud800'"),
+    ],
+)
+def test_a_text_with_a_lone_surrogate_is_refused_with_its_place(
+    queue: Queue, body: Any, properties: dict[str, Any], named: str
+) -> None:
+    how = "cannot be encoded as UTF-8, as it has a lone surrogate: replace that character"
+    for put in (queue.put, lambda *a, **k: queue.put_many([a[0]], **k)):
+        with pytest.raises(shmq.InvalidOption, match=f"^{named} {how}"):
+            put(body, **properties)
 
     assert queue.qsize() == 0
+
+
+@pytest.mark.refused_by_clusters
+def test_a_where_with_a_lone_surrogate_is_refused(queue: Queue) -> None:
+    for where in ("\ud800", "group = '\ud800'"):
+        with pytest.raises(shmq.InvalidOption, match=r"^where=.* cannot be encoded as UTF-8"):
+            queue.get(block=False, where=where)
 
 
 @pytest.mark.parametrize("codec", ["json", "command", "event", "msgpack"])

@@ -429,6 +429,34 @@ def test_an_unknown_queue_is_refused_with_the_name_that_was_meant(broker: Broker
         one_line(error.value)
 
 
+@pytest.mark.refused_by_clusters
+@pytest.mark.parametrize(
+    ("name", "wanted", "hint"),
+    [
+        ("clicks", "queue", "a stream has this name: use stream(), or `shmq stream append` and"),
+        ("rates", "queue", "a table has this name: use table(), or `shmq table get` and"),
+        ("events", "queue", "an exchange has this name: use exchange(), or `shmq publish`."),
+        ("nightly", "queue", "a lock has this name: use lock() or semaphore(), or `shmq locks`."),
+        ("orders", "stream", "a queue has this name: use queue(), or `shmq produce` and"),
+        ("orders", "table", "a queue has this name: use queue(), or `shmq produce` and"),
+        ("clicks", "exchange", "a stream has this name"),
+    ],
+)
+def test_a_name_of_another_kind_is_refused_with_that_kind(
+    broker: Broker, name: str, wanted: str, hint: str
+) -> None:
+    broker.create_queue("orders", dead_letter=None)
+    broker.create_stream("clicks", 1)
+    broker.create_exchange("events", "direct")
+    broker.ensure_table("rates")
+    with broker.lock("nightly"):
+        for ask in (getattr(broker, wanted), getattr(broker, f"delete_{wanted}")):
+            with pytest.raises(shmq.NotFound) as error:
+                ask(name)
+            assert f": {hint}" in str(error.value)
+            one_line(error.value)
+
+
 def test_the_names_are_listed_only_for_a_reader_of_the_error(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

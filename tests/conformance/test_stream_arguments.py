@@ -46,6 +46,15 @@ def test_headers_that_are_no_map_are_refused(stream: Stream) -> None:
     assert stream.latest(0) == 0
 
 
+def test_a_text_with_a_lone_surrogate_is_refused(stream: Stream) -> None:
+    for value, how in (("\ud800", {}), (1, {"key": "\ud800"}), (1, {"headers": {"k": "\ud800"}})):
+        with pytest.raises(shmq.InvalidOption, match="as it has a lone surrogate"):
+            stream.append(value, **how)
+    with pytest.raises(shmq.InvalidOption, match="as it has a lone surrogate"):
+        stream.read(0, 0, where="key = '\ud800'")
+    assert stream.latest(0) == 0
+
+
 def test_a_record_that_could_not_be_confirmed_on_disk_is_not_appended(stream: Stream) -> None:
     for confirm in ("disk", "paper"):
         with pytest.raises(shmq.InvalidOption, match="confirm="):

@@ -178,6 +178,29 @@ def test_a_ttl_can_be_given_and_taken_away(table: Table) -> None:
     assert not table.expire("absent", 1.0)
 
 
+@pytest.mark.parametrize("mapping", [[("k", 1)], "k", None, 5])
+def test_what_is_no_map_cannot_be_set(table: Table, mapping: Any) -> None:
+    with pytest.raises(TypeError, match=r"^mapping=.* must be a map, not "):
+        table.set_many(mapping)
+    with pytest.raises(TypeError, match=r"^mapping=.* must be a map, not "):
+        asyncio.run(table.aset_many(mapping))
+
+
+@pytest.mark.parametrize("ttl", [0, -1, 4e8, 1e10, float("inf"), float("nan")])
+def test_a_ttl_out_of_range_is_refused_with_the_range_of_tables(table: Table, ttl: float) -> None:
+    with pytest.raises(shmq.InvalidOption) as error:
+        table.set("k", 1, ttl=ttl)
+    assert str(error.value) == (
+        f"ttl={ttl} s is out of range: 0.001 to 316224000 s, or None: for ever"
+    )
+
+
+@pytest.mark.parametrize("key", ["", "k" * 513])
+def test_a_key_of_a_wrong_length_is_refused_with_its_length(table: Table, key: str) -> None:
+    with pytest.raises(shmq.InvalidOption, match=f"has {len(key)} characters; use 1 to 512$"):
+        table.get(key)
+
+
 @pytest.mark.parametrize("ttl", [0, -1, 1e12, float("nan"), "1"])
 def test_what_is_no_ttl_is_refused(table: Table, ttl: Any) -> None:
     calls: list[Callable[[], object]] = [

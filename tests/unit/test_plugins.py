@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import shmq
 from shmq import plugins
 from shmq.cli import main
+from shmq.client.remote.address import Address
 
 
 class Added:
@@ -85,6 +86,14 @@ def test_a_transport_is_found_by_the_scheme_of_a_url(
 def test_a_scheme_without_a_transport_is_refused_with_those_that_exist() -> None:
     with pytest.raises(shmq.InvalidOption, match=r"shmq://.*no transport for http:// is installed"):
         shmq.connect("http://127.0.0.1")
+
+
+@pytest.mark.parametrize("url", ["://h", "foo", ""])
+def test_what_is_no_url_is_refused_with_the_forms_of_one(url: str) -> None:
+    wanted = "shmq://HOST:PORT, shmqs://HOST:PORT or shmq+unix:///PATH"
+    with pytest.raises(shmq.InvalidOption) as error:
+        Address.parse(url)
+    assert str(error.value) == f"url={url!r} must be {wanted}"
 
 
 @pytest.mark.parametrize("url", ["shmq://h", "shmqs://h", "shmq+unix:///p"])

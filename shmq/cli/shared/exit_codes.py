@@ -130,10 +130,20 @@ def describe(error: BaseException) -> str:
         return one_line(str(error))
     if isinstance(error, OSError | UnicodeDecodeError | MemoryError):
         return one_line(_describe_system_error(error))
-    return one_line(
+    return unencodable(error) or one_line(
         f"internal error: {type(error).__name__}: {error}; "
         f"run it again with SHMQ_TRACEBACK=1 to see where"
     )
+
+
+def unencodable(error: BaseException) -> str:
+    """Why msgpack cannot hold a value, without the advice for programs; "" for other errors."""
+    from shmq.model.codec.codecs import ADVICE  # noqa: PLC0415 - of a refusal alone
+
+    text = str(error)
+    if isinstance(error, TypeError) and text.endswith(ADVICE):
+        return one_line(text.removesuffix(f", or {ADVICE}"))
+    return ""
 
 
 def _make_hint(error: click.UsageError) -> str:

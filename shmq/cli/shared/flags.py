@@ -151,7 +151,7 @@ def where_flag(help: str) -> Callable[[F], F]:
 
 #: How a value is read, and what stands for it in the help; words are a choice.
 _READ: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
-    "count": (params.whole, "N"),
+    "count": (params.integer, "N"),
     "bytes": (params.size, "SIZE"),
     "seconds": (params.seconds, "TIME"),
     "name": (params.text, "NAME"),

@@ -17,6 +17,7 @@ import shmq
 from shmq.api.options import Confirm
 from shmq.api.properties import PROPERTIES
 from shmq.cli.shared import params
+from shmq.cli.shared.exit_codes import unencodable
 from shmq.host.supervision.signals import Stop
 from shmq.model.codec.strict_json import decode_json
 
@@ -253,7 +254,8 @@ def _refusing() -> Iterator[None]:
     except shmq.ShmqError:
         raise
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise click.ClickException(f"{error} (no message of this batch was put)") from error
+        reason = unencodable(error) or error
+        raise click.ClickException(f"{reason} (no message of this batch was put)") from error
 
 
 _CHUNK = 1 << 16

@@ -247,7 +247,9 @@ def kind_of(broker: shmq.Broker, name: str, kinds: Sequence[str] = ()) -> str:
     having = [kind for kind in kinds or KINDS if _has(broker, kind, name, kinds)]
     if not having:
         every = (_list_names(broker, kind, kinds) for kind in kinds or KINDS)
-        hint = suggest(name, itertools.chain.from_iterable(every), "see shmq list")
+        hint = cast("Any", broker).find_other(name) or suggest(
+            name, itertools.chain.from_iterable(every), "see shmq list"
+        )
         *others, last = kinds or KINDS
         wanted = f"{', '.join(others)} or {last}" if others else last
         raise shmq.NoSuchQueue(

@@ -31,6 +31,9 @@ class Nothing(enum.Enum):
 #: The word ``none`` on the command line; None itself means that the flag was not given.
 NONE: Final = Nothing.NONE
 
+#: The most that an offset or a number of records may be.
+_MOST: Final = (1 << 63) - 1
+
 _ESCAPES: Final = {"\\0": b"\0", "\\n": b"\n", "\\r\\n": b"\r\n", "\\t": b"\t"}
 
 
@@ -61,11 +64,19 @@ def moment_or_end(value: str) -> float | str:
     return value if value in {"earliest", "latest"} else moment(value)
 
 
+def integer(value: str) -> int:
+    """A whole number, of which the option that it is for checks the range."""
+    if not re.fullmatch(r"-?[0-9]{1,100}", value, re.ASCII):
+        raise click.BadParameter(f"{value!r:.120} is not a whole number")
+    return int(value)
+
+
 def whole(value: str) -> int:
     """A whole number, 0 or more."""
-    if not re.fullmatch(r"[0-9]{1,18}", value, re.ASCII):
-        raise click.BadParameter(f"{value!r} is not a whole number")
-    return int(value)
+    number = integer(value)
+    if not 0 <= number <= _MOST:
+        raise click.BadParameter(f"{value!r} is out of range: 0 to {_MOST}")
+    return number
 
 
 def priority(value: str) -> int | str:

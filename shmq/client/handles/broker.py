@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast, get_args, overload
 
 from shmq import api
-from shmq.api.names import check_name, is_lock_queue
+from shmq.api.names import LOCK_PERMITS, check_name, is_lock_queue
 from shmq.api.options import IfDifferent, QueueOptions, check_flag, check_one_of
 from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
 from shmq.client.ports.steps import Steps, arun, blocking, run
@@ -16,7 +16,7 @@ from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
 from shmq.errors import Empty, InvalidOption, NotFound, ShmqError
 from shmq.lazy_imports import late_imports
-from shmq.suggestions import suggest_known
+from shmq.suggestions import name_other, suggest_known
 
 if TYPE_CHECKING:
     from shmq.api.keywords import (
@@ -143,9 +143,21 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
             return find()
         except NotFound as error:
             if self.suggests:
-                suggest_known(error, name, known.names)
+                kind = error.kind
+                suggest_known(error, name, known.names, lambda: self.find_other(name, kind))
                 self._unread.add(error)
             raise
+
+    def find_other(self, name: str, kind: str = "") -> str:
+        """Return the hint that a thing of another ``kind`` has the name; "" if there is none."""
+        for other in ("queue", "stream", "exchange", "table"):
+            with suppress(ShmqError):
+                names = self.collection(other).names()
+                if other != kind and name in names:
+                    return name_other(other)
+                if other == "queue" and LOCK_PERMITS + name in names:
+                    return name_other("lock")
+        return ""
 
     # ---- queues ----
 

@@ -56,8 +56,8 @@ class Address:
             )
         if parts.scheme not in TCP_SCHEMES:
             raise InvalidOption(
-                f"url={url!r} must begin with shmq://, shmqs:// or shmq+unix:///: no transport for "
-                f"{parts.scheme}:// is installed"
+                f"url={url!r} must be shmq://HOST:PORT, shmqs://HOST:PORT or {UNIX_SCHEME}:///PATH"
+                + (f": no transport for {parts.scheme}:// is installed" if parts.scheme else "")
             )
         try:
             port = parts.port

@@ -190,43 +190,43 @@ class Connection:
 
     # ---- the connection itself ----
 
-    def ready(self, until: float) -> _core.Wire:
+    def ready(self, until: float, retry_until: float | None = None) -> _core.Wire:
         """A usable wire, made before ``until`` (monotonic).
 
-        Raises :class:`~shmq.ConnectionLost`, :class:`~shmq.Unauthorized`.
+        It is tried once if the server was never reached, otherwise again until ``retry_until``;
+        None: until ``until``. Raises :class:`~shmq.ConnectionLost`, :class:`~shmq.Unauthorized`.
         """
         wire = self.wire
         if wire is not None and wire.is_usable:
             return wire
-        with self._lock:
-            if self.closed:
-                raise self.closed_error()
-            if self.wire is not None and self.wire.is_usable:
-                return self.wire
-            return self._redial(until)
-
-    def _redial(self, until: float) -> _core.Wire:
-        """Connect: once if the server was never reached, otherwise with retries until ``until``."""
         backoff = Backoff()
-        self._drop()
         while True:
-            left = until - time.monotonic()
             try:
-                timeout = max(0.001, min(self.target.connect_timeout, left))
-                wire, self.greeting = dial(self.target, self.name, self._queue, timeout)
+                with self._lock:  # not in the pauses: another thread may have less time
+                    return self._redial(until)
             except (errors.ConnectionLost, errors.ShuttingDown) as error:
+                until = until if retry_until is None else min(until, retry_until)
                 left = until - time.monotonic()
                 if self.greeting is None or left <= 0:
                     raise
                 if self.closed:
                     raise self.closed_error() from error
                 time.sleep(backoff.pause(left))
-                continue
-            self.wire = wire
-            if self.closed:  # in the meantime, by another thread
-                wire.close()
-                raise self.closed_error()
-            return wire
+
+    def _redial(self, until: float) -> _core.Wire:
+        """Connect, unless another thread has connected in the meantime."""
+        if self.closed:
+            raise self.closed_error()
+        if self.wire is not None and self.wire.is_usable:
+            return self.wire
+        self._drop()
+        timeout = max(0.001, min(self.target.connect_timeout, until - time.monotonic()))
+        wire, self.greeting = dial(self.target, self.name, self._queue, timeout)
+        self.wire = wire
+        if self.closed:  # in the meantime, by another thread
+            wire.close()
+            raise self.closed_error()
+        return wire
 
     def _drop(self) -> None:
         if self.wire is not None:
@@ -281,6 +281,7 @@ class Connection:
         within: float = math.inf,
         await_: Await | None = None,
         first: Attempt | None = None,
+        retry_until: float | None = None,
     ) -> _core.Answer:
         """Carry out one request: see `calling`."""
         wire = self.wire
@@ -292,7 +293,7 @@ class Connection:
             if not answer.lost and answer.status != _SHUTTING_DOWN:
                 return answer
             first = Attempt(wire, answer, began)
-        return run(self.calling(write, again, wait, within, await_, first))
+        return run(self.calling(write, again, wait, within, await_, first, retry_until))
 
     async def acall(
         self,
@@ -303,6 +304,7 @@ class Connection:
         within: float = math.inf,
         await_: Await | None = None,
         first: Attempt | None = None,
+        retry_until: float | None = None,
     ) -> _core.Answer:
         """``call`` for asyncio. A cancelled task stops waiting; see ``Wire.forget``."""
         wire = self.wire
@@ -314,7 +316,7 @@ class Connection:
             if not answer.lost and answer.status != _SHUTTING_DOWN:
                 return answer
             first = Attempt(wire, answer, began)
-        return await arun(self.calling(write, again, wait, within, await_, first))
+        return await arun(self.calling(write, again, wait, within, await_, first, retry_until))
 
     def calling(
         self,
@@ -324,22 +326,24 @@ class Connection:
         within: float = math.inf,
         await_: Await | None = None,
         first: Attempt | None = None,
+        retry_until: float | None = None,
     ) -> Steps[_core.Answer]:
         """Carry out one request; ``wait``: seconds that the server may take beyond the timeout.
 
         ``again``: it may be carried out twice, ``within`` that many seconds. ``await_`` waits for
         the answer, as long as it likes; None: `answering`. ``first`` is an attempt that the caller
-        has made. Raises :class:`~shmq.ConnectionLost` without an answer in time, or if the
-        connection is lost and the request must not be repeated.
+        has made. ``retry_until`` (monotonic) ends the attempts before the request timeout does: it
+        is sent again once in any case. Raises :class:`~shmq.ConnectionLost` without an answer in
+        time, or if the connection is lost and the request must not be repeated.
         """
         began = time.monotonic() if first is None else first.began
-        until = began + self.target.request_timeout
+        until = again_until = began + self.target.request_timeout
         backoff = None
         while True:
             if first is None:
                 wire: Any = self.wire
                 if wire is None or not wire.is_usable:
-                    wire = yield self.readying(until)
+                    wire = yield self.readying(until, retry_until)
                 answer = write(wire)
             else:
                 wire, answer, first = first.wire, first.answer, None
@@ -348,17 +352,18 @@ class Connection:
             else:
                 yield from await_(wire, answer)
             still = again and time.monotonic() - began < within
-            if not self._is_to_be_repeated(wire, answer, still, until):
+            if not self._is_to_be_repeated(wire, answer, still, again_until):
                 return answer
             backoff = backoff or Backoff()
             seconds = backoff.pause()
-            if time.monotonic() + seconds + _LEAST >= until:
+            if time.monotonic() + seconds + _LEAST >= again_until:
                 return self._last(wire, answer)
             yield pause(seconds)
+            again_until = until if retry_until is None else min(until, retry_until)
 
-    def readying(self, until: float) -> Step:
+    def readying(self, until: float, retry_until: float | None = None) -> Step:
         """The step that makes a usable wire: see `ready`."""
-        return (lambda: self.ready(until), lambda: self.aready(until))
+        return (lambda: self.ready(until, retry_until), lambda: self.aready(until, retry_until))
 
     def answering(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> Step:
         """The step that waits for an answer. A server that is late counts as lost."""
@@ -448,12 +453,12 @@ class Connection:
 
     # ---- asyncio ----
 
-    async def aready(self, until: float) -> _core.Wire:
+    async def aready(self, until: float, retry_until: float | None = None) -> _core.Wire:
         """``ready`` for asyncio."""
         wire = self.wire
         if wire is not None and wire.is_usable:
             return wire
-        return await run_blocking(self.ready, until)
+        return await run_blocking(self.ready, until, retry_until)
 
     async def aawait(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> None:
         """``await_`` for asyncio."""

@@ -116,12 +116,14 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
     def _more(self) -> Steps[bool]:
         """Get more messages, waiting if allowed; whether there are any."""
         connection = self._connection
-        if self._timeout == 0:
-            return self._took((yield from connection.calling(self._ask, again=True)))
         until = None if self._timeout is None else time.monotonic() + self._timeout
+        if self._timeout == 0:
+            asking = connection.calling(self._ask, again=True, retry_until=until)
+            return self._took((yield from asking))
         backoff = None
         while not self.ended:
-            wire = yield connection.readying(time.monotonic() + connection.target.request_timeout)
+            patience = connection.target.request_timeout
+            wire = yield connection.readying(time.monotonic() + patience, until)
             stream = self._subscribe(wire)
             self.acks.put()
             left = None if until is None else max(0.0, until - time.monotonic())

@@ -45,32 +45,35 @@ class RemoteGet:
         self._lease = port.options.visibility_timeout
         self._acks = port.acks
         self._wait_ms = 0
+        #: When the get ends (monotonic), and with it the attempts to reconnect; None: no limit.
+        self._until: float | None = None
         #: The last CONSUME that was sent.
         self._asked: tuple[_core.Wire, _core.Answer] | None = None
 
     def take_now(self, timeout: float | None) -> list[Any]:
         """As `take`, in this thread, without its steps if messages are available."""
-        began = time.monotonic()
+        self._until = None if timeout is None else time.monotonic() + timeout
         messages = self._messages(self._consume(first_wait(timeout), None))
         if 0 < len(messages) < _LARGE or (timeout == 0 and not messages):
             return messages
-        return run(self._rest(messages, timeout, began))
+        return run(self._rest(messages, timeout))
 
     def take(self, timeout: float | None, first: Attempt | None = None) -> Steps[list[Any]]:
         """The messages; empty if none came in time. ``first``: a CONSUME sent for them already."""
         began = time.monotonic() if first is None else first.began
+        self._until = None if timeout is None else began + timeout
         messages = self._messages((yield self._consuming(first_wait(timeout), first)))
-        return (yield from self._rest(messages, timeout, began))
+        return (yield from self._rest(messages, timeout))
 
-    def _rest(self, messages: list[Any], timeout: float | None, began: float) -> Steps[list[Any]]:
+    def _rest(self, messages: list[Any], timeout: float | None) -> Steps[list[Any]]:
         """What follows the first CONSUME, which has brought ``messages``."""
-        until = None if timeout is None else began + timeout
+        until = self._until
         if len(messages) >= _LARGE:
             assert self._asked is not None
             messages = yield from self._with_rest(self._asked[0], messages)
         backoff = None
         while not messages and timeout != 0 and (until is None or time.monotonic() < until):
-            ended, messages = yield from self._subscribe(until)
+            ended, messages = yield from self._subscribe()
             if ended:
                 break
             backoff = backoff or Backoff()
@@ -86,7 +89,9 @@ class RemoteGet:
         self._asked = None if first is None else (first.wire, first.answer)
         wait = wait_ms / 1000
         try:
-            return self._connection.call(self._ask, again=True, wait=wait, first=first)
+            return self._connection.call(
+                self._ask, again=True, wait=wait, first=first, retry_until=self._until
+            )
         except KeyboardInterrupt:
             # The server may still deliver to it: that is returned at once, not at the lease's end.
             if self._asked is not None:
@@ -96,7 +101,7 @@ class RemoteGet:
 
     def _aconsume(self) -> Coroutine[Any, Any, _core.Answer]:
         self._wait_ms = 0
-        return self._connection.acall(self._ask, again=True)
+        return self._connection.acall(self._ask, again=True, retry_until=self._until)
 
     def _ask(self, wire: _core.Wire) -> _core.Answer:
         answer = wire.consume(self._most, self._wait_ms, self._lease, self._where)
@@ -120,10 +125,11 @@ class RemoteGet:
         found: list[Any] = answer.messages
         return found
 
-    def _subscribe(self, until: float | None) -> Steps[tuple[bool, list[Any]]]:
+    def _subscribe(self) -> Steps[tuple[bool, list[Any]]]:
         """Wait for a message: returns whether the time has expired, and what came."""
-        connection = self._connection
-        wire = yield connection.readying(time.monotonic() + connection.target.request_timeout)
+        connection, until = self._connection, self._until
+        patience = connection.target.request_timeout
+        wire = yield connection.readying(time.monotonic() + patience, until)
         stream = self._wait_for_one(wire)
         left = None if until is None else max(0.0, until - time.monotonic())
         try:

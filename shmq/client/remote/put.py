@@ -139,14 +139,15 @@ class RemotePuts(QueuePort):
         # ``first``: an attempt of the caller, of what `pack` has returned.
         connection = self.connection
         meta, body = item if first is not None else self.pack(item[0], item[1], known)
+        began = time.monotonic() if first is None else first.began
+        until = None if timeout is None else began + timeout
         if first is None:
             wire: Any = connection.wire
             if wire is None or not wire.is_usable:
-                wire = yield connection.readying(time.monotonic() + self._patience)
+                wire = yield connection.readying(began + self._patience, until)
             answer = wire.produce(meta, body, durable)
             began = time.monotonic()
             if durable:
-                until = None if timeout is None else began + timeout
                 yield from confirmed(self, wire, answer, until)
             else:
                 yield connection.answering(wire, answer, self._patience)
@@ -156,7 +157,6 @@ class RemotePuts(QueuePort):
             wire, answer, began = first
             if not answer.done:
                 connection.give_up(wire)
-        until = None if timeout is None else began + timeout
         backoff = RoomBackoff()
         while answer.lost or answer.status in (Status.QUEUE_FULL, Status.SHUTTING_DOWN):
             if answer.status == Status.QUEUE_FULL and not answer.lost:
@@ -169,7 +169,7 @@ class RemotePuts(QueuePort):
             else:
                 self._check_repeatable(wire, answer, began)
                 yield pause(_LOST_PAUSE if answer.lost else _SHUT_PAUSE)
-            wire = yield connection.readying(time.monotonic() + self._patience)
+            wire = yield connection.readying(time.monotonic() + self._patience, until)
             answer = wire.produce(meta, body, durable)
             yield from self.await_put(wire, answer, durable, until)
         if answer.status == Status.DUPLICATE:
@@ -276,7 +276,11 @@ class RemotePuts(QueuePort):
 
         try:
             return self.connection.call(
-                write, again=self.identified, within=self._window, await_=wait if durable else None
+                write,
+                again=self.identified,
+                within=self._window,
+                await_=wait if durable else None,
+                retry_until=until,
             )
         except errors.ConnectionLost as error:
             raise errors.ConnectionLost(f"{error}; {start} of {len(items)} were put") from error

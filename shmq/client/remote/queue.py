@@ -98,7 +98,9 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         item = meta, body = puts.pack(meta, body, known)
         wire = self._connection.wire
         if wire is None or not wire.is_usable:
-            wire = self._connection.ready(time.monotonic() + self._patience)
+            now = time.monotonic()
+            until = None if timeout is None else now + timeout
+            wire = self._connection.ready(now + self._patience, until)
         began = time.monotonic()
         answer: Any = wire.put(meta, body, self._patience)
         if type(answer) is _core.Put:

@@ -329,7 +329,7 @@ class Channel(virtual.Channel):
         try:
             try:
                 self._publish(message, exchange, routing_key, {**put, "headers": pack(message)})
-            except TypeError:  # a header is a date or the like
+            except (TypeError, shmq.InvalidOption):  # a header is a date or the like
                 headers = pack(message, checked=True)
                 self._publish(message, exchange, routing_key, {**put, "headers": headers})
         except (shmq.Full, shmq.NoSpace, shmq.PublishRefused, shmq.NotConfirmed) as error:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgpack
 
 from shmq.api.properties import PROPERTIES
-from shmq.errors import InvalidOption, ShmqError
+from shmq.errors import AS_BYTES, ShmqError, not_utf8
 from shmq.model.codec.strict_json import decode_json, encode_json
 from shmq.native import _core
 
@@ -54,7 +54,8 @@ _HINTS: Final[Mapping[type, str]] = {
     dt.datetime: "without a time zone it is not a moment: give it one, or ",
     int: "it has more than 64 bits: put it as a str, or ",
 }
-_ADVICE: Final = (
+#: Of a program: on the command line a value is JSON, which msgpack holds but for long integers.
+ADVICE: Final = (
     "pass default= to connect, such as shmq.encode_common for the common types, or use a typed "
     "queue (broker.typed)"
 )
@@ -76,7 +77,7 @@ def _encode_by_type(body: Any, default: Default | None) -> tuple[Any, int]:
     if isinstance(body, bytes):
         return body, _BYTES
     if isinstance(body, str):
-        return body.encode(), _TEXT
+        return _to_text(body), _TEXT
     try:
         view = memoryview(body)
     except TypeError:
@@ -115,7 +116,10 @@ def _to_bytes(body: Any) -> Any:
 def _to_text(body: Any) -> bytes:
     if not isinstance(body, str):
         raise TypeError(f"codec 'text' takes a str, not {type(body).__name__}")
-    return body.encode()
+    try:
+        return body.encode()
+    except UnicodeEncodeError:
+        raise not_utf8("body", body, AS_BYTES) from None
 
 
 def _to_json(body: Any, default: Default | None) -> bytes:
@@ -140,6 +144,11 @@ def _to_msgpack(
         packed: bytes = msgpack.packb(body, default=hook)
     except _Unencodable as found:
         raise found.locate(body, what) from found.__cause__
+    except UnicodeEncodeError as error:
+        text = error.object
+        where = _find(body, lambda part: isinstance(part, str) and part == text, what)
+        place = "" if where is None else where[0].removeprefix(" at ")
+        raise not_utf8(place or what, text) from None
     except (OverflowError, ValueError) as error:
         where = _find(body, lambda part: isinstance(part, int) and part not in _INT64, what)
         part = f"this {type(body).__name__}" if where is None else f"the int {where[1]}{where[0]}"
@@ -186,7 +195,7 @@ def _convert(default: Default | None, codec: str, value: Any) -> Any:
             return msgpack.Timestamp(since.days * 86_400 + since.seconds, since.microseconds * 1000)
         if default is None:
             hint = _HINTS.get(type(value), "") if codec == "msgpack" else ""
-            raise _Unencodable(codec, value, hint + _ADVICE)
+            raise _Unencodable(codec, value, hint + ADVICE)
         try:
             made = default(found)
         except Exception as error:
@@ -304,5 +313,5 @@ def _check_text(name: str, value: object) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidOption(f"{name}={value!a} cannot be encoded as UTF-8") from None
+        raise not_utf8(name, value) from None
     return value

@@ -38,7 +38,7 @@ def compile_filter(text: str, most: int | None = None) -> _core.Filter:
     """
     if not isinstance(text, str):
         raise TypeError(f"where={text!r:.60} must be a str, not {type(text).__name__}")
-    size = len(text.encode())
+    size = len(text.encode(errors="surrogatepass"))  # the parser refuses those
     if size > LONGEST:
         raise InvalidOption(f"where has {size} bytes: it may have {LONGEST} at most")
     return _compile(text, most)

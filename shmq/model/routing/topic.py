@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from shmq.errors import InvalidOption
+from shmq.errors import InvalidOption, not_utf8
 
 #: The longest key, in bytes of UTF-8.
 LONGEST_KEY: Final = 255
@@ -32,7 +32,7 @@ def check_key(key: str) -> str:
     try:
         size = len(key.encode())
     except UnicodeEncodeError:
-        raise InvalidOption(f"key={key!a} cannot be encoded as UTF-8") from None
+        raise not_utf8("key", key) from None
     if size > LONGEST_KEY:
         raise InvalidOption(f"key={key[:60]!r}… has {size} bytes, and may have {LONGEST_KEY}")
     return key

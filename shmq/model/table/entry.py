@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -57,7 +58,9 @@ def check_key(key: object, what: str = "key") -> str:
     if not isinstance(key, str):
         raise TypeError(f"a {what} must be a str, not {type(key).__name__}")
     if not 1 <= len(key) <= MAX_KEY:
-        raise InvalidOption(f"{key[:80]!r} is not a {what}: use 1 to {MAX_KEY} characters")
+        raise InvalidOption(
+            f"{key[:80]!r} is not a {what}: it has {len(key)} characters; use 1 to {MAX_KEY}"
+        )
     return _check_text(key, what)
 
 
@@ -87,9 +90,14 @@ def check_ttl(ttl: float | None) -> float | None:
     """Return the ttl in seconds, or None. Raises InvalidOption, TypeError."""
     if ttl is None:
         return None
-    seconds = check_seconds("ttl", ttl, _SHORTEST)
+    try:
+        seconds = check_seconds("ttl", ttl, _SHORTEST)
+    except InvalidOption:
+        seconds = math.inf  # it names the range of other times
     if seconds > MAX_TTL:
-        raise InvalidOption(f"ttl={ttl} must be {MAX_TTL:.0f} s at most, or None: for ever")
+        raise InvalidOption(
+            f"ttl={ttl} s is out of range: {_SHORTEST} to {MAX_TTL:.0f} s, or None: for ever"
+        )
     return seconds
 
 
@@ -140,6 +148,8 @@ def encoded_integer(value: int) -> Stored:
 
 def encoded_all(mapping: Mapping[str, Any], default: Default | None) -> dict[str, Stored]:
     """The keys, checked, with their encoded values. Raises as `check_key` and `encoded`."""
+    if not isinstance(mapping, Mapping):
+        raise TypeError(f"mapping={mapping!r:.80} must be a map, not {type(mapping).__name__}")
     return {check_key(key): encoded(value, default) for key, value in mapping.items()}
 
 

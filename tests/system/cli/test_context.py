@@ -275,8 +275,8 @@ def test_a_wrong_value_is_named_by_what_set_it(invoke: Invoke) -> None:
     flag = invoke("--url", "http://x", "list", env={"SHMQ_URL": "http://y"})
     variable = invoke("list", env={"SHMQ_URL": "http://y"})
 
-    assert flag.stderr.startswith("shmq: --url 'http://x' must begin with shmq://")
-    assert variable.stderr.startswith("shmq: SHMQ_URL='http://y' must begin with shmq://")
+    assert flag.stderr.startswith("shmq: --url 'http://x' must be shmq://")
+    assert variable.stderr.startswith("shmq: SHMQ_URL='http://y' must be shmq://")
 
 
 @pytest.mark.parametrize("command", ["doctor", "fsck", "keeper"])

@@ -109,6 +109,8 @@ def test_making_it_again_with_other_options_is_refused_and_says_which(quick: Qui
         (["-q", b"\xff"], "is not UTF-8"),
         (["-q", "x" * 98], "--dead-letter"),
         (["-q", "jobs", "--capacity", "0"], "--capacity 0 is out of range"),
+        (["-q", "jobs", "--capacity", "-1"], "--capacity -1 is out of range: 1 to"),
+        (["-q", "jobs", "--capacity", str(1 << 64)], f"--capacity {1 << 64} is out of range: 1 to"),
         (["-q", "jobs", "--capacity", "many"], "whole number"),
         (["-q", "jobs", "--capacity", "9" * 4000], "whole number"),
         (["-q", "jobs", "--arena-bytes", "1TB"], "--arena-bytes 1000000000000 is out of range"),

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from shmq.cli.shared import exit_codes
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.output import Warnings
 from shmq.native import _core
+from tests.support.processes import environment
 from tests.support.shell import ROOT, Shell
 from tests.system.cli.conftest import Quick
 
@@ -331,7 +333,35 @@ def test_the_version_is_that_of_the_project(quick: Quick) -> None:
     assert quick("--version").text == (
         f"shmq {project['version']} (layout version {_core.LAYOUT_VERSION}, protocol version 1)\n"
     )
-    assert project["scripts"]["shmq"] == "shmq.cli.main:main"
+    assert project["scripts"]["shmq"] == "shmq.__main__:main"
+
+
+#: Ctrl-C as the command is imported: before its first module, and before a later one.
+_INTERRUPTED = """
+import runpy, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+runpy.run_module(sys.argv[2], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("program", ["shmq", "shmq.cli"])
+@pytest.mark.parametrize("module", ["click", "shmq.cli.shared.flags"])
+def test_an_interrupt_while_it_is_imported_ends_it_without_words(program: str, module: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, module, program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (Code.INTERRUPTED, "", "")
 
 
 def test_names_of_queues_are_completed_by_the_shell(shell: Shell, queue: shmq.Queue) -> None:

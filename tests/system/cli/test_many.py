@@ -167,3 +167,6 @@ def test_the_name_of_a_queue_and_of_a_stream_on_disk_or_in_memory_is_found(
     broker.create_stream("both", 1, allow_same_name=True).close()
     assert "names a queue and a stream" in quick("stats", "both", code=2).error
     assert "did you mean 'both'" in quick("stats", "bothe", code=4).error
+    broker.ensure_table("rates")
+    for command in (("stats", "rates"), ("delete", "rates"), ("consume", "rates")):
+        assert "a table has this name: use table(), or `shmq table" in quick(*command, code=4).error

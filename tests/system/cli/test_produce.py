@@ -206,8 +206,29 @@ def test_a_message_longer_than_the_queue_takes_is_refused(
 def test_what_a_codec_cannot_hold_is_refused(quick: Quick, queue: shmq.Queue) -> None:
     ran = quick("produce", "-q", "jobs", "--codec", "msgpack", "-m", str(2**64), code=Code.REFUSED)
 
-    assert str(2**64) in ran.error
+    assert f"msgpack cannot hold {2**64} of type int: it has more than 64 bits" in ran.error
     assert queue.empty()
+
+
+@pytest.mark.parametrize("command", ["produce", "publish", "request", "table"])
+def test_a_number_that_msgpack_cannot_hold_is_refused_without_advice_for_programs(
+    quick: Quick, broker: shmq.Broker, queue: shmq.Queue, command: str
+) -> None:
+    broker.create_exchange("shop", "direct")
+    broker.ensure_table("rates")
+    arguments = {
+        "produce": ["jobs", "--codec", "msgpack", "-m"],
+        "publish": ["shop", "--codec", "msgpack", "-m"],
+        "request": ["jobs", "--codec", "msgpack", "-m"],
+        "table": ["set", "rates", "euro", "--codec", "json"],
+    }
+    ran = quick(command, *arguments[command], str(2**64), code=Code.REFUSED)
+
+    assert (
+        f"cannot hold {2**64} of type int: it has more than 64 bits: put it as a str" in ran.error
+    )
+    assert "default=" not in ran.error
+    assert "internal error" not in ran.error
 
 
 def test_a_full_queue_takes_what_fits_and_says_how_much(quick: Quick, broker: shmq.Broker) -> None:

@@ -9,6 +9,7 @@ import socket
 import stat
 import struct
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import shmq
 from shmq.client.remote.address import Address
 from shmq.protocol.opcodes import FOREVER, Type
 from shmq.server.config.settings import Settings
-from shmq.server.listener import refuse
+from shmq.server.listener import check, refuse
 from tests.support.namespaces import own_namespace
 from tests.support.peer import frame, name_of
 from tests.support.server import serve
@@ -115,6 +116,8 @@ def test_a_path_that_cannot_be_listened_on_is_refused(tmp_path: Path) -> None:
         refuse(Settings(bind=f"unix:/{'x' * 107}"))
     file = tmp_path / "file"
     file.write_text("kept")
+    with pytest.raises(shmq.InvalidOption, match=r"there is no folder .*; create it"):
+        refuse(Settings(bind=f"unix:{tmp_path}/none/s"))
     with pytest.raises(shmq.InvalidOption, match="is not a socket; move it"):
         refuse(Settings(bind=f"unix:{file}"))
     with socket.socket(socket.AF_UNIX) as taken:
@@ -124,6 +127,20 @@ def test_a_path_that_cannot_be_listened_on_is_refused(tmp_path: Path) -> None:
         with pytest.raises(shmq.ShmqError, match="take another path"):
             refuse(Settings(bind=f"unix:{tmp_path}/taken"))
     assert file.read_text() == "kept"
+
+
+def test_a_folder_that_may_not_be_written_to_is_refused() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o555)
+        user = os.geteuid()
+        if not user:
+            os.seteuid(65534)  # root may write everywhere
+        try:
+            with pytest.raises(shmq.InvalidOption, match="may not create a file in") as error:
+                check(Settings(bind=f"unix:{folder}/s"))
+        finally:
+            os.seteuid(user)
+    assert folder in str(error.value)
 
 
 def test_an_inherited_socket_must_listen() -> None:

@@ -97,6 +97,19 @@ def test_text_that_is_not_unicode_is_refused(convert: object) -> None:
         convert("k=\udcff")  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("text", ["-1", str(1 << 63), "9" * 100])
+def test_a_number_out_of_range_is_refused_with_the_range(text: str) -> None:
+    assert params.integer(text) == int(text)
+    with pytest.raises(click.BadParameter, match=f"{text}' is out of range: 0 to {(1 << 63) - 1}"):
+        params.whole(text)
+
+
+@pytest.mark.parametrize("text", ["", "-", "1.5", "1e3", "+1", "9" * 10_000])
+def test_what_is_no_number_is_refused_in_short(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"^.{2,120} is not a whole number$"):
+        params.whole(text)
+
+
 @pytest.mark.parametrize("text", ["none", "None", "NONE"])
 def test_the_word_none_is_told_from_a_flag_not_given(text: str) -> None:
     assert params.or_none(params.whole)(text) is params.NONE

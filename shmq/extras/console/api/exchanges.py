@@ -266,8 +266,6 @@ def publish_message(call: Call) -> PublishAnswer:
             done = wait.put(exchange.publish, body, call.body.key, disk=True, **properties)
         except shmq.PublishRefused as error:
             raise _make_problem(error) from error
-        except UnicodeEncodeError as error:
-            raise Problem.invalid(str(error)) from None
     return PublishAnswer(delivered=done.delivered, duplicates=done.duplicates)
 
 

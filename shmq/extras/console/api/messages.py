@@ -344,9 +344,8 @@ def put_each(
         disk = (properties.get("confirm") or confirm) == "disk"
         try:
             done.append(wait.put(put, body, disk=disk, **properties))
-        except (shmq.ShmqError, TypeError, UnicodeEncodeError) as error:
-            plain = TypeError(str(error)) if isinstance(error, UnicodeEncodeError) else error
-            problem = problem_of(plain)
+        except (shmq.ShmqError, TypeError) as error:
+            problem = problem_of(error)
             if problem is None:
                 raise
             problem.more = {"taken": len(done), **show_done(done), **problem.more}

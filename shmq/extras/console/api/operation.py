@@ -22,7 +22,7 @@ from shmq.extras.console.context import Console
 from shmq.extras.console.problem import Problem, text_of
 from shmq.host.diagnose.activity import Observation
 from shmq.protocol.opcodes import Right
-from shmq.suggestions import suggest_known
+from shmq.suggestions import name_other, suggest_known
 
 _MISSING: Final = {"queue": NoSuchQueue, "stream": NoSuchStream, "exchange": NoSuchExchange}
 
@@ -145,8 +145,20 @@ class Call:
     def not_found(self, error: NotFound) -> Problem:
         """The Problem 404 of the error; it suggests no name but one that the caller may see."""
         shown = type(error)(text_of(error))
-        suggest_known(shown, error.name, lambda: self._list_visible(error.kind))
+        suggest_known(
+            shown,
+            error.name,
+            lambda: self._list_visible(error.kind),
+            lambda: self._find_other(error.name, error.kind),
+        )
         return Problem(404, "not-found", str(shown))
+
+    def _find_other(self, name: str, kind: str) -> str:
+        """The hint that something of another kind has the name; "" if the caller sees none."""
+        for other in _MISSING:
+            if other != kind and name in self._list_visible(other):
+                return name_other(other, f"see GET /api/v1/{other}s/{name}")
+        return ""
 
     def _list_visible(self, kind: str) -> Iterator[str]:
         """The names of that kind that the caller may see, by the newest observation."""

@@ -345,8 +345,6 @@ class _Socket:
         self, error: Exception, shown: dict[str, Any], operation: str, name: str
     ) -> None:
         """Tell the client of a failure; one of the console itself ends the socket."""
-        if isinstance(error, UnicodeEncodeError):
-            error = TypeError(str(error))
         problem = problem_of(error)
         if problem is None:
             raise error

@@ -220,3 +220,6 @@ def test_only_names_that_a_token_may_see_are_suggested(
     )
     assert "did you mean 'clicks'?" in suggests("/streams/clikcs", OWNER)
     assert "hidden" not in suggests("/queues/hiden", OWNER).replace("'hiden'", "")
+    other = "a stream has this name: see GET /api/v1/streams/clicks."
+    assert other in suggests("/queues/clicks", OWNER)
+    assert "has this name" not in suggests("/streams/hidden", OWNER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -208,6 +209,62 @@ def test_a_server_that_stays_away_is_given_up(proxy: Proxy, queue: Queue) -> Non
             remote.put(b"x")
         with pytest.raises(shmq.ConnectionLost):
             remote.get()
+
+
+_TIMED: dict[str, Callable[[Queue], object]] = {
+    "get, at once": lambda queue: queue.get(block=False),
+    "get": lambda queue: queue.get(timeout=0.2),
+    "get where": lambda queue: queue.get(timeout=0.2, where="sequence > 1"),
+    "get_many": lambda queue: queue.get_many(2, timeout=0.2),
+    "aget": lambda queue: asyncio.run(queue.aget(0.2)),
+    "consume, at once": lambda queue: list(queue.consume(block=False)),
+    "consume": lambda queue: list(queue.consume(timeout=0.2)),
+    "bodies": lambda queue: list(queue.bodies(timeout=0.2)),
+    "put": lambda queue: queue.put(b"x", timeout=0.2),
+    "aput": lambda queue: asyncio.run(queue.aput(b"x", timeout=0.2)),
+    "put_many": lambda queue: queue.put_many([b"x"], timeout=0.2),
+}
+
+
+@pytest.mark.parametrize("operation", _TIMED.values(), ids=_TIMED)
+def test_an_operation_with_a_timeout_reconnects_no_longer_than_that(
+    proxy: Proxy, queue: Queue, operation: Callable[[Queue], object]
+) -> None:
+    with shmq.connect(proxy.url, request_timeout=LATER) as broker:
+        remote = broker.queue("q")
+        proxy.close()
+        eventually(lambda: not remote.connection.wire.is_usable, "the end is seen")  # type: ignore[attr-defined]
+
+        with pytest.raises(shmq.ConnectionLost):
+            outcome(in_thread(operation, remote))
+
+
+def test_an_operation_without_time_is_not_delayed_by_one_that_reconnects(
+    proxy: Proxy, queue: Queue
+) -> None:
+    with shmq.connect(proxy.url, request_timeout=LATER) as broker:
+        remote = broker.queue("q")
+        waiter = in_thread(remote.get)
+        eventually(lambda: Type.SUBSCRIBE in proxy.requests, "it waits")
+        proxy.close()
+        eventually(lambda: not remote.connection.wire.is_usable, "the end is seen")  # type: ignore[attr-defined]
+
+        for _ in range(3):
+            with pytest.raises(shmq.ConnectionLost):
+                outcome(in_thread(remote.get, False))
+
+        assert not waiter.done()
+        remote.close()
+        with pytest.raises(shmq.ShmqError, match="closed"):
+            outcome(waiter)
+
+
+def test_a_get_that_does_not_wait_reconnects_once(proxy: Proxy, afar: Broker, queue: Queue) -> None:
+    queue.put(b"x")
+    remote = afar.queue("q")
+    proxy.cut()
+
+    assert remote.get(block=False).body == b"x"
 
 
 @pytest.mark.prove
