@@ -4,8 +4,3 @@
 that use queues import only the public names of shmq. Those that check or serve queues use
 ``shmq.server``, ``shmq.disk.persistence`` and ``shmq.host.diagnose``.
 """
-
-import gc
-
-# Before the imports: they create many objects, and a short command little garbage.
-gc.set_threshold(50_000)
