@@ -1,6 +1,25 @@
 """``python -m shmq.cli`` is the command ``shmq``."""
 
-from shmq.__main__ import main
+import gc
+import sys
+
+from shmq.lazy_imports import late_imports
+
+#: The exit code of Ctrl-C: `shmq.cli.shared.exit_codes.Code.INTERRUPTED`, not yet imported.
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """The entry point of the command ``shmq``: Ctrl-C while it is imported needs no words."""
+    gc.set_threshold(50_000)  # the imports create many objects, and a short command little garbage
+    try:
+        with late_imports:
+            from shmq.cli.main import main as run  # noqa: PLC0415 - most of a command's time
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

@@ -258,7 +258,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def main() -> NoReturn:
-    """Run the command ``shmq``: see `shmq.__main__`."""
+    """Run the command ``shmq``: see `shmq.cli.__main__`."""
     fill_standard()
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)

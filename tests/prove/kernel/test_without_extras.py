@@ -49,7 +49,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metadata = folder / "shmq.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Name: shmq\nVersion: 0\n")
-    (metadata / "entry_points.txt").write_text("[console_scripts]\nshmq = shmq.__main__:main\n")
+    (metadata / "entry_points.txt").write_text("[console_scripts]\nshmq = shmq.cli.__main__:main\n")
     return folder
 
 

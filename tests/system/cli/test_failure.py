@@ -333,7 +333,7 @@ def test_the_version_is_that_of_the_project(quick: Quick) -> None:
     assert quick("--version").text == (
         f"shmq {project['version']} (layout version {_core.LAYOUT_VERSION}, protocol version 1)\n"
     )
-    assert project["scripts"]["shmq"] == "shmq.__main__:main"
+    assert project["scripts"]["shmq"] == "shmq.cli.__main__:main"
 
 
 #: Ctrl-C as the command is imported: before its first module, and before a later one.
