@@ -94,7 +94,11 @@ def _add_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--insecure", is_flag=True, default=None, help="Allow other hosts without tokens or TLS."
 )
-@click.option("--check", is_flag=True, help="Check the settings and serve nothing.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Check the settings, on the host that is to serve, and serve nothing.",
+)
 @_add_options
 def serve(config: Path | None, check: bool, **given: Any) -> None:
     """Serve the queues, streams and exchanges of a namespace over TCP, until stopped.

@@ -96,7 +96,7 @@ cdef void _rouse(Handle handle) noexcept:
 
 
 # Takes the lock to release something, even that of a deleted queue. Returns whether it was
-# taken; if not, what is left is reclaimed with the handle or the process.
+# taken; if not, what is left is reclaimed with the handle or the process, unless it is disowned.
 cdef bint _lock_to_end(Handle handle) noexcept nogil:
     cdef int64_t waited = 0, slice_
     cdef int status = SHMQ_BUSY

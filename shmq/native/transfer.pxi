@@ -125,7 +125,10 @@ cdef class Transfer:
             _give_up(self.handle, receipt)
 
     def disown(self, uint64_t receipt):
-        """Leave a staged copy to be decided by its origin. Does nothing if it is published."""
+        """Leave a copy to be decided by its origin, or a taken message to its next mover.
+
+        Takes no lock. Does nothing if the copy is published, or the message has moved.
+        """
         if self.handle.generation == fork_generation:
             _disown(self.handle, receipt)
 

@@ -113,6 +113,7 @@ def test_a_body_that_holds_itself_is_a_type_error(queue: Queue) -> None:
         ("\ud800", {}, r"body='\\ud800'"),
         ({"k": ["\ud800"]}, {}, r"body\['k'\]\[0\]='\\ud800'"),
         ({"\ud800": 1}, {}, r"body \(a key\)='\\ud800'"),
+        ([1, {"k": "\ud800"}], {"codec": "json"}, r"body\[1\]\['k'\]='\\ud800'"),
         (1, {"headers": {"k": "\ud800"}}, r"headers\['k'\]='\\ud800'"),
         (1, {"headers": {"\ud800": 1}}, r"headers \(a key\)='\\ud800'"),
         (1, {"group": "\ud800"}, r"group='\\ud800'"),

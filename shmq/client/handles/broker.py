@@ -14,7 +14,7 @@ from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
 from shmq.client.ports.steps import Steps, arun, blocking, run
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
-from shmq.errors import Empty, InvalidOption, NotFound, ShmqError
+from shmq.errors import ConnectionLost, Empty, InvalidOption, NotFound, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.suggestions import name_other, suggest_known
 
@@ -151,12 +151,16 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
     def find_other(self, name: str, kind: str = "") -> str:
         """Return the hint that a thing of another ``kind`` has the name; "" if there is none."""
         for other in ("queue", "stream", "exchange", "table"):
-            with suppress(ShmqError):
+            try:
                 names = self.collection(other).names()
-                if other != kind and name in names:
-                    return name_other(other)
-                if other == "queue" and LOCK_PERMITS + name in names:
-                    return name_other("lock")
+            except ConnectionLost:  # each of the others would wait as long
+                return ""
+            except ShmqError:  # this kind is not for the caller to see, or damaged
+                continue
+            if other != kind and name in names:
+                return name_other(other)
+            if other == "queue" and LOCK_PERMITS + name in names:
+                return name_other("lock")
         return ""
 
     # ---- queues ----

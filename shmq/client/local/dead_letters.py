@@ -17,7 +17,15 @@ from shmq.api.names import staging_target
 from shmq.api.options import QueueOptions
 from shmq.client.local.queue_segments import ensure_dead_letters
 from shmq.client.transaction.recover import is_transaction, settle_copy
-from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
+from shmq.errors import (
+    Full,
+    LockTimeout,
+    NoSpace,
+    NoSuchQueue,
+    QueueDeleted,
+    SegmentError,
+    ShmqError,
+)
 from shmq.host.namespace.namespace import Namespace
 from shmq.model.codec.codecs import pack_properties, unpack_properties
 from shmq.native import _clock as time
@@ -247,7 +255,7 @@ def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) 
             else:
                 _put_back(source, opener, taken)
         except BaseException as error:
-            source.transfer.give_up(taken.receipt)
+            _leave(source, taken, error)
             if isinstance(error, Full | NoSpace):
                 return False
             raise
@@ -299,8 +307,8 @@ def send_back(
         properties.pop("dead", None)
         meta = pack_properties(properties) if properties else b""
         move(dead_letter_queue, target, taken, meta, properties.get("group"))
-    except BaseException:
-        dead_letter_queue.transfer.give_up(taken.receipt)
+    except BaseException as error:
+        _leave(dead_letter_queue, taken, error)
         raise
 
 
@@ -333,11 +341,19 @@ def move(
         raise
     try:
         source.transfer.hand_over(target, taken.receipt, staged)
-    except BaseException:
+    except BaseException as error:
         # Interrupted before or after the commit point: the source tells which.
         target.transfer.disown(staged)
-        source.transfer.give_up(taken.receipt)
+        _leave(source, taken, error)
         raise
+
+
+def _leave(source: _core.Handle, taken: TakenDeadLetter, error: BaseException) -> None:
+    """Leave the taken message, unless it has moved, to its next mover, after the error."""
+    if isinstance(error, LockTimeout):  # one wait for the lock is enough
+        source.transfer.disown(taken.receipt)
+    else:
+        source.transfer.give_up(taken.receipt)
 
 
 def resolve_orphans(target: _core.Handle, opener: QueueOpener) -> None:

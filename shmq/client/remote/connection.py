@@ -165,6 +165,8 @@ class Connection:
         self.closed = False
         self._queue = queue
         self._lock = new_lock()
+        #: The latest attempt to connect that failed: when, by time.monotonic(), and the error.
+        self._failed: tuple[float, type[errors.ShmqError], str] | None = None
         self._loop_drivers: dict[int, LoopDriver] = {}
         _all.add(self)
 
@@ -201,9 +203,10 @@ class Connection:
             return wire
         backoff = Backoff()
         while True:
+            begun = time.monotonic()
             try:
                 with self._lock:  # not in the pauses: another thread may have less time
-                    return self._redial(until)
+                    return self._redial(until, begun)
             except (errors.ConnectionLost, errors.ShuttingDown) as error:
                 until = until if retry_until is None else min(until, retry_until)
                 left = until - time.monotonic()
@@ -213,15 +216,22 @@ class Connection:
                     raise self.closed_error() from error
                 time.sleep(backoff.pause(left))
 
-    def _redial(self, until: float) -> _core.Wire:
-        """Connect, unless another thread has connected in the meantime."""
+    def _redial(self, until: float, begun: float) -> _core.Wire:
+        """Connect, or have the outcome of another thread that has tried since ``begun``."""
         if self.closed:
             raise self.closed_error()
         if self.wire is not None and self.wire.is_usable:
             return self.wire
+        if self._failed is not None and begun < self._failed[0]:
+            raise self._failed[1](self._failed[2])
         self._drop()
         timeout = max(0.001, min(self.target.connect_timeout, until - time.monotonic()))
-        wire, self.greeting = dial(self.target, self.name, self._queue, timeout)
+        try:
+            wire, self.greeting = dial(self.target, self.name, self._queue, timeout)
+        except (errors.ConnectionLost, errors.ShuttingDown) as error:
+            self._failed = time.monotonic(), type(error), str(error)
+            raise
+        self._failed = None
         self.wire = wire
         if self.closed:  # in the meantime, by another thread
             wire.close()

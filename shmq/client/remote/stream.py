@@ -130,7 +130,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
 
     def find_produced(self, producer: int) -> list[int | None]:
         info = run(self._inform(StreamLook(producer).pack()))
-        if len(info.produced) != info.partitions:
+        if info.produced is None:
             return super().find_produced(producer)
         return info.produced
 

@@ -393,7 +393,9 @@ struct shmq_header {
     /* -- failed deliveries, under `lock`: see failures.h ------------------------------- */
     uint64_t failed;        /* with an error of any type                               */
     uint32_t failure_types; /* types that have an entry                                */
-    _Atomic uint32_t disowned; /* 1: an owner has left slots behind, see transfer.h    */
+
+    /* -- set without a lock ------------------------------------------------------------ */
+    _Atomic uint32_t disowned; /* 1: see shmq_disown                                   */
 };
 
 enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };

@@ -243,12 +243,12 @@ int shmq_reserve(struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes,
 int shmq_fill(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put, int64_t now,
               uint64_t *seq)
 {
-    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_FILLING);
+    struct shmq_slot *s;
     uint64_t flags;
     int status;
 
-    shmq_tick_if_due(q, now);
-    if (!s)
+    shmq_tick_if_due(q, now); /* first: it frees a slot that was disowned */
+    if (!(s = shmq_slot_in(q, receipt, SHMQ_FILLING)))
         return shmq_outcome(q, SHMQ_STALE);
     status = dedupe(q, put->dedupe, now, seq);
     if (!status)
@@ -340,12 +340,12 @@ int shmq_stage_row(struct shmq_queue *q, const struct shmq_put *put, uint32_t id
 
 int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put, int64_t now)
 {
-    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_FILLING);
+    struct shmq_slot *s;
     uint64_t flags;
     int status;
 
-    shmq_tick_if_due(q, now);
-    if (!s)
+    shmq_tick_if_due(q, now); /* first: as in shmq_fill */
+    if (!(s = shmq_slot_in(q, receipt, SHMQ_FILLING)))
         return shmq_outcome(q, SHMQ_STALE);
     if ((status = fill_slot(q, s, put, now, &flags))) {
         shmq_slot_free(q, s);

@@ -155,7 +155,7 @@ int shmq_find_orphan(struct shmq_queue *q, uint32_t from, struct shmq_origin *or
 
 void shmq_disown(struct shmq_queue *q, uint64_t receipt)
 {
-    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_STAGED);
+    struct shmq_slot *copy = shmq_slot_in(q, receipt, SHMQ_STAGED), *s = copy;
     uint16_t self = (uint16_t)(q->attachment + 1);
 
     if (!s && !(s = shmq_slot_in(q, receipt, SHMQ_MOVING)))
@@ -164,7 +164,8 @@ void shmq_disown(struct shmq_queue *q, uint64_t receipt)
                                            __ATOMIC_RELAXED))
         return;
     shmq_mark(); /* if it dies here, shmq_reclaim finds the slot */
-    SET_RELEASE(q->h->disowned, 1);
+    if (!copy)   /* shmq_find_orphan finds that */
+        SET_RELEASE(q->h->disowned, 1);
 }
 
 bool shmq_still_moves(struct shmq_queue *q, uint64_t seq, uint32_t row)

@@ -4,8 +4,8 @@
  * names its origin), settles the source (its FREE is the commit point) and commits the copy. A copy
  * whose mover died has no owner: if the source still has the message, the copy is void, and the
  * next mover removes it before it stages its own; if the source does not have it, the copy is the
- * message, and the process that finds it commits it. No step holds two locks. All functions hold
- * the lock of the queue that they are given.
+ * message, and the process that finds it commits it. No step holds two locks. All functions but
+ * shmq_disown hold the lock of the queue that they are given.
  *
  * A chunk is one message that is moved as many, a run of its rows at a time: a run is
  * staged; then the chunk's word is set to the number of rows that have moved, which is the run's
@@ -55,10 +55,10 @@ struct shmq_origin {
 /* The next orphaned copy at or after slot `from`. SHMQ_EMPTY. */
 int shmq_find_orphan(struct shmq_queue *q, uint32_t from, struct shmq_origin *origin);
 
-/* The owner of a FILLING, STAGED or MOVING slot leaves it as if it had died: space is freed, a copy is
- * decided by its origin, a message waits for its next mover. Needs no lock, for an owner that cannot
- * have it: nobody else changes such a slot while its owner lives. Does nothing if it is not the
- * owner. */
+/* The owner of a FILLING, STAGED or MOVING slot leaves it as if it had died: space is freed once no view
+ * is left of it, a copy is decided by its origin, a message waits for its next mover. Needs no lock,
+ * for an owner that cannot take it: nobody else changes such a slot while its owner lives. Does
+ * nothing if it is not the owner. */
 void shmq_disown(struct shmq_queue *q, uint64_t receipt);
 
 /* Whether the queue still has message `seq`, or that row of it, dying or being moved. */

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgpack
 
 from shmq.api.properties import PROPERTIES
-from shmq.errors import AS_BYTES, ShmqError, not_utf8
+from shmq.errors import AS_BYTES, InvalidOption, ShmqError, not_utf8
 from shmq.model.codec.strict_json import decode_json, encode_json
 from shmq.native import _core
 
@@ -127,6 +127,8 @@ def _to_json(body: Any, default: Default | None) -> bytes:
         return encode_json(body, partial(_convert, default, "JSON"))
     except _Unencodable as found:
         raise found.locate(body, "body") from found.__cause__
+    except UnicodeEncodeError as error:
+        raise _make_not_utf8(body, "body", error) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"JSON cannot hold this {type(body).__name__}: {error}") from None
 
@@ -145,10 +147,7 @@ def _to_msgpack(
     except _Unencodable as found:
         raise found.locate(body, what) from found.__cause__
     except UnicodeEncodeError as error:
-        text = error.object
-        where = _find(body, lambda part: isinstance(part, str) and part == text, what)
-        place = "" if where is None else where[0].removeprefix(" at ")
-        raise not_utf8(place or what, text) from None
+        raise _make_not_utf8(body, what, error) from None
     except (OverflowError, ValueError) as error:
         where = _find(body, lambda part: isinstance(part, int) and part not in _INT64, what)
         part = f"this {type(body).__name__}" if where is None else f"the int {where[1]}{where[0]}"
@@ -209,6 +208,21 @@ def _convert(default: Default | None, codec: str, value: Any) -> Any:
 
 
 _CONVERT: Final = partial(_convert, None, "msgpack")
+
+
+def _make_not_utf8(body: Any, what: str, error: UnicodeEncodeError) -> InvalidOption:
+    """The error for a body with a text that cannot be encoded, with its place."""
+    place, text = _find(body, _has_surrogate, what) or ("", error.object)
+    return not_utf8(place.removeprefix(" at ") or what, text)
+
+
+def _has_surrogate(part: object) -> bool:
+    if isinstance(part, str) and not part.isascii():
+        try:
+            part.encode()
+        except UnicodeEncodeError:
+            return True
+    return False
 
 
 def _find(

@@ -87,7 +87,7 @@ class StreamInfo(Reply):
     """The answer to a STREAM_INFO.
 
     ``journal_error``: why the journal's disk fails, or None. ``produced``: the last sequence of
-    the asked producer in each partition; empty if none was asked for.
+    the asked producer in each partition; None if none was asked for.
     """
 
     name: str = ""
@@ -96,7 +96,7 @@ class StreamInfo(Reply):
     partitions: int = 0
     offsets: list[PartitionOffsets] = dataclasses.field(default_factory=list)
     journal_error: str | None = None
-    produced: list[int | None] = dataclasses.field(default_factory=list)
+    produced: list[int | None] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -273,7 +273,7 @@ class Streams:
             stream.partitions,
             stream.offsets(),
             _find_disk_error(stream),
-            [] if asked.producer is None else stream.produced(asked.producer),
+            None if asked.producer is None else stream.produced(asked.producer),
         ).pack()
 
     def _append(self, session: Session, name: str, rest: bytes) -> bytes | None:

@@ -123,7 +123,7 @@ def test_a_wait_with_an_interval_of_nothing_lasts_until_the_result(backend: Back
 def test_a_task_id_that_no_key_can_hold_is_an_error_at_once(backend: Backend) -> None:
     backend.store_result("x" * 495, 1, states.SUCCESS)
     assert backend.wait_for("x" * 495)["result"] == 1
-    with pytest.raises(shmq.InvalidOption, match="512 characters"):
+    with pytest.raises(shmq.InvalidOption, match="513 characters; use 1 to 512"):
         backend.wait_for("x" * 496)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from shmq.client.remote import connection
 from shmq.client.remote.connection import LoopDriver
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import LATER, drain, in_thread, outcome
@@ -364,3 +366,39 @@ def test_a_member_whose_connection_was_cut_is_told_so(proxy: Proxy, afar: Broker
     member.heartbeat()
     share.close()
     member.close()
+
+
+class _CountedLock:
+    """A lock that counts the threads that have asked for it."""
+
+    def __init__(self) -> None:
+        self.entered = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.entered += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_threads_that_wait_for_one_attempt_to_connect_have_its_outcome(
+    afar: Broker, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote: Any = afar.queue("q")
+    _broken(remote)
+    lock = _CountedLock()
+    attempts: list[int] = []
+
+    def fail(*_: Any) -> Any:
+        attempts.append(lock.entered)
+        eventually(lambda: lock.entered >= 4, "all threads wait")
+        raise shmq.ConnectionLost("nobody is there")
+
+    monkeypatch.setattr(remote.connection, "_lock", lock)
+    monkeypatch.setattr(connection, "dial", fail)
+    for thread in [in_thread(remote.get, block=False) for _ in range(4)]:
+        with pytest.raises(shmq.ConnectionLost, match="nobody is there"):
+            outcome(thread)
+    assert len(attempts) == 1
