@@ -57,7 +57,8 @@ def test_a_pair_of_surrogates_is_one_character() -> None:
 def test_what_json_cannot_hold_is_not_encoded(value: Any) -> None:
     with pytest.raises(ValueError, match=r"JSON|surrogates"):
         encode_json({"a": [value]})
-    with pytest.raises(TypeError, match="JSON cannot hold"):
+    refused = shmq.InvalidOption if isinstance(value, str) else TypeError
+    with pytest.raises(refused, match=r"JSON cannot hold|^body\[0\]=.*lone surrogate"):
         codecs.encode_body([value], "json")
 
 
