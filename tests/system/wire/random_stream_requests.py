@@ -268,7 +268,7 @@ types = st.recursive(
             "const": values,
             "required": st.just(["a"]) | values,
             "pattern": st.sampled_from(["a+", "(", 1]),
-            "minimum": st.integers() | values,
+            "minimum": st.integers(-(2**63), 2**64 - 1) | values,
             "$ref": st.sampled_from(["#", "#/$defs/a", "#/none", "http://x/y", 1]),
             "additionalProperties": st.booleans() | values,
         }
