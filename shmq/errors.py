@@ -119,6 +119,14 @@ def not_utf8(what: str, text: str, remedy: str = "replace that character") -> In
     )
 
 
+def to_utf8(what: str, text: str, remedy: str = "replace that character") -> bytes:
+    """The text of the parameter ``what`` in UTF-8. Raises InvalidOption: see `not_utf8`."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise not_utf8(what, text, remedy) from None
+
+
 class _Descriptors:
     """For blocks that load a module or make a semaphore: what fails for lack of a descriptor.
 

@@ -233,10 +233,7 @@ cdef bytes _key_bytes(key):
     if key is None or type(key) is bytes:
         return key
     if isinstance(key, str):
-        try:
-            return key.encode()
-        except UnicodeEncodeError:
-            raise _errors.not_utf8("key", key, _errors.AS_BYTES) from None
+        return _errors.to_utf8("key", key, _errors.AS_BYTES)
     try:
         return bytes(memoryview(key))
     except TypeError:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgpack
 
 from shmq.api.properties import PROPERTIES
-from shmq.errors import AS_BYTES, InvalidOption, ShmqError, not_utf8
+from shmq.errors import AS_BYTES, InvalidOption, ShmqError, not_utf8, to_utf8
 from shmq.model.codec.strict_json import decode_json, encode_json
 from shmq.native import _core
 
@@ -116,10 +116,7 @@ def _to_bytes(body: Any) -> Any:
 def _to_text(body: Any) -> bytes:
     if not isinstance(body, str):
         raise TypeError(f"codec 'text' takes a str, not {type(body).__name__}")
-    try:
-        return body.encode()
-    except UnicodeEncodeError:
-        raise not_utf8("body", body, AS_BYTES) from None
+    return to_utf8("body", body, AS_BYTES)
 
 
 def _to_json(body: Any, default: Default | None) -> bytes:
@@ -324,8 +321,5 @@ def put_arguments(properties: Mapping[str, Any]) -> dict[str, Any]:
 def _check_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name}={value!r} must be a str, not {type(value).__name__}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise not_utf8(name, value) from None
+    to_utf8(name, value)
     return value

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
 from shmq.api import Message
 from shmq.api.message import error_of
-from shmq.errors import InvalidOption, ShmqError, not_utf8
+from shmq.errors import InvalidOption, ShmqError, to_utf8
 from shmq.model.expression.fingerprint import shape_of
 from shmq.native import _clock as time
 from shmq.suggestions import suggest
@@ -262,11 +262,7 @@ def parse(text: str, fields: Fields = _FIELDS, most: int | None = None) -> Node:
         raise TypeError(f"where={text!r:.80} must be a str, not {type(text).__name__}")
     if len(text) > LONGEST:
         raise InvalidOption(f"where has {len(text)} characters: it may have {LONGEST} at most")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise not_utf8("where", text) from None
+    to_utf8("where", text)
     return _Parser(text, fields, most).parse()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from shmq.errors import InvalidOption, not_utf8
+from shmq.errors import InvalidOption, to_utf8
 
 #: The longest key, in bytes of UTF-8.
 LONGEST_KEY: Final = 255
@@ -29,10 +29,7 @@ def check_key(key: str) -> str:
     """
     if not isinstance(key, str):
         raise TypeError(f"key={key!r} must be a str, not {type(key).__name__}")
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError:
-        raise not_utf8("key", key) from None
+    size = len(to_utf8("key", key))
     if size > LONGEST_KEY:
         raise InvalidOption(f"key={key[:60]!r}… has {size} bytes, and may have {LONGEST_KEY}")
     return key
