@@ -117,12 +117,12 @@ cdef class Transfer:
         If the lock is not to be had, another process returns it.
         """
         if self.handle.generation == fork_generation:  # otherwise it is the parent's
-            _untake(self.handle, receipt)
+            _return(self.handle, receipt, False)
 
     def give_up(self, uint64_t receipt):
         """Leave a taken message to the next mover. Does nothing if it has moved."""
         if self.handle.generation == fork_generation:  # otherwise it is the parent's
-            _give_up(self.handle, receipt)
+            _return(self.handle, receipt, True)
 
     def disown(self, uint64_t receipt):
         """Leave a copy to be decided by its origin, or a taken message to its next mover.
@@ -379,10 +379,7 @@ cdef class Staging:
             done = self._move_taken(source, &view, &run, timeout)
         finally:
             free(run.receipts)
-            if run.left:
-                _give_up(source, view.receipt)
-            else:
-                _untake(source, view.receipt)
+            _return(source, view.receipt, run.left)
         return run.published, done
 
     cdef object _move_taken(self, Handle source, const shmq_view *view, _RowRun *run,
@@ -566,25 +563,18 @@ cdef void _disown(Handle handle, uint64_t receipt) noexcept nogil:
         shmq_disown(&handle.q, receipt)
 
 
-# Returns a taken message, of which no copy exists. If the lock is not to be had, any other process
-# does so.
-cdef void _untake(Handle handle, uint64_t receipt) noexcept:
+# Returns a taken message to the queue; or, as there may be copies, leaves it to its next mover, which
+# first removes them. If the lock is not to be had, any other process does so.
+cdef void _return(Handle handle, uint64_t receipt, bint copies) noexcept:
     with nogil:
-        if _lock_to_end(handle):
-            shmq_untake(&handle.q, receipt)
-            _unlock(handle)
-        else:
+        if not _lock_to_end(handle):
             _disown(handle, receipt)
-
-
-# Leaves a taken message to its next mover, which first removes what was staged of it.
-cdef void _give_up(Handle handle, uint64_t receipt) noexcept:
-    with nogil:
-        if _lock_to_end(handle):
+            return
+        if copies:
             shmq_give_up(&handle.q, receipt)
-            _unlock(handle)
         else:
-            _disown(handle, receipt)
+            shmq_untake(&handle.q, receipt)
+        _unlock(handle)
 
 
 cdef object _no_chunk(Handle handle, uint64_t seq):
