@@ -150,7 +150,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     def find_other(self, name: str, kind: str = "") -> str:
         """Return the hint that a thing of another ``kind`` has the name; "" if there is none."""
-        for other in ("queue", "stream", "exchange", "table"):
+        for other in get_args(Kind):
             try:
                 names = self.collection(other).names()
             except ConnectionLost:  # each of the others would wait as long

@@ -61,10 +61,8 @@ def remove_queue(namespace: Namespace, name: str) -> _core.Segment | None:
     except SegmentError as error:
         log.info("queue %s is removed as is: %s", name, error)
     namespace.erase(name, segment)
-    if segment is None:
-        namespace.remove_segment(name)
-    else:
-        namespace.remove_segment(name, segment.queue_id)
+    namespace.remove_segment(name, None if segment is None else segment.queue_id)
+    if segment is not None:
         namespace.roles.unclaim(segment.queue_id)
     return segment
 
