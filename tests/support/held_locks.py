@@ -1,15 +1,19 @@
-"""A program that forks while another thread holds every lock of shmq.
+"""A program that forks, or ends, while another thread holds every lock of shmq.
 
 The parent uses a handle of each kind. Then one of its threads acquires the locks of all objects,
 classes and modules of shmq at the moment of a fork: after the handlers that run before the fork,
 and until the parent goes on. The child uses the handles that it inherited, and those of
 `tests.support.first_use` by the broker that it inherited. A process that hangs prints the stacks of
 its threads after three times `LIMIT` seconds and fails.
+
+Or one of its threads acquires the locks once everything that runs at exit has run. That thread has
+stopped when the interpreter destroys the handles, and never releases them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import faulthandler
 import functools
@@ -61,7 +65,9 @@ def watch() -> None:
 
 # Registered before shmq is imported: of the handlers that run before a fork it is the last one, of
 # those that run after it the first.
+# Likewise, of those that run at exit it is the last one.
 holder = Holder()
+atexit.register(holder.order, True)
 os.register_at_fork(
     before=functools.partial(holder.order, True),
     after_in_parent=functools.partial(holder.order, False),
@@ -85,8 +91,9 @@ _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 def find_locks() -> dict[str, Any]:
     """The locks of all objects, classes and modules of shmq, by their place."""
-    assert logging.lastResort is not None
-    found: dict[int, tuple[str, Any]] = {0: ("logging.lastResort", logging.lastResort.lock)}
+    found: dict[int, tuple[str, Any]] = {}
+    if logging.lastResort is not None:
+        found[0] = "logging.lastResort", logging.lastResort.lock
     for owner in gc.get_objects():
         name, attributes = _describe(owner)
         if name.partition(".")[0] == "shmq":
@@ -212,3 +219,21 @@ def main(target: str) -> None:
             os._exit(0)
         _, status = os.waitpid(child, 0)
         assert status == 0
+
+
+def end(target: str) -> None:
+    """Use all handles, and leave them to the interpreter while all locks are held."""
+    handles = Handles(target)
+    handles.use()
+    taken = handles.broker.ensure_queue("taken", **SMALL)
+    taken.put_many(["a", "b"])
+    bodies = taken.bodies(timeout=LIMIT)
+    assert next(bodies) == "a"
+    members = handles.stream.share("share"), handles.stream.group("group").join()
+    # A cycle, which the collector of the ending interpreter destroys.
+    kept: list[Any] = [handles, taken, bodies, members, handles.queue.fileno()]
+    kept.append(kept)
+    logging.lastResort = None  # its module was imported first, and so takes its lock afterwards
+    holder.active = True
+    watch()
+    atexit.register(len, kept)  # keeps it until all that runs at exit has run

@@ -37,6 +37,7 @@ from shmq.client.ports.steps import LOCK_PAUSE, Step, Steps, arun, pause, run, r
 from shmq.display import Displayed
 from shmq.errors import (
     AlreadyExists,
+    ConnectionLost,
     Empty,
     Full,
     InvalidName,
@@ -300,6 +301,14 @@ class _Line:
         with contextlib.suppress(Full):
             self.queue.put(b"", block=False, correlation="awaited")
 
+    def check(self, ticket: api.Message) -> None:
+        """Raise ConnectionLost if a server has returned the ticket."""
+        queue = self.queue
+        if isinstance(queue, QueueHandle) and not queue.port.is_leased(ticket):
+            raise ConnectionLost(
+                f"the connection by which this waiter joined the line {queue.name!r} was lost"
+            )
+
     def write_note(self, ticket: int, inbox: Queue) -> None:
         """Put the name of the inbox in which the ticket's holder is notified."""
         with contextlib.suppress(Full):
@@ -364,9 +373,10 @@ def _turn(line: Queue, ticket: int) -> str:
 
 
 def _await_turn(
-    permits: Queue, line: _Line, ticket: int, until: float | None, inbox: Queue
+    permits: Queue, line: _Line, own: api.Message, until: float | None, inbox: Queue
 ) -> Steps[_Permit]:
-    """Return a permit once the ticket is the first, or the first one is stuck; None: too late."""
+    """Return a permit once the own ticket is the first, or the first is stuck; None: too late."""
+    ticket = own.sequence
     turn = f"correlation = '{_turn(line.queue, ticket)}'"
     permit: _Permit = None
     stuck = 0
@@ -378,6 +388,7 @@ def _await_turn(
             permit = yield _get(permits, 0.0)
             break
         first, *others = (yield line.call(line.first_two)) or [ticket]
+        line.check(own)
         if first >= ticket:
             permit = yield _get(permits, left)
             continue
@@ -472,12 +483,19 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         if self._line is None:
             return False
         try:
-            if limit == 0.0 or not self._line.queue.has_message():
-                self._keep(self._queue.get(False))
-                return True
+            if limit != 0.0 and self._line.queue.has_message():
+                return False
+        except (LockTimeout, *_GONE):
+            return False
+        try:
+            self._keep(self._queue.get(False))
         except (Empty, LockTimeout, *_GONE):
-            pass
-        return False
+            return False
+        except ConnectionLost:
+            if limit == 0.0:
+                raise
+            return False  # an acquire that waits reconnects for longer than a get that does not
+        return True
 
     def _limit(self, block: bool, timeout: float | None) -> float | None:
         """For how long an acquire waits."""
@@ -491,21 +509,23 @@ class SemaphoreHandle(Displayed, api.Semaphore):
     def _acquire(self, timeout: float | None) -> Steps[bool]:
         until = None if timeout is None else time.monotonic() + timeout
         permit: _Permit = None
-        reopens, is_gone = 0, False
+        reopens = 0
+        mend: Callable[[], None] | None = None
         while True:
             try:
-                if is_gone:
-                    yield _call(self._queue, self._reopen)
-                    is_gone = False
-                if self._line is None:
-                    permit = yield from _take_extended(self._queue, timeout, until)
-                else:
-                    permit = yield from self._take(self._line, timeout, until)
+                if mend is not None:
+                    yield _call(self._queue, mend)
+                    mend = None
+                permit = yield from self._take(timeout, until)
                 break
             except _GONE:
-                reopens, is_gone = reopens + 1, True
+                reopens, mend = reopens + 1, self._reopen
                 if reopens > _REOPENS:
                     raise
+            except ConnectionLost:
+                if mend == self._reconnect or (until is not None and time.monotonic() >= until):
+                    raise
+                mend = self._reconnect
             except LockTimeout:  # a process is stopped within an operation on a queue
                 if until is not None and time.monotonic() >= until:
                     break
@@ -518,6 +538,15 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         self._own_permits().append(permit)
         self._broker.held_locks.add(self)
 
+    def _reconnect(self) -> None:
+        """Reach the queues again: requests try it for longer than a get that is a part of a wait.
+
+        Raises ConnectionLost.
+        """
+        self._queue.has_message()
+        if self._line is not None:
+            self._line.queue.has_message()
+
     def _reopen(self) -> None:
         self._open(self._broker.lock_queues(self._KIND, self._name, self._permits, again=True))
 
@@ -529,8 +558,10 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             self._reopen()
             return look()
 
-    def _take(self, line: _Line, timeout: float | None, until: float | None) -> Steps[_Permit]:
-        permits = self._queue
+    def _take(self, timeout: float | None, until: float | None) -> Steps[_Permit]:
+        permits, line = self._queue, self._line
+        if line is None:
+            return (yield from _take_extended(permits, timeout, until))
         if timeout == 0.0 or not (yield line.call(line.is_awaited)):
             permit: _Permit = yield _get(permits, 0.0)
             if permit is not None or timeout == 0.0:
@@ -542,9 +573,12 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             permit = yield _get(permits, left)
             return permit
         try:
-            permit = yield from _await_turn(permits, line, ticket.sequence, until, inbox)
+            permit = yield from _await_turn(permits, line, ticket, until, inbox)
         except GeneratorExit:
             line.leave(ticket)
+            raise
+        except ConnectionLost:
+            _core.drop_in_hand(ticket)  # for the server, if its own connection is good
             raise
         except BaseException:
             yield line.call(lambda: line.leave(ticket))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import os
+import sys
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -129,7 +130,8 @@ class ReadyEvent(Closing):
         self._watches = []
 
     def __del__(self) -> None:
-        if hasattr(self, "_watches"):
+        # At the end of the interpreter a thread that has stopped may hold a lock that this takes.
+        if hasattr(self, "_watches") and not sys.is_finalizing():
             self._end()
 
     def __repr__(self) -> str:
@@ -194,7 +196,7 @@ class Descriptor:
         self.is_set = False
 
     def __del__(self) -> None:
-        if getattr(self, "fd", -1) >= 0:
+        if getattr(self, "fd", -1) >= 0 and not sys.is_finalizing():
             self.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
@@ -191,7 +192,8 @@ class _InHand(Traced):
         return body
 
     def __del__(self) -> None:
-        if getattr(self, "_message", None) is not None:
+        # At the end of the interpreter a thread that has stopped may hold a lock of the exporters.
+        if getattr(self, "_message", None) is not None and not sys.is_finalizing():
             self._message.drop()
 
 

@@ -31,15 +31,17 @@ def namespace() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("transport", ["local", "tcp"])
-def test_no_child_waits_for_a_lock_that_a_thread_of_its_parent_held(
-    namespace: str, transport: str
+@pytest.mark.parametrize("program", ["main", "end"])
+def test_no_process_waits_for_a_lock_that_a_thread_holds_which_has_ended(
+    namespace: str, transport: str, program: str
 ) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(running_writer(namespace))
         tcp = transport == "tcp"
         target = stack.enter_context(TCP_SERVERS.serve(namespace)) if tcp else namespace
+        code = f"from tests.support import held_locks; held_locks.{program}({target!r})"
         done = subprocess.run(
-            [sys.executable, "-c", f"from tests.support.held_locks import main; main({target!r})"],
+            [sys.executable, "-c", code],
             cwd=ROOT,
             env=environment(),
             capture_output=True,
@@ -48,6 +50,7 @@ def test_no_child_waits_for_a_lock_that_a_thread_of_its_parent_held(
             check=False,
         )
     assert done.returncode == 0, done.stderr
+    assert "ignored" not in done.stderr
 
 
 @pytest.fixture

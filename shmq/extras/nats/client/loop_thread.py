@@ -6,6 +6,7 @@ import abc
 import asyncio
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar
@@ -165,7 +166,7 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run it in the loop, and wait for its result; an interrupt cancels it."""
-        if threading.current_thread() is self._thread:
+        if threading.current_thread() is self._thread or sys.is_finalizing():
             coroutine.close()
 
         def begin(call: Begun[_T]) -> None:
@@ -177,6 +178,8 @@ class LoopThread:
         """Begin something in the loop, and wait for its result; an interrupt cancels it."""
         if threading.current_thread() is self._thread:
             raise ShmqError("a call that waits was made in the thread that would have to serve it")
+        if sys.is_finalizing():  # its thread has stopped
+            raise ShmqError("a call that waits was made while the interpreter ends")
         call: _Call[_T] = _Call()
         try:
             self.loop.call_soon_threadsafe(call.start, begin)

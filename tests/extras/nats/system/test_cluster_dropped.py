@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -54,3 +56,24 @@ def test_the_line_is_the_callers_though_the_loop_is_late(
         queue.stats()  # the loop has gone on by then
 
     assert [one.filename for one in caught] == [__file__]
+
+
+_LEFT = """
+import atexit, sys, shmq
+queue = shmq.connect(sys.argv[1]).queue("q")
+bodies = queue.bodies(timeout=60)
+assert next(bodies) == b"x"
+left = [bodies]
+left.append(left)
+atexit.register(len, left)  # keeps it until all that runs at exit has run
+"""
+
+
+def test_what_the_interpreter_destroys_at_its_end_waits_for_no_answer(namespace: str) -> None:
+    with NATS_SERVER.serve(namespace) as url, NatsBroker.connect(url) as broker:
+        broker.create_queue("q").put(b"x")
+        program = [sys.executable, "-c", _LEFT, url]
+        done = subprocess.run(
+            program, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")

@@ -70,6 +70,11 @@ class Proxy:
         """The next such request gets lost, and is never answered."""
         self._silent = which
 
+    @property
+    def is_armed(self) -> bool:
+        """Whether a request of those is still to come."""
+        return any((self._before, self._after, self._within, self._silent))
+
     def cut(self) -> None:
         """Cut every connection now."""
         for pair in list(self._pairs):

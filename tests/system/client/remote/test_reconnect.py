@@ -241,6 +241,67 @@ def test_an_operation_with_a_timeout_reconnects_no_longer_than_that(
             outcome(in_thread(operation, remote))
 
 
+@pytest.mark.parametrize("cuts", [1, 5])
+def test_an_acquire_goes_on_over_another_connection(
+    proxy: Proxy, afar: Broker, broker: Broker, cuts: int
+) -> None:
+    held, lock = broker.lock("l"), afar.lock("l")
+    held.acquire()
+    waiting = in_thread(lock.acquire)
+    for _ in range(cuts):
+        eventually(lambda: len(held.waiters()) == 1, "it waits")
+        proxy.cut()
+    eventually(lambda: len(held.waiters()) == 1, "it waits again")
+    held.release()
+
+    assert outcome(waiting)
+    assert not held.acquire(block=False)
+    lock.release()
+    assert held.acquire(timeout=LATER)
+
+
+@pytest.mark.parametrize("cut", ["cut_before", "cut_after", "cut_within"])
+@pytest.mark.parametrize("request_type", [Type.PRODUCE, Type.CONSUME, Type.LEASES])
+@pytest.mark.parametrize("others", [0, 1])  # the first one waits for the permit, others in an inbox
+def test_an_acquire_repeats_each_of_its_requests(
+    proxy: Proxy, afar: Broker, broker: Broker, cut: str, request_type: Type, others: int
+) -> None:
+    held, lock = broker.lock("l"), afar.lock("l")
+    held.acquire()
+    other = broker.lock("l")
+    first = in_thread(lambda: others and other.acquire() and other.release())
+    eventually(lambda: len(held.waiters()) == others, "others wait")
+    given = (of_type(request_type), *([7] if cut == "cut_within" else []))
+    getattr(proxy, cut)(*given)
+    waiting = in_thread(lock.acquire)
+    eventually(lambda: not proxy.is_armed, "the connection is cut")
+    eventually(lambda: len(held.waiters()) == others + 1, "it waits")
+    held.release()
+
+    assert outcome(waiting)
+    outcome(first)
+    lock.release()
+
+
+def test_an_acquire_says_that_the_server_is_gone(proxy: Proxy, queue: Queue) -> None:
+    with shmq.connect(proxy.url, request_timeout=1) as broker:
+        locks = [broker.lock("l") for _ in range(4)]
+        locks[0].acquire()
+        waiting = in_thread(locks[1].acquire)
+        eventually(lambda: len(locks[0].waiters()) == 1, "it waits")
+        proxy.close()
+
+        acquires: list[Callable[[], object]] = [
+            lambda: outcome(waiting),
+            locks[2].acquire,
+            lambda: locks[3].acquire(timeout=0.2),
+            lambda: locks[3].acquire(block=False),
+        ]
+        for acquire in acquires:
+            with pytest.raises(shmq.ConnectionLost):
+                acquire()
+
+
 def test_an_operation_without_time_is_not_delayed_by_one_that_reconnects(
     proxy: Proxy, queue: Queue
 ) -> None:
