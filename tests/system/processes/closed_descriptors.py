@@ -12,6 +12,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import select
 import sys
 import threading
 import traceback
@@ -128,8 +129,11 @@ class Program:
         import shmq
 
         client = self.stack.enter_context(shmq.connect(self.url))
-        client.create_queue("remote").put_many(TEXTS)
-        client.queue("remote").fileno()
+        queue = client.create_queue("remote")
+        queue.put_many(TEXTS)
+        # Its thread has connected by then: a socket that it opens while `main` closes the
+        # descriptors could not know of that.
+        assert select.select([queue.fileno()], [], [], 60)[0]
 
     def backup(self) -> None:
         """The socket of the writer, copies of files, and their readers."""
