@@ -75,6 +75,7 @@ os.register_at_fork(
 )
 
 import shmq  # noqa: E402
+from shmq import mp  # noqa: E402
 from shmq.extras.django.place import BackendOptions, Place  # noqa: E402
 from shmq.extras.frameworks.task_queues import Connection, TaskQueues  # noqa: E402
 from shmq.extras.frameworks.task_table import TaskTable  # noqa: E402
@@ -230,8 +231,11 @@ def end(target: str) -> None:
     bodies = taken.bodies(timeout=LIMIT)
     assert next(bodies) == "a"
     members = handles.stream.share("share"), handles.stream.group("group").join()
+    of_multiprocessing = mp.Queue()
+    of_multiprocessing.put("a")
     # A cycle, which the collector of the ending interpreter destroys.
-    kept: list[Any] = [handles, taken, bodies, members, handles.queue.fileno()]
+    kept: list[Any] = [handles, taken, bodies, members, of_multiprocessing]
+    handles.queue.fileno()
     kept.append(kept)
     logging.lastResort = None  # its module was imported first, and so takes its lock afterwards
     holder.active = True
