@@ -76,16 +76,17 @@ class GroupCommit(DiskLimit):
 
 
 class Sequential(DiskLimit):
-    """One file written from beginning to end and synced once, as dd does."""
+    """One file written from beginning to end; synced once, as dd does, or after ``each`` bytes."""
 
-    label = "C, one file, synced once"
-
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, each: int | None = None) -> None:
         self.total = total
+        self.each = total if each is None else each
+        often = "once" if each is None else f"every {each >> 20} MiB"
+        self.label = f"C, one file, synced {often}"
 
     def tiny(self) -> Sequential:
         """See :class:`bench.row.Contestant`."""
-        return Sequential(1 << 20)
+        return Sequential(1 << 20, None if self.each == self.total else self.each)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Turn]:
@@ -95,5 +96,5 @@ class Sequential(DiskLimit):
     def bandwidth(self) -> float:
         """The bandwidth in MB/s."""
         with folder.scratch_folder() as where:
-            (rate,) = play("sequential", where / "file", self.total)
+            (rate,) = play("sequential", where / "file", self.total, self.each)
         return rate / 1e6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.disk.figures import BANDWIDTH
 from bench.disk.limits import Sequential
-from bench.disk.streamed import LOT, Appended, Replayed
+from bench.disk.streamed import LOT, THREADS, Appended, Replayed
 from bench.row import RATE, Row, at_least, times
 
 #: Bytes of a record, and the calls of a turn.
@@ -15,10 +15,12 @@ def row() -> Row:
     """1 KiB, each call confirmed on disk, and the same bytes written by a loop in C."""
     ours = Appended("shmq append_many, confirm=disk", SIZE, LOTS)
     limit = Sequential(LOTS * LOT * SIZE)
+    # All threads wait for an answer at that moment.
+    as_often = Sequential(LOTS * LOT * SIZE, THREADS * LOT * SIZE)
     return Row(
         key="disk-stream",
         title="A durable stream, records of 1 KiB, each call answered once it is on disk",
-        contestants=[ours, limit],
+        contestants=[ours, limit, as_often],
         figures=[BANDWIDTH],
         bars=[times(ours.label, limit.label, 0.85, BANDWIDTH.key)],
         limit="the disk",
