@@ -28,6 +28,7 @@ from shmq.cli.shared.output import (
 )
 from shmq.cli.shared.progress import progress
 from shmq.cli.unacked_window import Outlet, Window, open_outlet
+from shmq.client.shared.outage import LONGEST, Outage
 from shmq.host.supervision.signals import Stop
 
 #: How long one wait for a message lasts before the loop looks for signals, in seconds.
@@ -132,19 +133,21 @@ class _Pump:
 
     def _carry(self, window: Window, count: int | None, patience: float) -> int:
         seen, since = 0, time.monotonic()
+        outage = Outage(lambda error: note(str(error)), min(patience, LONGEST))
         while not self._is_done(seen, count):
             most = min(self._outlet.batch, count - seen) if count else self._outlet.batch
             left = patience - (time.monotonic() - since)
-            messages = self._queue.get_many(
-                most, min(max(left, 0.0), SLICE), block=left > 0, where=self._where
-            )
-            if messages:
-                seen += window.write(messages, self._write)
-                since = time.monotonic()
-            elif left <= 0:
-                break
-            else:
-                window.settle()
+            with outage:
+                messages = self._queue.get_many(
+                    most, min(max(left, 0.0), SLICE), block=left > 0, where=self._where
+                )
+                if messages:
+                    seen += window.write(messages, self._write)
+                    since = time.monotonic()
+                elif left <= 0:
+                    break
+                else:
+                    window.settle()
         return seen
 
     def _is_done(self, seen: int, count: int | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import faulthandler
+import functools
 import inspect
 import logging
 import os
@@ -18,6 +19,7 @@ from shmq.api.contract import unwrapped
 from shmq.api.message import Reject, Retry, reason_of
 from shmq.api.options import QueueOptions
 from shmq.client.local.queue import LocalQueue
+from shmq.client.shared.outage import Outage
 from shmq.client.shared.rpc_server import LeaseKeeper
 from shmq.errors import (
     ConnectionLost,
@@ -83,6 +85,7 @@ class WorkerLoop:
         self._timings = timings
         self._call = handler if plan.timeout is None else self._call_in_time
         self._keeper = LeaseKeeper(who, lambda: queue.options.visibility_timeout)
+        self._outage = Outage(functools.partial(log.warning, "%s waits for the server: %s", who))
         self._draining = False
         self._handled = 0
         self._idle_since = 0.0
@@ -125,17 +128,18 @@ class WorkerLoop:
 
     def _run_until_end(self) -> Ending:
         self._idle_since = time.monotonic()
-        while True:
+        ending = None
+        while ending is None:
             # Prefetched messages are returned, uncounted, when the block is left.
-            with self._queue.consume(self._plan.prefetch, SLICE) as messages:
+            with self._outage, self._queue.consume(self._plan.prefetch, SLICE) as messages:
                 ending = self._take(messages)
-            if ending is not None:
-                return ending
+        return ending
 
     def _take(self, messages: Consumer) -> Ending | None:
         ending = self._find_reason_to_end()
         while ending is None:
             message = next(messages, None)
+            self._outage.end()
             if message is None:
                 return self._find_reason_to_end() or self._check_idle()
             self._handle(message)

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from shmq import api
 from shmq.api import Message
 from shmq.api.message import Reject, Retry, reason_of
+from shmq.client.shared.outage import LONGEST, Outage
 from shmq.errors import (
     ConnectionLost,
     Full,
@@ -84,11 +85,16 @@ class Service:
 
     def run(self, prefetch: int, stop: threading.Event | None) -> None:
         """Handle requests until ``stop`` is set. Raises what a get of the queue raises."""
-        wait = None if stop is None else _SLICE
+        wait, longest = (None, 0.0) if stop is None else (_SLICE, LONGEST)
+        warn = functools.partial(
+            log.warning, "queue %s: serving waits for the server: %s", self._queue.name
+        )
+        outage = Outage(warn, longest)
         while stop is None or not stop.is_set():
             # Prefetched messages are returned, uncounted, at the end of the block.
-            with self._queue.consume(prefetch, wait) as messages:
+            with outage, self._queue.consume(prefetch, wait) as messages:
                 for message in messages:
+                    outage.end()
                     self._handle(message)
                     if stop is not None and stop.is_set():
                         return

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import math
 import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from logging import getLogger
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from huey.constants import EmptyData
@@ -17,6 +20,7 @@ import shmq
 from shmq.api.names import is_url
 from shmq.api.table import MAX_KEYS, TableDurability
 from shmq.client.handles.table import check_table
+from shmq.client.shared.outage import Outage
 from shmq.errors import InvalidOption
 from shmq.extras.frameworks.cache_table import bound_ttl
 from shmq.extras.frameworks.greenlets import has_greenlets
@@ -26,6 +30,8 @@ from shmq.fork_safe import new_lock
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
+
+logger = getLogger("huey.shmq")
 
 #: The options of the queue, under those of the application.
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -130,6 +136,7 @@ class ShmqStorage(BaseStorage):
         connection = Connection(url, token, tls)
         options = _DEFAULTS | {"priorities": len(self._levels)} | options
         self._queues = TaskQueues(connection, prefix, options)
+        self._outage = Outage(partial(logger.warning, "The queue %r is away: %s", name), math.inf)
         self._pulse = Pulse(self.queue_size) if is_url(find_target(url)) else None
 
         def table(noun: str) -> TaskTable:
@@ -171,17 +178,21 @@ class ShmqStorage(BaseStorage):
         return data
 
     def lease(self) -> shmq.Message | None:
-        """Lease the next task until it is settled or the process ends; None if there is none."""
+        """Lease the next task until it is settled or the process ends; None if there is none.
+
+        It is None while the server is away, too: that is logged once.
+        """
         if self._pulse is not None:
             self._pulse.start()
         queue = self._queues.queue(self.name)
         try:
-            return queue.get(self.read_timeout > 0, self.read_timeout)
+            with self._outage:
+                return queue.get(self.read_timeout > 0, self.read_timeout)
         except shmq.Empty:
             return None
         except (shmq.QueueDeleted, shmq.NoSuchQueue):
             self._queues.forget(self.name, queue)
-            return None
+        return None
 
     def queue_size(self) -> int:
         """How many tasks are waiting."""

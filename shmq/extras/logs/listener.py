@@ -45,6 +45,8 @@ class Listener:
         self._queues = open_queues(url, token, tls, options)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        #: The error of the last call, which is reported once; empty without one.
+        self._error = ""
 
     def start(self) -> None:
         """Run in a thread. Raises RuntimeError if it has started already."""
@@ -104,9 +106,12 @@ class Listener:
             messages = queue.get_many(_BATCH, timeout, block=timeout > 0)
             for message in messages:
                 self._handle(message)
+            self._error = ""
             return len(messages)
         except shmq.ShmqError as error:
-            self._report(f"The queue {self._queue!r} of log records failed: {error}")
+            if str(error) != self._error:
+                self._error = str(error)
+                self._report(f"The queue {self._queue!r} of log records failed: {error}")
             if queue is not None:
                 self._queues.forget(self._queue, queue)
                 queue.close()  # no other thread uses it; what it holds leased returns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -19,7 +20,8 @@ from shmq.cli.main import cli
 from shmq.cli.shared.exit_codes import Code
 from tests.support.certificates import WHY_NOT, Certificates
 from tests.support.console import console
-from tests.support.server import Server, serve
+from tests.support.proxy import Proxy
+from tests.support.server import Server, fixed_port, serve
 from tests.support.shell import Ran, Shell, ended
 from tests.support.waiting import eventually
 from tests.system.cli.conftest import Quick
@@ -289,6 +291,31 @@ def test_following_goes_on_after_a_front_end_was_killed(
         assert ended(following).code == 0
 
     assert written.read_text() == "before\nafter\n"
+
+
+@pytest.mark.prove
+def test_following_outlives_an_outage(server: Server, broker: shmq.Broker, tmp_path: Path) -> None:
+    jobs, port = broker.create_queue("jobs"), fixed_port()
+    jobs.put("before")
+    written, noted = tmp_path / "written", tmp_path / "noted"
+    with (
+        contextlib.closing(Proxy(server.url, port)) as proxy,
+        contextlib.closing(RemoteShell(server, SHMQ_URL=proxy.url)) as shell,
+        written.open("wb") as out,
+        noted.open("wb") as err,
+    ):
+        following = shell.start("consume", "-q", "jobs", "--follow", stdout=out, stderr=err)
+        eventually(lambda: jobs.stats().acked == 1, "the first is written")
+        proxy.close()
+        eventually(lambda: "cannot connect" in noted.read_text(), "it has noticed")
+        jobs.put("after")
+        with contextlib.closing(Proxy(server.url, port)):
+            eventually(lambda: jobs.stats().acked == 2, "the next is written")
+            following.send_signal(signal.SIGTERM)
+            assert ended(following).code == 0
+
+    assert written.read_text() == "before\nafter\n"
+    assert len(noted.read_text().splitlines()) == 1
 
 
 def test_a_server_that_is_not_there_is_one_line_and_a_code_of_its_own(quick: Quick) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from collections.abc import Callable
 import pytest
 
 import shmq
+from tests.support.proxy import Proxy
+from tests.support.server import fixed_port, serve
 from tests.support.waiting import PATIENCE, eventually
 from tests.system.workers.conftest import Work
 from tests.system.workers.tools import Journal, Workers
@@ -33,6 +36,24 @@ def test_a_signal_lets_the_messages_at_hand_be_finished_and_no_others(
     assert len(workers.said("ends, drained: 1 handled")) == 2
     stats = jobs.stats()
     assert (stats.acked, stats.depth, stats.in_flight) == (2, 4, 0)
+
+
+@pytest.mark.prove
+def test_an_outage_of_the_server_ends_no_process(
+    namespace: str, jobs: shmq.Queue, started: Callable[..., Workers], journal: Journal
+) -> None:
+    port = fixed_port()
+    with serve(namespace) as server, contextlib.closing(Proxy(server.url, port)) as proxy:
+        handler = "tests.system.workers.handlers:act"
+        workers = started("-m", "shmq.cli", "--url", proxy.url, "worker", handler, "-q", "jobs")
+        workers.ready(1)
+        proxy.close()
+        workers.hears("waits for the server")
+        jobs.put([1])
+        with contextlib.closing(Proxy(server.url, port)):
+            journal.until("end", 1)
+            assert workers.stops() == 0
+    assert len(workers.started()) == len(workers.said("waits for the server")) == 1
 
 
 def test_what_was_leased_ahead_goes_back_uncounted(

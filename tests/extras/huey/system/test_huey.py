@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import multiprocessing
 import os
@@ -19,7 +20,9 @@ from huey.serializer import SignedSerializer
 import shmq
 from shmq.extras.frameworks.task_queues import TaskQueues
 from shmq.extras.huey import ShmqHuey
-from tests.support.server import serve
+from tests.support.proxy import Proxy
+from tests.support.server import fixed_port, serve
+from tests.support.tcp_servers import TCP_SERVERS
 from tests.support.waiting import PATIENCE, eventually
 
 PAST = dt.datetime(2000, 1, 1)  # noqa: DTZ001 - huey's times have no zone
@@ -145,6 +148,24 @@ def test_a_long_task_keeps_its_lease_over_tcp(
             stats = queue.stats()
             assert (stats.acked, stats.redelivered, stats.depth) == (1, 0, 0)
         worker.storage.close()
+
+
+@pytest.mark.prove
+def test_a_worker_outlives_an_outage_and_logs_it_once(
+    namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = fixed_port()
+    with TCP_SERVERS.serve(namespace) as url, contextlib.closing(Proxy(url, port)) as proxy:
+        sender, worker = make(namespace), make(proxy.url, blocking=True, read_timeout=0.05)
+        put(sender, 1)
+        assert run_next(worker) == 2
+        proxy.close()
+        assert worker.dequeue() is worker.dequeue() is None
+        put(sender, 2)
+        with contextlib.closing(Proxy(url, port)):
+            eventually(lambda: worker.dequeue() is not None, "the task arrives")
+            worker.storage.close()
+    assert caplog.text.count("is away") == 1
 
 
 def test_an_interrupted_task_goes_back_uncounted(target: str, namespace: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import shmq
+from shmq.extras.frameworks.task_queues import TaskQueues
 from shmq.extras.logs import Listener, QueueHandler
 from tests.support.waiting import PATIENCE, eventually
 
@@ -300,6 +301,29 @@ def test_a_deleted_queue_is_created_again_by_both_sides(
         eventually(lambda: "1" in kept.texts(), "it arrives in the new queue")
     others = set(kept.texts()) - {"0", "1"}
     assert all(text.startswith("The queue 'logs' of log records failed") for text in others)
+
+
+def test_an_error_that_lasts_is_reported_once(
+    log: logging.Logger, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    queue = TaskQueues.queue
+
+    def count(queues: TaskQueues, name: str) -> shmq.Queue:
+        opened.append(name)
+        return queue(queues, name)
+
+    monkeypatch.setattr(TaskQueues, "queue", count)
+    with shmq.connect(namespace) as broker:
+        broker.create_queue("logs", priorities=7)
+        kept = Kept()
+        with Listener("logs", kept, url=namespace):
+            eventually(lambda: len(opened) > 2, "it tries again and again")
+            broker.delete_queue("logs")
+            add(log, namespace)
+            log.info("0")
+            eventually(lambda: "0" in kept.texts(), "it goes on")
+    assert len(kept.texts()) == 2
 
 
 def test_a_listener_can_be_started_again_and_not_twice(namespace: str) -> None:

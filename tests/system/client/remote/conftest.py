@@ -8,8 +8,8 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.support.proxy import Proxy
 from tests.support.tcp_servers import TCP_SERVERS
-from tests.system.client.remote.proxy import Proxy
 
 
 @pytest.fixture

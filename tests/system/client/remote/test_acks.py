@@ -12,8 +12,8 @@ import shmq
 from shmq import Broker, Queue
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import MOMENT
+from tests.support.proxy import Proxy
 from tests.support.waiting import PATIENCE, eventually
-from tests.system.client.remote.proxy import Proxy
 
 
 @pytest.mark.prove

@@ -16,8 +16,8 @@ from shmq.protocol.opcodes import Type
 from tests.conformance.tools import LATER, drain, next_message
 from tests.support.loops import Loop, until
 from tests.support.peer import frame
+from tests.support.proxy import Proxy
 from tests.support.waiting import PATIENCE
-from tests.system.client.remote.proxy import Proxy
 
 
 def test_put_get_and_ack(run: Loop, queue: Queue) -> None:

@@ -16,10 +16,10 @@ from shmq.protocol.opcodes import Type
 from tests.conformance.tools import in_thread, next_message, outcome
 from tests.support.namespaces import own_namespace
 from tests.support.processes import Start, sleep_undisturbed
+from tests.support.proxy import Proxy, of_type
 from tests.support.server import fixed_port, serve
 from tests.support.tcp_servers import TCP_SERVERS
 from tests.support.waiting import PATIENCE, eventually
-from tests.system.client.remote.proxy import Proxy, of_type
 
 
 def is_readable(event: Queue | shmq.ReadyEvent, wait: float = PATIENCE) -> bool:

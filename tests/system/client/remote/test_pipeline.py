@@ -10,7 +10,7 @@ import shmq
 from shmq import Broker, Queue
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import LATER, drain, in_thread, outcome
-from tests.system.client.remote.proxy import Proxy, of_type
+from tests.support.proxy import Proxy, of_type
 
 
 @pytest.mark.parametrize("window", [1, 2, 3, 64, 1000])

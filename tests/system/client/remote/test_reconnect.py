@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import threading
@@ -17,9 +18,9 @@ from shmq.client.remote import connection
 from shmq.client.remote.connection import LoopDriver
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import LATER, drain, in_thread, outcome
-from tests.support.server import serve
+from tests.support.proxy import Proxy, of_type
+from tests.support.server import fixed_port, serve
 from tests.support.waiting import PATIENCE, eventually
-from tests.system.client.remote.proxy import Proxy, of_type
 
 
 def test_a_connection_that_was_cut_is_made_anew(proxy: Proxy, afar: Broker, queue: Queue) -> None:
@@ -328,6 +329,23 @@ def test_a_get_that_does_not_wait_reconnects_once(proxy: Proxy, afar: Broker, qu
     proxy.cut()
 
     assert remote.get(block=False).body == b"x"
+
+
+def test_serving_until_a_stop_outlives_an_outage(
+    url: str, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    port, stop = fixed_port(), threading.Event()
+    with contextlib.closing(Proxy(url, port)) as proxy, shmq.connect(proxy.url) as broker:
+        serving = in_thread(broker.serve, "q", lambda _: None, stop=stop)
+        eventually(lambda: Type.SUBSCRIBE in proxy.requests, "it serves")
+        proxy.close()
+        eventually(lambda: "waits for" in caplog.text or serving.done(), "it has noticed")
+        queue.put(b"x")
+        with contextlib.closing(Proxy(url, port)):
+            eventually(lambda: queue.stats().acked == 1 or serving.done(), "it goes on")
+            stop.set()
+            assert outcome(serving) == 1
+    assert caplog.text.count("waits for the server") == 1
 
 
 @pytest.mark.prove

@@ -13,9 +13,9 @@ import shmq
 from shmq import Broker, Stream
 from shmq.protocol.opcodes import Status, Type
 from tests.conformance.tools import SOON, in_thread, outcome
+from tests.support.proxy import Proxy, of_type
 from tests.support.server import serve
 from tests.support.waiting import PATIENCE, eventually
-from tests.system.client.remote.proxy import Proxy, of_type
 from tests.system.client.remote.test_foreign import reply, server
 
 #: More records than the stream has room for.

@@ -18,8 +18,8 @@ import shmq
 from shmq import Broker, Queue
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import LATER, MOMENT, SOON
+from tests.support.proxy import Proxy
 from tests.support.waiting import PATIENCE, eventually
-from tests.system.client.remote.proxy import Proxy
 
 MANY = 200
 

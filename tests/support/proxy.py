@@ -24,15 +24,16 @@ def of_type(kind: Type) -> Which:
 class Proxy:
     """Hands frames on in both directions, each connection in two threads.
 
-    A cut ends one connection, both sides of it, once.
+    A cut ends one connection, both sides of it, once. Another one may listen on the ``port`` of one
+    that was closed.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, port: int = 0) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None
         assert parts.port is not None
         self._server = (parts.hostname, parts.port)
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.create_server(("127.0.0.1", port))
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._before: Which | None = None
         self._after: Which | None = None
