@@ -49,6 +49,7 @@ from shmq.errors import (
     QueueDeleted,
     QueueExists,
     ShmqError,
+    ShuttingDown,
     Unsupported,
 )
 from shmq.native import _clock as time
@@ -81,6 +82,8 @@ _Permit: TypeAlias = "api.Message | None"
 
 #: What a queue raises that its last user has deleted: the server knows no more of it.
 _GONE: Final = (QueueDeleted, NoSuchQueue)
+#: What is raised while the server is being restarted.
+_AWAY: Final = (ConnectionLost, ShuttingDown)
 
 _COMMON: Final[dict[str, Any]] = {
     "visibility_timeout": _FOREVER,
@@ -491,7 +494,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             self._keep(self._queue.get(False))
         except (Empty, LockTimeout, *_GONE):
             return False
-        except ConnectionLost:
+        except _AWAY:
             if limit == 0.0:
                 raise
             return False  # an acquire that waits reconnects for longer than a get that does not
@@ -522,7 +525,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
                 reopens, mend = reopens + 1, self._reopen
                 if reopens > _REOPENS:
                     raise
-            except ConnectionLost:
+            except _AWAY:
                 if mend == self._reconnect or (until is not None and time.monotonic() >= until):
                     raise
                 mend = self._reconnect
@@ -577,7 +580,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         except GeneratorExit:
             line.leave(ticket)
             raise
-        except ConnectionLost:
+        except _AWAY:
             _core.drop_in_hand(ticket)  # for the server, if its own connection is good
             raise
         except BaseException:

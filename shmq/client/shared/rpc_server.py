@@ -233,7 +233,7 @@ def failure_of(reply: api.Message, queue: str) -> ShmqError | None:
     )
 
 
-log = logging.getLogger("shmq.workers")
+_keeper_log = logging.getLogger("shmq.workers")
 
 #: How often a lease is extended during its time: two failures in a row do no harm.
 BEATS = 3
@@ -283,10 +283,10 @@ class LeaseKeeper:
         except LeaseExpired as error:
             if self._message is message and not message.settled:
                 self._message = None
-                log.warning(
+                _keeper_log.warning(
                     "%s: the lease of the message in progress is lost: %s", self._who, error
                 )
         except ShmqError as error:
-            log.warning(
+            _keeper_log.warning(
                 "%s: the lease of the message in progress is not extended: %s", self._who, error
             )
