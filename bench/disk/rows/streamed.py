@@ -26,7 +26,7 @@ def row() -> Row:
             times(ours.label, limit.label, 0.85, BANDWIDTH.key),
             Bar(ours.label, (as_often.label,), key=BANDWIDTH.key),
         ],
-        limit="the disk",
+        limit="the copy into the page cache, the checksum, and the confirmations between two syncs",
         share=2.0,
     )
 
