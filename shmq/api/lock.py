@@ -76,8 +76,8 @@ class Semaphore(abc.ABC):
         ``block=False`` takes one only if that is possible at once. ``timeout`` is in seconds, 0
         does not wait; None: that of the handle. Raises :class:`~shmq.InvalidOption` or TypeError
         for an invalid timeout, :class:`~shmq.ShmqError` if the broker is closed, and over TCP
-        :class:`~shmq.ConnectionLost`, and :class:`~shmq.NoSuchQueue` or :class:`~shmq.Forbidden`
-        if the token lacks a right.
+        :class:`~shmq.ConnectionLost` if the server stays away, and :class:`~shmq.NoSuchQueue` or
+        :class:`~shmq.Forbidden` if the token lacks a right.
         """
 
     @abc.abstractmethod

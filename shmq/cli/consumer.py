@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -132,26 +134,31 @@ class _Pump:
             _report(window)
 
     def _carry(self, window: Window, count: int | None, patience: float) -> int:
-        seen, since = 0, time.monotonic()
-        outage = Outage(lambda error: note(str(error)), min(patience, LONGEST))
-        while not self._is_done(seen, count):
-            most = min(self._outlet.batch, count - seen) if count else self._outlet.batch
+        since = time.monotonic()
+        outage = Outage(functools.partial(_note_loss, window), min(patience, LONGEST))
+        while not self._is_done(window.count, count):
+            most = min(self._outlet.batch, count - window.count) if count else self._outlet.batch
             left = patience - (time.monotonic() - since)
-            with outage:
+            with outage if left > 0 else contextlib.nullcontext():
                 messages = self._queue.get_many(
                     most, min(max(left, 0.0), SLICE), block=left > 0, where=self._where
                 )
                 if messages:
-                    seen += window.write(messages, self._write)
+                    window.write(messages, self._write)
                     since = time.monotonic()
                 elif left <= 0:
                     break
                 else:
                     window.settle()
-        return seen
+        return window.count
 
     def _is_done(self, seen: int, count: int | None) -> bool:
         return bool(self._stop.signal) or seen == count or self._outlet.abandoned()
+
+
+def _note_loss(window: Window, error: shmq.ShmqError) -> None:
+    note(f"waiting for the server: {error}")
+    window.abandon()
 
 
 def _choose_writer(

@@ -56,29 +56,30 @@ class Window:
         self._extended = time.monotonic()
         self._progress = self._extended
         self._unsettled: collections.deque[tuple[int, shmq.Message]] = collections.deque()
+        #: Messages written.
+        self.count = 0
         #: Messages written after their lease had expired: they will be delivered again.
         self.late = 0
 
-    def write(self, messages: list[shmq.Message], render: Callable[[shmq.Message], bytes]) -> int:
-        """Write the ``messages``, settle what was taken, and return how many were written.
+    def write(self, messages: list[shmq.Message], render: Callable[[shmq.Message], bytes]) -> None:
+        """Write the ``messages``, and settle what was taken.
 
         One whose lease has run out before is left to its next holder. Raises
         :class:`click.ClickException` if writing fails, BrokenPipeError if the reader left.
         """
         if not self._unsettled:
             self._progress = time.monotonic()
-        buffer, count = bytearray(), 0
+        buffer = bytearray()
         for message in messages:
             try:
                 buffer += render(message)
             except shmq.LeaseExpired:
                 continue
-            count += 1
+            self.count += 1
             self._unsettled.append((self._outlet.written + len(buffer), message))
             if len(buffer) >= GATHERED:
                 self._flush(buffer)
         self._flush(buffer)
-        return count
 
     def _flush(self, buffer: bytearray) -> None:
         try:
@@ -104,6 +105,10 @@ class Window:
             self._progress = time.monotonic()
             self._ack(done)
         self._hold()
+
+    def abandon(self) -> None:
+        """Forget the messages not acknowledged yet: their leases ended with their connection."""
+        self._unsettled.clear()
 
     def _wait_for_reader(self) -> None:
         """Wait until the reader has read all, or may get one more message."""

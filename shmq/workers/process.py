@@ -143,9 +143,9 @@ class WorkerLoop:
             if message is None:
                 return self._find_reason_to_end() or self._check_idle()
             self._handle(message)
+            self._handled += 1
             if self._plan.mode == "keyed":
                 messages.flush()  # frees the group before the next message is handled
-            self._handled += 1
             self._idle_since = time.monotonic()
             ending = self._find_reason_to_end()
         return ending

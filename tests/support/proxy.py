@@ -131,24 +131,24 @@ class Proxy:
         """Hand a request on, or do to it what was asked for; whether others may follow."""
         _, server = pair
         if self._before is not None and self._before(kind, payload):
-            self._before = None
             self._end(pair)
+            self._before = None
             return False
         if self._within is not None and self._within[0](kind, payload):
             server.sendall(frame[: self._within[1]])
-            self._within = None
             self._end(pair)
+            self._within = None
             return False
         if self._silent is not None and self._silent(kind, payload):
             self._silent = None
             return True
         self.requests.append(kind)
         if self._after is not None and self._after(kind, payload):
-            self._after = None
             self._pairs.remove(pair)  # its answers are not handed on any more
             server.sendall(frame)
             _exactly(server, 16)
             self._end(pair)
+            self._after = None
             return False
         server.sendall(frame)
         return True

@@ -15,7 +15,7 @@ def row() -> Row:
     """1 KiB, each call confirmed on disk, and the same bytes written by a loop in C."""
     ours = Appended("shmq append_many, confirm=disk", SIZE, LOTS)
     limit = Sequential(LOTS * LOT * SIZE)
-    # All threads wait for an answer at that moment.
+    # One call of each thread in a sync.
     as_often = Sequential(LOTS * LOT * SIZE, THREADS * LOT * SIZE)
     return Row(
         key="disk-stream",

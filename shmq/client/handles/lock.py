@@ -34,6 +34,8 @@ from shmq.api.names import LOCK_INBOX, LOCK_LINE, LOCK_PERMITS, check_name
 from shmq.api.options import check_flag, check_whole
 from shmq.client.handles.queue import QueueHandle
 from shmq.client.ports.steps import LOCK_PAUSE, Step, Steps, arun, pause, run, run_to_end
+from shmq.client.shared.backoff import Backoff
+from shmq.client.shared.outage import LONGEST
 from shmq.display import Displayed
 from shmq.errors import (
     AlreadyExists,
@@ -64,6 +66,8 @@ _FOREVER: Final = 1e9
 _UNUSED: Final = 60.0
 #: How often returning a ticket is tried, each time for 0.1 s.
 _TRIES: Final = 10
+#: For how long the server is there before a loss begins another absence, in seconds.
+_STABLE: Final = 1.0
 #: How often an acquire opens queues that others delete at that moment.
 _REOPENS: Final = 20
 #: How long a ticket or a note is in the line unless it is leased, in seconds.
@@ -262,6 +266,56 @@ def _call(queue: Queue, call: Callable[[], Any]) -> Step:
     return call, suspend
 
 
+def _confirm(permits: Queue, permit: _Permit) -> Steps[None]:
+    """Raise ConnectionLost if a server has returned the permit since the get."""
+    if permit is not None and isinstance(permits, QueueHandle):
+        yield _call(permits, permits.has_message)  # over another connection if the first was lost
+        _check_leased(permits, permit)
+
+
+def _check_leased(queue: Queue, message: api.Message) -> None:
+    """Raise ConnectionLost if a server has returned the permit or the ticket to its queue."""
+    if isinstance(queue, QueueHandle) and not queue.port.is_leased(message):
+        raise ConnectionLost(
+            f"the connection to queue {queue.name!r} was lost: the lock was not acquired"
+        )
+
+
+class _Absence:
+    """How long an acquire goes on without its server.
+
+    The gets of an acquire are parts of its wait, so each of them reconnects for a moment only.
+    """
+
+    def __init__(self, until: float | None) -> None:
+        self._until = until
+        self._backoff: Backoff | None = None
+        self._give_up = 0.0
+        #: When the server was reached after the last loss, on time.monotonic(); None: not yet.
+        self._reached: float | None = None
+
+    def end(self) -> None:
+        """Record that the server was reached."""
+        self._reached = time.monotonic()
+
+    def pause(self, error: ShmqError) -> float:
+        """The seconds before the next attempt. Raises the error if it is too late for one.
+
+        An absence lasts for `LONGEST` at most, and ends once the server is there for `_STABLE`.
+        """
+        now = time.monotonic()
+        backoff = self._backoff
+        if backoff is None or (self._reached is not None and now > self._reached + _STABLE):
+            backoff = self._backoff = Backoff()
+            self._give_up = now + LONGEST
+            if self._until is not None:
+                self._give_up = min(self._give_up, self._until)
+        self._reached = None
+        if now >= self._give_up:
+            raise error
+        return backoff.pause(self._give_up - now)
+
+
 class _Line:
     """The order of the waiters of one lock, which is advisory."""
 
@@ -303,14 +357,6 @@ class _Line:
         """Have newcomers join the line."""
         with contextlib.suppress(Full):
             self.queue.put(b"", block=False, correlation="awaited")
-
-    def check(self, ticket: api.Message) -> None:
-        """Raise ConnectionLost if a server has returned the ticket."""
-        queue = self.queue
-        if isinstance(queue, QueueHandle) and not queue.port.is_leased(ticket):
-            raise ConnectionLost(
-                f"the connection by which this waiter joined the line {queue.name!r} was lost"
-            )
 
     def write_note(self, ticket: int, inbox: Queue) -> None:
         """Put the name of the inbox in which the ticket's holder is notified."""
@@ -391,7 +437,7 @@ def _await_turn(
             permit = yield _get(permits, 0.0)
             break
         first, *others = (yield line.call(line.first_two)) or [ticket]
-        line.check(own)
+        _check_leased(line.queue, own)
         if first >= ticket:
             permit = yield _get(permits, left)
             continue
@@ -414,21 +460,19 @@ def _await_turn(
     return permit
 
 
-def _take_extended(permits: Queue, timeout: float | None, until: float | None) -> Steps[_Permit]:
+def _take_extended(permits: Queue, until: float | None) -> Steps[_Permit]:
     """Return a permit whose lease is extended from now on; None: too late.
 
     A permit is a holder's once its extension is confirmed: until then a leader that has changed may
     have delivered it to another one, too.
     """
     while True:
-        permit: _Permit = yield _get(permits, timeout)
+        left = None if until is None else max(0.0, until - time.monotonic())
+        permit: _Permit = yield _get(permits, left)
         if permit is None:
             return None
-        try:
+        with contextlib.suppress(LeaseExpired):
             yield from permits.keep_lease(permit)
-        except LeaseExpired:
-            timeout = None if until is None else max(0.0, until - time.monotonic())
-        else:
             return permit
 
 
@@ -513,22 +557,23 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         until = None if timeout is None else time.monotonic() + timeout
         permit: _Permit = None
         reopens = 0
+        absence = _Absence(until)
         mend: Callable[[], None] | None = None
         while True:
             try:
                 if mend is not None:
                     yield _call(self._queue, mend)
                     mend = None
+                    absence.end()
                 permit = yield from self._take(timeout, until)
                 break
             except _GONE:
                 reopens, mend = reopens + 1, self._reopen
                 if reopens > _REOPENS:
                     raise
-            except _AWAY:
-                if mend == self._reconnect or (until is not None and time.monotonic() >= until):
-                    raise
-                mend = self._reconnect
+            except _AWAY as error:
+                yield pause(absence.pause(error))
+                mend = self._reach
             except LockTimeout:  # a process is stopped within an operation on a queue
                 if until is not None and time.monotonic() >= until:
                     break
@@ -541,14 +586,17 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         self._own_permits().append(permit)
         self._broker.held_locks.add(self)
 
-    def _reconnect(self) -> None:
-        """Reach the queues again: requests try it for longer than a get that is a part of a wait.
+    def _reach(self) -> None:
+        """Use each queue of an acquire once: a get that does not wait reconnects once.
 
-        Raises ConnectionLost.
+        Raises ConnectionLost, ShuttingDown.
         """
-        self._queue.has_message()
+        queues = [self._queue]
         if self._line is not None:
-            self._line.queue.has_message()
+            queues += [self._line.queue, self._broker.lock_inbox()]
+        for queue in queues:
+            with contextlib.suppress(Empty):
+                queue.get(False, where="correlation = 'none'")
 
     def _reopen(self) -> None:
         self._open(self._broker.lock_queues(self._KIND, self._name, self._permits, again=True))
@@ -564,7 +612,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
     def _take(self, timeout: float | None, until: float | None) -> Steps[_Permit]:
         permits, line = self._queue, self._line
         if line is None:
-            return (yield from _take_extended(permits, timeout, until))
+            return (yield from _take_extended(permits, until))
         if timeout == 0.0 or not (yield line.call(line.is_awaited)):
             permit: _Permit = yield _get(permits, 0.0)
             if permit is not None or timeout == 0.0:
@@ -581,7 +629,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             line.leave(ticket)
             raise
         except _AWAY:
-            _core.drop_in_hand(ticket)  # for the server, if its own connection is good
+            _core.drop_in_hand(ticket)  # returns it if the line's connection still works
             raise
         except BaseException:
             yield line.call(lambda: line.leave(ticket))
@@ -592,6 +640,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             if permit is not None:
                 permit.nack(0, counted=False)
             raise
+        yield from _confirm(permits, permit)
         return permit
 
     def _own_permits(self) -> list[api.Message]:

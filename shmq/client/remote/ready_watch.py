@@ -227,7 +227,7 @@ class _ReadyThread:
                 answer = self._asked.pop(watch)
                 wire.forget(answer)
                 wire.forget(wire.unsubscribe(answer))
-            for watch in list(self._to_ask):  # a destructor may have one leave meanwhile
+            for watch in list(self._to_ask):  # a destructor may remove one during the loop
                 answer = self._asked[watch] = _ready(wire, watch.name, FOREVER)
                 answer.notify = functools.partial(self._on_answer, watch, wire)
             self._to_ask.clear()

@@ -14,21 +14,24 @@ LONGEST: Final = 30.0
 
 
 class Outage:
-    """A block in which a loss of the server is no error, unless it lasts for ``longest`` seconds.
+    """Ignores the loss of the server within a block, for at most ``longest`` seconds.
 
-    A get or consume with a timeout reconnects no longer than that, so a loop that waits in slices,
-    in order to look for something else in between, has each of its steps in this block: one whose
-    server is away ends early, and the next one reconnects. ``tell`` is called with the first error.
+    A get or consume with a timeout reconnects only for that long. So a loop that waits in slices,
+    to check for something else in between, runs each step in this block: one whose server is away
+    ends early, and the next one reconnects. ``on_loss`` is called with the first error, and with
+    another one every `LONGEST` seconds; more often if threads share the object.
     """
 
-    def __init__(self, tell: Callable[[ShmqError], None], longest: float = LONGEST) -> None:
-        self._tell = tell
+    def __init__(self, on_loss: Callable[[ShmqError], None], longest: float = LONGEST) -> None:
+        self._on_loss = on_loss
         self._longest = longest
-        #: When the first error came, on time.monotonic(); None: the server is there.
+        #: When the first error was raised, on time.monotonic(); None: the server is reachable.
         self._began: float | None = None
+        #: When ``on_loss`` was called last, on time.monotonic().
+        self._reported_at = 0.0
 
     def end(self) -> None:
-        """Note within the block that the server is there; its normal end says so, too."""
+        """Record that the server was reached; leaving the block normally does so too."""
         self._began = None
 
     def __enter__(self) -> Self:
@@ -48,6 +51,7 @@ class Outage:
             self._began = now
         if self._longest <= (0.0 if began is None else now - began):
             return False
-        if began is None:
-            self._tell(error)
+        if began is None or now > self._reported_at + LONGEST:
+            self._reported_at = now
+            self._on_loss(error)
         return True

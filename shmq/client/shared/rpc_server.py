@@ -84,10 +84,13 @@ class Service:
         self._handles.clear()
 
     def run(self, prefetch: int, stop: threading.Event | None) -> None:
-        """Handle requests until ``stop`` is set. Raises what a get of the queue raises."""
+        """Handle requests until ``stop`` is set. Raises what a get of the queue raises.
+
+        With ``stop``, a server that is away for less than `LONGEST` seconds is not an error.
+        """
         wait, longest = (None, 0.0) if stop is None else (_SLICE, LONGEST)
         warn = functools.partial(
-            log.warning, "queue %s: serving waits for the server: %s", self._queue.name
+            log.warning, "queue %s: waiting for the server: %s", self._queue.name
         )
         outage = Outage(warn, longest)
         while stop is None or not stop.is_set():

@@ -136,7 +136,8 @@ class ShmqStorage(BaseStorage):
         connection = Connection(url, token, tls)
         options = _DEFAULTS | {"priorities": len(self._levels)} | options
         self._queues = TaskQueues(connection, prefix, options)
-        self._outage = Outage(partial(logger.warning, "The queue %r is away: %s", name), math.inf)
+        warn = partial(logger.warning, "queue %r: waiting for the server: %s", name)
+        self._outage = Outage(warn, math.inf)
         self._pulse = Pulse(self.queue_size) if is_url(find_target(url)) else None
 
         def table(noun: str) -> TaskTable:
@@ -180,7 +181,7 @@ class ShmqStorage(BaseStorage):
     def lease(self) -> shmq.Message | None:
         """Lease the next task until it is settled or the process ends; None if there is none.
 
-        It is None while the server is away, too: that is logged once.
+        Also None while the server is unreachable, which is logged every 30 seconds.
         """
         if self._pulse is not None:
             self._pulse.start()

@@ -53,6 +53,7 @@ class Listener:
         if self._thread is not None:
             raise RuntimeError("the listener has started already: stop it first")
         self._stopping.clear()
+        self._error = ""
         self._thread = threading.Thread(target=self._loop, name="shmq-logs", daemon=True)
         self._thread.start()
 

@@ -179,7 +179,9 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             raise ShmqError("a call that waits was made in the thread that would have to serve it")
         if sys.is_finalizing():  # its thread has stopped
-            raise ShmqError("a call that waits was made while the interpreter ends")
+            raise ShmqError(
+                "the interpreter shuts down, and no call can wait: close the broker first"
+            )
         call: _Call[_T] = _Call()
         try:
             self.loop.call_soon_threadsafe(call.start, begin)

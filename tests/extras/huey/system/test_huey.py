@@ -165,7 +165,7 @@ def test_a_worker_outlives_an_outage_and_logs_it_once(
         with contextlib.closing(Proxy(url, port)):
             eventually(lambda: worker.dequeue() is not None, "the task arrives")
             worker.storage.close()
-    assert caplog.text.count("is away") == 1
+    assert caplog.text.count("waiting for the server") == 1
 
 
 def test_an_interrupted_task_goes_back_uncounted(target: str, namespace: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from shmq.client.handles import lock as lock_module
 from shmq.client.remote import connection
 from shmq.client.remote.connection import LoopDriver
 from shmq.protocol.opcodes import Type
@@ -251,7 +252,9 @@ def test_an_acquire_goes_on_over_another_connection(
     waiting = in_thread(lock.acquire)
     for _ in range(cuts):
         eventually(lambda: len(held.waiters()) == 1, "it waits")
+        connections = proxy.connections
         proxy.cut()
+        eventually(lambda: proxy.connections > connections, "it connects again")  # noqa: B023
     eventually(lambda: len(held.waiters()) == 1, "it waits again")
     held.release()
 
@@ -284,23 +287,45 @@ def test_an_acquire_repeats_each_of_its_requests(
     lock.release()
 
 
-def test_an_acquire_says_that_the_server_is_gone(proxy: Proxy, queue: Queue) -> None:
-    with shmq.connect(proxy.url, request_timeout=1) as broker:
-        locks = [broker.lock("l") for _ in range(4)]
+def test_an_acquire_that_loses_its_permit_goes_on(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    held, lock = broker.lock("l"), afar.lock("l")
+    held.acquire()
+    waiting = in_thread(lock.acquire)
+    eventually(lambda: len(held.waiters()) == 1, "it waits")
+
+    def cut_all(kind: int, _: bytes) -> bool:
+        if kind == Type.ACK:  # of its ticket: it has the permit
+            proxy.cut()
+        return kind == Type.ACK
+
+    proxy.cut_before(cut_all)
+    held.release()
+
+    assert outcome(waiting)
+    assert not held.acquire(block=False)
+    lock.release()
+
+
+def test_an_acquire_raises_when_the_server_is_gone(
+    proxy: Proxy, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_module, "LONGEST", 0.1)
+    with shmq.connect(proxy.url, request_timeout=5) as broker:
+        locks = [broker.lock("l") for _ in range(5)]
         locks[0].acquire()
-        waiting = in_thread(locks[1].acquire)
+        acquires = [in_thread(locks[1].acquire)]
         eventually(lambda: len(locks[0].waiters()) == 1, "it waits")
         proxy.close()
-
-        acquires: list[Callable[[], object]] = [
-            lambda: outcome(waiting),
-            locks[2].acquire,
-            lambda: locks[3].acquire(timeout=0.2),
-            lambda: locks[3].acquire(block=False),
+        acquires += [
+            in_thread(locks[2].acquire),
+            in_thread(locks[3].acquire, timeout=0.2),
+            in_thread(locks[4].acquire, block=False),
         ]
         for acquire in acquires:
             with pytest.raises(shmq.ConnectionLost):
-                acquire()
+                outcome(acquire)
 
 
 def test_an_operation_without_time_is_not_delayed_by_one_that_reconnects(
@@ -339,13 +364,15 @@ def test_serving_until_a_stop_outlives_an_outage(
         serving = in_thread(broker.serve, "q", lambda _: None, stop=stop)
         eventually(lambda: Type.SUBSCRIBE in proxy.requests, "it serves")
         proxy.close()
-        eventually(lambda: "waits for" in caplog.text or serving.done(), "it has noticed")
+        eventually(
+            lambda: "waiting for the server" in caplog.text or serving.done(), "it has noticed"
+        )
         queue.put(b"x")
         with contextlib.closing(Proxy(url, port)):
             eventually(lambda: queue.stats().acked == 1 or serving.done(), "it goes on")
             stop.set()
             assert outcome(serving) == 1
-    assert caplog.text.count("waits for the server") == 1
+    assert caplog.text.count("waiting for the server") == 1
 
 
 @pytest.mark.prove
