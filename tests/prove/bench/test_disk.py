@@ -260,12 +260,13 @@ def test_the_group_commit_writes_the_records_of_all_processes(
 
 
 @needs_compiler
-def test_the_sequential_loop_writes_every_byte(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    command = [str(compiled(HERE / "sequential.c")), str(path), str(3 * 1024 * 1024 + 5)]
+@pytest.mark.parametrize("each", [1, 2 << 20, (3 << 20) + 5])
+def test_the_sequential_loop_writes_every_byte(tmp_path: Path, each: int) -> None:
+    path, count = tmp_path / "file", (3 << 20) + 5
+    command = [str(compiled(HERE / "sequential.c")), str(path), str(count), str(each)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert float(ended.stdout) > 0
-    assert path.stat().st_size == 3 * 1024 * 1024 + 5
+    assert path.stat().st_size == count
 
 
 # ---- the figures ----
