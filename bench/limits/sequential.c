@@ -1,6 +1,6 @@
 /* sequential FILE BYTES EACH: writes that many bytes into a new FILE, a MiB at a time, with an
- * fdatasync after EACH bytes, in whole MiB, and at the end. With EACH = BYTES it is what dd does with bs=1M and
- * conv=fdatasync. Prints bytes per second. */
+ * fdatasync after EACH bytes, in whole MiB, and at the end. With EACH = BYTES it is what dd does
+ * with bs=1M and conv=fdatasync. Prints bytes per second. */
 #include "sides.h"
 
 #include <fcntl.h>

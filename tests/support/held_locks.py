@@ -235,7 +235,6 @@ def end(target: str) -> None:
     of_multiprocessing.put("a")
     # A cycle, which the collector of the ending interpreter destroys.
     kept: list[Any] = [handles, taken, bodies, members, of_multiprocessing]
-    handles.queue.fileno()
     kept.append(kept)
     logging.lastResort = None  # its module was imported first, and so takes its lock afterwards
     holder.active = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast, get_args, overload
 
 from shmq import api
@@ -14,7 +13,7 @@ from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
 from shmq.client.ports.steps import Steps, arun, blocking, run
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
-from shmq.errors import ConnectionLost, Empty, InvalidOption, NotFound, ShmqError
+from shmq.errors import ConnectionLost, InvalidOption, NotFound, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.suggestions import name_other, suggest_known
 
@@ -438,8 +437,10 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         wanted = QueueOptions.for_queue(name, options)
         queue: Queue = self._make("queue", name, wanted, options, True)
         if wanted.auto_delete:
-            with suppress(Empty):  # a consumer from now on: it stays, and ends with its last one
-                queue.get(False, where="correlation = 'none'")
+            with late_imports:
+                from shmq.client.handles.lock import get_nothing  # noqa: PLC0415
+
+            get_nothing(queue)  # from now on it stays, and ends with its last consumer
         return queue
 
     # ---- schemas ----

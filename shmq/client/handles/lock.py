@@ -35,7 +35,7 @@ from shmq.api.options import check_flag, check_whole
 from shmq.client.handles.queue import QueueHandle
 from shmq.client.ports.steps import LOCK_PAUSE, Step, Steps, arun, pause, run, run_to_end
 from shmq.client.shared.backoff import Backoff
-from shmq.client.shared.outage import LONGEST
+from shmq.client.shared.outage import AWAY, LONGEST
 from shmq.display import Displayed
 from shmq.errors import (
     AlreadyExists,
@@ -51,7 +51,6 @@ from shmq.errors import (
     QueueDeleted,
     QueueExists,
     ShmqError,
-    ShuttingDown,
     Unsupported,
 )
 from shmq.native import _clock as time
@@ -86,8 +85,6 @@ _Permit: TypeAlias = "api.Message | None"
 
 #: What a queue raises that its last user has deleted: the server knows no more of it.
 _GONE: Final = (QueueDeleted, NoSuchQueue)
-#: What is raised while the server is being restarted.
-_AWAY: Final = (ConnectionLost, ShuttingDown)
 
 _COMMON: Final[dict[str, Any]] = {
     "visibility_timeout": _FOREVER,
@@ -119,6 +116,12 @@ def _line_options() -> dict[str, Any]:
         "ttl": _ADVICE,
         "on_expired": "drop",
     }
+
+
+def get_nothing(queue: api.Queue) -> None:
+    """Be a consumer of the queue, without taking a message."""
+    with contextlib.suppress(Empty):
+        queue.get(False, where="correlation = 'none'")
 
 
 def new_inbox() -> str:
@@ -538,7 +541,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             self._keep(self._queue.get(False))
         except (Empty, LockTimeout, *_GONE):
             return False
-        except _AWAY:
+        except AWAY:
             if limit == 0.0:
                 raise
             return False  # an acquire that waits reconnects for longer than a get that does not
@@ -571,7 +574,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
                 reopens, mend = reopens + 1, self._reopen
                 if reopens > _REOPENS:
                     raise
-            except _AWAY as error:
+            except AWAY as error:
                 yield pause(absence.pause(error))
                 mend = self._reach
             except LockTimeout:  # a process is stopped within an operation on a queue
@@ -595,8 +598,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         if self._line is not None:
             queues += [self._line.queue, self._broker.lock_inbox()]
         for queue in queues:
-            with contextlib.suppress(Empty):
-                queue.get(False, where="correlation = 'none'")
+            get_nothing(queue)
 
     def _reopen(self) -> None:
         self._open(self._broker.lock_queues(self._KIND, self._name, self._permits, again=True))
@@ -628,7 +630,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         except GeneratorExit:
             line.leave(ticket)
             raise
-        except _AWAY:
+        except AWAY:
             _core.drop_in_hand(ticket)  # returns it if the line's connection still works
             raise
         except BaseException:

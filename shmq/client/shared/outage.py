@@ -9,6 +9,8 @@ from typing import Final, Self
 from shmq.errors import ConnectionLost, ShmqError, ShuttingDown
 from shmq.native import _clock as time
 
+#: What is raised while the server is away: it was lost, refuses connections, or shuts down.
+AWAY: Final = (ConnectionLost, ShuttingDown)
 #: How long a server may be away, in seconds: as long as a request reconnects by default.
 LONGEST: Final = 30.0
 
@@ -43,7 +45,7 @@ class Outage:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if not isinstance(error, ConnectionLost | ShuttingDown):
+        if not isinstance(error, AWAY):
             self.end()
             return False
         now, began = time.monotonic(), self._began
