@@ -36,6 +36,7 @@ from shmq.client.handles.queue import QueueHandle
 from shmq.client.ports.steps import LOCK_PAUSE, Step, Steps, arun, pause, run, run_to_end
 from shmq.client.shared.backoff import Backoff
 from shmq.client.shared.outage import AWAY, LONGEST
+from shmq.client.shared.reconnects import limit_reconnects
 from shmq.display import Displayed
 from shmq.errors import (
     AlreadyExists,
@@ -267,6 +268,11 @@ def _call(queue: Queue, call: Callable[[], Any]) -> Step:
         return await run_to_end(call) if isinstance(queue, QueueHandle) else call()
 
     return call, suspend
+
+
+def _end_of(limit: float | None) -> float | None:
+    """The monotonic time at which a wait of ``limit`` seconds ends."""
+    return None if limit is None else time.monotonic() + limit
 
 
 def _confirm(permits: Queue, permit: _Permit) -> Steps[None]:
@@ -520,17 +526,23 @@ class SemaphoreHandle(Displayed, api.Semaphore):
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         limit = self._limit(block, timeout)
-        return self._try_acquire(limit) or run(self._acquire(limit))
+        if self._try_acquire(limit):
+            return True
+        until = _end_of(limit)
+        with limit_reconnects(until):
+            return run(self._acquire(limit, until))
 
     async def aacquire(self, block: bool = True, timeout: float | None = None) -> bool:
         limit = self._limit(block, timeout)
-        if not isinstance(self._queue, QueueHandle) and self._try_acquire(limit):
+        if self._try_acquire(limit):
             return True
-        return await arun(self._acquire(limit))
+        until = _end_of(limit)
+        with limit_reconnects(until):
+            return await arun(self._acquire(limit, until))
 
     def _try_acquire(self, limit: float | None) -> bool:
-        """Acquire a permit that is free, the common case, without a generator."""
-        if self._line is None:
+        """Acquire a free permit of this host, the common case, without a generator."""
+        if self._line is None or isinstance(self._queue, QueueHandle):
             return False
         try:
             if limit != 0.0 and self._line.queue.has_message():
@@ -541,10 +553,6 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             self._keep(self._queue.get(False))
         except (Empty, LockTimeout, *_GONE):
             return False
-        except AWAY:
-            if limit == 0.0:
-                raise
-            return False  # an acquire that waits reconnects for longer than a get that does not
         return True
 
     def _limit(self, block: bool, timeout: float | None) -> float | None:
@@ -556,8 +564,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         _core.check_timeout(timeout)
         return timeout if block else 0.0
 
-    def _acquire(self, timeout: float | None) -> Steps[bool]:
-        until = None if timeout is None else time.monotonic() + timeout
+    def _acquire(self, timeout: float | None, until: float | None) -> Steps[bool]:
         permit: _Permit = None
         reopens = 0
         absence = _Absence(until)

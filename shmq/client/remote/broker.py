@@ -23,6 +23,7 @@ from shmq.client.remote.queue import RemoteQueue, make_exclusive
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.table import RemoteTable
 from shmq.client.shared.pickling import reduce
+from shmq.client.shared.reconnects import limit_reconnects
 from shmq.client.shared.rpc_client import REPLY_OPTIONS
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -144,7 +145,8 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
         return queue
 
     def _remove_reply_queue(self, queue: api.Queue) -> None:
-        with contextlib.suppress(errors.ShmqError):
+        # A server that is away has removed it with its connection.
+        with contextlib.suppress(errors.ShmqError), limit_reconnects(time.monotonic()):
             self.collection("queue").delete(queue.name)
         queue.close()
 

@@ -21,6 +21,7 @@ from shmq.client.remote.connect import dial
 from shmq.client.shared import loop_timer
 from shmq.client.shared.backoff import Backoff
 from shmq.client.shared.blocking_calls import run_blocking
+from shmq.client.shared.reconnects import LIMIT
 from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -343,11 +344,14 @@ class Connection:
         ``again``: it may be carried out twice, ``within`` that many seconds. ``await_`` waits for
         the answer, as long as it likes; None: `answering`. ``first`` is an attempt that the caller
         has made. ``retry_until`` (monotonic) ends the attempts before the request timeout does: it
-        is sent again once in any case. Raises :class:`~shmq.ConnectionLost` without an answer in
-        time, or if the connection is lost and the request must not be repeated.
+        is sent again once in any case; None: the limit set by `limit_reconnects`. Raises
+        :class:`~shmq.ConnectionLost` without an answer in time, or if the connection is lost and
+        the request must not be repeated.
         """
         began = time.monotonic() if first is None else first.began
         until = again_until = began + self.target.request_timeout
+        if retry_until is None:
+            retry_until = LIMIT.get()
         backoff = None
         while True:
             if first is None:

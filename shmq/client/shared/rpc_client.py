@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmq import api
 from shmq.api.options import check_whole
+from shmq.client.shared.reconnects import limit_reconnects
 from shmq.client.shared.reply_inbox import LoopReplies, Replies, ReplyCounts, ThreadReplies
 from shmq.client.shared.rpc_server import Service, failure_of
 from shmq.errors import ConnectionLost, NoReply, QueueDeleted, ShmqError
@@ -78,15 +79,16 @@ class RpcClient(api.Broker):
     ) -> api.Message:
         _check_queue(queue)
         until = _end_of(timeout, properties)
-        replies = self._thread_replies()
-        ticket = replies.expect()
-        properties |= {"reply_to": replies.name, "correlation": ticket.correlation}
-        try:
-            self._put(queue, lambda target: target.put(body, None, timeout, **properties))
-            with self._reading(replies):
-                reply = replies.wait(ticket, until)
-        finally:
-            replies.forget(ticket)
+        with limit_reconnects(until):
+            replies = self._thread_replies()
+            ticket = replies.expect()
+            properties |= {"reply_to": replies.name, "correlation": ticket.correlation}
+            try:
+                self._put(queue, lambda target: target.put(body, None, timeout, **properties))
+                with self._reading(replies):
+                    reply = replies.wait(ticket, until)
+            finally:
+                replies.forget(ticket)
         return _check(reply, queue, timeout)
 
     async def arequest(
@@ -98,15 +100,16 @@ class RpcClient(api.Broker):
     ) -> api.Message:
         _check_queue(queue)
         until = _end_of(timeout, properties)
-        replies = await self._loop_replies()
-        ticket = replies.expect()
-        properties |= {"reply_to": replies.name, "correlation": ticket.correlation}
-        try:
-            await self._aput(queue, lambda target: target.aput(body, timeout, **properties))
-            with self._reading(replies):
-                reply = await replies.wait(ticket, until)
-        finally:
-            replies.forget(ticket)
+        with limit_reconnects(until):
+            replies = await self._loop_replies()
+            ticket = replies.expect()
+            properties |= {"reply_to": replies.name, "correlation": ticket.correlation}
+            try:
+                await self._aput(queue, lambda target: target.aput(body, timeout, **properties))
+                with self._reading(replies):
+                    reply = await replies.wait(ticket, until)
+            finally:
+                replies.forget(ticket)
         return _check(reply, queue, timeout)
 
     def serve(

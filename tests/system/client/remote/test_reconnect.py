@@ -243,6 +243,32 @@ def test_an_operation_with_a_timeout_reconnects_no_longer_than_that(
             outcome(in_thread(operation, remote))
 
 
+_TIMED_BY_BROKER: dict[str, Callable[[Broker, shmq.Lock], object]] = {
+    "request": lambda broker, _: broker.request("q", b"x", timeout=0.2),
+    "arequest": lambda broker, _: asyncio.run(broker.arequest("q", b"x", timeout=0.2)),
+    "acquire": lambda _, lock: lock.acquire(timeout=0.2),
+    "aacquire": lambda _, lock: asyncio.run(lock.aacquire(timeout=0.2)),
+    "acquire at once": lambda _, lock: lock.acquire(block=False),
+}
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["known", "new"])
+@pytest.mark.parametrize("operation", _TIMED_BY_BROKER.values(), ids=_TIMED_BY_BROKER)
+def test_an_operation_of_several_requests_reconnects_no_longer_than_its_timeout(
+    proxy: Proxy, queue: Queue, operation: Callable[[Broker, shmq.Lock], object], first: bool
+) -> None:
+    with shmq.connect(proxy.url, request_timeout=LATER) as broker:
+        lock = broker.lock("l")
+        if not first:
+            with pytest.raises(shmq.NoReply):
+                broker.request("q", b"x", timeout=0)
+            assert lock.acquire()
+        proxy.close()
+
+        with pytest.raises(shmq.ConnectionLost):
+            outcome(in_thread(operation, broker, lock))
+
+
 @pytest.mark.parametrize("cuts", [1, 5])
 def test_an_acquire_goes_on_over_another_connection(
     proxy: Proxy, afar: Broker, broker: Broker, cuts: int
