@@ -270,11 +270,6 @@ def _call(queue: Queue, call: Callable[[], Any]) -> Step:
     return call, suspend
 
 
-def _end_of(limit: float | None) -> float | None:
-    """The monotonic time at which a wait of ``limit`` seconds ends."""
-    return None if limit is None else time.monotonic() + limit
-
-
 def _confirm(permits: Queue, permit: _Permit) -> Steps[None]:
     """Raise ConnectionLost if a server has returned the permit since the get."""
     if permit is not None and isinstance(permits, QueueHandle):
@@ -528,16 +523,14 @@ class SemaphoreHandle(Displayed, api.Semaphore):
         limit = self._limit(block, timeout)
         if self._try_acquire(limit):
             return True
-        until = _end_of(limit)
-        with limit_reconnects(until):
+        with limit_reconnects(limit) as until:
             return run(self._acquire(limit, until))
 
     async def aacquire(self, block: bool = True, timeout: float | None = None) -> bool:
         limit = self._limit(block, timeout)
         if self._try_acquire(limit):
             return True
-        until = _end_of(limit)
-        with limit_reconnects(until):
+        with limit_reconnects(limit) as until:
             return await arun(self._acquire(limit, until))
 
     def _try_acquire(self, limit: float | None) -> bool:

@@ -146,7 +146,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
 
     def _remove_reply_queue(self, queue: api.Queue) -> None:
         # A server that is away has removed it with its connection.
-        with contextlib.suppress(errors.ShmqError), limit_reconnects(time.monotonic()):
+        with contextlib.suppress(errors.ShmqError), limit_reconnects(0.0):
             self.collection("queue").delete(queue.name)
         queue.close()
 

@@ -17,7 +17,6 @@ from shmq.client.shared.reply_inbox import LoopReplies, Replies, ReplyCounts, Th
 from shmq.client.shared.rpc_server import Service, failure_of
 from shmq.errors import ConnectionLost, NoReply, QueueDeleted, ShmqError
 from shmq.lazy_imports import late_imports
-from shmq.native import _clock as time
 from shmq.native import _core
 
 if TYPE_CHECKING:
@@ -78,8 +77,8 @@ class RpcClient(api.Broker):
         **properties: Any,
     ) -> api.Message:
         _check_queue(queue)
-        until = _end_of(timeout, properties)
-        with limit_reconnects(until):
+        _check_request(timeout, properties)
+        with limit_reconnects(timeout) as until:
             replies = self._thread_replies()
             ticket = replies.expect()
             properties |= {"reply_to": replies.name, "correlation": ticket.correlation}
@@ -99,8 +98,8 @@ class RpcClient(api.Broker):
         **properties: Any,
     ) -> api.Message:
         _check_queue(queue)
-        until = _end_of(timeout, properties)
-        with limit_reconnects(until):
+        _check_request(timeout, properties)
+        with limit_reconnects(timeout) as until:
             replies = await self._loop_replies()
             ticket = replies.expect()
             properties |= {"reply_to": replies.name, "correlation": ticket.correlation}
@@ -250,15 +249,12 @@ def _check_queue(queue: object) -> None:
         )
 
 
-def _end_of(timeout: float | None, properties: Mapping[str, Any]) -> float | None:
-    """The monotonic deadline of the request, after its arguments were checked."""
+def _check_request(timeout: float | None, properties: Mapping[str, Any]) -> None:
     for own in ("reply_to", "correlation"):
         if own in properties:
             raise TypeError(f"{own}={properties[own]!r:.40}: a request has its own; put it instead")
-    if timeout is None:
-        return None
-    _core.check_timeout(timeout)
-    return time.monotonic() + timeout
+    if timeout is not None:
+        _core.check_timeout(timeout)
 
 
 def _is_there(replies: Replies) -> bool:

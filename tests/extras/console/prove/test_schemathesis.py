@@ -24,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 import shmq
 from shmq.extras.console.api.openapi import document
 from shmq.extras.console.api.operation import load_operations
+from shmq.native._stream import MAX_PARTITIONS
 from tests.support.console import Console, console
 from tests.support.namespaces import own_namespace
 from tests.support.waiting import PATIENCE
@@ -83,7 +84,7 @@ def _limit_partitions(case: schemathesis.Case[Any]) -> None:
     """Put a small number of partitions in the place of a large one that is allowed."""
     body = case.body
     wanted = body.get("partitions") if isinstance(body, dict) else None
-    if isinstance(body, dict) and isinstance(wanted, int) and PARTITIONS < wanted <= 1024:
+    if isinstance(body, dict) and isinstance(wanted, int) and PARTITIONS < wanted <= MAX_PARTITIONS:
         case.body = {**body, "partitions": PARTITIONS}
 
 
