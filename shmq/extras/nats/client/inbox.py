@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 
 from shmq.extras.nats.client.client import Client
 from shmq.extras.nats.client.connection import ClusterConnection
+from shmq.extras.nats.client.turns import Turns
 from shmq.native import _clock as time
 
 #: How many inboxes of a connection are kept for the next pulls.
@@ -28,6 +29,10 @@ class Arrival(NamedTuple):
     asked_at: float
 
 
+#: Returns what comes too late, in the order of the turns.
+Orphan = Callable[[Arrival, Turns], Awaitable[Any]]
+
+
 class Inbox:
     """A subscription to which pulls are answered; it is of one caller at a time."""
 
@@ -39,7 +44,9 @@ class Inbox:
         #: Of the caller that waits for the next answer.
         self._waiter: asyncio.Future[None] | None = None
         #: Takes what comes after the end; None: nobody has the inbox.
-        self._orphan: Callable[[Arrival], Awaitable[Any]] | None = None
+        self._orphan: Orphan | None = None
+        #: In which that returns them.
+        self._turns = Turns()
         self._ended = False
         #: Pulls that are not answered to their end.
         self._open = 0
@@ -53,9 +60,7 @@ class Inbox:
         self._listening: Any = None
 
     @classmethod
-    async def of(
-        cls, connection: ClusterConnection, orphan: Callable[[Arrival], Awaitable[Any]]
-    ) -> Inbox:
+    async def of(cls, connection: ClusterConnection, orphan: Orphan) -> Inbox:
         """An inbox of the connection; ``orphan`` returns what comes too late."""
         spare = cls.spare(connection, orphan)
         if spare is not None:
@@ -67,9 +72,7 @@ class Inbox:
         return inbox
 
     @classmethod
-    def spare(
-        cls, connection: ClusterConnection, orphan: Callable[[Arrival], Awaitable[Any]]
-    ) -> Inbox | None:
+    def spare(cls, connection: ClusterConnection, orphan: Orphan) -> Inbox | None:
         """One that nobody uses now; None if there is none."""
         client = connection.connected
         if client is None or not client.spare_inboxes:
@@ -88,7 +91,7 @@ class Inbox:
             self._came.append(arrival)
             self._wake()
         elif self._orphan is not None:
-            _run_in_background(self._orphan(arrival))
+            _run_in_background(self._orphan(arrival, self._turns))
 
     def _wake(self) -> None:
         if self._watcher is not None:
@@ -180,7 +183,7 @@ class Inbox:
     async def _end(self) -> None:
         self._ended = True
         while self._came and self._orphan is not None:
-            await self._orphan(self._came.popleft())
+            await self._orphan(self._came.popleft(), self._turns)
         with contextlib.suppress(nats.errors.Error, OSError):
             if self._listening is not None:
                 await self._listening.unsubscribe()

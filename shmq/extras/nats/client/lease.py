@@ -14,6 +14,7 @@ from shmq.errors import ConnectionLost, LeaseExpired, ShmqError
 from shmq.extras.nats.client.claim import Claim, Claims
 from shmq.extras.nats.client.connection import ApiError, CheckThere, ClusterConnection
 from shmq.extras.nats.client.jetstream import FULL, NO_ROOM
+from shmq.extras.nats.client.turns import Turn
 from shmq.native import _clock as time
 
 #: The part of a lease in which it is no longer relied upon, and the most, in seconds. An
@@ -192,18 +193,27 @@ class Lease:
         *,
         counted: bool = True,
         error: dict[str, Any] | None = None,
+        turn: Turn | None = None,
     ) -> None:
-        """Return it after ``delay`` seconds; raises what ``check_there`` raises, as in `ack`."""
+        """Return it after ``delay`` seconds; raises what ``check_there`` raises, as in `ack`.
+
+        The server is told in the ``turn``, if there is one: it redelivers messages in the order in
+        which they were returned, and the claims of several may be confirmed in another.
+        """
         if counted:
             with contextlib.suppress(ConnectionLost, ApiError, TimeoutError):
                 async with asyncio.timeout(_RETURN):
                     await self._change(lambda claim: self._failed(claim, error))
         else:
             await self._change(lambda claim: self._returned(claim, 1))
+        if turn is not None:
+            await turn.wait()
         has_returned = self._claim[:2] == (self.delivery.number, 0)
         if not has_returned or time.monotonic() >= self.held_until:
             return  # another holder may have it
         more = f" {json.dumps({'delay': int(delay * 1e9)})}" if delay > 0 else ""
+        if turn is not None:
+            turn.end()  # the next task runs when this one waits for its answer
         # Once: a repeated one could return what another consumer has by then.
         with contextlib.suppress(ConnectionLost):
             await self.connection.request(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from nats.aio.msg import Msg
@@ -19,6 +19,7 @@ from shmq.extras.nats.client.inbox import Arrival, Inbox
 from shmq.extras.nats.client.jetstream import NO_STREAM
 from shmq.extras.nats.client.lease import parse_reply
 from shmq.extras.nats.client.queue_layout import QueueLayout
+from shmq.extras.nats.client.turns import Turns
 from shmq.native import _clock as time
 
 #: How long one pull waits at the server, in seconds, and as a part of the lease, which is counted
@@ -48,7 +49,9 @@ class Pulls:
     """The pulls of one handle."""
 
     def __init__(
-        self, layout: QueueLayout, give_back: Callable[[Arrival], Awaitable[None]]
+        self,
+        layout: QueueLayout,
+        give_back: Callable[[Iterable[Arrival], Turns | None], Awaitable[None]],
     ) -> None:
         self._layout = layout
         self._lease = layout.options.visibility_timeout
@@ -103,8 +106,7 @@ class Pulls:
                 if len(taken) < most:
                     await self._take_visible(most, taken)
         except BaseException:
-            for arrival in taken:
-                await self._give_back(arrival)
+            await self._give_back(taken, None)
             raise
         return taken
 
@@ -112,12 +114,12 @@ class Pulls:
         """Return what was started for a caller who is gone."""
         if isinstance(started, Inbox):
             await started.close()
-        for arrival in started if isinstance(started, list) else ():
-            await self._give_back(arrival)
+        if isinstance(started, list):
+            await self._give_back(started, None)
 
-    async def _orphan(self, arrival: Arrival) -> None:
+    async def _orphan(self, arrival: Arrival, turns: Turns) -> None:
         if _read_status(arrival.message) == "":
-            await self._give_back(arrival)
+            await self._give_back([arrival], turns)
 
     def _get_time_left(self, taken: list[Arrival]) -> float:
         """How long more messages may be pulled, in seconds: the lease of the first one runs."""

@@ -28,6 +28,7 @@ from shmq.extras.nats.client.queue_layout import QueueLayout, check_synced, opti
 from shmq.extras.nats.client.queue_state import QueueState
 from shmq.extras.nats.client.redrive import move_to, redrive
 from shmq.extras.nats.client.settlement import Leases, Settlements
+from shmq.extras.nats.client.turns import Turns
 from shmq.model.codec.codecs import unpack_properties
 from shmq.model.expression.parse import Where
 from shmq.native import _clock as time
@@ -178,8 +179,7 @@ class NatsQueuePort(QueuePort):
             try:
                 messages = await self.settlements.sift(came)
             except BaseException:  # the caller is gone, or the cluster: nobody gets them
-                for arrival in came:
-                    await self.settlements.give_back(arrival)
+                await self.settlements.give_back(came)
                 raise
             self._hold(messages)
             if messages:
@@ -241,10 +241,10 @@ class NatsQueuePort(QueuePort):
             if kind == "ack":
                 self.settlements.begin_ack(lease, call)
             else:
-                call.go_on(self._settle(kind, lease, ms, None, error))
+                call.go_on(self._settle(kind, lease, ms, None, error, turns))
 
         self.check_open()
-        flight = Flight()
+        flight, turns = Flight(), Turns()
         leases = [self.held.of(receipt) for receipt in receipts]
         numbers = [None if one is None else flight.begin(partial(begin, one)) for one in leases]
         flight.wait()
@@ -262,16 +262,18 @@ class NatsQueuePort(QueuePort):
         ms: int | None,
         message: NatsMessage | None,
         error: bytes | None,
+        turns: Turns,
     ) -> None:
         seconds = None if ms is None else ms / 1000
         kept = b"" if error is None else _core.fit_error(error, self.options.error_bytes)
         failed = unpack_properties(kept) if kept else None
-        if kind == "reject":
-            await self.settlements.reject(lease, message, failed)
-        elif kind == "extend":
-            await self.settlements.extend(lease, seconds or 0.0)
-        else:
-            await self.settlements.nack(lease, seconds, kind == "nack", message, failed)
+        with turns.enter() as turn:
+            if kind == "reject":
+                await self.settlements.reject(lease, message, failed)
+            elif kind == "extend":
+                await self.settlements.extend(lease, seconds or 0.0, turn)
+            else:
+                await self.settlements.nack(lease, seconds, kind == "nack", message, failed, turn)
 
     def have_acked(self, messages: list[Any], refused: set[int]) -> None:
         for message in messages:
@@ -297,7 +299,7 @@ class NatsQueuePort(QueuePort):
         error: bytes | None = None,
     ) -> None:
         """Settle a delivery. Raises LeaseExpired."""
-        self.run(self._settle(kind, lease, ms, message, error))
+        self.run(self._settle(kind, lease, ms, message, error, Turns()))
 
     def keep_lease(self, message: NatsMessage) -> Steps[None]:
         """Extend its lease until it is settled, or return it. Raises LeaseExpired."""
@@ -352,11 +354,17 @@ class NatsQueuePort(QueuePort):
             self.connection.close()
 
     async def _give_up(self, leases: list[Lease]) -> None:
+        turns = Turns()
+
+        async def give_up(lease: Lease) -> None:
+            with turns.enter() as turn:
+                await lease.nack(0, self.puts.check_there, turn=turn)
+
         for lease in leases:
             lease.settled = True
             lease.drop()
         await asyncio.gather(
-            *(lease.nack(0, self.puts.check_there) for lease in leases), return_exceptions=True
+            *map(give_up, leases), return_exceptions=True
         )  # where no server leads the queue, they come back when their leases end
 
 

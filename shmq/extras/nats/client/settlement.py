@@ -28,6 +28,7 @@ from shmq.extras.nats.client.loop_thread import Begun
 from shmq.extras.nats.client.message import NatsMessage, packed, priority_of, ttl_of, unpacked
 from shmq.extras.nats.client.put import Item, Puts
 from shmq.extras.nats.client.queue_layout import QueueLayout, new_definition, options_of
+from shmq.extras.nats.client.turns import Turn, Turns
 from shmq.native import _clock as time
 
 log = logging.getLogger("shmq")
@@ -236,10 +237,14 @@ class Settlements:
             client.ask(lease.reply, b"+ACK", None, partial(ack.then, on_answer), ack.is_alone)
 
     async def _return_message(
-        self, lease: Lease, delay: float, error: dict[str, Any] | None = None
+        self,
+        lease: Lease,
+        delay: float,
+        error: dict[str, Any] | None = None,
+        turn: Turn | None = None,
     ) -> None:
         """Return it; without a leader it comes back when its lease ends. Raises QueueDeleted."""
-        await lease.nack(delay, self._puts.check_there, error=error)
+        await lease.nack(delay, self._puts.check_there, error=error, turn=turn)
 
     async def ack(self, lease: Lease) -> None:
         """Acknowledge it. Raises LeaseExpired."""
@@ -280,41 +285,52 @@ class Settlements:
         counted: bool,
         message: NatsMessage | None,
         error: dict[str, Any] | None,
+        turn: Turn,
     ) -> None:
-        """Return it, or make it a dead letter if its deliveries are used up."""
+        """Return it in its turn, or make it a dead letter if its deliveries are used up."""
         await self._check_foreign(lease)
         lease.claim(self._layout.name)
         count = lease.delivery.deliveries - lease.uncounted
         if not counted:
-            await self.return_uncounted(lease, delay or 0.0)
+            await self.return_uncounted(lease, delay or 0.0, turn)
             return
         limit = self._options.max_deliveries
         if limit is not None and count >= limit:
+            turn.end()
             await self._dead_letter(lease, "max_deliveries", message, count, error)
             return
         wait = self._compute_backoff(count) if delay is None else delay
-        await self._return_message(lease, wait, error)
+        await self._return_message(lease, wait, error, turn)
 
     def _compute_backoff(self, count: int) -> float:
         o = self._options
         whole = min(o.retry_delay_max, o.retry_delay * 2.0 ** min(count - 1, 60))
         return whole * random.uniform(0.5, 1.0)
 
-    async def return_uncounted(self, lease: Lease, delay: float = 0.0) -> None:
+    async def return_uncounted(
+        self, lease: Lease, delay: float = 0.0, turn: Turn | None = None
+    ) -> None:
         """Return it as if it had not been delivered, unless another holder may have it."""
         lease.settled = True
         lease.drop()
-        await lease.nack(delay, self._puts.check_there, counted=False)
+        await lease.nack(delay, self._puts.check_there, counted=False, turn=turn)
 
-    async def give_back(self, arrival: Arrival) -> None:
-        """Return a delivery that no caller waits for any more."""
-        lease = self.lease_of(arrival)
-        if lease is None:
-            return
-        try:
-            await self.return_uncounted(lease)
-        except ShmqError as error:
-            log.debug("queue %s: a message comes back late: %s", self._layout.name, error)
+    async def give_back(self, arrivals: Iterable[Arrival], turns: Turns | None = None) -> None:
+        """Return deliveries that no caller waits for any more, in their order.
+
+        ``turns`` has those that are being returned before them.
+        """
+        turns = turns or Turns()
+
+        async def give_back(lease: Lease) -> None:
+            with turns.enter() as turn:
+                try:
+                    await self.return_uncounted(lease, turn=turn)
+                except ShmqError as error:
+                    log.debug("queue %s: a message comes back late: %s", self._layout.name, error)
+
+        leases = map(self.lease_of, arrivals)
+        await asyncio.gather(*(give_back(lease) for lease in leases if lease is not None))
 
     async def reject(
         self, lease: Lease, message: NatsMessage | None, error: dict[str, Any] | None
@@ -325,14 +341,14 @@ class Settlements:
         count = lease.delivery.deliveries - lease.uncounted
         await self._dead_letter(lease, "rejected", message, count, error)
 
-    async def extend(self, lease: Lease, seconds: float) -> None:
-        """Set the end of its lease."""
+    async def extend(self, lease: Lease, seconds: float, turn: Turn | None = None) -> None:
+        """Set the end of its lease; one of 0 returns it in its turn."""
         await self._check_foreign(lease)
         if not lease.is_good:
             lease.claim(self._layout.name)
         if seconds <= 0:
             lease.claim(self._layout.name)
-            await self._return_message(lease, 0)
+            await self._return_message(lease, 0, turn=turn)
             return
         await lease.extend(seconds)
 

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 import shmq
+from shmq.extras.nats.client.claim import Claims
 from shmq.extras.nats.client.inbox import Arrival
 from shmq.extras.nats.client.pull import Pulls
 from shmq.extras.nats.client.settlement import Leases, Settlements
 from shmq.extras.nats.cluster.local import LocalCluster
 from tests.support.nats_cluster import PREFIX
 from tests.support.nats_server import NATS_SERVER
+from tests.support.processes import HOUR, drain
 from tests.support.waiting import PATIENCE, eventually
 
 #: The visibility timeout of the queues here, in seconds.
@@ -121,9 +123,9 @@ def test_a_message_that_arrives_after_its_lease_for_a_caller_who_is_gone_is_not_
     assert queue.get(timeout=PATIENCE).body == "a"
     port = queue.port
     port.run(asyncio.sleep(LONGER))
-    port.run(port.settlements.give_back(arrived[0]))  # its delivery is not counted any more
+    port.run(port.settlements.give_back(arrived[:1]))  # its delivery is not counted any more
     holder = queue.get(timeout=PATIENCE)
-    port.run(port.settlements.give_back(arrived[0]))
+    port.run(port.settlements.give_back(arrived[:1]))
     assert queue.get_many(1, block=False) == [], "what the other holder has was returned"
     holder.ack()
 
@@ -158,8 +160,8 @@ def test_a_message_that_is_delivered_again_too_early_has_one_holder(
             assert other.get_many(1, timeout=0.5) == [], "two holders have it"
             _return_early(queue, message)
             port = other.port
-            for arrival in port.run(port.pulls.take(1, time.monotonic() + 5, waits=True)):
-                port.run(port.settlements.give_back(arrival))  # for a caller who is gone
+            arrivals = port.run(port.pulls.take(1, time.monotonic() + 5, waits=True))
+            port.run(port.settlements.give_back(arrivals))  # for a caller who is gone
         assert message.is_leased
         message.ack()
         eventually(other.empty, "it is settled")
@@ -198,6 +200,37 @@ def server(tmp_path: Path) -> Iterator[LocalCluster]:
         for node in cluster.nodes:
             if node.pid is not None:
                 node.kill()
+
+
+#: Every way to return messages that were taken together.
+RETURNS: dict[str, Callable[[Any, shmq.Batch], object]] = {
+    "close": lambda queue, _: queue.close(),
+    "nack": lambda _, batch: batch.nack(0),
+    "uncounted": lambda _, batch: batch.nack(counted=False),
+    "extend": lambda queue, batch: queue.port.settle("extend", batch.receipts, 0),
+}
+
+
+@pytest.mark.parametrize("how", RETURNS)
+def test_messages_that_are_returned_together_come_back_in_their_order(
+    broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    put = Claims.put
+
+    async def confirm_late(claims: Claims, sequence: int, *arguments: Any) -> int | None:
+        revision = await put(claims, sequence, *arguments)
+        await asyncio.sleep(0.2 / sequence)  # the last one is confirmed first
+        return revision
+
+    queue = broker.create_queue("jobs", visibility_timeout=HOUR)
+    queue.put_many([1, 2, 3])
+    taking = broker.queue("jobs")
+    batch = taking.get_batch(3)
+    monkeypatch.setattr(Claims, "put", confirm_late)
+
+    RETURNS[how](taking, batch)
+
+    assert drain(queue) == [1, 2, 3]
 
 
 @pytest.mark.prove

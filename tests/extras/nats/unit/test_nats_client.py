@@ -16,6 +16,7 @@ import shmq
 from shmq.extras.nats.client import client
 from shmq.extras.nats.client.client import Client
 from shmq.extras.nats.client.queue_port import NatsQueuePort
+from shmq.extras.nats.client.turns import Turns
 
 BASE = nats.aio.client.Client
 
@@ -144,8 +145,8 @@ def test_an_error_after_a_pull_gives_back_what_was_pulled() -> None:
     async def sift(_: Any) -> None:
         raise shmq.ConnectionLost("the cluster gave no answer")
 
-    async def give_back(arrival: Any) -> None:
-        given_back.append(arrival)
+    async def give_back(arrivals: list[Any]) -> None:
+        given_back.extend(arrivals)
 
     port: Any = NatsQueuePort.__new__(NatsQueuePort)
     port.pulls = SimpleNamespace(take=take)
@@ -153,3 +154,46 @@ def test_an_error_after_a_pull_gives_back_what_was_pulled() -> None:
     with pytest.raises(shmq.ConnectionLost):
         asyncio.run(port.take_messages(2, None, waits=False))
     assert given_back == ["first", "second"]
+
+
+def test_turns_come_in_the_order_in_which_tasks_entered() -> None:
+    taken: list[int] = []
+
+    async def step(turns: Turns, number: int, seconds: float) -> None:
+        with turns.enter() as turn:
+            await asyncio.sleep(seconds)
+            if number == 1:  # which takes no step
+                raise ValueError
+            await turn.wait()
+            taken.append(number)
+            turn.end()
+            turn.end()
+
+    async def run() -> None:
+        turns = Turns()
+        tasks = [step(turns, number, 0.03 - number / 100) for number in range(4)]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await step(turns, 4, 0)
+
+    asyncio.run(run())
+    assert taken == [0, 2, 3, 4]
+
+
+def test_a_cancelled_task_holds_up_no_turn() -> None:
+    async def run() -> None:
+        turns = Turns()
+        with turns.enter() as first:
+            waiting = asyncio.create_task(_wait(turns))
+            after = asyncio.create_task(_wait(turns))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert not after.done()
+            first.end()
+            await after
+
+    async def _wait(turns: Turns) -> None:
+        with turns.enter() as turn:
+            await turn.wait()
+
+    asyncio.run(run())
