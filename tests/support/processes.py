@@ -38,6 +38,13 @@ def of_threads(pid: int, file: str) -> dict[str, str]:
     return texts
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler for the signal, as proc(5) tells."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(status.split("\nSigCgt:")[1].split()[0], 16)
+    return bool(caught >> (number - 1) & 1)
+
+
 def is_stopped(pid: int) -> bool:
     """Whether no thread of the process runs: a signal alone stops each a little later."""
     found = of_threads(pid, "stat").values()

@@ -13,6 +13,7 @@ import psutil
 
 from shmq.host.supervision.signals import SHOW_STACK
 from shmq.native.descriptors import open_file
+from tests.support.processes import catches
 
 #: How long the processes may take to write their stacks, in seconds.
 PAUSE = 1.0
@@ -33,17 +34,10 @@ def keep_evidence(logs: Path) -> None:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
             lines.append(f"{process.pid} {process.ppid()} {process.status()} {process.cmdline()}")
-            if _shows_stacks(process.pid):
+            if catches(process.pid, SHOW_STACK):  # which ends any other one
                 os.kill(process.pid, SHOW_STACK)
     with (logs / "processes.log").open("a") as listing:  # the part that failed, then the whole soak
         listing.write("\n".join([*lines, "", ""]))
     time.sleep(PAUSE)
     for log in (logs.parent / "disk").rglob("writer.log*"):
         shutil.copy(log, logs / f"{log.parent.name}-{log.name}")
-
-
-def _shows_stacks(pid: int) -> bool:
-    """Whether that process catches the signal, which ends any other one."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    caught = int(status.split("\nSigCgt:")[1].split()[0], 16)
-    return bool(caught >> (SHOW_STACK - 1) & 1)
