@@ -764,3 +764,13 @@ class ShuttingDown(ShmqError):
 
 class ServerError(ShmqError):
     """The server failed at the request by its own fault, which is in its log."""
+
+
+def closed_handle(kind: str, name: str) -> ShmqError:
+    """The error for a use of a handle after its end; ``kind`` is "queue", "stream" and so on."""
+    return ShmqError(f"this handle of {kind} {name!r} is closed: attach to it again")
+
+
+def closed_broker() -> ShmqError:
+    """The error for a use of a broker after its end."""
+    return ShmqError("this broker is closed: connect() again")

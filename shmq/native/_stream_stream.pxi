@@ -123,7 +123,7 @@ cdef class StreamHandle:
 
     cdef inline int _check(self) except -1:
         if not self.open_:
-            raise _errors.ShmqError(f"this handle of stream {self.name!r} is closed")
+            raise _errors.closed_handle("stream", self.name)
         return 0
 
     cdef Partition _log(self, partition):

@@ -89,4 +89,4 @@ cdef object _locked_out(Handle handle, int64_t waited):
 
 
 cdef object _closed_error(Handle handle):
-    return _errors.ShmqError(f"this handle of queue {handle.name!r} is closed")
+    return _errors.closed_handle("queue", handle.name)

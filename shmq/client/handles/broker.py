@@ -13,7 +13,7 @@ from shmq.client.ports.broker import BrokerPort, CollectionPort, Kind
 from shmq.client.ports.steps import Steps, arun, blocking, run
 from shmq.client.shared.name_texts import learn_names, share_name, with_texts
 from shmq.client.shared.rpc_client import RpcClient
-from shmq.errors import ConnectionLost, InvalidOption, NotFound, ShmqError
+from shmq.errors import ConnectionLost, InvalidOption, NotFound, ShmqError, closed_broker
 from shmq.lazy_imports import late_imports
 from shmq.suggestions import name_other, suggest_known
 
@@ -501,7 +501,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ShmqError("this broker is closed: connect() again")
+            raise closed_broker()
 
     def close(self) -> None:
         if self._closed:

@@ -29,6 +29,7 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
     Unroutable,
+    closed_handle,
 )
 from shmq.model.codec import codecs
 from shmq.model.routing.table import check_binding
@@ -145,7 +146,7 @@ class ExchangeHandle(ExchangePort, api.Exchange):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ShmqError(f"this handle of exchange {self._name!r} is closed: attach to it again")
+            raise closed_handle("exchange", self._name)
 
     def close(self) -> None:
         self._closed = True

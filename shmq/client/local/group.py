@@ -27,6 +27,7 @@ from shmq.errors import (
     QueueDeleted,
     ShmqError,
     StreamDeleted,
+    closed_handle,
 )
 from shmq.host.namespace import group_files
 from shmq.host.namespace.namespace import Namespace
@@ -47,7 +48,7 @@ class GroupMethods(StreamHandle):
         """Raise StreamDeleted, and ShmqError if this handle is closed."""
         stream: Any = self
         if stream.closed:
-            raise ShmqError(f"this handle of stream {stream.name!r} is closed")
+            raise closed_handle("stream", stream.name)
         if stream.is_gone:
             raise StreamDeleted(f"stream {stream.name!r} was deleted")
 

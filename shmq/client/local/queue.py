@@ -32,7 +32,7 @@ from shmq.client.shared.pickling import reduce
 from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.ready_event import descriptor_of
 from shmq.client.transaction.recover import settle
-from shmq.errors import Full, LockTimeout, QueueDeleted, SegmentError, ShmqError
+from shmq.errors import Full, LockTimeout, QueueDeleted, SegmentError, ShmqError, closed_handle
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.semaphores import semaphore_names
 from shmq.host.namespace.wakeups import sweep_wakeups, wakeup_prefix
@@ -202,7 +202,7 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def fileno(self) -> int:
         if self.closed:
-            raise ShmqError(f"this handle of queue {self.name!r} is closed")
+            raise closed_handle("queue", self.name)
         return descriptor_of(self)
 
     # ---- looking ----

@@ -37,6 +37,7 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
     StreamExists,
+    closed_handle,
 )
 from shmq.host.namespace import group_files as files
 from shmq.host.namespace import repartition, streams
@@ -320,7 +321,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
 
     def _check_handle(self) -> None:
         if self.closed:
-            raise ShmqError(f"this handle of stream {self.name!r} is closed")
+            raise closed_handle("stream", self.name)
 
     def _get_partition(self, partition: int) -> _stream.Partition:
         self._check_handle()

@@ -100,7 +100,7 @@ class QueuePort(abc.ABC):
     def check_open(self) -> None:
         """Raise ShmqError if it was closed."""
         if self.closed:
-            raise errors.ShmqError(f"this handle of queue {self.name!r} is closed")
+            raise errors.closed_handle("queue", self.name)
 
     # ---- puts ----
 

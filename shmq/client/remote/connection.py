@@ -254,8 +254,7 @@ class Connection:
 
     def closed_error(self) -> errors.ShmqError:
         """The error for a use of a closed handle."""
-        what = f"this handle of {self.kind} {self.name!r}" if self.name else "this broker"
-        return errors.ShmqError(f"{what} is closed")
+        return errors.closed_handle(self.kind, self.name) if self.name else errors.closed_broker()
 
     def close(self) -> None:
         """Close the connection. When it returns, everything it had leased is back in its queues."""

@@ -75,9 +75,7 @@ class RemoteTable(TableHandle):
 
     def _ask(self, action: str, **arguments: Any) -> Steps[_core.Answer]:
         if self._closed:
-            raise errors.ShmqError(
-                f"this handle of table {self._name!r} is closed: attach to it again"
-            )
+            raise errors.closed_handle("table", self._name)
         if self._connection.closed:
             raise self._connection.closed_error()
         return ask(self._connection, self._name, TableRequest(action, arguments, self._identity))

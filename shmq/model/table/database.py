@@ -45,6 +45,7 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
     TableDeleted,
+    closed_handle,
     no_descriptor,
 )
 from shmq.fork_safe import new_lock
@@ -425,7 +426,7 @@ class Database:
     def check_there(self) -> None:
         """Raises TableDeleted if the table was deleted, and ShmqError if the handle is closed."""
         if self.closed:
-            raise ShmqError(f"this handle of table {self.name!r} is closed: attach to it again")
+            raise closed_handle("table", self.name)
         with self._noticing_deletion():
             os.stat(self._file)
 

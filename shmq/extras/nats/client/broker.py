@@ -107,7 +107,7 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise errors.ShmqError(f"this broker of {self.url} is closed")
+            raise errors.closed_broker()
 
     def disconnect(self) -> None:
         self.connection.close()

@@ -126,7 +126,7 @@ class NatsStream(StreamHandle):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise errors.ShmqError(f"this handle of stream {self._name!r} is closed")
+            raise errors.closed_handle("stream", self._name)
 
     def _raise_unsupported(self, what: str, why: str) -> NoReturn:
         self._check_open()
