@@ -99,10 +99,9 @@ class RemoteExchange(ExchangeHandle):
     ) -> api.Published:
         # A publish larger than a frame is sent frame by frame, and ends with the first frame of
         # which something was refused.
-        again = properties.get("dedupe_id") is not None
         delivered = duplicates = 0
         for meta, some in self._frames(bodies, properties):
-            routing = _Routing(self, Route(key, confirm, meta, some), again)
+            routing = _Routing(self, Route(key, confirm, meta, some))
             routing.run(block, until)
             delivered += routing.delivered
             duplicates += routing.duplicates
@@ -140,12 +139,13 @@ class RemoteExchange(ExchangeHandle):
         assert greeting is not None
         return greeting.max_frame - _BESIDE
 
-    def ask_route(self, asked: Route, again: bool) -> Routed:
-        """Send one ROUTE request. Raises the error of a refusal."""
+    def ask_route(self, asked: Route) -> Routed:
+        """Send one ROUTE request. Raises the error of a refusal.
+
+        It is never repeated: a stream, or a queue without a `dedupe_window`, would take it twice.
+        """
         whole = pack_name(self._name) + asked.pack()
-        answer = self._connection.call(
-            lambda wire: wire.request(Type.ROUTE, False, whole), again=again
-        )
+        answer = self._connection.call(lambda wire: wire.request(Type.ROUTE, False, whole))
         _check(self._connection, answer, self._name)
         return Routed.unpack(answer)
 
@@ -174,10 +174,9 @@ def _attach_by_name(broker: Any, name: str) -> RemoteExchange:
 class _Routing:
     """One publish: a ROUTE request, then waiting for queues that are full or not on disk yet."""
 
-    def __init__(self, exchange: RemoteExchange, asked: Route, again: bool) -> None:
+    def __init__(self, exchange: RemoteExchange, asked: Route) -> None:
         self._exchange = exchange
         self._asked = asked
-        self._again = again
         self._backoff = RoomBackoff()
         self._unsynced: dict[str, int] = {}
         self.reached = 0
@@ -199,7 +198,7 @@ class _Routing:
         self._wait_for_disk(until)
 
     def _route(self, asked: Route) -> Routed:
-        routed = self._exchange.ask_route(asked, self._again)
+        routed = self._exchange.ask_route(asked)
         self.delivered += routed.delivered
         self.duplicates += routed.duplicates
         self._unsynced |= routed.unsynced
