@@ -181,7 +181,8 @@ class Member(Closing):
 
         Raises :class:`~shmq.MemberFenced` if the member no longer owns a partition; the other
         partitions are committed. Raises :class:`~shmq.InvalidOption`, and commits nothing, for an
-        offset below 0 or past the partition's end.
+        offset below 0 or past the partition's end. Over TCP it also raises
+        :class:`~shmq.ConnectionLost`: it is unknown which offsets are committed.
         """
 
     @abc.abstractmethod

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from shmq import api
 from shmq.api.options import check_whole
 from shmq.client.ports.group import SLICE, GroupStore
-from shmq.errors import MemberFenced, ShmqError, StreamDeleted
+from shmq.errors import ConnectionLost, MemberFenced, ShmqError, StreamDeleted
 from shmq.native import _clock as time
 from shmq.native import _core, _stream
 from shmq.native.lock_holder import until_locked
@@ -199,7 +199,8 @@ class Member(api.Member):
             if done is None:
                 done = self._store.start_of(partition)
             if first <= done < end:
-                self._commit(partition, end)
+                with contextlib.suppress(ConnectionLost):  # the next heartbeat joins again
+                    self._commit(partition, end)
 
     def _get_reader(self, limit: int) -> api.Reader | None:
         """A reader of its partitions that are not paused; None if there are none."""
@@ -281,8 +282,8 @@ class Member(api.Member):
     def _make_fenced(self, partitions: Collection[int]) -> MemberFenced:
         return MemberFenced(
             f"member {self._id} of group {self._store.name!r} no longer has partition "
-            f"{', '.join(map(str, sorted(partitions)))}: another one reads on from what was "
-            f"committed before; poll() again to see what is left"
+            f"{', '.join(map(str, sorted(partitions)))}: {self._store.why_fenced()}; poll() again "
+            f"to see what is left"
         )
 
     def _commit(self, partition: int, offset: int) -> bool:
@@ -428,7 +429,8 @@ class Member(api.Member):
         committed = self._state.committed(partition)
         offset = self._store.start_of(partition) if committed is None else committed
         if committed is None and self._store.starts_at_the_end:
-            self._state.commit(partition, self._id, offset)
+            with contextlib.suppress(ConnectionLost):  # the next heartbeat joins again
+                self._state.commit(partition, self._id, offset)
         self._store.keep_from(partition, offset)
         return offset
 

@@ -128,6 +128,10 @@ class GroupStore(abc.ABC):
         """The reason why a member was removed."""
         return f"it was silent for more than {self.session_timeout:g} s"
 
+    def why_fenced(self) -> str:
+        """The reason why a member no longer has a partition."""
+        return "another one reads on from what was committed before"
+
     def widen(self) -> None:  # noqa: B027 - as above
         """Include partitions that the stream has added since."""
 

@@ -34,6 +34,10 @@ from shmq.protocol.status import stream_error_of
 
 #: How long the server's report on a member is used, in seconds.
 _FRESH: Final = 0.01
+#: The settlements that may be repeated over another connection. The member has ended with the old
+#: one: the server refuses them, and would refuse the others also if it has carried them out.
+_REPEATABLE: Final = frozenset({Settlement.EXTEND, Settlement.HAND, Settlement.LOST})
+_CUT_OFF: Final = "the connection that it was one by was lost"
 
 
 class RemoteGroups(StreamHandle):
@@ -174,7 +178,10 @@ class RemoteGroupState:
     def commit(self, partition: int, member: int, offset: int) -> bool:
         """Mark all before ``offset`` as done; False if the member does not own the partition."""
         try:
-            self._ask(Type.COMMIT, member, pack_places([(partition, offset)]))
+            places = pack_places([(partition, offset)])
+            # A member ends with its connection: over another one the server would refuse the
+            # commit also if it has carried it out.
+            self._ask(Type.COMMIT, member, places, again=not member)
         except errors.MemberFenced:
             return False
         return True
@@ -185,8 +192,10 @@ class RemoteGroupState:
         made.options = self.options
         return made
 
-    def _ask(self, kind: int, member: int, rest: bytes = b"") -> _core.Answer:
-        answer = self._send(kind, member, rest)
+    def _ask(
+        self, kind: int, member: int, rest: bytes = b"", *, again: bool = True
+    ) -> _core.Answer:
+        answer = self._send(kind, member, rest, again)
         if answer.status == Status.FENCED:
             raise errors.MemberFenced(
                 f"member {member} of group {self._name!r} of stream {self._stream.name!r} is no "
@@ -204,10 +213,10 @@ class RemoteGroupState:
     def _make_deleted(self) -> errors.StreamDeleted:
         return errors.StreamDeleted(f"the group {self._name!r} was deleted")
 
-    def _send(self, kind: int, member: int, rest: bytes) -> _core.Answer:
+    def _send(self, kind: int, member: int, rest: bytes, again: bool) -> _core.Answer:
         payload = self._pack(member, rest)
         answer: _core.Answer = self._stream.connection.call(
-            lambda wire: wire.request(kind, True, payload), again=kind != Type.JOIN
+            lambda wire: wire.request(kind, True, payload), again=again
         )
         return answer
 
@@ -258,7 +267,7 @@ class RemoteMemberState(RemoteGroupState):
             "skip" if self._skips_damage else None,
         )
         try:
-            answer = self._ask(Type.JOIN, 0, asked.pack())
+            answer = self._ask(Type.JOIN, 0, asked.pack(), again=False)
         except errors.StreamDeleted:
             self._check_grave()
             raise
@@ -365,7 +374,7 @@ class RemoteMemberState(RemoteGroupState):
     def settle(self, member: int, action: int, receipts: list[int], ns: int = 0) -> list[int]:
         """Settle leased records; returns the receipts that were refused."""
         rest = ShareSettle(action, ns, receipts).pack()
-        answer = self._send(Type.SHARE_SETTLE, member, rest)
+        answer = self._send(Type.SHARE_SETTLE, member, rest, action in _REPEATABLE)
         if answer.status == Status.FENCED:  # its leases ended with the membership
             return receipts
         if answer.status not in (Status.OK, Status.LEASE_EXPIRED):
@@ -399,9 +408,10 @@ class RemoteGroupStore(GroupStore):
         self._member_state.drop(member)
 
     def why_out(self) -> str:
-        if self._member_state.has_lost_connection:
-            return "the connection that it was one by was lost"
-        return super().why_out()
+        return _CUT_OFF if self._member_state.has_lost_connection else super().why_out()
+
+    def why_fenced(self) -> str:
+        return _CUT_OFF if self._member_state.has_lost_connection else super().why_fenced()
 
     @property
     def _member_state(self) -> RemoteMemberState:
