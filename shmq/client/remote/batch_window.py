@@ -45,7 +45,8 @@ class RemoteFlight(FlightPort):
         if len(flight) >= self._window:
             self._settle(self._window // 2)
         wire: _core.Wire | None = self._connection.wire
-        if wire is None or not wire.is_usable:
+        if wire is None or not wire.is_usable or (flight and flight[-1][1] is not wire):
+            self._settle(0)  # what was lost with a connection is put again before this one
             patience = self._connection.target.request_timeout
             wire = self._connection.ready(time.monotonic() + patience)
         number = self._number

@@ -51,6 +51,11 @@ class RemoteQueue(RemoteHandle, QueueHandle):
             self._make(create)
         answer = connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
+            if create is not None:
+                raise errors.ConnectionLost(
+                    f"the connection to {connection.url} was lost right after it made queue "
+                    f"{self._name!r}, which has ended with it: repeat the call"
+                )
             raise errors.NoSuchQueue.of(self._name, connection.where)
         if answer.status != Status.OK:
             raise error_of(answer, f"queue {self._name!r} of {connection.url}")

@@ -500,6 +500,99 @@ def test_a_member_whose_connection_was_cut_is_told_so(proxy: Proxy, afar: Broker
     member.close()
 
 
+@pytest.mark.parametrize("where", ["cut_before", "cut_after"])
+def test_whether_a_commit_was_carried_out_is_said_to_be_unknown(
+    proxy: Proxy, afar: Broker, broker: Broker, where: str
+) -> None:
+    stream = broker.create_stream("s", 1)
+    stream.append_many([b"1", b"2"], partition=0)
+    member = afar.stream("s").group("g").join()
+    eventually(lambda: bool(member.poll()), "it has the records")
+    getattr(proxy, where)(of_type(Type.COMMIT))
+
+    with pytest.raises(shmq.ConnectionLost, match="unknown"):
+        member.commit()
+
+    assert stream.group("g").committed() == {0: 2 if where == "cut_after" else None}
+    with pytest.raises(shmq.MemberFenced, match=r"partition 0: the connection.*was lost"):
+        member.commit({0: 1})
+    member.close()
+
+
+def test_a_commit_that_the_server_cannot_have_seen_is_not_carried_out(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    stream = broker.create_stream("s", 1)
+    stream.append(b"1", partition=0)
+    remote: Any = afar.stream("s")
+    member = remote.group("g").join()
+    eventually(lambda: bool(member.poll()), "it has the record")
+    proxy.cut()
+    eventually(lambda: not remote.connection.wire.is_usable, "the end is seen")
+
+    with pytest.raises(shmq.MemberFenced, match=r"partition 0: the connection.*was lost"):
+        member.commit()
+
+    assert stream.group("g").committed() == {0: None}
+    eventually(lambda: bool(member.poll()), "it is a member again")
+    member.commit()
+    assert stream.group("g").committed() == {0: 1}
+    member.close()
+
+
+@pytest.mark.parametrize("settle", ["ack", "nack", "reject"])
+def test_whether_a_lent_record_was_settled_is_said_to_be_unknown(
+    proxy: Proxy, afar: Broker, broker: Broker, settle: str
+) -> None:
+    stream = broker.create_stream("s", 1)
+    stream.append(b"1", partition=0)
+    share = afar.stream("s").share("lent")
+    record = share.get()
+    proxy.cut_after(of_type(Type.SHARE_SETTLE))
+
+    with pytest.raises(shmq.ConnectionLost, match="unknown"):
+        getattr(record, settle)()
+
+    share.close()
+
+
+@pytest.mark.parametrize("where", ["cut_before", "cut_after"])
+@pytest.mark.parametrize("dedupe_id", [None, "mine"])
+def test_a_publish_is_never_repeated(
+    proxy: Proxy, afar: Broker, broker: Broker, where: str, dedupe_id: str | None
+) -> None:
+    exchange = broker.create_exchange("x", "fanout")
+    queues = broker.create_queue("with", dedupe_window=LATER), broker.create_queue("without")
+    stream = broker.create_stream("s", 1)
+    exchange.bind("with")
+    exchange.bind("without")
+    exchange.bind("s", kind="stream")
+    remote = afar.exchange("x")
+    getattr(proxy, where)(of_type(Type.ROUTE))
+
+    with pytest.raises(shmq.ConnectionLost, match="unknown"):
+        remote.publish(b"once", dedupe_id=dedupe_id)
+
+    taken = int(where == "cut_after")
+    assert [queue.qsize() for queue in queues] == [taken, taken]
+    assert stream.latest(0) == taken
+
+
+def test_a_reply_queue_that_ends_with_its_connection_is_a_lost_connection(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    queue = broker.create_queue("q")
+    proxy.cut_after(of_type(Type.STATS))  # right behind its CREATE
+
+    with pytest.raises(shmq.ConnectionLost, match="repeat the call"):
+        afar.request("q", b"1", timeout=PATIENCE)
+
+    assert queue.qsize() == 0
+    with pytest.raises(shmq.NoReply):
+        afar.request("q", b"2", timeout=0)
+    assert drain(queue) == [b"2"]
+
+
 class _CountedLock:
     """A lock that counts the threads that have asked for it."""
 
