@@ -149,12 +149,12 @@ class LocalExchange(ExchangeHandle):
 
     def _check_target(self, table: Table, kind: str, target: str) -> None:
         if kind == "exchange":
-            table.summary(target)
+            table.kind_of(target)  # raises NoSuchExchange
         elif not self._namespace.has(kind, target):
             raise no_target(kind, target, f"in namespace {self._namespace.name!r}", self.name)
 
     def _is_bound(self, table: Table, binding: Operation) -> bool:
-        if table.summary(self.name).kind != self.kind:
+        if table.kind_of(self.name) != self.kind:
             raise NoSuchExchange(
                 f"exchange {self.name!r} was deleted, and is one of another kind now: attach to it"
             )

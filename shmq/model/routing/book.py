@@ -366,7 +366,7 @@ def _read_operation(
     try:
         found = msgpack.unpackb(packed, strict_map_key=False)
         return operation_of(found, table), at + _RECORD.size + size
-    except Exception as error:  # msgpack's own kinds, and what the checks raise
+    except (ValueError, TypeError, LookupError, AttributeError, ShmqError) as error:
         raise _make_damaged_error(path, where, f"an operation makes no sense: {error}") from error
 
 

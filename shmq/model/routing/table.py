@@ -52,6 +52,10 @@ class _Keys:
         return self._targets.get(key, set())
 
 
+#: By the kind of an exchange, what finds its bindings.
+_INDEXES: Final = {"direct": _Keys, "fanout": _Keys, "topic": Topics, "headers": Headers}
+
+
 class _Exchange:
     """One exchange."""
 
@@ -60,7 +64,7 @@ class _Exchange:
         self.kind = kind
         self.alternate = alternate
         self.bindings: set[tuple[_Key, Target]] = set()
-        self._index: Any = {"topic": Topics, "headers": Headers}.get(kind, _Keys)()
+        self._index: Any = _INDEXES[kind]()
 
     def add(self, key: _Key, target: Target) -> None:
         self.bindings.add((key, target))
@@ -164,6 +168,11 @@ class Table:
     def summaries(self) -> list[api.ExchangeSummary]:
         """All exchanges, sorted by name."""
         return [self.summary(name) for name in sorted(self._exchanges)]
+
+    def kind_of(self, name: str) -> str:
+        """The kind of the exchange. Raises NoSuchExchange."""
+        kind: str = self._get(name).kind
+        return kind
 
     def has(self, name: str) -> bool:
         """Whether there is an exchange of that name."""
@@ -276,12 +285,17 @@ def check_binding(
 
 
 def operation_of(found: Any, table: Table) -> Operation:
-    """An operation from a file, checked. Raises ValueError and what the checks raise."""
+    """An operation from a file, checked. Raises ValueError and what the checks raise.
+
+    It imports nothing: a destructor that removes a queue may run when the interpreter ends.
+    """
     if not isinstance(found, list) or not found:
         raise ValueError("an operation must be a list")
     what, *given = found
-    if what == "make" and len(given) == 3:
-        return check_exchange(*given)
+    if what == "make" and len(given) == 3 and given[1] in _INDEXES:
+        if given[2] is not None:
+            check_name(given[2], "exchange")
+        return ["make", check_name(given[0], "exchange"), *given[1:]]
     if what == "delete" and len(given) == 1:
         return ["delete", check_name(given[0], "exchange")]
     if what == "forget" and len(given) == 2 and given[0] in _TARGETS:
@@ -289,7 +303,7 @@ def operation_of(found: Any, table: Table) -> Operation:
     if what in {"bind", "unbind"} and len(given) == 5:
         name, kind, target, key, wanted = given
         headers, match = ({}, "all") if wanted is None else (_make_plain(wanted[0]), wanted[1])
-        exchange_kind = table.summary(name).kind
+        exchange_kind = table.kind_of(name)
         return [what, name, *check_binding(exchange_kind, target, key, kind, headers, match)]
     raise ValueError(f"unknown operation {found!r:.100}")
 

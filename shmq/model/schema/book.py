@@ -26,7 +26,7 @@ import msgpack
 
 from shmq import api
 from shmq.disk.storage.paths import SCHEMAS
-from shmq.errors import DamagedSegment, IncompatibleSegment, InvalidOption, SchemaError
+from shmq.errors import DamagedSegment, IncompatibleSegment, InvalidOption, SchemaError, ShmqError
 from shmq.host.namespace.namespace import Namespace
 from shmq.host.namespace.shm_files import as_foreign, as_no_file, as_no_space, refuse_foreign
 from shmq.model.schema.compare import problem_between
@@ -214,7 +214,7 @@ def _parse(path: Path, raw: bytes) -> _Table:
         raise _make_damaged_error(path, "its bytes are not those that were written")
     try:
         return versions_of(msgpack.unpackb(packed, strict_map_key=False))
-    except Exception as error:  # msgpack's own kinds, and what the checks raise
+    except (ValueError, TypeError, LookupError, AttributeError, ShmqError) as error:
         raise _make_damaged_error(path, f"it makes no sense: {error}") from error
 
 

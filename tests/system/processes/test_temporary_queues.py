@@ -51,6 +51,42 @@ def worker(start: Start, namespace: str, options: dict[str, Any]) -> Child:
     return child
 
 
+# ---- ends without a close ----
+
+_FORGETFUL = """
+import sys
+import shmq
+broker = shmq.connect(sys.argv[1])
+queue = broker.queue("t")
+queue.get(timeout=0).ack()
+lock = broker.lock("l")
+lock.acquire()
+lock.release()
+"""
+
+
+def test_a_process_that_closes_nothing_leaves_no_binding(broker: Broker) -> None:
+    kept, ends = broker.create_queue("kept"), broker.create_queue("t", auto_delete=True)
+    for kind, how in (
+        ("direct", {"key": "k"}),
+        ("fanout", {}),
+        ("topic", {"key": "a.*"}),
+        ("headers", {"headers": {"a": 1}, "match": "any"}),
+    ):
+        exchange = broker.create_exchange(kind, kind, alternate="other")  # type: ignore[arg-type]
+        for queue in (kept, ends):
+            exchange.bind(queue.name, **how)
+    broker.delete_exchange("direct")
+    ends.put(b"1")
+    ends.close()
+
+    run_script(_FORGETFUL, broker.namespace)  # it writes nothing to stderr
+
+    assert broker.queue_names() == ["kept", "kept.dlq"]
+    for kind in ("fanout", "topic", "headers"):
+        assert [each.target for each in broker.exchange(kind).bindings()] == ["kept"]
+
+
 # ---- deaths ----
 
 
