@@ -24,7 +24,8 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.errno cimport EAGAIN, EINTR, ENOENT, errno
-from libc.math cimport INFINITY, ceil, isfinite
+from libc.float cimport DBL_MAX
+from libc.math cimport INFINITY, ceil
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen

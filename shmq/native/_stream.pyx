@@ -20,7 +20,9 @@ from cpython.object cimport Py_SIZE, PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.sequence cimport PySequence_Fast_ITEMS
 from cpython.tuple cimport PyTuple_GET_ITEM
+from cpython.number cimport PyNumber_Index
 from libc.errno cimport errno
+from libc.float cimport DBL_MAX
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset

@@ -59,6 +59,8 @@ cdef int64_t _until(timeout) except? -1:
             f"timeout={timeout!r} must be a number of seconds, not {type(timeout).__name__}")
     if not timeout >= 0:
         raise _errors.InvalidOption(f"timeout={timeout} must be 0 or more seconds")
+    if timeout > DBL_MAX and isinstance(timeout, int):
+        raise _errors.InvalidOption(f"timeout={timeout} is out of range: None waits without a limit")
     return FOREVER if timeout > 1e9 else _monotonic() + <int64_t>(timeout * 1e9)
 
 
@@ -67,9 +69,20 @@ def check_timeout(timeout: float | None):
     _until(timeout)
 
 
+cdef object _whole(str what, value):
+    """The int that ``value`` is, or that a number such as NumPy's stands for."""
+    if not isinstance(value, int):
+        try:
+            return PyNumber_Index(value)
+        except TypeError:
+            pass
+    elif not isinstance(value, bool):
+        return value
+    raise TypeError(f"{what}={value!r} must be an int, not {type(value).__name__}")
+
+
 cdef uint64_t _natural(str what, value) except? 0xFFFFFFFFFFFFFFFF:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{what}={value!r} must be an int, not {type(value).__name__}")
+    value = _whole(what, value)
     if not 0 <= value < 1 << 63:
         raise _errors.InvalidOption(f"{what}={value} is out of range: 0 to {(1 << 63) - 1}")
     return value

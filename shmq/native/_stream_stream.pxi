@@ -128,9 +128,7 @@ cdef class StreamHandle:
 
     cdef Partition _log(self, partition):
         self._check()
-        if isinstance(partition, bool) or not isinstance(partition, int):
-            raise TypeError(
-                f"partition={partition!r} must be an int, not {type(partition).__name__}")
+        partition = _whole("partition", partition)
         if partition >= self.count:
             self._look_for_partitions()
         if not 0 <= partition < self.count:

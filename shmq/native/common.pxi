@@ -145,6 +145,8 @@ cdef int _check_timeout(timeout) except -1:
             f"timeout={timeout!r} must be a number of seconds, not {type(timeout).__name__}")
     if not timeout >= 0:
         raise _errors.InvalidOption(f"timeout={timeout} must be 0 or more seconds")
+    if timeout > DBL_MAX and isinstance(timeout, int):
+        raise _errors.InvalidOption(f"timeout={timeout} is out of range: None waits without a limit")
     return 0
 
 

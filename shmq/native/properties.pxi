@@ -166,7 +166,7 @@ cdef double _delay(delay, deliver_at) except? -1:
     deliver_at = plain_number(deliver_at)
     if isinstance(deliver_at, bool) or not isinstance(deliver_at, (int, float)):
         deliver_at = _moment(deliver_at)
-    if not isfinite(deliver_at):
+    if not -DBL_MAX <= deliver_at <= DBL_MAX:
         raise _errors.InvalidOption(f"deliver_at={deliver_at} must be finite")
     wait = max(0.0, deliver_at - _time.time())
     if wait > MAX_SECONDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import datetime as dt
 import math
@@ -56,6 +57,10 @@ WRONG_TYPE: list[tuple[str, Any]] = [
 BAD_CALLS: dict[str, Callable[[Queue], Any]] = {
     "get timeout -1": lambda queue: queue.get(timeout=-1),
     "get timeout nan": lambda queue: queue.get(timeout=math.nan),
+    "get timeout 1000": lambda queue: queue.get(timeout=10**400),
+    "aput timeout 1000": lambda queue: asyncio.run(queue.aput(b"x", timeout=10**400)),
+    "deliver_at 1000": lambda queue: queue.put(b"x", deliver_at=10**400),
+    "deliver_at nan": lambda queue: queue.put(b"x", deliver_at=math.nan),
     "put timeout -1": lambda queue: queue.put(b"x", timeout=-1),
     "put timeout nan": lambda queue: queue.put(b"x", timeout=math.nan),
     "put_many timeout -1": lambda queue: queue.put_many([b"x"], timeout=-1),

@@ -22,6 +22,12 @@ def target(broker: Broker) -> Queue:
     return broker.create_queue("target")
 
 
+def test_a_limit_may_be_more_than_there_can_be(queue: Queue, target: Queue) -> None:
+    queue.put_many([1, 2])
+
+    assert queue.move_to("target", 1 << 70) == 2
+
+
 def test_all_visible_messages_move_in_order(queue: Queue, target: Queue) -> None:
     queue.put_many([1, "two", b"three", None, {"five": 5}])
 

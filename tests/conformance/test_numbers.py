@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import shmq
-from shmq import Broker, Queue
+from shmq import Broker, Queue, Stream
 
 from .tools import drain
 
@@ -41,6 +41,31 @@ SECONDS: dict[str, Callable[[Queue, Any], object]] = {
     "delay of a nack": lambda queue, number: queue.get().nack(number),
     "seconds": lambda queue, number: queue.get().extend(number),
 }
+
+
+#: What of a stream takes a whole number.
+OF_STREAM: dict[str, Callable[[Stream, Any], object]] = {
+    "partition of an append": lambda stream, number: stream.append(b"", partition=number),
+    "producer": lambda stream, number: stream.append(b"", partition=0, producer=number, sequence=0),
+    "sequence": lambda stream, number: stream.append(
+        b"", partition=0, producer=1, sequence=number - number
+    ),
+    "partition of a read": lambda stream, number: stream.read(number, 0),
+    "offset": lambda stream, number: stream.read(0, number),
+    "limit": lambda stream, number: stream.read(0, 0, number),
+    "partition of an end": lambda stream, number: stream.latest(number),
+}
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8])
+@pytest.mark.parametrize("what", OF_STREAM)
+def test_a_whole_number_of_a_stream_may_be_of_any_type(
+    broker: Broker, what: str, kind: Any
+) -> None:
+    stream = broker.create_stream("events", 2)
+    stream.append(b"", partition=0)
+
+    OF_STREAM[what](stream, kind(1))
 
 
 @pytest.mark.parametrize("kind", INTS)

@@ -233,6 +233,7 @@ class Producer(api.Producer):
         return opened[self._check(self._partitioner(key, len(opened)), range(len(opened)))]
 
     def _check(self, partition: Any, possible: range) -> int:
+        partition = _core.plain_number(partition)
         if isinstance(partition, bool) or not isinstance(partition, int):
             raise TypeError(f"partition={partition!r:.40} must be an int")
         if partition not in possible:
@@ -240,7 +241,7 @@ class Producer(api.Producer):
                 f"partition={partition}: those of stream {self._stream.name!r} that take records "
                 f"are {possible.start} to {possible.stop - 1}"
             )
-        return partition
+        return int(partition)
 
     # ---- taking ----
 

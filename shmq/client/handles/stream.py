@@ -185,14 +185,14 @@ class StreamHandle(StreamPort, api.Stream):
         where: str | None,
         end: int | None,
     ) -> Steps[api.Records]:
-        self.check_partition(partition)
+        partition = self.check_partition(partition)
         if where is not None:
             RecordWhere(where)
-        check_whole("offset", offset, 0)
-        check_whole("limit", limit, 1)
-        check_whole("max_bytes", max_bytes, 1)
+        offset = check_whole("offset", offset, 0)
+        limit = check_whole("limit", limit, 1)
+        max_bytes = check_whole("max_bytes", max_bytes, 1)
         if end is not None:
-            check_whole("end", end, 0)
+            end = check_whole("end", end, 0)
         until = None if timeout is None else time.monotonic() + timeout
         left = timeout
         while True:

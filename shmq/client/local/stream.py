@@ -46,7 +46,7 @@ from shmq.lazy_imports import late_imports
 from shmq.model.expression.record_fields import RecordWhere
 from shmq.model.routing.book import Book
 from shmq.native import _clock as time
-from shmq.native import _stream
+from shmq.native import _core, _stream
 
 log = logging.getLogger("shmq")
 
@@ -317,7 +317,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
 
     def check_partition(self, partition: int) -> int:
         self._get_partition(partition)
-        return partition
+        return int(partition)
 
     def _check_handle(self) -> None:
         if self.closed:
@@ -325,6 +325,7 @@ class LocalStream(_stream.StreamHandle, GroupMethods):
 
     def _get_partition(self, partition: int) -> _stream.Partition:
         self._check_handle()
+        partition = _core.plain_number(partition)
         if isinstance(partition, bool) or not isinstance(partition, int):
             raise TypeError(
                 f"partition={partition!r} must be an int, not {type(partition).__name__}"

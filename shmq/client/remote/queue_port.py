@@ -138,7 +138,8 @@ class RemoteQueuePort(RemotePuts):
         return self.ask(Type.REDRIVE, Select(most, text).pack()).number
 
     def move_to(self, target: str, limit: int | None, where: Where | None) -> Steps[int]:
-        packed = Move(target, limit, None if where is None else where.text).pack()
+        most = None if limit is None else min(limit, FOREVER - 1)
+        packed = Move(target, most, None if where is None else where.text).pack()
 
         def write(wire: _core.Wire) -> _core.Answer:
             return wire.request(Type.MOVE, True, packed)
