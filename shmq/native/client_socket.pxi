@@ -81,7 +81,7 @@ cdef int _drain_input(Wire wire) except -1:
         while not wire.is_broken and _receive_input(wire, 0):
             pass
     finally:
-        wire.reading = False
+        _stop_reading(wire)  # or those who wait would not learn of an end that is read here
     return 0
 
 
