@@ -38,6 +38,7 @@ class Proxy:
         self._before: Which | None = None
         self._after: Which | None = None
         self._within: tuple[Which, int] | None = None
+        self._unnoticed: Which | None = None
         self._silent: Which | None = None
         #: Types of the requests that were handed on, in their order.
         self.requests: list[int] = []
@@ -67,6 +68,10 @@ class Proxy:
         """Hand ``count`` bytes of the next such request on, then cut."""
         self._within = (which, count)
 
+    def cut_unnoticed(self, which: Which) -> None:
+        """Cut the client's side where the next such request would go: the server's stays."""
+        self._unnoticed = which
+
     def swallow(self, which: Which) -> None:
         """The next such request gets lost, and is never answered."""
         self._silent = which
@@ -74,7 +79,8 @@ class Proxy:
     @property
     def is_armed(self) -> bool:
         """Whether a request of those is still to come."""
-        return any((self._before, self._after, self._within, self._silent))
+        ways = self._before, self._after, self._within, self._unnoticed, self._silent
+        return any(ways)
 
     def cut(self) -> None:
         """Cut every connection now."""
@@ -129,7 +135,11 @@ class Proxy:
         self, pair: tuple[socket.socket, socket.socket], kind: int, payload: bytes, frame: bytes
     ) -> bool:
         """Hand a request on, or do to it what was asked for; whether others may follow."""
-        _, server = pair
+        client, server = pair
+        if self._unnoticed is not None and self._unnoticed(kind, payload):
+            self._unnoticed = None
+            client.shutdown(socket.SHUT_RDWR)
+            return False
         if self._before is not None and self._before(kind, payload):
             self._end(pair)
             self._before = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Self
 
@@ -255,7 +256,8 @@ class Share(api.Share):
         finally:
             if _core.generation() == lender.generation:
                 for record in ahead:
-                    lender.settler.nack(record.receipt, 0)
+                    with contextlib.suppress(ShmqError):  # then it returns with its lease
+                        lender.settler.nack(record.receipt, 0)
 
     def _take(self, limit: int, timeout: float | None, *, handed: bool) -> list[LentRecord]:
         self._check_open()

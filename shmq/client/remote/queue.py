@@ -52,14 +52,13 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         answer = connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
             if create is not None:
-                raise errors.ConnectionLost(
-                    f"the connection to {connection.url} was lost right after it made queue "
-                    f"{self._name!r}, which has ended with it: repeat the call"
-                )
+                raise self._outlived()
             raise errors.NoSuchQueue.of(self._name, connection.where)
         if answer.status != Status.OK:
             raise error_of(answer, f"queue {self._name!r} of {connection.url}")
         state = QueueState.unpack(answer)
+        if create is not None and state.exclusive_to is not None:
+            raise self._outlived()
         #: To whom the queue is exclusive; None: this handle may be used for all.
         self.exclusive_to = state.exclusive_to
         # The port has no reference to the queue: it is detached as soon as it is dropped.
@@ -77,6 +76,13 @@ class RemoteQueue(RemoteHandle, QueueHandle):
             )
         if answer.status != Status.OK:
             raise error_of(answer, f"queue {self._name!r} of {self._connection.url}")
+
+    def _outlived(self) -> errors.ConnectionLost:
+        """The error for a queue that is not this connection's, but the lost one's that made it."""
+        return errors.ConnectionLost(
+            f"the connection to {self._connection.url} was lost right after it made queue "
+            f"{self._name!r}, which ends with it: repeat the call"
+        )
 
     def is_owner(self) -> bool:
         """Whether the queue is there, and exclusive to this handle's connection."""

@@ -15,7 +15,7 @@ from shmq.api.options import check_whole
 from shmq.client.shared.reconnects import limit_reconnects
 from shmq.client.shared.reply_inbox import LoopReplies, Replies, ReplyCounts, ThreadReplies
 from shmq.client.shared.rpc_server import Service, failure_of
-from shmq.errors import ConnectionLost, NoReply, QueueDeleted, ShmqError
+from shmq.errors import ConnectionLost, Forbidden, NoReply, QueueDeleted, ShmqError
 from shmq.lazy_imports import late_imports
 from shmq.native import _core
 
@@ -209,7 +209,7 @@ class RpcClient(api.Broker):
     def _reading(self, replies: Replies) -> Iterator[None]:
         try:
             yield
-        except QueueDeleted as error:
+        except (QueueDeleted, Forbidden) as error:  # forbidden: it is still a lost connection's
             replies.is_lost = True
             self._check_asking()
             raise ConnectionLost(

@@ -10,7 +10,8 @@ import pytest
 import shmq
 from shmq import Broker
 from shmq.client.remote.connection import Connection
-from tests.support.waiting import eventually
+from tests.support.processes import run_script
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -42,3 +43,21 @@ def test_a_member_leaves_its_group_without_an_answer(
             lambda: here.stream("events").groups()[0].members == 0, "the server has heard of it"
         )
     assert stream.latest(0) == 0, "the connection is as good as before"
+
+
+_UNFINISHED = """
+import sys
+import shmq
+broker = shmq.connect(sys.argv[1])
+stream = broker.create_stream("events", 1)
+stream.append_many([b"1", b"2", b"3"], partition=0)
+lent = stream.share("g").consume()
+kept = [lent, next(lent)]
+"""
+
+
+def test_a_process_that_ends_within_an_iteration_says_nothing(broker: Broker, url: str) -> None:
+    run_script(_UNFINISHED, url)  # it writes nothing to stderr
+
+    share = broker.stream("events").share("g")
+    assert [record.body for record in share.get_many(3, timeout=PATIENCE)] == [b"1", b"2", b"3"]

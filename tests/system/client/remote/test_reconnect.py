@@ -269,6 +269,37 @@ def test_an_operation_of_several_requests_reconnects_no_longer_than_its_timeout(
             outcome(in_thread(operation, broker, lock))
 
 
+async def _take(queue: Any, how: str) -> object:
+    if how == "aget":
+        return (await queue.aget()).body
+    async with queue.aconsume() as messages:
+        return (await anext(messages)).body
+
+
+@pytest.mark.parametrize("how", ["aget", "aconsume"])
+def test_a_task_goes_on_when_a_send_is_the_first_to_meet_the_end_of_the_connection(
+    proxy: Proxy, afar: Broker, queue: Queue, how: str
+) -> None:
+    remote: Any = afar.queue("q")
+
+    async def run() -> object:
+        waiting = asyncio.create_task(_take(remote, how))
+        await asyncio.to_thread(eventually, lambda: queue.stats().waiting_get > 0, "it waits")
+        wire = remote.connection.wire
+        proxy.cut()
+
+        def is_met() -> bool:  # while the loop reads nothing
+            wire.forget(wire.request(Type.STATS, True, b""))
+            wire.send()
+            return bool(wire.is_broken)
+
+        eventually(is_met, "a send meets the end")
+        queue.put(b"x")
+        return await asyncio.wait_for(waiting, PATIENCE)
+
+    assert asyncio.run(run()) == b"x"
+
+
 @pytest.mark.parametrize("cuts", [1, 5])
 def test_an_acquire_goes_on_over_another_connection(
     proxy: Proxy, afar: Broker, broker: Broker, cuts: int
@@ -576,6 +607,43 @@ def test_a_publish_is_never_repeated(
     taken = int(where == "cut_after")
     assert [queue.qsize() for queue in queues] == [taken, taken]
     assert stream.latest(0) == taken
+
+
+def test_a_reply_queue_that_a_lost_connection_still_has_is_a_lost_connection(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    queue = broker.create_queue("q")
+    proxy.cut_unnoticed(of_type(Type.STATS))  # right behind its CREATE
+
+    with pytest.raises(shmq.ConnectionLost, match="repeat the call"):
+        afar.request("q", b"1", timeout=PATIENCE)
+
+    assert queue.qsize() == 0
+    with pytest.raises(shmq.NoReply):
+        afar.request("q", b"2", timeout=0)
+    assert drain(queue) == [b"2"]
+
+
+@pytest.mark.parametrize("how", ["request", "arequest"])
+def test_a_reply_that_a_lost_connection_would_get_is_not_awaited(
+    proxy: Proxy, afar: Broker, queue: Queue, how: str
+) -> None:
+    def ask(body: bytes, timeout: float) -> object:
+        if how == "request":
+            return afar.request("q", body, timeout=timeout)
+        return runner.run(afar.arequest("q", body, timeout=timeout))
+
+    with asyncio.Runner() as runner:
+        with pytest.raises(shmq.NoReply):
+            ask(b"1", 0.01)
+        proxy.cut_unnoticed(lambda kind, _: kind in {Type.CONSUME, Type.SUBSCRIBE})
+
+        with pytest.raises(shmq.ConnectionLost, match=r"the reply queue .* is gone"):
+            ask(b"2", PATIENCE)
+
+        with pytest.raises(shmq.NoReply):
+            ask(b"3", 0.01)
+    assert drain(queue) == [b"1", b"2", b"3"]
 
 
 def test_a_reply_queue_that_ends_with_its_connection_is_a_lost_connection(
