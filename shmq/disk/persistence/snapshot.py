@@ -9,6 +9,7 @@ changes since the journal rolled.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import math
 import queue
@@ -81,6 +82,10 @@ log = logging.getLogger("shmq")
 
 #: A snapshot that failed is tried again after this long, in seconds.
 AGAIN: Final = 0.5
+#: How long a snapshot that is asked for is tried again while transactions or moves are under way,
+#: and the pause before each attempt, in seconds.
+_PATIENCE: Final = 10.0
+_PAUSE: Final = 0.1
 
 
 class SnapshotWriter:
@@ -212,20 +217,29 @@ class SnapshotThread:
     def take(self, kept: SnapshotWriter, timeout: float | None) -> None:
         """Return once a snapshot, started after this call, is written.
 
-        Raises ShmqError if that fails, or takes longer than ``timeout`` seconds.
+        One that comes in the middle of a transaction, or of a move, is tried again. Raises
+        ShmqError if it fails, or takes longer than ``timeout`` seconds.
         """
-        order = self._order(kept)
-        try:
-            error = order.exception(timeout)
-        except TimeoutError:
-            raise ShmqError(
-                f"the snapshot of queue {kept.name!r} was not written within {timeout} s; it "
-                f"may still be written"
-            ) from None
-        if error is not None:
-            raise ShmqError(
-                f"the snapshot of queue {kept.name!r} could not be written: {_describe(error)}"
-            ) from error
+        began = time.monotonic()
+        until = began + min(_PATIENCE, math.inf if timeout is None else timeout)
+        while True:
+            order = self._order(kept)
+            try:
+                left = None if timeout is None else max(0.0, began + timeout - time.monotonic())
+                error = order.exception(left)
+            except TimeoutError:
+                raise ShmqError(
+                    f"the snapshot of queue {kept.name!r} was not written within {timeout} s; it "
+                    f"may still be written"
+                ) from None
+            if error is None:
+                return
+            passes = isinstance(error, OSError) and error.errno == errno.EAGAIN
+            if not passes or time.monotonic() >= until:
+                raise ShmqError(
+                    f"the snapshot of queue {kept.name!r} could not be written: {_describe(error)}"
+                ) from error
+            time.sleep(_PAUSE)
 
     def finish(self, last: Iterable[SnapshotWriter]) -> None:
         """Write the ordered snapshots, then a last one of each of these, and end the thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 
 import shmq
 from shmq.client.local.queue import attach
+from shmq.disk.persistence import snapshot
 from shmq.disk.persistence.snapshot import SnapshotThread, SnapshotWriter
 from tests.support.manual_writer import SMALL, ManualWriter
 from tests.support.processes import ROOT
@@ -67,6 +69,28 @@ def test_what_is_due_is_written_once_however_long_it_takes(
 
     assert slow.begun.acquire(blocking=False), "the one that was asked for"
     assert not slow.begun.acquire(blocking=False)
+
+
+def test_what_comes_in_the_middle_of_a_transaction_is_tried_again(
+    slow: Slow, snapshot_thread: SnapshotThread
+) -> None:
+    slow.failure = OSError(errno.EAGAIN, "a transaction is not on disk as a whole yet")
+    slow.go.release(2)
+
+    snapshot_thread.take(slow, PATIENCE)
+
+    assert slow.number == 1
+
+
+def test_a_transaction_that_stays_in_the_middle_fails_the_snapshot(
+    slow: Slow, snapshot_thread: SnapshotThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "_PATIENCE", 0.0)
+    slow.failure = OSError(errno.EAGAIN, "a transaction is not on disk as a whole yet")
+    slow.go.release()
+
+    with pytest.raises(shmq.ShmqError, match="not on disk as a whole yet"):
+        snapshot_thread.take(slow, PATIENCE)
 
 
 def test_want_of_memory_fails_one_snapshot_and_not_the_next(
