@@ -34,7 +34,7 @@ from shmq.host.namespace.namespace import Namespace
 from shmq.host.supervision import detached_writer
 from shmq.host.supervision.detached_writer import Parent
 from shmq.host.supervision.signals import caught, ended_by
-from shmq.host.supervision.stderr import show_on_stderr
+from shmq.host.supervision.stderr import show_on_stderr, show_stack_on_demand
 from shmq.server.config.settings import LEVELS
 from shmq.server.systemd import Manager
 
@@ -78,6 +78,7 @@ def persist(
     parent = _detach(shared_disk(namespace, directory)) if detach else None
     log.handlers.clear()
     show_on_stderr("shmq", logging.getLevelNamesMapping()[log_level.upper()])
+    show_stack_on_demand()
     try:
         _run(namespace, Persistence(namespace, directory, idle), parent)
     except ShmqError as error:

@@ -160,12 +160,21 @@ class Storm:
             for worker in self.crew.alive:
                 self.crew.kill(worker)
             with insist(lambda: broker.queue(durable.QUEUE)) as queue:
-                eventually(
-                    lambda: insist(lambda: durable.is_written(queue)), "the last acks are written"
-                )
+                self._await_last_acks(queue)
         self._lose_memory()
         with shmq.connect(self.namespace) as broker:
             self._judge(broker)
+
+    def _await_last_acks(self, queue: Any) -> None:
+        try:
+            eventually(
+                lambda: insist(lambda: durable.is_written(queue)), "the last acks are written"
+            )
+        except AssertionError as error:
+            error.add_note(f"{queue.stats()}")
+            error.add_note(f"{queue.inspection.scan(0, durable.CAPACITY)[0][:20]}")
+            error.add_note(f"{queue.attachments()}")
+            raise
 
     def _lose_memory(self) -> None:
         """Leave of the namespace what a reboot does: its files on the disk."""
