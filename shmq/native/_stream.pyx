@@ -16,11 +16,11 @@ from cpython.bytes cimport PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER, PyMemoryView_GetContiguous
+from cpython.number cimport PyNumber_Index
 from cpython.object cimport Py_SIZE, PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.sequence cimport PySequence_Fast_ITEMS
 from cpython.tuple cimport PyTuple_GET_ITEM
-from cpython.number cimport PyNumber_Index
 from libc.errno cimport errno
 from libc.float cimport DBL_MAX
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

@@ -47,8 +47,9 @@ PRODUCERS = 3
 CONSUMERS = 2
 QUEUE = "work"
 CAPACITY = 500
-#: The state of a slot whose message was acknowledged, and is not settled yet: layout.h.
-ACKED_SLOT = 9
+#: The states of a slot whose message waits, and of one whose message was acknowledged and is not
+#: settled yet: layout.h.
+READY_SLOT, ACKED_SLOT = 3, 9
 
 #: Of those who are killed within a round, so many are the server's.
 SERVERS_KILLED = 0.15

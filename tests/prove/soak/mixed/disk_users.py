@@ -37,8 +37,6 @@ from tests.support.waiting import eventually
 T = TypeVar("T")
 
 STREAM = TABLE = "records"
-#: The state of a slot whose message waits.
-READY = 3
 #: How long the disk has room, and how long it is full, at most, in seconds.
 ROOM, FULL = 2.0, 2.0
 #: How often the disk is filled up again while it is full, in seconds, and the chances that a
@@ -175,7 +173,9 @@ class Storm:
         except AssertionError as error:
             error.add_note(f"{queue.stats()}")
             rows, _ = queue.inspection.scan(0, durable.CAPACITY)
-            error.add_note(f"{[row for row in rows if row[1] != READY]}, {queue.violations()}")
+            error.add_note(
+                f"{[row for row in rows if row[1] != durable.READY_SLOT]}, {queue.violations()}"
+            )
             error.add_note(f"{queue.attachments()}")
             raise
 
