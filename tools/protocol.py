@@ -51,8 +51,10 @@ def read() -> Table:
         each.setdefault("about", "queue" if each["by"] == "policy" else "")
         if isinstance(each.get("aside"), bool) != (each["by"] == "policy"):
             raise ValueError(f"{SOURCE}: {name}: aside = true or false, of a policy's and no other")
-        if "call" in each and not _can_call(each):
-            raise ValueError(f"{SOURCE}: {name}: call is for numbers about a queue")
+        if isinstance(each.get("again"), bool | str) != (each["by"] != "server"):
+            raise ValueError(
+                f"{SOURCE}: {name}: again = true, false or words, of a client's request"
+            )
     return table
 
 
@@ -60,13 +62,6 @@ def _is_of_numbers(operation: Table) -> bool:
     """Whether the request has numbers alone, behind the name or the member."""
     behind = _behind(operation)
     return bool(behind) and all(map(_NUMBER.match, behind))
-
-
-def _can_call(operation: Table) -> bool:
-    """Whether the request is a queue's name and numbers, and the answer a number of 64 bits."""
-    plain = _is_of_numbers(operation) or operation["request"] == ["name"]
-    answer = re.fullmatch("REPLY: u64 [^,]*", operation["answer"])
-    return operation["about"] == "queue" and plain and answer is not None
 
 
 def _rights(operation: Table) -> Table:
@@ -107,7 +102,7 @@ def python(table: Table) -> str:
                 [(name.upper(), str(bit), []) for name, bit in table["right"].items()],
             ),
             *_python_heads(table),
-            *_python_calls(table),
+            *_python_again(table),
             *_python_aside(table),
             *_python_audit(table),
             *_python_errors(table),
@@ -168,14 +163,15 @@ def _python_heads(table: Table) -> Iterator[str]:
     yield "}\n"
 
 
-def _python_calls(table: Table) -> Iterator[str]:
-    calls = {name: each for name, each in table["operation"].items() if "call" in each}
-    yield "\n#: The types that call a queue's method with numbers; their answer is a number.\n"
-    yield "CALLS: Final[dict[str, Type]] = {\n"
-    yield from (f'    "{each["call"]}": Type.{name},\n' for name, each in calls.items())
-    yield "}\n\n#: Those of them that a client may send again after its connection was lost.\n"
-    again = [f"Type.{name}" for name, each in calls.items() if each.get("again")]
-    yield f"AGAIN: Final[frozenset[Type]] = frozenset({{{', '.join(again)}}})\n".replace("{}", "")
+def _python_again(table: Table) -> Iterator[str]:
+    yield "\n#: Whether a request may be sent again if its connection was lost before the answer.\n"
+    yield "#: None: that depends on the request.\n"
+    yield "AGAIN: Final[dict[Type, bool | None]] = {\n"
+    for name, each in table["operation"].items():
+        if each["by"] != "server":
+            again = each["again"] if isinstance(each["again"], bool) else None
+            yield f"    Type.{name}: {again},\n"
+    yield "}\n"
 
 
 def _python_aside(table: Table) -> Iterator[str]:
@@ -247,7 +243,7 @@ def messages(table: Table) -> str:
             *(
                 _message(name, each["request"])
                 for name, each in table["operation"].items()
-                if each["by"] == "policy" and "call" not in each and _is_of_numbers(each)
+                if each["by"] == "policy" and _is_of_numbers(each)
             ),
         )
     )
@@ -495,12 +491,29 @@ def _side_threads(table: Table) -> Iterator[str]:
     )
 
 
+def _repetitions(table: Table) -> Iterator[str]:
+    said: dict[str, list[str]] = {"yes": [], "no": [], "some": []}
+    for name, each in table["operation"].items():
+        match each.get("again"):
+            case bool(again):
+                said["yes" if again else "no"].append(name)
+            case str(words):
+                said["some"].append(f"{name} {words}")
+    yield from _rows(
+        ("send it again", "requests"),
+        ("yes", ", ".join(said["yes"])),
+        ("only a", "; ".join(said["some"])),
+        ("no", ", ".join(said["no"])),
+    )
+
+
 _TABLES: Final[dict[str, Callable[[Table], Iterator[str]]]] = {
     "types": _types,
     "side threads": _side_threads,
     "flags": _flags,
     "rights": _right_table,
     "statuses": _statuses,
+    "repetitions": _repetitions,
 }
 
 

@@ -437,7 +437,7 @@ class QueueHandle(api.Queue):
         return self.port.peek(limit, None if where is None else Where(where))
 
     def purge(self) -> int:
-        return self.port.call("purge")
+        return self.port.purge()
 
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         most = None if limit is None else check_whole("limit", limit, 1, None)

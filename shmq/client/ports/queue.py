@@ -236,11 +236,8 @@ class QueuePort(abc.ABC):
         """Return leased messages with sequences above ``after``. Raises Unsupported."""
 
     @abc.abstractmethod
-    def call(self, method: str, *numbers: int) -> int:
-        """Carry out the method of the contract that has only numbers. Raises Unsupported.
-
-        They are the operations with a ``call`` in ``shmq/protocol/opcodes.toml``.
-        """
+    def purge(self) -> int:
+        """Remove all visible and delayed messages; returns how many."""
 
     @abc.abstractmethod
     def redrive(self, limit: int | None, where: Where | None) -> int:

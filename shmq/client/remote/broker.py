@@ -122,9 +122,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
     def _request_schema(self, name: str, asked: SchemaRequest) -> SchemaAnswer:
         """The answer. Raises SchemaError if the server refuses the schema."""
         payload = pack_name(name) + asked.pack()
-        answer = self._connection.call(
-            lambda wire: wire.request(Type.SCHEMA, False, payload), again=True
-        )
+        answer = self._connection.ask(Type.SCHEMA, payload)
         if answer.status == Status.NO_QUEUE:
             raise make_neither_error(name, self._connection.where)
         if answer.status != Status.OK:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable
 from typing import Any
 
 from shmq import api, errors
 from shmq.api.bulk import check_epoch, check_holder
 from shmq.api.options import check_whole
+from shmq.client.remote.connection import Write
 from shmq.native import _core
 from shmq.protocol.messages.named_lease import NamedLease, NamedLeaseState
 from shmq.protocol.opcodes import FOREVER, Status, Type
@@ -56,10 +56,7 @@ class RemoteBulkQueue(api.BulkQueue):
 
     def _read_columns(self, start: int, end: int, most: int) -> tuple[int, int, api.Columns]:
         rest = _RANGE.pack(start, end, most)
-        answer = self._connection.call(
-            lambda wire: wire.request(Type.COLUMNS, True, rest), again=True
-        )
-        return self._read_block(answer)
+        return self._read_block(self._connection.ask(Type.COLUMNS, rest, named=True))
 
     def lease_run(
         self,
@@ -76,7 +73,7 @@ class RemoteBulkQueue(api.BulkQueue):
             budget = min(check_whole("max_bytes", max_bytes, 1, None), budget)
         ms = _lease_ms(seconds)
         if claim is None:
-            run = self._run(lambda wire: wire.lease_run(most, budget, ms))
+            run = self._run(Type.LEASE_RUN, lambda wire: wire.lease_run(most, budget, ms))
         else:
             asked = NamedLease(
                 action="lease",
@@ -146,10 +143,10 @@ class RemoteBulkQueue(api.BulkQueue):
                 )
             return wire.lease_again(ms, raw, 0, len(raw) // 8)
 
-        return self._run(write)
+        return self._run(Type.LEASE_AGAIN, write)
 
-    def _run(self, write: Callable[[_core.Wire], _core.Answer]) -> api.Run:
-        answer: _core.Answer = self._connection.call(write, again=True)
+    def _run(self, kind: Type, write: Write) -> api.Run:
+        answer: _core.Answer = self._connection.call(kind, write)
         if answer.status != Status.OK:
             raise self._queue.port.error(answer)
         return answer.run()
@@ -162,7 +159,7 @@ class RemoteBulkQueue(api.BulkQueue):
         most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
         end = min(count, first + min(_MOST_AT_ONCE, most // _LEAST_ROW + 1))
         answer = self._connection.call(
-            lambda wire: wire.read_run(most, where, which, first, end), again=True
+            Type.READ_RUN, lambda wire: wire.read_run(most, where, which, first, end)
         )
         if answer.status == Status.LEASE_EXPIRED:
             raise _core.gone(self._queue.name, answer.refused, end - first)
@@ -179,7 +176,7 @@ class RemoteBulkQueue(api.BulkQueue):
     def return_run(self, receipts: Any) -> int:
         return self._settle_run(Type.RETURN, receipts, None)
 
-    def _settle_run(self, kind: int, receipts: Any, argument: int | None) -> int:
+    def _settle_run(self, kind: Type, receipts: Any, argument: int | None) -> int:
         raw = _core.numbers_of("receipts", receipts, 8)
         refused = 0
         for start in range(0, len(raw) // 8, _MOST_AT_ONCE):
@@ -188,10 +185,10 @@ class RemoteBulkQueue(api.BulkQueue):
         return refused
 
     def _settle_some(
-        self, kind: int, raw: bytes, start: int, end: int, argument: int | None
+        self, kind: Type, raw: bytes, start: int, end: int, argument: int | None
     ) -> int:
         answer = self._connection.call(
-            lambda wire: wire.settle_run(kind, raw, start, end, argument), again=kind == Type.EXTEND
+            kind, lambda wire: wire.settle_run(kind, raw, start, end, argument)
         )
         if answer.status == Status.LEASE_EXPIRED:
             return len(answer.refused)

@@ -26,7 +26,7 @@ from shmq.fork_safe import new_lock
 from shmq.native import _clock as time
 from shmq.native import _core
 from shmq.protocol.messages.queue import Greeting
-from shmq.protocol.opcodes import Status
+from shmq.protocol.opcodes import AGAIN, Status, Type
 from shmq.protocol.status import error_of_status
 
 Write = Callable[[_core.Wire], _core.Answer]
@@ -140,6 +140,17 @@ class LoopDriver:
         if self._writing:
             self.loop.remove_writer(self._fd)
         self.wire.let_go()
+
+
+def _plain(kind: Type, payload: bytes, named: bool) -> Write:
+    return lambda wire: wire.request(kind, named, payload)
+
+
+def _may_repeat(kind: Type, given: bool | None) -> bool:
+    """Whether the request may be sent again: as its type says, or as its caller must say."""
+    known = AGAIN[kind]
+    assert (known is None) != (given is None), f"{kind.name} is sent again: {known} or {given}?"
+    return bool(known or given)
 
 
 def _settle(future: asyncio.Future[bool], value: bool) -> None:
@@ -282,11 +293,38 @@ class Connection:
 
     # ---- requests ----
 
+    def ask(
+        self,
+        kind: Type,
+        payload: bytes,
+        *,
+        named: bool = False,
+        again: bool | None = None,
+        wait: float = 0.0,
+    ) -> _core.Answer:
+        """`call` with a plain payload; ``named``: behind the name of the connection's object."""
+        write = _plain(kind, payload, named)
+        return self.call(kind, write, again=again, wait=wait)
+
+    async def aask(
+        self,
+        kind: Type,
+        payload: bytes,
+        *,
+        named: bool = False,
+        again: bool | None = None,
+        wait: float = 0.0,
+    ) -> _core.Answer:
+        """``ask`` for asyncio."""
+        write = _plain(kind, payload, named)
+        return await self.acall(kind, write, again=again, wait=wait)
+
     def call(
         self,
+        kind: Type,
         write: Write,
         *,
-        again: bool = False,
+        again: bool | None = None,
         wait: float = 0.0,
         within: float = math.inf,
         await_: Await | None = None,
@@ -303,13 +341,14 @@ class Connection:
             if not answer.lost and answer.status != _SHUTTING_DOWN:
                 return answer
             first = Attempt(wire, answer, began)
-        return run(self.calling(write, again, wait, within, await_, first, retry_until))
+        return run(self.calling(kind, write, again, wait, within, await_, first, retry_until))
 
     async def acall(
         self,
+        kind: Type,
         write: Write,
         *,
-        again: bool = False,
+        again: bool | None = None,
         wait: float = 0.0,
         within: float = math.inf,
         await_: Await | None = None,
@@ -326,12 +365,15 @@ class Connection:
             if not answer.lost and answer.status != _SHUTTING_DOWN:
                 return answer
             first = Attempt(wire, answer, began)
-        return await arun(self.calling(write, again, wait, within, await_, first, retry_until))
+        return await arun(
+            self.calling(kind, write, again, wait, within, await_, first, retry_until)
+        )
 
     def calling(
         self,
+        kind: Type,
         write: Write,
-        again: bool = False,
+        again: bool | None = None,
         wait: float = 0.0,
         within: float = math.inf,
         await_: Await | None = None,
@@ -340,13 +382,15 @@ class Connection:
     ) -> Steps[_core.Answer]:
         """Carry out one request; ``wait``: seconds that the server may take beyond the timeout.
 
-        ``again``: it may be carried out twice, ``within`` that many seconds. ``await_`` waits for
+        ``again``: whether it may be carried out twice, ``within`` that many seconds; given only of
+        a type for which `AGAIN` leaves that to the request. ``await_`` waits for
         the answer, as long as it likes; None: `answering`. ``first`` is an attempt that the caller
         has made. ``retry_until`` (monotonic) ends the attempts before the request timeout does: it
         is sent again once in any case; None: the limit set by `limit_reconnects`. Raises
         :class:`~shmq.ConnectionLost` without an answer in time, or if the connection is lost and
         the request must not be repeated.
         """
+        repeats = _may_repeat(kind, again)
         began = time.monotonic() if first is None else first.began
         until = again_until = began + self.target.request_timeout
         if retry_until is None:
@@ -364,7 +408,7 @@ class Connection:
                 yield self.answering(wire, answer, max(0.0, until - time.monotonic()) + wait)
             else:
                 yield from await_(wire, answer)
-            still = again and time.monotonic() - began < within
+            still = repeats and time.monotonic() - began < within
             if not self._is_to_be_repeated(wire, answer, still, again_until):
                 return answer
             backoff = backoff or Backoff()

@@ -102,7 +102,7 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
         receipts = _core.receipts_of(self.waiting)
         ms = max(1, _core.milliseconds("visibility_timeout", self._lease))
         answer = yield from self._connection.calling(
-            lambda wire: wire.settle(Type.EXTEND, receipts, ms), again=True
+            Type.EXTEND, lambda wire: wire.settle(Type.EXTEND, receipts, ms)
         )
         if answer.status not in (Status.OK, Status.LEASE_EXPIRED):
             raise self._queue.port.error(answer)
@@ -118,7 +118,7 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
         connection = self._connection
         until = None if self._timeout is None else time.monotonic() + self._timeout
         if self._timeout == 0:
-            asking = connection.calling(self._ask, again=True, retry_until=until)
+            asking = connection.calling(Type.CONSUME, self._ask, retry_until=until)
             return self._took((yield from asking))
         backoff = None
         while not self.ended:

@@ -37,9 +37,7 @@ _PRIORITIES: Final = 16
 def ask(connection: Connection, name: str, action: str, **arguments: Any) -> _core.Answer:
     """Send a request other than a publish. Raises the error of a refusal."""
     payload = pack_name(name) + ExchangeRequest(action, arguments).pack()
-    answer = connection.call(
-        lambda wire: wire.request(Type.EXCHANGE, False, payload), again=action != "delete"
-    )
+    answer = connection.ask(Type.EXCHANGE, payload, again=action != "delete")
     _check(connection, answer, name)
     return answer
 
@@ -145,7 +143,7 @@ class RemoteExchange(ExchangeHandle):
         It is never repeated: a stream, or a queue without a `dedupe_window`, would take it twice.
         """
         whole = pack_name(self._name) + asked.pack()
-        answer = self._connection.call(lambda wire: wire.request(Type.ROUTE, False, whole))
+        answer = self._connection.ask(Type.ROUTE, whole, again=False)
         _check(self._connection, answer, self._name)
         return Routed.unpack(answer)
 

@@ -12,7 +12,7 @@ from shmq.client.shared.backoff import Backoff
 from shmq.errors import ShmqError
 from shmq.native import _clock as time
 from shmq.native import _core
-from shmq.protocol.opcodes import Status
+from shmq.protocol.opcodes import Status, Type
 
 #: How long a CONSUME waits at the server, in ms. It cannot be cancelled, so a longer wait is a
 #: subscription, which can.
@@ -90,7 +90,7 @@ class RemoteGet:
         wait = wait_ms / 1000
         try:
             return self._connection.call(
-                self._ask, again=True, wait=wait, first=first, retry_until=self._until
+                Type.CONSUME, self._ask, wait=wait, first=first, retry_until=self._until
             )
         except KeyboardInterrupt:
             # The server may still deliver to it: that is returned at once, not at the lease's end.
@@ -101,7 +101,7 @@ class RemoteGet:
 
     def _aconsume(self) -> Coroutine[Any, Any, _core.Answer]:
         self._wait_ms = 0
-        return self._connection.acall(self._ask, again=True, retry_until=self._until)
+        return self._connection.acall(Type.CONSUME, self._ask, retry_until=self._until)
 
     def _ask(self, wire: _core.Wire) -> _core.Answer:
         answer = wire.consume(self._most, self._wait_ms, self._lease, self._where)

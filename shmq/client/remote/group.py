@@ -11,6 +11,7 @@ from shmq.api.names import check_name
 from shmq.client.handles.stream import StreamHandle
 from shmq.client.ports.group import GroupStore, PartitionSeat
 from shmq.client.ports.share import Lender, Lent
+from shmq.client.remote.connection import Connection
 from shmq.errors import MemberFenced
 from shmq.native import _clock as time
 from shmq.native import _core
@@ -193,7 +194,7 @@ class RemoteGroupState:
         return made
 
     def _ask(
-        self, kind: int, member: int, rest: bytes = b"", *, again: bool = True
+        self, kind: Type, member: int, rest: bytes = b"", *, again: bool | None = None
     ) -> _core.Answer:
         answer = self._send(kind, member, rest, again)
         if answer.status == Status.FENCED:
@@ -213,12 +214,9 @@ class RemoteGroupState:
     def _make_deleted(self) -> errors.StreamDeleted:
         return errors.StreamDeleted(f"the group {self._name!r} was deleted")
 
-    def _send(self, kind: int, member: int, rest: bytes, again: bool) -> _core.Answer:
-        payload = self._pack(member, rest)
-        answer: _core.Answer = self._stream.connection.call(
-            lambda wire: wire.request(kind, True, payload), again=again
-        )
-        return answer
+    def _send(self, kind: Type, member: int, rest: bytes, again: bool | None) -> _core.Answer:
+        connection: Connection = self._stream.connection
+        return connection.ask(kind, self._pack(member, rest), named=True, again=again)
 
     def _pack(self, member: int, rest: bytes = b"") -> bytes:
         return MemberRequest(self._name, self._stream.identity, member, rest).pack()
@@ -267,7 +265,7 @@ class RemoteMemberState(RemoteGroupState):
             "skip" if self._skips_damage else None,
         )
         try:
-            answer = self._ask(Type.JOIN, 0, asked.pack(), again=False)
+            answer = self._ask(Type.JOIN, 0, asked.pack())
         except errors.StreamDeleted:
             self._check_grave()
             raise

@@ -44,12 +44,13 @@ class Collection(CollectionPort):
         assert greeting is not None
         return greeting
 
-    def _ask(self, kind: int, name: str, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
-        payload = pack_name(name) + rest
-        return self._connection.call(lambda wire: wire.request(kind, False, payload), again=again)
+    def _ask(
+        self, kind: Type, name: str, rest: bytes = b"", *, again: bool | None = None
+    ) -> _core.Answer:
+        return self._connection.ask(kind, pack_name(name) + rest, again=again)
 
-    def _ask_all(self, kind: int, rest: bytes = b"") -> _core.Answer:
-        answer = self._connection.call(lambda wire: wire.request(kind, False, rest), again=True)
+    def _ask_all(self, kind: Type, rest: bytes = b"") -> _core.Answer:
+        answer = self._connection.ask(kind, rest)
         if answer.status != Status.OK:
             raise error_of(answer, self._connection.url)
         return answer
@@ -67,7 +68,7 @@ class Collection(CollectionPort):
         if answer.status == Status.QUEUE_EXISTS:
             raise taken(str(error_of(answer, self._connection.url)))
 
-    def _remove(self, kind: int, name: str, rest: bytes = b"") -> None:
+    def _remove(self, kind: Type, name: str, rest: bytes = b"") -> None:
         answer = self._ask(kind, name, rest)
         if answer.status == Status.NO_QUEUE:
             raise self.MISSING.of(name, self._connection.where)
@@ -162,7 +163,7 @@ class QueueCollection(Collection):
         try:
             wanted = queue.options.altered(name, given)
             packed = pack_map(_plain_options(wanted, given))
-            options = unpack_queue_options(queue.port.ask(Type.ALTER, packed, again=True))
+            options = unpack_queue_options(queue.port.ask(Type.ALTER, packed))
         finally:
             if mine is None:
                 queue.close()
@@ -196,7 +197,7 @@ class StreamCollection(Collection):
             with contextlib.suppress(errors.NoSuchStream):
                 return self.open(name)
         create = StreamCreate(_plain_options(wanted, given)).pack()
-        answer = self._ask(Type.STREAM_CREATE, name, create, again=True)
+        answer = self._ask(Type.STREAM_CREATE, name, create)
         if answer.status == Status.QUEUE_EXISTS and exact:
             raise self._stream_exists(name, wanted, answer)
         if answer.status != Status.QUEUE_EXISTS:

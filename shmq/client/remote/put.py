@@ -89,7 +89,7 @@ class RemotePuts(QueuePort):
 
     def state(self) -> QueueState:
         """The queue's current state. Raises the error of a refusal."""
-        answer = self.connection.call(_stats, again=True)
+        answer = self.connection.call(Type.STATS, _stats)
         self._check(answer)
         return QueueState.unpack(answer)
 
@@ -120,7 +120,7 @@ class RemotePuts(QueuePort):
         if self.options.durability == "memory":
             return None
         with contextlib.suppress(errors.ShmqError):
-            answer = yield from self.connection.calling(_stats, again=True)
+            answer = yield from self.connection.calling(Type.STATS, _stats)
             if answer.status == Status.OK:
                 return QueueState.unpack(answer).unwritten
         return None
@@ -276,6 +276,7 @@ class RemotePuts(QueuePort):
 
         try:
             return self.connection.call(
+                Type.PRODUCE_BATCH,
                 write,
                 again=self.identified,
                 within=self._window,

@@ -49,7 +49,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         connection.set_queue(weakref.ref(self))
         if create is not None:
             self._make(create)
-        answer = connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
+        answer = connection.ask(Type.STATS, b"", named=True)
         if answer.status == Status.NO_QUEUE:
             if create is not None:
                 raise self._outlived()
@@ -68,7 +68,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
     def _make(self, create: Create) -> None:
         """Create the queue, exclusive to the connection: the server removes both."""
         packed = create.pack()
-        answer = self._connection.call(lambda wire: wire.request(Type.CREATE, True, packed))
+        answer = self._connection.ask(Type.CREATE, packed, named=True, again=False)
         if create.own and answer.status in (Status.NO_QUEUE, Status.FORBIDDEN):
             raise errors.Forbidden(
                 f"the token may make no queue {self._name!r} at {self._connection.url}, which "

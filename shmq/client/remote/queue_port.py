@@ -21,7 +21,7 @@ from shmq.model.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.messages.numbers import Leases
 from shmq.protocol.messages.queue import Fail, LeasesState, Move, Select
-from shmq.protocol.opcodes import AGAIN, CALLS, FOREVER, HEADS, Status, Type
+from shmq.protocol.opcodes import FOREVER, Status, Type
 
 log = logging.getLogger("shmq")
 
@@ -56,12 +56,12 @@ class RemoteQueuePort(RemotePuts):
     def have_acked(self, messages: list[Any], refused: set[int]) -> None:
         _core.have_acked(messages, refused)
 
-    def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
+    def ask(self, kind: Type, rest: bytes = b"", *, again: bool | None = None) -> _core.Answer:
         """Send a request other than a put, get or settlement. Raises the error of a refusal."""
-        answer = self.connection.call(lambda wire: wire.request(kind, True, rest), again=again)
+        answer = self.connection.ask(kind, rest, named=True, again=again)
         return self._refuse_failed(kind, answer)
 
-    def _refuse_failed(self, kind: int, answer: _core.Answer) -> _core.Answer:
+    def _refuse_failed(self, kind: Type, answer: _core.Answer) -> _core.Answer:
         if answer.status != Status.OK:
             raise self.error(answer, described=kind in {Type.STAGE, Type.MOVE})
         return answer
@@ -109,7 +109,7 @@ class RemoteQueuePort(RemotePuts):
         for start in range(0, len(receipts), _MOST_RECEIPTS):
             some = receipts[start : start + _MOST_RECEIPTS]
             write = functools.partial(_settlement, number, some, argument, error)
-            answer = self.connection.call(write, again=kind == "extend", first=first)
+            answer = self.connection.call(number, write, first=first)
             if answer.status == Status.LEASE_EXPIRED:
                 refused += answer.refused
             elif answer.status != Status.OK:
@@ -120,17 +120,15 @@ class RemoteQueuePort(RemotePuts):
 
     def peek(self, limit: int, where: Where | None) -> list[api.Message]:
         asked = b"" if where is None else where.text.encode()
-        answer = self.connection.call(lambda wire: wire.peek(limit, asked), again=True)
+        answer = self.connection.call(Type.PEEK, lambda wire: wire.peek(limit, asked))
         if answer.status == Status.QUEUE_EMPTY:
             return []
         if answer.status != Status.OK:
             raise self.error(answer)
         return list(answer.messages or ())
 
-    def call(self, method: str, *numbers: int) -> int:
-        kind = CALLS[method]
-        rest = HEADS[kind].pack(*numbers) if numbers else b""
-        return self.ask(kind, rest, again=kind in AGAIN).number
+    def purge(self) -> int:
+        return self.ask(Type.PURGE).number
 
     def redrive(self, limit: int | None, where: Where | None) -> int:
         most = FOREVER if limit is None else min(limit, FOREVER - 1)
@@ -140,13 +138,9 @@ class RemoteQueuePort(RemotePuts):
     def move_to(self, target: str, limit: int | None, where: Where | None) -> Steps[int]:
         most = None if limit is None else min(limit, FOREVER - 1)
         packed = Move(target, most, None if where is None else where.text).pack()
-
-        def write(wire: _core.Wire) -> _core.Answer:
-            return wire.request(Type.MOVE, True, packed)
-
         answer: _core.Answer = yield (
-            lambda: self.connection.call(write),
-            lambda: self.connection.acall(write),
+            lambda: self.connection.ask(Type.MOVE, packed, named=True),
+            lambda: self.connection.aask(Type.MOVE, packed, named=True),
         )
         try:
             return self._refuse_failed(Type.MOVE, answer).number
@@ -167,7 +161,7 @@ class RemoteQueuePort(RemotePuts):
         more = True
         while more and len(found) < limit:
             asked = Leases(found[-1].sequence if found else after, limit - len(found))
-            answer = LeasesState.unpack(self.ask(Type.LEASES, asked.pack(), again=True))
+            answer = LeasesState.unpack(self.ask(Type.LEASES, asked.pack()))
             found += answer.leases
             more = answer.more and bool(answer.leases)
         return found

@@ -82,7 +82,7 @@ def _poll(queues: list[Any]) -> list[bool | ShmqError]:
         return answers[-1]  # a server answers those that do not wait in their order
 
     try:
-        queues[0].connection.call(write, again=True)
+        queues[0].connection.call(Type.READY, write)
     except ShmqError as error:
         return [error] * len(queues)
     return [_meaning(*each) for each in zip(queues, answers, strict=True)]

@@ -58,7 +58,7 @@ class RemoteStagedPublisher(api.StagedPublisher):
         backoff = RoomBackoff()
         rows = 0
         while True:
-            published = Published.unpack(self._queue.port.ask(Type.PUBLISH, asked, again=True))
+            published = Published.unpack(self._queue.port.ask(Type.PUBLISH, asked))
             rows += published.rows
             if published.left is None:
                 return rows
@@ -82,7 +82,7 @@ class RemoteStagedPublisher(api.StagedPublisher):
     def _ask(self, action: str, keep: str | None = None) -> StagedState:
         """The state of the staging queue at the server, after the action."""
         asked = Staged(self._publisher, action, keep).pack()
-        return StagedState.unpack(self._queue.port.ask(Type.STAGED, asked, again=True))
+        return StagedState.unpack(self._queue.port.ask(Type.STAGED, asked))
 
 
 def _from_rows(queue: Any, rows: Sequence[api.Row]) -> list[StageRow]:

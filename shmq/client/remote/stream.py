@@ -50,7 +50,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
 
     def __init__(self, connection: Connection, namespace: str) -> None:
         super().__init__(connection, namespace)
-        answer = connection.call(lambda wire: wire.request(Type.STREAM_INFO, True, b""), again=True)
+        answer = connection.ask(Type.STREAM_INFO, b"", named=True)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchStream.of(self._name, connection.where)
         info = StreamInfo.unpack(self._check(answer))
@@ -80,9 +80,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
 
     def change_partitions(self, partitions: int) -> range:
         rest = Repartition(self._identity, partitions).pack()
-        answer = self._check(
-            self._connection.call(lambda wire: wire.request(Type.REPARTITION, True, rest))
-        )
+        answer = self.ask(Type.REPARTITION, rest)
         run(self.describe())
         return unpack_partitions(answer)
 
@@ -97,26 +95,15 @@ class RemoteStream(RemoteHandle, RemoteGroups):
 
     # ---- requests ----
 
-    def ask(self, kind: int, rest: bytes, wait: float = 0.0) -> _core.Answer:
-        """The answer to a request that may be carried out twice, waiting up to ``wait`` seconds.
+    def ask(self, kind: Type, rest: bytes, wait: float = 0.0) -> _core.Answer:
+        """The answer to a request that may take ``wait`` seconds. Raises the error of a refusal."""
+        return self._check(self._connection.ask(kind, rest, named=True, wait=wait))
 
-        Raises the error of a refusal.
-        """
-        return self._check(
-            self._connection.call(
-                lambda wire: wire.request(kind, True, rest), again=True, wait=wait
-            )
-        )
-
-    async def aask(self, kind: int, rest: bytes, wait: float = 0.0) -> _core.Answer:
+    async def aask(self, kind: Type, rest: bytes, wait: float = 0.0) -> _core.Answer:
         """``ask`` for asyncio."""
-        return self._check(
-            await self._connection.acall(
-                lambda wire: wire.request(kind, True, rest), again=True, wait=wait
-            )
-        )
+        return self._check(await self._connection.aask(kind, rest, named=True, wait=wait))
 
-    def asking(self, kind: int, rest: bytes, wait: float = 0.0) -> Step:
+    def asking(self, kind: Type, rest: bytes, wait: float = 0.0) -> Step:
         """The step of a request: see `ask`."""
         return (lambda: self.ask(kind, rest, wait), lambda: self.aask(kind, rest, wait))
 
@@ -182,6 +169,7 @@ class RemoteStream(RemoteHandle, RemoteGroups):
             gaps=entries.gaps,
         ).pack()
         answer = self._connection.call(
+            Type.APPEND,
             lambda wire: wire.request(Type.APPEND, True, rest),
             again=entries.producer is not None,
             await_=(lambda wire, answer: confirmed(self, wire, answer, until))

@@ -44,13 +44,9 @@ def ask(connection: Connection, name: str, asked: TableRequest) -> Steps[_core.A
             f"{greeting.max_frame}: set fewer or smaller values at once"
         )
     again = asked.action in _AGAIN
-
-    def write(wire: _core.Wire) -> _core.Answer:
-        return wire.request(Type.TABLE, False, payload)
-
     answer: _core.Answer = yield (
-        lambda: connection.call(write, again=again),
-        lambda: connection.acall(write, again=again),
+        lambda: connection.ask(Type.TABLE, payload, again=again),
+        lambda: connection.aask(Type.TABLE, payload, again=again),
     )
     if answer.status == Status.NO_QUEUE:
         if asked.identity:

@@ -29,7 +29,7 @@ from shmq.native._core import Filter, Session
 from shmq.protocol.messages.exchange import EXCHANGES, ExchangeRequest, Exchanges
 from shmq.protocol.messages.named_lease import NamedLease
 from shmq.protocol.messages.numbers import Leases
-from shmq.protocol.messages.payload import check_empty, pack_map, unpack_head, unpack_map
+from shmq.protocol.messages.payload import check_empty, pack_map, unpack_map
 from shmq.protocol.messages.queue import (
     QUEUES,
     Create,
@@ -44,7 +44,7 @@ from shmq.protocol.messages.queue import (
 )
 from shmq.protocol.messages.staging import Publish, Published, Stage, Staged, StagedState
 from shmq.protocol.messages.table import TableRequest
-from shmq.protocol.opcodes import ASIDE, CALLS, FOREVER, RIGHTS, Right, Status, Type
+from shmq.protocol.opcodes import ASIDE, FOREVER, RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal, refusal_of, status_of
 from shmq.server.config.settings import Limits
 from shmq.server.config.tokens import AccessList
@@ -170,6 +170,7 @@ class Control:
             Type.DELETE: (_read_delete, self._delete),
             Type.LIST: (List.unpack, self._list),
             Type.STATS: (check_empty, self._read_stats),
+            Type.PURGE: (check_empty, self._purge),
             Type.PEEK: (Select.unpack, self._peek),
             Type.LEASES: (Leases.unpack, self._list_leases),
             Type.REDRIVE: (Select.unpack, self._redrive),
@@ -182,13 +183,6 @@ class Control:
             Type.EXCHANGES: (Exchanges.unpack, self._list_exchanges),
             Type.TABLE: (TableRequest.unpack, self._answer_table),
             Type.NAMED_LEASE: (NamedLease.unpack, self._change_named_lease),
-            **{
-                of: (
-                    functools.partial(unpack_head, of, last=True),
-                    functools.partial(self._call, method),
-                )
-                for method, of in CALLS.items()
-            },
         }
 
     def attach(self, name: str) -> None:
@@ -491,10 +485,9 @@ class Control:
         )
         return b""
 
-    def _call(self, method: str, session: Session, name: str, numbers: tuple[int, ...]) -> bytes:
-        """Call the queue's method of that name, which opcodes.toml makes a request."""
-        with self._open_for(session, name) as queue, well_formed():
-            return _COUNT.pack(getattr(queue, method)(*numbers))
+    def _purge(self, session: Session, name: str, _: None) -> bytes:
+        with self._open_for(session, name) as queue:
+            return _COUNT.pack(queue.purge())
 
     def _list(self, session: Session, _: str, asked: List) -> bytes:
         if asked.tables:

@@ -36,7 +36,7 @@ class NatsQueue(QueueHandle):
 
     def count_claimed(self) -> int:
         """How many messages are claimed: see `QueueState.count_claimed`."""
-        return self.port.call("count_claimed")
+        return self.port.run(self.port.state.count_claimed())
 
     def bulk(self) -> api.BulkQueue:
         self.port.refuse("bulk()", "its servers keep messages, not columns of them")

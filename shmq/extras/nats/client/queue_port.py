@@ -316,11 +316,8 @@ class NatsQueuePort(QueuePort):
         # What was delivered and came back may be missing.
         return self.run(self.state.peek(limit, where))
 
-    def call(self, method: str, *numbers: int) -> int:
-        begin: Callable[..., Coroutine[Any, Any, int]] | None = getattr(self.state, method, None)
-        if begin is None:
-            self.refuse(f"{method}()", "its servers have nothing like it")
-        return self.run(begin(*numbers))
+    def purge(self) -> int:
+        return self.run(self.state.purge())
 
     def redrive(self, limit: int | None, where: Where | None) -> int:
         return self.run(redrive(self, limit, where))
