@@ -296,10 +296,10 @@ def test_a_task_of_a_repartitioned_stream_asks_once_what_sealed_partitions_have(
     run([made(100)])
     for partitions in (3, 4, 5):
         orders.repartition(partitions)
-    asked: list[int] = []
+    asked: list[Type] = []
     ask = RemoteStream.ask
 
-    def count(stream: RemoteStream, kind: int, rest: bytes, wait: float = 0.0) -> Answer:
+    def count(stream: RemoteStream, kind: Type, rest: bytes, wait: float = 0.0) -> Answer:
         asked.append(kind)
         return ask(stream, kind, rest, wait)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import shmq
 from shmq import Broker
+from shmq.client.remote.connection import Connection
 from shmq.protocol.opcodes import AGAIN, Type
 from tests.support.proxy import Proxy, of_type
 
@@ -15,8 +18,9 @@ NEVER = [kind for kind, again in AGAIN.items() if again is False]
 DEPENDS = [kind for kind, again in AGAIN.items() if again is None]
 
 
-def connection_of(broker: Broker) -> shmq.client.remote.connection.Connection:
-    return broker._connection  # type: ignore[attr-defined,no-any-return]
+def connection_of(broker: Any) -> Connection:
+    connection: Connection = broker._connection
+    return connection
 
 
 @pytest.mark.parametrize("kind", ALWAYS, ids=lambda kind: kind.name)
