@@ -17,7 +17,7 @@ import time
 from typing import Any, Final
 
 from shmq.disk.persistence.conflicts import set_definitions_aside
-from shmq.disk.storage.disk import Disk, remove_file
+from shmq.disk.storage.disk import LASTING, Disk, remove_file, unreadable
 from shmq.disk.storage.file_header import DEFINITIONS, FileHeader
 from shmq.disk.storage.map_file import read_map, write_map
 from shmq.disk.storage.paths import EXCHANGES, SCHEMAS
@@ -144,6 +144,16 @@ def check_definitions(disk: Disk, name: str) -> None:
     read_map(disk, name, DEFINITIONS)
 
 
+def _read(disk: Disk, name: str) -> tuple[FileHeader, dict[str, Any], int] | None:
+    """The file's map; None: there is none. Raises FileError, and OSError for what may pass."""
+    try:
+        return read_map(disk, name, DEFINITIONS)
+    except OSError as error:
+        if error.errno not in LASTING:
+            raise
+        raise unreadable(error, disk.path(name)) from error
+
+
 @contextlib.contextmanager
 def _set_aside_if_damaged(disk: Disk, name: str) -> Any:
     try:
@@ -153,7 +163,7 @@ def _set_aside_if_damaged(disk: Disk, name: str) -> Any:
 
 
 def _restore_exchanges(namespace: Namespace, disk: Disk) -> None:
-    found = read_map(disk, EXCHANGES, DEFINITIONS)
+    found = _read(disk, EXCHANGES)
     if found is None:
         return
     _, content, at = found
@@ -183,7 +193,7 @@ def _list_targets(table: Table) -> set[tuple[str, str]]:
 
 
 def _restore_schemas(namespace: Namespace, disk: Disk) -> None:
-    found = read_map(disk, SCHEMAS, DEFINITIONS)
+    found = _read(disk, SCHEMAS)
     if found is None:
         return
     _, content, at = found

@@ -26,7 +26,7 @@ from shmq.disk.persistence.conflicts import (
 from shmq.disk.persistence.definitions import recover_definitions
 from shmq.disk.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.disk.persistence.transaction_recovery import complete_transactions, drop_the_lost
-from shmq.disk.storage.disk import Disk, map_file, sync_file
+from shmq.disk.storage.disk import Disk, map_file, sync_file, unreadable
 from shmq.disk.storage.erase import finish_erasures
 from shmq.disk.storage.file_header import read_tail
 from shmq.disk.storage.inventory import write_refusals
@@ -90,8 +90,7 @@ def _decide(disk: Disk, files: Files, *, salvage: bool, on_progress: OnProgress)
     except ShmqError as error:
         decision.error = error
     except OSError as error:
-        where = error.filename or disk.path(next(files.names()))
-        decision.error = ShmqError(f"{where} cannot be read: {error.strerror or error}")
+        decision.error = unreadable(error, disk.path(next(files.names())))
     return decision
 
 
@@ -147,9 +146,8 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
     except LockTimeout:  # an OSError, too
         raise
     except OSError as error:
-        raise ShmqError(
-            f"data_dir={str(directory.path)!r} cannot be recovered: {error.strerror or error}"
-        ) from error
+        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error
+        raise ShmqError(f"data_dir={str(directory.path)!r} cannot be recovered: {what}") from error
 
 
 def _recover_queues(

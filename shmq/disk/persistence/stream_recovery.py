@@ -21,7 +21,7 @@ from typing import Any, Final
 from shmq.api.names import check_name
 from shmq.api.stream_options import StreamOptions
 from shmq.disk.persistence.conflicts import live_identities
-from shmq.disk.storage.disk import Disk, size_of, sync_file
+from shmq.disk.storage.disk import Disk, size_of, sync_file, unreadable
 from shmq.disk.storage.erase import sweep_streams
 from shmq.disk.storage.file_header import StreamIdentity, Tail, read_tail
 from shmq.disk.storage.paths import (
@@ -158,7 +158,8 @@ class StoredStream:
 def plan_streams(disk: Disk, known: Collection[tuple[str, int]] = ()) -> dict[str, StoredStream]:
     """The streams in the data directory, by name, except those that are ``known``.
 
-    Of two streams of one name the newer counts, and the other is logged. Raises OSError.
+    Of two streams of one name the newer counts, and the other is logged. Raises OSError if the
+    directory itself cannot be read.
     """
     found: dict[str, StoredStream] = {}
     for name, identity in streams_among(disk.under(STREAMS).names()):
@@ -182,7 +183,7 @@ def plan_streams(disk: Disk, known: Collection[tuple[str, int]] = ()) -> dict[st
 def stored_stream(
     disk: Disk, name: str, identity: int, report: Report = silent, what: str = ""
 ) -> StoredStream | None:
-    """Read the files of that stream; None: it has no metadata file. Raises OSError.
+    """Read the files of that stream; None: it has no metadata file.
 
     ``report`` is called with the bytes that are read, as the step ``what``.
     """
@@ -209,6 +210,9 @@ def stored_stream(
                 stored.ends.append(end_of_partition(below, whose, partition, on_progress))
     except ShmqError as error:
         stored.error = error
+    except OSError as error:
+        stored.error = unreadable(error, disk.path(stream_directory(name, identity)))
+    if stored.error is not None:
         stored.written = stored.written or _LAST_TIME  # no other one may hide it
     return stored
 

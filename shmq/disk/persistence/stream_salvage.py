@@ -17,7 +17,15 @@ from typing import Any, Final
 
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.stream_journal import Commit, StreamJournal
-from shmq.disk.storage.disk import Disk, create_file, read_whole, replace_file
+from shmq.disk.storage.disk import (
+    LASTING,
+    Disk,
+    create_file,
+    read_whole,
+    remove_file,
+    replace_file,
+    unreadable,
+)
 from shmq.disk.storage.file_header import FileHeader, StreamIdentity
 from shmq.disk.storage.paths import (
     UNFINISHED_SEGMENT,
@@ -203,6 +211,11 @@ class _Partition:
         segment = segment_file(base)
         try:
             found = StreamSegment(self._disk, base).check(limit, on_progress)
+        except OSError as error:
+            if error.errno not in LASTING:
+                raise
+            path = self._disk.path(segment)
+            return f"{unreadable(error, path)}; lost: {self._rebuild(base, limit)}"
         except FileError as error:
             if isinstance(error, IncompatibleFile) and self._read(base)[:4] == _MAGIC:
                 raise  # another version, not damage
@@ -234,7 +247,7 @@ class _Partition:
                 there.add(max(end, self._least))
                 self._create_empty(max(end, self._least))
         if base not in there:
-            self._disk.unlink(segment_file(base))
+            remove_file(self._disk, segment_file(base))
             self._disk.sync_directory()
         return self._describe_lost(base, limit, runs)
 
@@ -255,7 +268,14 @@ class _Partition:
 
     def _replace(self, base: int, limit: int) -> list[Run]:
         """Replace this segment with segments of its intact records, and keep it aside."""
-        raw = self._read(base)
+        try:
+            raw = self._read(base)
+        except OSError as error:
+            if error.errno not in LASTING:
+                raise
+            name = segment_file(base)
+            self._disk.rename(name, free_name(f"{name}.damaged", self._disk.names()))
+            return []
         runs = runs_in(raw, self._whose.salt, base, limit)
         scratch = self._disk.under(_SCRATCH)
         self._clear(scratch)

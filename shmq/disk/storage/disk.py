@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from shmq.errors import FileError
 from shmq.native import _file
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
@@ -252,6 +253,15 @@ def read_pieces(disk: Disk, file: int, size: int) -> Iterator[bytes]:
     while at < size and (piece := disk.read(file, min(_PIECE, size - at), at)):
         yield piece
         at += len(piece)
+
+
+#: Of a file that no later try can read either: the disk has lost it, or it is no file.
+LASTING: Final = frozenset({errno.EIO, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+
+
+def unreadable(error: OSError, path: Path) -> FileError:
+    """The error of a file that cannot be read; ``path``: where, if the ``error`` does not say."""
+    return FileError(f"{error.filename or path} cannot be read: {error.strerror or error}")
 
 
 def map_file(disk: Disk, name: str) -> mmap.mmap | bytes:

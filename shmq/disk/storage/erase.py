@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import re
 import struct
 from collections.abc import Collection
@@ -30,6 +31,8 @@ from shmq.disk.storage.paths import (
     stream_directory,
     streams_among,
 )
+
+log = logging.getLogger("shmq")
 
 _NOTE: Final = re.compile(r"\.(?P<queue>[^@]+)\.dmsq\.gone", re.ASCII)
 _KEY: Final = struct.Struct("<Q")
@@ -131,13 +134,19 @@ def erase_stream(disk: Disk, name: str, identity: int) -> bool:
 def sweep_streams(disk: Disk, keep: set[tuple[str, int]]) -> list[str]:
     """Remove leftovers of streams without a metadata file, except those in ``keep``.
 
-    Returns their names. Raises OSError.
+    Returns their names. What cannot be removed is logged: it is no stream, and harms none. Raises
+    OSError if the directory cannot be read.
     """
     swept = []
     for name, identity in streams_among(disk.under(STREAMS).names()):
         if (name, identity) not in keep and not is_carded(disk, name, identity):
-            erase_stream(disk, name, identity)
-            swept.append(name)
+            try:
+                erase_stream(disk, name, identity)
+            except OSError as error:
+                path = disk.path(stream_directory(name, identity))
+                log.error("%s, of a deleted stream, cannot be removed: %s", path, error.strerror)
+            else:
+                swept.append(name)
     return swept
 
 

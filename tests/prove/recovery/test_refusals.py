@@ -192,6 +192,65 @@ def test_a_damaged_stream_is_salvaged_when_that_is_asked_for(
         assert stream.read(0, 0).values()[0] == b"0"
 
 
+def unreadable(persist: Persist) -> Path:
+    """A stream with a directory in place of its newest file, and an intact queue."""
+    confirmed(persist.namespace, 3)
+    recorded(persist.namespace, 10)
+    persist.kill()
+    lose(persist.namespace)
+    path = newest(persist.directory)
+    path.rename(persist.directory.with_name("lost.dmsq"))
+    path.mkdir()
+    return path
+
+
+def test_a_file_of_a_stream_that_cannot_be_read_stops_that_stream_alone(persist: Persist) -> None:
+    path = unreadable(persist)
+    persist.begin()
+
+    assert bodies(persist.namespace) == [0, 1, 2]
+    with (
+        shmq.connect(persist.namespace) as broker,
+        pytest.raises(shmq.FileError, match="shmq delete --kind stream events") as told,
+    ):
+        broker.stream("events")
+    assert f"{path} cannot be read: Is a directory" in str(told.value)
+
+
+def test_a_stream_with_a_file_that_cannot_be_read_is_salvaged_without_it(
+    persist: Persist, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHMQ_DATA_DIR", str(persist.directory))
+    path = unreadable(persist)
+    persist.begin()
+
+    done = shell("restore", "--stream", "events", "--salvage")
+
+    assert done.lines == ["stream 'events': salvaged, 0 records"]
+    assert f"{path} cannot be read: Is a directory; lost: what was behind" in done.err.decode()
+    aside = path.with_name(f"{path.name}.damaged")
+    aside.rmdir()  # else nothing could delete the stream
+    recorded(persist.namespace, 1)
+    persist.reboot()
+    with shmq.connect(persist.namespace) as broker:
+        assert broker.stream("events").read(0, 0).values() == [b"0"]
+
+
+def test_what_is_left_of_a_deleted_stream_stops_nobody(persist: Persist, shell: Shell) -> None:
+    path = unreadable(persist)
+    persist.begin()
+    shell("delete", "--kind", "stream", "events", "-y", code=Code.REFUSED)
+    persist.end()
+    lose(persist.namespace)
+
+    persist.begin()
+
+    assert bodies(persist.namespace) == [0, 1, 2]
+    recorded(persist.namespace, 1)
+    left = path.parent.parent
+    assert f"{left}, of a deleted stream, cannot be removed: Is a directory" in persist.log
+
+
 def test_a_damaged_file_of_transactions_is_refused_with_what_to_do(
     persist: Persist, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
