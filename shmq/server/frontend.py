@@ -15,6 +15,7 @@ from shmq.client.local.queue import LocalQueue
 from shmq.client.local.waiting.loop_waits import wait_for
 from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError
+from shmq.host.namespace.namespace import Namespace
 from shmq.host.supervision.login_failures import source_of
 from shmq.native import _core
 from shmq.native._core import reserve_standard
@@ -78,6 +79,7 @@ class FrontEnd:
         self._ending_waits = False
         self._end_from = self._end_all_from = 0.0
         self._ended = self._loop.create_future()
+        self._namespace = Namespace.chosen(settings.namespace)
         self._broker = LocalBroker(settings.namespace)
         self._broker.suggests = False
         self._side_threads = SideThreads(self._loop, log)
@@ -313,6 +315,13 @@ class FrontEnd:
     def _check_connections(self) -> None:
         self._end_unneeded_waits()
         self._close_stalled()
+        if self._namespace.processes.outlived_memory() and not self._ended.done():
+            log.error(
+                "the files of namespace %r in %s were removed: this worker ends, and another one "
+                "takes its place",
+                *(self._namespace.name, self._namespace.folder),
+            )
+            self._end()
 
     def _end_unneeded_waits(self) -> None:
         """End the waits for queues without waiting requests, so that their counts are right."""

@@ -331,6 +331,11 @@ class Processes:
         with self.section():
             return self._fd < 0 or not self.is_current() or self._place()[0] != memory
 
+    def outlived_memory(self) -> bool:
+        """Whether memory that this process had a number in was removed by hand."""
+        with self.section():
+            return bool(self._kept) or (self._number > 0 and not self.is_current())
+
     def is_current(self) -> bool:
         """Whether the open file is the one that has the namespace's name now."""
         try:

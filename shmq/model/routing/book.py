@@ -80,8 +80,11 @@ class Book:
 
     @classmethod
     def of(cls, namespace: Namespace) -> Book:
-        """The book of the namespace."""
-        return _books.get(namespace.name) or _books.setdefault(namespace.name, cls(namespace))
+        """The book of the namespace; of its present memory, if the earlier one was removed."""
+        book = _books.get(namespace.name) or _books.setdefault(namespace.name, cls(namespace))
+        with book._lock:
+            book._forget_removed()
+        return book
 
     # ---- reading ----
 
@@ -158,6 +161,11 @@ class Book:
             self.changes += 1
             self._counters = Counters.open(self._counts_path)
 
+    def _forget_removed(self) -> None:
+        """Forget a file that was removed from /dev/shm by hand, as by a logout: nobody marks it."""
+        if self._file is not None and not self._file.has_name(self._path):
+            self._forget_file()
+
     def release(self) -> None:
         """Close the file; the next read opens it again."""
         with self._lock:
@@ -177,6 +185,7 @@ class Book:
         Raises what ``check`` raises, NoSpace and SegmentError; then nothing has changed.
         """
         with self._namespace.locked(), self._lock:
+            self._forget_removed()
             table = self._read_current()
             if not check(table):
                 return False

@@ -225,6 +225,69 @@ def test_a_damaged_file_is_set_aside_and_named(persist: Persist, namespace: str,
         assert len(broker.schemas("orders")) == (file != "writer.schemas")
 
 
+@pytest.mark.parametrize("file", ["writer.exchanges", "writer.schemas"])
+def test_what_is_no_file_is_set_aside_and_named(
+    persist: Persist, namespace: str, file: str
+) -> None:
+    with shmq.connect(namespace) as broker:
+        broker.create_queue("orders", durability="journal", dead_letter=None)
+        broker.create_exchange("events").bind("orders", "key")
+        broker.set_schema("orders", SCHEMA)
+    persist.end()
+    path = persist.directory / file
+    path.unlink()
+    path.mkdir()
+    lose(namespace)
+    persist.begin()
+
+    assert f"{path} cannot be read: Is a directory" in persist.log
+    assert path.with_name(f"{file}.aside").is_dir()
+    with shmq.connect(namespace) as broker:
+        assert len(broker.list_exchanges()) == (file != "writer.exchanges")
+        assert len(broker.schemas("orders")) == (file != "writer.schemas")
+
+
+def test_exchanges_of_memory_that_was_removed_are_not_those_of_the_new(
+    persist: Persist, namespace: str
+) -> None:
+    with shmq.connect(namespace) as kept:
+        kept.create_queue("orders", durability="journal", dead_letter=None)
+        kept.create_exchange("before").bind("orders", "key")
+        persist.reboot()
+
+        with shmq.connect(namespace) as broker:
+            assert [each.name for each in broker.list_exchanges()] == ["before"]
+            broker.create_exchange("behind").bind("orders", "key")
+            kept.create_exchange("also")
+            assert broker.exchange("behind").publish(b"1", "key").delivered == 1
+            assert broker.queue("orders").qsize() == 1
+
+    persist.reboot()
+    with shmq.connect(namespace) as broker:
+        assert {each.name for each in broker.list_exchanges()} == {"before", "behind", "also"}
+
+
+def test_a_server_whose_memory_is_removed_goes_on_with_what_is_on_disk(
+    namespace: str, tmp_path: Path
+) -> None:
+    with serve(namespace, data_dir=tmp_path / "data") as server, shmq.connect(server.url) as broker:
+        broker.create_queue("orders", durability="journal", dead_letter=None)
+        broker.create_exchange("before").bind("orders", "key")
+        broker.queue("orders").put(b"0", confirm="disk", timeout=PATIENCE)
+        lose(namespace)
+        server.hears("accepts connections", 2)
+        server.hears("queue orders is kept in", 2)
+
+        broker.create_exchange("behind").bind("orders", "key")
+        broker.queue("orders").put(b"1", confirm="disk", timeout=PATIENCE)
+        assert broker.exchange("behind").publish(b"2", "key").delivered == 1
+
+    with shmq.connect(namespace) as near:
+        found = [message.body for message in near.queue("orders").get_many(9)]
+        assert found == [b"0", b"1", b"2"]
+        assert {each.name for each in near.list_exchanges()} == {"before", "behind"}
+
+
 def test_a_server_answers_when_it_is_on_disk_and_has_it_after_a_reboot(
     namespace: str, tmp_path: Path
 ) -> None:
