@@ -177,22 +177,22 @@ class _Program(Group):
             if record is not None and not param.is_eager and param.name not in {"cert", "key"}:
                 yield record
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command.
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """See click; --help and --version print here."""
+        with _until_read():
+            return super().make_context(*args, **extra)
 
-        A reader of stdout that has seen enough is not a failure, and Ctrl-C needs no words.
-        """
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C needs no words."""
         try:
-            outcome = super().invoke(ctx)
-            if sys.stdout is not None:
-                sys.stdout.flush()
-            return outcome
+            with _until_read():
+                outcome = super().invoke(ctx)
+                if sys.stdout is not None:
+                    sys.stdout.flush()
+                return outcome
         except shmq.ShmqError as error:
             error.args = (name_flags(str(error), ctx.meta[INNERMOST]), *error.args[1:])
             raise
-        except BrokenPipeError:
-            _silence_stdout()
-            ctx.exit(Code.OK)
         except KeyboardInterrupt:
             ctx.exit(Code.INTERRUPTED)
 
@@ -270,6 +270,16 @@ def main() -> NoReturn:
     # The interpreter's last collection would look at all modules: a tenth of a short command.
     atexit.register(gc.freeze)
     cli.main(prog_name="shmq")
+
+
+@contextlib.contextmanager
+def _until_read() -> Iterator[None]:
+    """End with success if the reader of stdout has seen enough."""
+    try:
+        yield
+    except BrokenPipeError:
+        _silence_stdout()
+        raise click.exceptions.Exit(Code.OK) from None
 
 
 def _silence_stdout() -> None:

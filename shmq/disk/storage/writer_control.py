@@ -24,8 +24,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
+import select
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,10 +42,15 @@ from shmq.native import _clock as time
 from shmq.native._core import reserve_standard
 from shmq.native.descriptors import open_file
 from shmq.native.directories import new_file_mode
+from shmq.native.lock_holder import Holder
 
 log = logging.getLogger("shmq")
 
 _MOST: Final = 1 << 20
+#: How often a process whose answer takes long is looked at, and how long it may stand still, in
+#: seconds.
+_LOOK: Final = 1.0
+_STOPPED: Final = 5.0
 #: How soon requests are accepted again after a failure, in seconds.
 _BREATH: Final = 0.5
 
@@ -140,7 +148,7 @@ class Control:
             threading.Thread(target=self._answer, args=(way,), daemon=True).start()
 
     def _answer(self, way: socket.socket) -> None:
-        with way, contextlib.suppress(BrokenPipeError, ConnectionError, WriterEnding):
+        with way, contextlib.suppress(ConnectionError, ShmqError):  # it has gone, or stands still
             try:
                 asked = json.loads(next(_read_lines(way)))
                 do = str(asked["do"])
@@ -261,6 +269,7 @@ def _read_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int |
     """
     rest = b""
     while True:
+        _await_answer(way)
         reserve_standard()
         raw, descriptors, *_ = socket.recv_fds(way, 4096, 1, socket.MSG_CMSG_CLOEXEC)
         if not raw:
@@ -303,6 +312,31 @@ def _pack_line(what: dict[str, Any]) -> bytes:
 
 def _read_lines(way: socket.socket) -> Iterator[bytes]:
     """The lines that arrive, until the other side ends."""
-    with way.makefile("rb") as file:
-        while line := file.readline(_MOST):
-            yield line
+    rest = b""
+    while len(rest) < _MOST:
+        _await_answer(way)
+        raw = way.recv(4096)
+        if not raw:
+            return
+        *lines, rest = (rest + raw).split(b"\n")
+        yield from lines
+
+
+def _await_answer(way: socket.socket) -> None:
+    """Return once the other side has answered, or the socket's time is over.
+
+    Raises ShmqError if the process there is stopped and the socket has no time.
+    """
+    if way.gettimeout() is not None:
+        return
+    poller = select.poll()
+    poller.register(way, select.POLLIN)
+    pid, *_ = struct.unpack("3i", way.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    still_since = math.inf
+    while not poller.poll(_LOOK * 1000):
+        writer = Holder.of(pid)
+        still_since = min(still_since, time.monotonic()) if writer.stands_still else math.inf
+        if time.monotonic() - still_since >= _STOPPED:
+            raise ShmqError(
+                f"the writer, PID {pid}, does not answer: it is {writer.state}; {writer.remedy}"
+            )

@@ -45,6 +45,24 @@ def kept(namespace: str, name: str, durability: Durability, *messages: str) -> N
 # ---- snapshot ----
 
 
+@pytest.mark.parametrize("command", ["snapshot", "backup there"])
+def test_a_writer_that_is_stopped_is_waited_for_5_seconds(
+    persist: Persist, shell: Shell, command: str
+) -> None:
+    kept(persist.namespace, "a", "journal", "one")
+    persist.hears("queue a is kept")
+    assert persist.process is not None
+    persist.process.send_signal(signal.SIGSTOP)
+    try:
+        ran = shell(*command.split(), code=Code.REFUSED)
+    finally:
+        persist.process.send_signal(signal.SIGCONT)
+
+    pid = persist.process.pid
+    told = f"the writer, PID {pid}, does not answer: it is stopped; continue it (kill -CONT {pid})"
+    assert told in ran.err.decode()
+
+
 def test_a_snapshot_on_demand_is_on_disk_when_the_command_ends(
     persist: Persist, shell: Shell
 ) -> None:

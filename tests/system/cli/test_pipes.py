@@ -41,6 +41,13 @@ def test_what_head_did_not_print_is_still_in_the_queue(
     assert left(queue) == BODIES[count:]
 
 
+@pytest.mark.parametrize("command", ["--help", "--version", "stats --help", "list"])
+def test_a_reader_that_reads_nothing_is_no_failure(shell: Shell, command: str) -> None:
+    ran = shell.pipeline(f"set -o pipefail; (sleep 0.01; shmq {command}) | true")
+
+    assert (ran.code, ran.err) == (0, b"")
+
+
 def test_a_reader_that_dies_takes_only_what_it_read(shell: Shell, queue: shmq.Queue) -> None:
     ran = shell.pipeline(
         "shmq consume -q jobs | { read -r line; read -r line; echo $line; kill -9 $BASHPID; }"
