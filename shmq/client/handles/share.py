@@ -21,7 +21,7 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.native import _clock as time
-from shmq.native import _core, _stream
+from shmq.native import _core
 from shmq.native._core import check_seconds
 from shmq.native.lock_holder import until_locked
 
@@ -227,27 +227,28 @@ class Share(api.Share):
     ) -> list[LentRecord]:
         check_whole("limit", limit, 1)
         if block:
-            _stream.check_timeout(timeout)
-        lender = self._lender
-        found = [
-            record.hand_over(lender.lease)
-            for record in self._take(limit, timeout if block else 0.0, handed=True)
-            if lender.hands_over or lender.settler.hand(record.receipt)
-        ]
-        if not found:
-            raise Empty(f"no record for {self._what} came within the time allowed")
-        return found
+            timeout = _core.check_timeout(timeout)
+        lender, end = self._lender, _end_of(timeout if block else 0.0)
+        while taken := self._take(limit, end, handed=True):
+            found = [
+                record.hand_over(lender.lease)
+                for record in taken
+                if lender.hands_over or lender.settler.hand(record.receipt)
+            ]
+            if found:  # not all of them were lost as they were read
+                return found
+        raise Empty(f"no record for {self._what} came within the time allowed")
 
     def consume(self, prefetch: int = 16, timeout: float | None = None) -> Iterator[LentRecord]:
         check_whole("prefetch", prefetch, 1)
-        _stream.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         return self._consume(prefetch, timeout)
 
     def _consume(self, prefetch: int, timeout: float | None) -> Iterator[LentRecord]:
         lender = self._lender
         ahead: list[LentRecord] = []
         try:
-            while ahead := self._take(prefetch, timeout, handed=False):
+            while ahead := self._take(prefetch, _end_of(timeout), handed=False):
                 while ahead:
                     self._check_open()
                     record = ahead.pop(0)
@@ -259,9 +260,8 @@ class Share(api.Share):
                     with contextlib.suppress(ShmqError):  # then it returns with its lease
                         lender.settler.nack(record.receipt, 0)
 
-    def _take(self, limit: int, timeout: float | None, *, handed: bool) -> list[LentRecord]:
+    def _take(self, limit: int, end: float | None, *, handed: bool) -> list[LentRecord]:
         self._check_open()
-        end = None if timeout is None else time.monotonic() + timeout
         while True:
             until_locked(self._lender.attend, end)
             found = until_locked(lambda: self._lease_records(min(limit, _AT_ONCE), handed), end)
@@ -374,6 +374,10 @@ class Share(api.Share):
 
     def __repr__(self) -> str:
         return f"<Share of {self._what}>"
+
+
+def _end_of(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout
 
 
 def _check_process(generation: int) -> None:

@@ -38,6 +38,8 @@ _FRESH: Final = 0.01
 #: The settlements that may be repeated over another connection. The member has ended with the old
 #: one: the server refuses them, and would refuse the others also if it has carried them out.
 _REPEATABLE: Final = frozenset({Settlement.EXTEND, Settlement.HAND, Settlement.LOST})
+#: How often a member joins again for one lease: each time its connection was lost once more.
+_JOINS: Final = 10
 _CUT_OFF: Final = "the connection that it was one by was lost"
 
 
@@ -75,8 +77,6 @@ class RemoteLender(Lender):
     The member belongs to the stream handle's connection: when that is lost, it rejoins.
     """
 
-    hands_over = True
-
     def __init__(self, stream: Any, name: str, state: RemoteMemberState, member: str) -> None:
         self.stream = stream
         self.name = name
@@ -103,12 +103,20 @@ class RemoteLender(Lender):
     def attend(self) -> None:
         """Do nothing: the server does it whenever it leases records."""
 
+    @property
+    def hands_over(self) -> bool:  # type: ignore[override]
+        """Whether it is still a member: the leases end with the connection."""
+        return not self._state.has_lost_connection
+
     def lend(self, limit: int, *, handed: bool) -> list[Lent]:
-        try:
-            self._ends, lent = self._state.take(self._id, limit, handed=handed)
-        except MemberFenced:  # over another connection
+        for _ in range(_JOINS):
+            with contextlib.suppress(MemberFenced):  # over another connection
+                return self._lend(limit, handed)
             self._join()
-            self._ends, lent = self._state.take(self._id, limit, handed=handed)
+        return self._lend(limit, handed)
+
+    def _lend(self, limit: int, handed: bool) -> list[Lent]:
+        self._ends, lent = self._state.take(self._id, limit, handed=handed)
         return lent
 
     def outlook(self) -> tuple[float, dict[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import threading
@@ -19,7 +20,7 @@ from shmq.client.remote import connection
 from shmq.client.remote.connection import LoopDriver
 from shmq.protocol.opcodes import Type
 from tests.conformance.tools import LATER, drain, in_thread, outcome
-from tests.support.proxy import Proxy, of_type
+from tests.support.proxy import Proxy, Which, of_type
 from tests.support.server import fixed_port, serve
 from tests.support.waiting import PATIENCE, eventually
 
@@ -584,6 +585,45 @@ def test_whether_a_lent_record_was_settled_is_said_to_be_unknown(
     with pytest.raises(shmq.ConnectionLost, match="unknown"):
         getattr(record, settle)()
 
+    share.close()
+
+
+def nth(kind: Type, number: int) -> Which:
+    """The request of that number among those of its type."""
+    seen = itertools.count(1)
+    return lambda found, _: found == kind and next(seen) == number
+
+
+def test_a_share_joins_again_as_often_as_its_connection_is_lost(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    stream = broker.create_stream("s", 1)
+    share = afar.stream("s").share("lent")
+    stream.append(b"1", partition=0)
+    proxy.cut_after(nth(Type.SHARE_TAKE, 1))
+    proxy.cut_before(of_type(Type.JOIN))
+    proxy.cut_within(nth(Type.SHARE_TAKE, 3), 0)
+
+    record = share.get(timeout=PATIENCE)
+
+    assert not proxy.is_armed
+    assert record.value == b"1"
+    record.ack()
+    share.close()
+
+
+def test_a_record_whose_lease_was_lost_as_it_was_read_is_not_handed_over(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    stream = broker.create_stream("s", 1)
+    stream.append(b"1", partition=0)
+    share = afar.stream("s").share("lent")
+    proxy.cut_after(of_type(Type.FETCH))
+
+    record = share.get(timeout=PATIENCE)
+
+    record.ack()  # LeaseExpired if it were the lost lease's
+    assert record.value == b"1"
     share.close()
 
 
