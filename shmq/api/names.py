@@ -77,12 +77,13 @@ def check_move(source: str, target: str) -> None:
 
 
 def check_name(name: str, what: str = "queue") -> str:
-    """Return ``name`` if it may name a ``what``.
+    """Return ``name``, as a plain str, if it may name a ``what``.
 
     Raises :class:`InvalidName` if not, and TypeError if it is not a str.
     """
     if not isinstance(name, str):
         raise TypeError(f"the name of the {what} must be a str, not {type(name).__name__}")
+    name = str.__str__(name)  # of a subclass, such as an Enum's
     noun, mark, source = what.partition(" (")  # the source of the name, if it is known
     if noun == "namespace" and "/" in name:
         group, _, own = name.rpartition("/")

@@ -140,15 +140,14 @@ class Option(NamedTuple):
             seconds = check_seconds(name, value, self.least)
             return value if isinstance(value, int | float) else seconds
         if self.kind == "choice":
-            check_one_of(name, value, self.choices)
-        elif self.kind == "flag":
+            return check_one_of(name, value, self.choices)
+        if self.kind == "name":
+            return _check_named(name, value, self.noun)
+        if self.kind == "flag":
             check_flag(name, value)
-        elif self.kind == "name":
-            _check_named(name, value, self.noun)
-        else:
-            most = self.most.of(given) if isinstance(self.most, Part) else self.most
-            check_whole(name, value, int(self.least), most)
-        return value
+            return value
+        most = self.most.of(given) if isinstance(self.most, Part) else self.most
+        return check_whole(name, value, int(self.least), most)
 
     def is_same(self, one: Any, other: Any) -> bool:
         """Whether two values are the same; a time is stored in whole nanoseconds."""
@@ -242,6 +241,14 @@ def checked(table: type[T], given: Mapping[str, Any], of: str = "", **defaults: 
             filled[name] = row.follows.of(filled)
         filled[name] = row.check(name, filled[name], filled)
     return table(**filled)
+
+
+def checked_values(wanted: Options, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``given`` options with the values that `checked` has made of them: plain numbers.
+
+    What is no option, such as ``allow_same_name``, stays as it is.
+    """
+    return {key: getattr(wanted, key, value) for key, value in given.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -545,11 +552,11 @@ def check_confirm(confirm: str, durability: str) -> None:
         )
 
 
-def _check_named(option: str, name: object, noun: str) -> None:
+def _check_named(option: str, name: object, noun: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"{option}={name!r} must be a str or None, not {type(name).__name__}")
     try:
-        check_name(name, noun)
+        return check_name(name, noun)
     except InvalidName as error:
         raise InvalidName(f"{option}={name!r}: {error}") from None
 
@@ -582,7 +589,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of those allowed.
+    """Return ``value``, as a plain str, if it is one of those allowed.
 
     Raises TypeError if it is not a str, and :class:`InvalidOption` for any other value.
     """
@@ -591,4 +598,4 @@ def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
         raise TypeError(f"{name}={value!r} must be one of {choices}, not {type(value).__name__}")
     if value not in allowed:
         raise InvalidOption(f"{name}={value!r} must be one of {choices}")
-    return value
+    return str.__str__(value)

@@ -31,7 +31,7 @@ def wait(queues: Iterable[api.Queue], timeout: float | None = None) -> list[api.
     :class:`~shmq.ConnectionLost`, :class:`~shmq.InvalidOption` for an empty list, and TypeError for
     anything but a queue.
     """
-    _core.check_timeout(timeout)
+    timeout = _core.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
     given = watchable(queues)
     if all(isinstance(queue, LocalQueue) for queue in given):

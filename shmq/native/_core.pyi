@@ -160,7 +160,7 @@ VERY_LONG: Final[float]
 SLICE: Final[float]
 LONG_SLICE: Final[float]
 
-def check_timeout(timeout: float | None) -> None: ...
+def check_timeout(timeout: float | None) -> float | None: ...
 
 @final
 class Wakeup:

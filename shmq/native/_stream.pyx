@@ -22,7 +22,6 @@ from cpython.ref cimport Py_INCREF
 from cpython.sequence cimport PySequence_Fast_ITEMS
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.errno cimport errno
-from libc.float cimport DBL_MAX
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -40,6 +39,8 @@ from collections.abc import Sequence as _Sequence
 
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
+from shmq.native._core import check_timeout as _check_timeout
+from shmq.native._core import plain_number as _plain_number
 
 include "base.pxi"
 include "mapped_file.pxi"

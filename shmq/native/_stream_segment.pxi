@@ -54,19 +54,8 @@ cdef int64_t _until(timeout) except? -1:
     """The deadline of a wait of ``timeout`` seconds in monotonic ns; None means no limit."""
     if timeout is None:
         return FOREVER
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(
-            f"timeout={timeout!r} must be a number of seconds, not {type(timeout).__name__}")
-    if not timeout >= 0:
-        raise _errors.InvalidOption(f"timeout={timeout} must be 0 or more seconds")
-    if timeout > DBL_MAX and isinstance(timeout, int):
-        raise _errors.InvalidOption(f"timeout={timeout} is out of range: None waits without a limit")
-    return FOREVER if timeout > 1e9 else _monotonic() + <int64_t>(timeout * 1e9)
-
-
-def check_timeout(timeout: float | None):
-    """Raise TypeError or InvalidOption if it is not a timeout; None is one."""
-    _until(timeout)
+    cdef double seconds = _check_timeout(timeout)
+    return FOREVER if seconds > 1e9 else _monotonic() + <int64_t>(seconds * 1e9)
 
 
 cdef object _whole(str what, value):
@@ -88,10 +77,18 @@ cdef uint64_t _natural(str what, value) except? 0xFFFFFFFFFFFFFFFF:
     return value
 
 
+cdef uint64_t _positive(str what, value) except 0:
+    value = _whole(what, value)
+    if value < 1:
+        raise _errors.InvalidOption(f"{what}={value} must be 1 or more")
+    return _natural(what, value)
+
+
 cdef int64_t _wall_ns(timestamp) except? -1:
     """An append's timestamp in ns since 1970; 0, which means now, for None."""
     if timestamp is None:
         return 0
+    timestamp = _plain_number(timestamp)
     if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
         raise TypeError(
             f"timestamp={timestamp!r} must be in seconds since 1970, "
@@ -112,6 +109,7 @@ cdef object _seconds(int64_t ns):
 
 def least_ns(timestamp: float) -> int:
     """The first ns since 1970 that read as ``timestamp`` seconds or more, for `Partition.at`."""
+    timestamp = _plain_number(timestamp)
     if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
         raise TypeError(
             f"timestamp={timestamp!r} must be in seconds since 1970, "

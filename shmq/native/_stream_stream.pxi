@@ -159,6 +159,8 @@ cdef class StreamHandle:
         return 0
 
     cdef bint _waits(self, block, timeout) except -1:
+        if timeout is not None:
+            _check_timeout(timeout)
         if block is None:
             return self.blocks or timeout is not None
         return bool(block)
@@ -168,7 +170,8 @@ cdef class StreamHandle:
         if producer is None and sequence is None:
             return 0
         if producer is None or sequence is None:
-            raise _errors.InvalidOption("producer and sequence go together: give both")
+            raise _errors.InvalidOption(
+                f"producer={producer!r}, sequence={sequence!r}: give both of them, or none")
         piece.produced = True
         piece.gaps = gaps
         piece.producer = _natural("producer", producer)
@@ -179,6 +182,9 @@ cdef class StreamHandle:
         """Whether an append with this ``confirm`` waits for the disk. Raises InvalidOption."""
         if confirm is None:
             return self.confirms
+        if not isinstance(confirm, str):
+            raise TypeError(f"confirm={confirm!r} must be one of 'memory', 'disk', "
+                            f"not {type(confirm).__name__}")
         if confirm not in ("memory", "disk"):
             raise _errors.InvalidOption(f"confirm={confirm!r} must be 'memory' or 'disk'")
         if confirm == "disk" and not self.durable:
@@ -315,6 +321,8 @@ cdef class StreamHandle:
         cdef shmq_log_piece piece
         cdef list made = []
         cdef int64_t when
+        if timeout is not None:
+            _check_timeout(timeout)
         if (type(values) is list or type(values) is tuple) and self.open_ and keys is None \
                 and headers is None and timestamp is None and codec is None \
                 and producer is None and sequence is None and confirm is None:
@@ -484,15 +492,13 @@ cdef class StreamHandle:
         """See shmq.api.Stream."""
         cdef Partition log = self._log(partition)
         cdef int64_t at = _natural("offset", offset), until = 0
-        cdef uint64_t most = _natural("max_bytes", max_bytes), records = _natural("limit", limit)
+        cdef uint64_t most = _positive("max_bytes", max_bytes), records = _positive("limit", limit)
         cdef uint64_t last = NOWHERE if end is None else _natural("end", end)
         cdef uint32_t wakeup = 0
         cdef bint armed = False
         cdef Records found
-        if not records:
-            raise _errors.InvalidOption(f"limit={limit} must be 1 or more")
         test = None if where is None else self._test(where)
-        if block:
+        if timeout is not None or block:
             until = _until(timeout)
         if <uint64_t>at >= last:
             return _records_in(b"", log.number, 0, at)

@@ -122,8 +122,8 @@ cdef int64_t _deadline(timeout) except? -1:
     """The deadline of a wait of ``timeout`` seconds in monotonic ns; None means no limit."""
     if timeout is None:
         return FOREVER
-    _check_timeout(timeout)
-    return FOREVER if timeout > 1e9 else _real_now() + <int64_t>(timeout * 1e9)
+    cdef double seconds = _check_timeout(timeout)
+    return FOREVER if seconds > 1e9 else _real_now() + <int64_t>(seconds * 1e9)
 
 
 cpdef object plain_number(value):
@@ -136,9 +136,10 @@ cpdef object plain_number(value):
         return float(value) if isinstance(value, _numbers.Real) else value
 
 
-cdef int _check_timeout(timeout) except -1:
+# The timeout as an int or float, or None.
+cdef object _check_timeout(timeout):
     if timeout is None:
-        return 0
+        return None
     timeout = plain_number(timeout)
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise TypeError(
@@ -147,7 +148,7 @@ cdef int _check_timeout(timeout) except -1:
         raise _errors.InvalidOption(f"timeout={timeout} must be 0 or more seconds")
     if timeout > DBL_MAX and isinstance(timeout, int):
         raise _errors.InvalidOption(f"timeout={timeout} is out of range: None waits without a limit")
-    return 0
+    return timeout
 
 
 cdef void _copy(void *to, const void *source, size_t size) noexcept:

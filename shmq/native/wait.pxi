@@ -38,9 +38,9 @@ SLICE = SHMQ_SHORT_SLEEP / 1e9
 LONG_SLICE = SHMQ_LONG_SLEEP / 1e9
 
 
-def check_timeout(timeout: float | None):
-    """Raise TypeError or InvalidOption unless it is None or a number of seconds >= 0."""
-    _check_timeout(timeout)
+def check_timeout(timeout: float | None) -> float | None:
+    """Return it as an int or float. Raises TypeError or InvalidOption unless it is None or >= 0."""
+    return _check_timeout(timeout)
 
 
 @cython.final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import pytest
@@ -14,6 +15,30 @@ from .conftest import Connect
 
 #: 255 bytes.
 TEXT = "订单处理:a@b" * 15
+
+
+class Names(enum.StrEnum):
+    """Names as an application may keep them."""
+
+    JOBS = "jobs"
+    LETTERS = "letters"
+    EVENTS = "events"
+
+
+def test_a_name_may_be_of_a_subclass_of_str(broker: Broker) -> None:
+    broker.create_queue(Names.LETTERS, max_deliveries=None, dead_letter=None)
+    queue = broker.create_queue(Names.JOBS, dead_letter=Names.LETTERS)
+    stream = broker.create_stream(Names.EVENTS, 1)
+
+    assert (queue.name, stream.name) == ("jobs", "events")
+    assert type(queue.name) is type(stream.name) is str
+    assert queue.options.dead_letter == "letters"
+    for name, open_ in ((Names.JOBS, broker.queue), (Names.EVENTS, broker.stream)):
+        assert open_(name).name == str.__str__(name)
+    assert broker.ensure_queue(Names.JOBS).name == "jobs"
+    broker.delete_stream(Names.EVENTS)
+    broker.delete_queue(Names.JOBS)
+    assert broker.queue_names() == ["letters"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fractions
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -55,6 +56,54 @@ OF_STREAM: dict[str, Callable[[Stream, Any], object]] = {
     "limit": lambda stream, number: stream.read(0, 0, number),
     "partition of an end": lambda stream, number: stream.latest(number),
 }
+
+
+#: What of a stream takes a number of seconds.
+SECONDS_OF_STREAM: dict[str, Callable[[Stream, Any], object]] = {
+    "timeout of an append": lambda stream, number: stream.append(b"", timeout=number),
+    "timeout of many": lambda stream, number: stream.append_many([b""], timeout=number),
+    "timeout of a read": lambda stream, number: stream.read(0, 0, block=True, timeout=number),
+    "timeout without a wait": lambda stream, number: stream.read(0, 0, timeout=number),
+    "timeout of a reader": lambda stream, number: next(stream.reader(timeout=number)),
+    "timestamp": lambda stream, number: stream.append(b"", timestamp=number),
+    "time of an offset": lambda stream, number: stream.at(number, 0),
+    "session_timeout": lambda stream, number: stream.group("g", session_timeout=number).summary(),
+}
+
+
+@pytest.mark.parametrize("kind", REALS)
+@pytest.mark.parametrize("what", SECONDS_OF_STREAM)
+def test_a_number_of_seconds_of_a_stream_may_be_of_any_type(
+    broker: Broker, what: str, kind: Any
+) -> None:
+    stream = broker.create_stream("events", 1)
+    stream.append(b"", timestamp=1)
+
+    SECONDS_OF_STREAM[what](stream, kind(1))
+
+
+@pytest.mark.parametrize("wrong", [True, np.True_, "1", np.ones(2)])
+@pytest.mark.parametrize("what", SECONDS_OF_STREAM)
+def test_what_is_no_number_of_seconds_is_refused_of_a_stream(
+    broker: Broker, what: str, wrong: object
+) -> None:
+    stream = broker.create_stream("events", 1)
+    stream.append(b"")
+
+    with pytest.raises(TypeError, match="seconds"):
+        SECONDS_OF_STREAM[what](stream, wrong)
+
+
+@pytest.mark.parametrize("timeout", [math.inf, 1e308, np.uint8(200), np.float16(1)])
+def test_a_timeout_may_be_as_long_as_a_number_can_be(queue: Queue, timeout: Any) -> None:
+    queue.put_many([b"1"] * 4, timeout=timeout)
+
+    queue.get(timeout=timeout).ack()
+    queue.get_many(1, timeout=timeout)[0].ack()
+    queue.get_batch(1, timeout=timeout).ack()
+    with queue.consume(timeout=timeout) as messages:
+        next(messages).ack()
+    assert queue.qsize() == 0
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint8])

@@ -9,7 +9,10 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
+import numpy as np
 import pytest
 
 import shmq
@@ -43,6 +46,15 @@ def test_each_record_is_lent_to_one_member(stream: Stream, other: Stream) -> Non
         assert sorted(places) == [(p, n) for p in range(2) for n in range(5)]
         with pytest.raises(shmq.Empty):
             one.get(timeout=0)
+
+
+@pytest.mark.parametrize("second", [np.int64(1), np.float32(1), timedelta(seconds=1)])
+def test_the_numbers_of_a_group_may_be_of_any_type(stream: Stream, second: Any) -> None:
+    options: dict[str, Any] = {"held": np.int8(4), "max_deliveries": np.uint8(2)}
+    share: Any
+    with stream.share("g", lease=second, **options) as share:
+        assert share.lease == 1
+        assert len(share.get_many(np.int64(9), timeout=np.float16(1))) == 4
 
 
 def test_a_record_shows_what_was_appended(stream: Stream) -> None:

@@ -66,6 +66,36 @@ def test_a_record_that_could_not_be_confirmed_on_disk_is_not_appended(stream: St
     assert stream.latest(0) == 0
 
 
+@pytest.mark.parametrize("timeout", [-1, float("nan"), 10**400])
+def test_a_wrong_timeout_is_refused_also_without_a_wait(stream: Stream, timeout: Any) -> None:
+    for call in (
+        lambda: stream.append(b"", timeout=timeout),
+        lambda: stream.append(b"", block=False, timeout=timeout),
+        lambda: stream.append_many([b""], timeout=timeout),
+        lambda: stream.read(0, 0, timeout=timeout),
+        lambda: stream.read(0, 0, block=True, timeout=timeout),
+    ):
+        with pytest.raises(shmq.InvalidOption, match="timeout="):
+            call()
+    assert stream.latest(0) == 0
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_read_is_of_one_record_and_one_byte_at_least(stream: Stream, number: int) -> None:
+    with pytest.raises(shmq.InvalidOption, match=rf"limit={number} must be 1 or more"):
+        stream.read(0, 0, number)
+    with pytest.raises(shmq.InvalidOption, match=rf"max_bytes={number} must be 1 or more"):
+        stream.read(0, 0, max_bytes=number)
+
+
+@pytest.mark.parametrize("confirm", [True, 0, b"disk"])
+def test_what_confirms_is_a_text(stream: Stream, confirm: Any) -> None:
+    for append in (stream.append, lambda value, **how: stream.append_many([value], **how)):
+        with pytest.raises(TypeError, match=r"confirm=.* must be one of 'memory', 'disk'"):
+            append(b"", confirm=confirm)
+    assert stream.latest(0) == 0
+
+
 def append_damaged(stream: Stream) -> None:
     """A record whose headers are a map with a key that no map in Python can have."""
     block = _stream.pack_records([b"x"], headers=[{"a": 1}]).replace(b"\x81\xa1a\x01", LISTED)

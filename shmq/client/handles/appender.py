@@ -42,7 +42,7 @@ class AppendOptions:
         gaps: bool = False,
     ) -> None:
         if timeout is not None:
-            _core.check_timeout(timeout)
+            timeout = _core.check_timeout(timeout)
         if (producer is None) != (sequence is None):
             raise errors.InvalidOption(
                 f"producer={producer!r}, sequence={sequence!r}: give both of them, or none"

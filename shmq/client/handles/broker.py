@@ -122,13 +122,13 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     def _open(self, kind: Kind, name: str, to_put: bool = False) -> Any:
         self._check_open()
-        check_name(name, kind)
+        name = check_name(name, kind)
         named = self.collection(kind)
         return self._keep_handle(self._find_known(lambda: named.open(name, to_put), name, named))
 
     def _delete(self, kind: Kind, name: str) -> None:
         self._check_open()
-        check_name(name, kind)
+        name = check_name(name, kind)
         named = self.collection(kind)
         self._find_known(lambda: named.delete(name), name, named)
 
@@ -195,7 +195,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
     def _alter(self, kind: Kind, name: str, given: Mapping[str, Any]) -> Any:
         self._check_open()
-        check_name(name, kind)
+        name = check_name(name, kind)
         named = self.collection(kind)
         return self._find_known(lambda: named.alter(name, given), name, named)
 
@@ -207,7 +207,8 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
         self, name: str, options: Mapping[str, Any], allow_same_name: bool, exact: bool
     ) -> Any:
         self._check_open()
-        wanted = QueueOptions.for_queue(check_name(name), options)
+        name = check_name(name)
+        wanted = QueueOptions.for_queue(name, options)
         return self._make("queue", name, wanted, _given(options, allow_same_name), exact)
 
     def queue(self, name: str) -> Queue:
@@ -274,7 +275,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
             from shmq.api.stream_options import StreamOptions  # noqa: PLC0415
 
         self._check_open()
-        check_name(name, "stream")
+        name = check_name(name, "stream")
         wanted = StreamOptions.given(options)
         return self._make("stream", name, wanted, _given(options, allow_same_name), exact)
 
@@ -360,7 +361,7 @@ class BrokerHandle(BrokerPort, RpcClient, Generic[Queue, Stream, Exchange, Table
 
         check_if_different(if_different)
         self._check_open()
-        check_name(name, "table")
+        name = check_name(name, "table")
         given = _without_none(durability=durability, max_bytes=max_bytes)
         wanted = {"durability": "memory", "max_bytes": None, **given}
         check_table(**wanted)

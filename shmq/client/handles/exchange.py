@@ -108,7 +108,7 @@ class ExchangeHandle(ExchangePort, api.Exchange):
         mandatory: bool | None,
         properties: dict[str, Any],
     ) -> api.Published:
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         self._check_open()
         check_headers(properties.get("headers"))
         until = None if timeout is None else time.monotonic() + timeout

@@ -11,7 +11,7 @@ from shmq.api.options import check_one_of, check_whole, checked
 from shmq.client.handles.member import Member, member_name
 from shmq.client.ports.group import GroupStore
 from shmq.errors import MemberFenced
-from shmq.native import _stream
+from shmq.native import _core
 
 
 def group_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Group(api.Group):
         check_whole("limit", limit, 1)
         check_one_of("lapped", lapped, ("raise", "skip"))
         check_one_of("on_damage", on_damage, ("raise", "skip"))
-        _stream.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         _check_callable("on_assigned", on_assigned)
         _check_callable("on_revoked", on_revoked)
         return Member(

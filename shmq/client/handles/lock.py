@@ -145,7 +145,8 @@ Queues = tuple[Queue, Queue | None]
 
 def open_queues(broker: Broker, kind: str, name: str, permits: int) -> Queues:
     """Open the two queues of a lock, or create them, and put what permits are missing."""
-    if len(check_name(name, kind)) > MAX_LOCK_NAME:
+    name = check_name(name, kind)
+    if len(name) > MAX_LOCK_NAME:
         raise InvalidName(
             f"invalid {kind} name {name!r}: it has {len(name)} characters, and may have "
             f"{MAX_LOCK_NAME}"
@@ -494,7 +495,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
     _KIND = "semaphore"
 
     def __init__(self, broker: Broker, name: str, permits: int, timeout: Any) -> None:
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         self._broker = broker
         self._name = name
         self._permits = check_whole("permits", permits, 1, MAX_PERMITS)
@@ -554,7 +555,7 @@ class SemaphoreHandle(Displayed, api.Semaphore):
             check_flag("block", block)
         if timeout is None:
             return self._timeout if block else 0.0
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         return timeout if block else 0.0
 
     def _acquire(self, timeout: float | None, until: float | None) -> Steps[bool]:

@@ -13,7 +13,7 @@ from shmq.api.options import check_whole
 from shmq.client.ports.group import SLICE, GroupStore
 from shmq.errors import ConnectionLost, MemberFenced, ShmqError, StreamDeleted
 from shmq.native import _clock as time
-from shmq.native import _core, _stream
+from shmq.native import _core
 from shmq.native.lock_holder import until_locked
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Member(api.Member):
     def poll(self, limit: int = 1000, timeout: float | None = 0.0) -> list[api.Records]:
         self._check_open()
         check_whole("limit", limit, 1)
-        _stream.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         self._forget_ahead()
         found = self._gather_records(limit, timeout)
         for records in found:

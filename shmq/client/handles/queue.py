@@ -119,7 +119,7 @@ class QueueHandle(api.Queue):
         **properties: Any,
     ) -> api.Put:
         if timeout is not None:
-            _core.check_timeout(timeout)
+            timeout = _core.check_timeout(timeout)
         durable = (confirm is not None or self._confirms) and self._is_durable(confirm)
         meta, body, known = self._encode(body, properties)
         return self._put(meta, body, block, timeout, known, durable)
@@ -135,7 +135,7 @@ class QueueHandle(api.Queue):
     ) -> api.Put:
         port = self.port
         if timeout is not None:
-            _core.check_timeout(timeout)
+            timeout = _core.check_timeout(timeout)
         durable = (confirm is not None or self._confirms) and self._is_durable(confirm)
         meta, body, known = self._encode(body, properties)
         waits = waits_for_room(port.options, block, timeout)
@@ -151,7 +151,7 @@ class QueueHandle(api.Queue):
         **properties: Any,
     ) -> int:
         check_names("put_many", properties)
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         durable = self._is_durable(confirm)
         check_many(bodies)
         items = self._encode_many(list(bodies), properties)
@@ -173,7 +173,7 @@ class QueueHandle(api.Queue):
         **properties: Any,
     ) -> api.Put:
         check_names("put_packed", properties)
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         durable = self._is_durable(confirm)
         packed = pack_records(data, lengths)
         properties["codec"] = "packed"
@@ -187,7 +187,7 @@ class QueueHandle(api.Queue):
         self.port.check_open()
         size = check_whole("size", size, 0, None)
         block, timeout = properties.pop("block", None), properties.pop("timeout", None)
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         durable = self._is_durable(properties.pop("confirm", None))
         known = has_dedupe_id(self, properties)
         meta, _ = encode(b"", self.options.priorities, properties, encoded=True)
@@ -220,7 +220,7 @@ class QueueHandle(api.Queue):
     def _taking(
         self, limit: int, block: bool, timeout: float | None, where: str | None
     ) -> Steps[list[Any]]:
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         port = self.port
         if where is not None:
             port.check_where(where)
@@ -336,7 +336,7 @@ class QueueHandle(api.Queue):
     ) -> Consumer:
         self.port.check_open()
         limit = min(check_whole("prefetch", prefetch, 1, 1 << 20), self.options.capacity)
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         if where is not None:
             self.port.check_where(where)
         consumer: Consumer = self.port.prefetch(self, limit, timeout if block else 0.0, where)

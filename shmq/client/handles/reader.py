@@ -12,7 +12,7 @@ from shmq.client.shared.policy import POLICY
 from shmq.errors import DamagedFile, InvalidOption, OffsetOutOfRange, ShmqError
 from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
-from shmq.native import _stream
+from shmq.native import _core, _stream
 
 #: The longest wait of a reader of all partitions before it checks for new ones, in seconds.
 _SLICE: Final = 1.0
@@ -237,7 +237,7 @@ class _Reading:
         where: str | None = None,
         on_damage: api.OnDamage = "raise",
     ) -> None:
-        _stream.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         offsets = where_from(stream, start, partitions)
         self._at = Position(stream, offsets, partitions is None, limit, lapped, where, on_damage)
         self._timeout = timeout
@@ -296,7 +296,7 @@ class Reader(_Reading, api.Reader):
     def poll(self, timeout: float | None = 0.0) -> list[api.Records]:
         if self._closed:
             raise ShmqError("this reader is closed")
-        _stream.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         self._forget()
         return self._at.take_now() or run(self._at.take(timeout))
 

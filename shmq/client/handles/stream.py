@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from shmq import api
+from shmq.api.group import GroupOptions
 from shmq.api.names import check_name
-from shmq.api.options import Confirm, check_one_of, check_whole
+from shmq.api.options import Confirm, check_one_of, check_whole, checked, checked_values
+from shmq.api.share import ShareOptions
 from shmq.client.handles.appender import Appender, AppendOptions
-from shmq.client.handles.group import Group, group_options
+from shmq.client.handles.group import Group
 from shmq.client.handles.member import member_name
 from shmq.client.handles.producer import Producer
 from shmq.client.handles.reader import AsyncReader, Reader
-from shmq.client.handles.share import Share, share_options
+from shmq.client.handles.share import Share
 from shmq.client.handles.subscription import AsyncSubscription, Subscription
 from shmq.client.ports.steps import Steps, arun, run
 from shmq.client.ports.stream import StreamPort
@@ -21,7 +23,7 @@ from shmq.client.shared.buffered_loan import BufferedLoan
 from shmq.errors import InvalidOption, MessageTooLarge, NoSuchGroup, ShmqError
 from shmq.model.expression.record_fields import RecordWhere
 from shmq.native import _clock as time
-from shmq.native import _stream
+from shmq.native import _core, _stream
 from shmq.native._stream import MAX_PARTITIONS
 from shmq.suggestions import suggest_known
 
@@ -156,7 +158,7 @@ class StreamHandle(StreamPort, api.Stream):
         where: str | None = None,
         end: int | None = None,
     ) -> api.Records:
-        _stream.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         timeout = timeout if block else 0.0
         return run(self._read(partition, offset, limit, max_bytes, timeout, where, end))
 
@@ -171,7 +173,7 @@ class StreamHandle(StreamPort, api.Stream):
         where: str | None = None,
         end: int | None = None,
     ) -> api.Records:
-        _stream.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         reading = self._read(partition, offset, limit, max_bytes, timeout, where, end)
         return await arun(reading)
 
@@ -269,7 +271,7 @@ class StreamHandle(StreamPort, api.Stream):
         given: dict[str, Any] = {"assignment": assignment, "session_timeout": session_timeout}
         options = {key: value for key, value in given.items() if value is not None}
         options["start"] = start
-        group_options(options)
+        options = checked_values(checked(GroupOptions, options), options)
         try:
             return Group(self.open_group(check_name(name, "group"), options, create))
         except NoSuchGroup as error:
@@ -292,7 +294,7 @@ class StreamHandle(StreamPort, api.Stream):
     ) -> Any:
         """The lender for a new member of a share group."""
         check_one_of("on_damage", on_damage, ("raise", "skip"))
-        share_options(options)
+        options = checked_values(checked(ShareOptions, options), options)
         return self.open_lender(check_name(name, "group"), member_name(member), on_damage, options)
 
 

@@ -89,7 +89,7 @@ class _Subscribing:
         on_lost: Lost | None = None,
         on_damage: api.OnDamage = "raise",
     ) -> None:
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         check_one_of("policy", policy, ("drop-oldest", "block"))
         check_one_of("on_damage", on_damage, ("raise", "skip"))
         if on_lost is not None and not callable(on_lost):
@@ -200,7 +200,7 @@ class Subscription(_Subscribing, api.Subscription):
         run(self._start(stream))
 
     def poll(self, timeout: float | None = 0.0) -> list[api.Record]:
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         self._check_open()
         if not self._ready:
             run(self._fill(self._at, timeout))

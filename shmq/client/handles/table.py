@@ -188,7 +188,7 @@ class TableHandle(api.Table):
 
     def wait(self, key: str, timeout: float | None = None) -> Any | None:
         check_key(key)
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         pause, state = FIRST_PAUSE, None
         while True:
@@ -203,7 +203,7 @@ class TableHandle(api.Table):
 
     async def await_(self, key: str, timeout: float | None = None) -> Any | None:
         check_key(key)
-        check_timeout(timeout)
+        timeout = check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         stored = await arun(self._poll(key))
         if stored is None and timeout != 0:

@@ -219,7 +219,7 @@ class LocalBroker(_Handle):
 
     def transaction(self, *, timeout: float | None = 0.0) -> LocalTransaction:
         self._check_open()
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         look(self._namespace)
         with late_imports:
             from shmq.client.local.transaction import LocalTransaction  # noqa: PLC0415

@@ -145,7 +145,7 @@ class LocalQueue(_core.Handle, api.Queue):
 
     async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
         if timeout is not None:
-            _core.check_timeout(timeout)
+            timeout = _core.check_timeout(timeout)
         if where is not None:
             meant = compile_filter(where)
             return await async_get.get_chosen(self, meant, timeout)
@@ -164,7 +164,7 @@ class LocalQueue(_core.Handle, api.Queue):
         **properties: Any,
     ) -> api.Put:
         if timeout is not None:
-            _core.check_timeout(timeout)
+            timeout = _core.check_timeout(timeout)
         confirms = self.confirms_on_disk(confirm)
         until = time.monotonic() + timeout if confirms and timeout is not None else None
         put = await self._aput(body, timeout, block, properties)

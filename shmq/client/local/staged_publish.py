@@ -146,7 +146,7 @@ class LocalStagedPublisher(api.StagedPublisher):
     def commit_batch(
         self, batch: int, parts: Sequence[str], *, timeout: float | None = None
     ) -> int:
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         how = _CommitProgress(None if timeout is None else time.monotonic() + timeout)
         self._commit(batch, parts, how)
         return how.rows

@@ -87,7 +87,7 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
         """
         if len(payload) > MAX_PING:
             raise errors.InvalidOption(f"payload has {len(payload)} bytes, and may have {MAX_PING}")
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         began = time.monotonic()
         patience = self._connection.target.request_timeout if timeout is None else timeout
         wire = self._connection.ready(began + patience)

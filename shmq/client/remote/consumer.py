@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from shmq import errors
 from shmq.client.handles.consumer import Consumer
@@ -19,6 +19,8 @@ log = logging.getLogger("shmq")
 #: How long to wait until the end of a subscription is confirmed, in seconds.
 _ENDING = 5.0
 
+#: A wait of fewer seconds ends before what a subscription delivers has come.
+_AT_ONCE: Final = 0.001
 #: The most messages per report to the server that they are delivered.
 _MOST_REPORTED = 32
 
@@ -117,7 +119,7 @@ class RemoteConsumer(_core.RemoteConsumer, Consumer):
         """Get more messages, waiting if allowed; whether there are any."""
         connection = self._connection
         until = None if self._timeout is None else time.monotonic() + self._timeout
-        if self._timeout == 0:
+        if self._timeout is not None and self._timeout < _AT_ONCE:
             asking = connection.calling(Type.CONSUME, self._ask, retry_until=until)
             return self._took((yield from asking))
         backoff = None

@@ -27,7 +27,7 @@ def first_wait(timeout: float | None) -> int:
     """How long the first CONSUME of a get waits at the server, in ms."""
     if timeout == 0:
         return 0
-    return _SHORTLY if timeout is None else min(_SHORTLY, max(1, int(timeout * 1000)))
+    return _SHORTLY if timeout is None else max(1, int(min(timeout, _SHORTLY / 1000) * 1000))
 
 
 class RemoteGet:

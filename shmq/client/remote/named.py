@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from shmq import api, errors
-from shmq.api.options import Options, QueueOptions
+from shmq.api.options import QueueOptions, checked_values
 from shmq.api.stream_options import MAX_RING, StreamOptions
 from shmq.client.ports.broker import CollectionPort, Kind
 from shmq.client.ports.steps import run
@@ -97,10 +97,10 @@ class QueueCollection(Collection):
                 queue = self.open(name)
                 if queue.options.expires is not None:  # which starts again
                     options = queue.options
-                    again = Create(_plain_options(options, options.as_dict()))
+                    again = Create(checked_values(options, options.as_dict()))
                     self._ask(Type.CREATE, name, again.pack(), again=True)
         if queue is None:
-            create = Create(_plain_options(wanted, given))
+            create = Create(checked_values(wanted, given))
             if wanted.exclusive:
                 return self._make_exclusive(name, create)
             answer = self._ask(Type.CREATE, name, create.pack(), again=True)
@@ -162,7 +162,7 @@ class QueueCollection(Collection):
         queue = mine or self.open(name)
         try:
             wanted = queue.options.altered(name, given)
-            packed = pack_map(_plain_options(wanted, given))
+            packed = pack_map(checked_values(wanted, given))
             options = unpack_queue_options(queue.port.ask(Type.ALTER, packed))
         finally:
             if mine is None:
@@ -196,7 +196,7 @@ class StreamCollection(Collection):
         if not exact:
             with contextlib.suppress(errors.NoSuchStream):
                 return self.open(name)
-        create = StreamCreate(_plain_options(wanted, given)).pack()
+        create = StreamCreate(checked_values(wanted, given)).pack()
         answer = self._ask(Type.STREAM_CREATE, name, create)
         if answer.status == Status.QUEUE_EXISTS and exact:
             raise self._stream_exists(name, wanted, answer)
@@ -215,7 +215,7 @@ class StreamCollection(Collection):
     def alter(self, name: str, given: Mapping[str, Any]) -> StreamOptions:
         with self.open(name) as stream:
             wanted = stream.options.altered(name, given, MAX_RING)  # the server knows its limit
-            answer = stream.ask(Type.STREAM_ALTER, pack_map(_plain_options(wanted, given)))
+            answer = stream.ask(Type.STREAM_ALTER, pack_map(checked_values(wanted, given)))
         options = unpack_stream_options(answer)
         for handle in self._broker.handles_of(name):
             if isinstance(handle, RemoteStream):
@@ -298,11 +298,3 @@ class TableCollection(Collection):
 
     def summaries(self) -> list[str]:
         return List.unpack_names(self._ask_all(Type.LIST, List(tables=True).pack()))
-
-
-def _plain_options(wanted: Options, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given options as plain numbers, which the check of all options has ensured.
-
-    ``allow_same_name`` stays as it is.
-    """
-    return {key: getattr(wanted, key, value) for key, value in given.items()}

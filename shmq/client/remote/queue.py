@@ -134,7 +134,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         if where is not None or wire is None or not wire.is_usable:
             return super().get(block, timeout, where=where)
         if timeout is not None:
-            _core.check_timeout(timeout)
+            timeout = _core.check_timeout(timeout)
         began = time.monotonic()
         wait = first_wait(timeout if block else 0)
         port = self.port
@@ -150,7 +150,7 @@ class RemoteQueue(RemoteHandle, QueueHandle):
         self, max: int, block: bool, timeout: float | None, where: str | None = None
     ) -> list[Any]:
         limit = check_whole("max", max, 1, None)
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         port = self.port
         if where is not None:
             port.check_where(where)

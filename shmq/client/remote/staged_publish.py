@@ -51,7 +51,7 @@ class RemoteStagedPublisher(api.StagedPublisher):
     def commit_batch(
         self, batch: int, parts: Sequence[str], *, timeout: float | None = None
     ) -> int:
-        _core.check_timeout(timeout)
+        timeout = _core.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         parts = [check_part(part) for part in parts]
         asked = Publish(self._publisher, check_batch(batch), parts).pack()

@@ -50,8 +50,18 @@ async def run_in_turn(lane: str, call: Callable[..., _T], *args: Any) -> _T:
 
 
 async def run_to_end(call: Callable[[], _T]) -> _T:
-    """Return the result of a call that blocks, and is made even if the task is cancelled."""
-    return await asyncio.shield(run_blocking(call))
+    """Return the result of a call that blocks, and is made even if the task is cancelled.
+
+    Nobody hears of the outcome then: that it fails is no error of the event loop.
+    """
+    made = asyncio.ensure_future(run_blocking(call))
+    made.add_done_callback(_take_outcome)
+    return await asyncio.shield(made)
+
+
+def _take_outcome(made: asyncio.Future[Any]) -> None:
+    if not made.cancelled():
+        made.exception()
 
 
 def _renew_pool() -> None:

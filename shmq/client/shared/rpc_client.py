@@ -253,7 +253,7 @@ def _check_request(timeout: float | None, properties: Mapping[str, Any]) -> None
     for own in ("reply_to", "correlation"):
         if own in properties:
             raise TypeError(f"{own}={properties[own]!r:.40}: a request has its own; put it instead")
-    _core.check_timeout(timeout)
+    timeout = _core.check_timeout(timeout)
 
 
 def _is_there(replies: Replies) -> bool:

@@ -126,6 +126,16 @@ def test_a_message_that_waited_is_sent_on_where_it_is_not_wanted(
     assert broker.queue("q").get(timeout=PATIENCE).delivery_count == 1
 
 
+@pytest.mark.parametrize("timeout", [0.0, 1e-9, 1e-6, 1e-4])
+def test_what_is_there_comes_however_short_the_wait_is(queue: Queue, timeout: float) -> None:
+    queue.put_many([b"x"] * 50)
+    with queue.consume(timeout=timeout) as messages:
+        assert sum(message.ack() is None for message in messages) == 50
+    queue.put_many([b"x"] * 50)
+    with queue.bodies(timeout=timeout) as bodies:
+        assert sum(1 for _ in bodies) == 50
+
+
 def test_a_server_that_knows_no_return_gets_a_nack(broker: Broker, queue: Queue) -> None:
     queue.put_many([1, 2, 3])
     with queue.consume(prefetch=3) as messages:
