@@ -27,6 +27,7 @@ from shmq.host.namespace.namespace import Namespace
 from tests.prove.soak import durable, workers
 from tests.prove.soak.drain import check, drain
 from tests.prove.soak.mixed.crew import Hindered, Hindrance
+from tests.prove.soak.mixed.evidence import describe_threads
 from tests.prove.soak.mixed.rounds import until
 from tests.prove.soak.mixed.small_disk import Filler
 from tests.prove.soak.stops import insist
@@ -171,7 +172,8 @@ class Storm:
                 lambda: insist(lambda: durable.is_written(queue)), "the last acks are written"
             )
         except AssertionError as error:
-            error.add_note(f"{queue.stats()}")
+            stats = queue.stats()
+            error.add_note(f"{stats}\n{describe_threads(stats.journal_writer_pid)}")
             rows, _ = queue.inspection.scan(0, durable.CAPACITY)
             error.add_note(
                 f"{[row for row in rows if row[1] != durable.READY_SLOT]}, {queue.violations()}"

@@ -25,6 +25,23 @@ def log_stacks(path: Path) -> None:
     faulthandler.register(SHOW_STACK, file=log, all_threads=True)
 
 
+def describe_threads(pid: int) -> str:
+    """Where each thread of the process is in the kernel, and how often it was switched.
+
+    They are looked at twice: one that is stuck is switched no more.
+    """
+    lines = []
+    for _ in range(2):
+        for thread in sorted(Path(f"/proc/{pid}/task").iterdir()):
+            with contextlib.suppress(OSError):
+                status = (thread / "status").read_text().splitlines()
+                switches = [line.split()[1] for line in status if "ctxt_switches" in line]
+                wait, call = ((thread / name).read_text().strip() for name in ("wchan", "syscall"))
+                lines.append(f"{thread.name}: switched {switches}, {wait}, {call}")
+        time.sleep(2 * PAUSE)
+    return "\n".join(lines)
+
+
 def keep_evidence(logs: Path) -> None:
     """Have all processes of the soak write their stacks, and copy what is on its disk."""
     processes = psutil.Process().children(recursive=True)
