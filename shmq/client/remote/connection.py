@@ -382,11 +382,11 @@ class Connection:
     ) -> Steps[_core.Answer]:
         """Carry out one request; ``wait``: seconds that the server may take beyond the timeout.
 
-        ``again``: whether it may be carried out twice, ``within`` that many seconds; given only of
-        a type for which `AGAIN` leaves that to the request. ``await_`` waits for
-        the answer, as long as it likes; None: `answering`. ``first`` is an attempt that the caller
-        has made. ``retry_until`` (monotonic) ends the attempts before the request timeout does: it
-        is sent again once in any case; None: the limit set by `limit_reconnects`. Raises
+        ``again``: whether it may be carried out twice, ``within`` that many seconds; given only for
+        a type of which `AGAIN` leaves that to the request. ``await_`` waits for the answer, as long
+        as it likes; None: `answering`. ``first`` is an attempt that the caller has made.
+        ``retry_until`` (monotonic) ends the attempts before the request timeout does: it is sent
+        again once in any case; None: the limit set by `limit_reconnects`. Raises
         :class:`~shmq.ConnectionLost` without an answer in time, or if the connection is lost and
         the request must not be repeated.
         """

@@ -332,9 +332,16 @@ class Processes:
             return self._fd < 0 or not self.is_current() or self._place()[0] != memory
 
     def outlived_memory(self) -> bool:
-        """Whether memory that this process had a number in was removed by hand."""
-        with self.section():
+        """Whether memory that this process had a number in was removed by hand.
+
+        For event loops: it does not wait for the section; while another thread has it, false.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
             return bool(self._kept) or (self._number > 0 and not self.is_current())
+        finally:
+            self._lock.release()
 
     def is_current(self) -> bool:
         """Whether the open file is the one that has the namespace's name now."""
