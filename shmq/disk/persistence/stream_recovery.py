@@ -21,7 +21,7 @@ from typing import Any, Final
 from shmq.api.names import check_name
 from shmq.api.stream_options import StreamOptions
 from shmq.disk.persistence.conflicts import live_identities
-from shmq.disk.storage.disk import Disk, size_of, sync_file, unreadable
+from shmq.disk.storage.disk import PASSING, Disk, size_of, sync_file, unreadable
 from shmq.disk.storage.erase import sweep_streams
 from shmq.disk.storage.file_header import StreamIdentity, Tail, read_tail
 from shmq.disk.storage.paths import (
@@ -183,7 +183,7 @@ def plan_streams(disk: Disk, known: Collection[tuple[str, int]] = ()) -> dict[st
 def stored_stream(
     disk: Disk, name: str, identity: int, report: Report = silent, what: str = ""
 ) -> StoredStream | None:
-    """Read the files of that stream; None: it has no metadata file.
+    """Read the files of that stream; None: it has no metadata file. Raises OSError for want.
 
     ``report`` is called with the bytes that are read, as the step ``what``.
     """
@@ -211,6 +211,8 @@ def stored_stream(
     except ShmqError as error:
         stored.error = error
     except OSError as error:
+        if error.errno in PASSING:
+            raise
         stored.error = unreadable(error, disk.path(stream_directory(name, identity)))
     if stored.error is not None:
         stored.written = stored.written or _LAST_TIME  # no other one may hide it

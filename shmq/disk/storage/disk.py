@@ -257,6 +257,8 @@ def read_pieces(disk: Disk, file: int, size: int) -> Iterator[bytes]:
 
 #: Of a file that no later try can read either: the disk has lost it, or it is no file.
 LASTING: Final = frozenset({errno.EIO, errno.EISDIR, errno.ELOOP, errno.ENXIO})
+#: Of want of something, which says nothing of the file.
+PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
 
 
 def unreadable(error: OSError, path: Path) -> FileError:
