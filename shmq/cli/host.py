@@ -38,6 +38,7 @@ from shmq.cli.shared.output import (
 )
 from shmq.cli.shared.progress import Progress, progress
 from shmq.cli.shared.target import target_of
+from shmq.disk.storage.inventory import unrecovered
 from shmq.disk.storage.set_aside import FileSetAside, files_aside
 from shmq.errors import InvalidOption, WrongDirectory
 from shmq.host.diagnose.leftovers import Finding, namespaces, sweep
@@ -149,6 +150,10 @@ def _list_set_aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]
         )  # fmt: skip
         directory = Path(error.own)
     try:
+        for kind, name, why in unrecovered(directory, Namespace.of(namespace).has):
+            found.append(
+                Finding(namespace=namespace, kind=kind, name=name, what=str(why), fixed=False)
+            )
         every = files_aside(directory)
     except OSError as error:
         where = error.filename or directory

@@ -354,6 +354,16 @@ def list_all(
         wanted = kinds or (QUEUE,)
         none = " and no ".join(f"{kind}s" for kind in wanted)
         note(f"namespace {broker.namespace!r} has no {none}: make one with {_MAKE[wanted[0]]}")
+    _note_unrecovered(broker)
+
+
+def _note_unrecovered(broker: shmq.Broker) -> None:
+    """Note what is on disk and could not be recovered, if the queues are of this host."""
+    from shmq.client.local.broker import LocalBroker  # noqa: PLC0415 - not for those of a server
+
+    if isinstance(broker, LocalBroker):
+        for why in broker.find_unrecovered():
+            note(why)
 
 
 def _show_names(broker: shmq.Broker, kinds: tuple[str, ...], as_json: bool) -> None:

@@ -72,6 +72,10 @@ class LocalBroker(_Handle):
 
     # ---- what has a name ----
 
+    def find_unrecovered(self) -> list[str]:
+        """Why each queue and stream that is on disk is not there; for the command line."""
+        return durability.find_unrecovered(self._namespace)
+
     def collection(self, kind: Kind) -> CollectionPort:
         # Most processes only use queues: everything else is loaded on demand.
         namespace = self._namespace

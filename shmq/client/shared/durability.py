@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from shmq.api.names import default_namespace
 from shmq.disk.storage.erase import erase_stored
-from shmq.disk.storage.inventory import LOCK, Kind, refusal_of, stored_names
+from shmq.disk.storage.inventory import LOCK, Kind, refusal_of, stored_names, unrecovered
 from shmq.disk.storage.paths import EXCHANGES, SCHEMAS
 from shmq.errors import DurabilityWarning, InvalidOption, LockTimeout, NotConfirmed, ShmqError
 from shmq.fork_safe import new_lock
@@ -290,6 +290,14 @@ def bring_back_all(namespace: Namespace) -> None:
         missing |= stored_names(directory, "stream").difference(namespace.stream_names())
         if missing:
             attend(namespace)
+
+
+def find_unrecovered(namespace: Namespace) -> list[str]:
+    """Why each queue and stream that is on disk could not be recovered, and what to do."""
+    with contextlib.suppress(ShmqError, OSError):
+        found = unrecovered(directory_for(namespace), namespace.has)
+        return [f"{kind} {name!r} is not there: {error}" for kind, name, error in found]
+    return []
 
 
 # ---- what is in memory, and is to be on disk ----

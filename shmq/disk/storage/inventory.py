@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from shmq.disk.storage.disk import Disk, remove_file, replace_file
 from shmq.disk.storage.erase import erasure_note, is_carded, is_left
@@ -29,6 +29,7 @@ from shmq.disk.storage.paths import (
 from shmq.errors import DamagedFile, FileError, ShmqError
 
 Kind = Literal["queue", "stream"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 #: The name of the file that the directory's writer holds locked with flock(2).
 LOCK: Final = "writer.lock"
@@ -114,6 +115,21 @@ def refusal_of(directory: Path, kind: Kind, name: str) -> FileError | None:
             again = f"`shmq restore {option} {name}` tries again"
             return FileError(f"{text}; {refused}: {again}, {delete}")
     return None
+
+
+def unrecovered(
+    directory: Path, is_known: Callable[[Kind, str], bool]
+) -> Iterator[tuple[Kind, str, FileError]]:
+    """The names with files there that the last recovery refused, each with its `refusal_of`.
+
+    Those that ``is_known`` by now are left out. Raises OSError.
+    """
+    refusals = _read_refusals(directory)
+    for kind in KINDS:
+        for name in sorted(refusals.get(kind, {}).keys() & stored_names(directory, kind)):
+            error = None if is_known(kind, name) else refusal_of(directory, kind, name)
+            if error is not None:
+                yield kind, name, error
 
 
 def _read_refusals(directory: Path) -> dict[str, Any]:

@@ -217,6 +217,26 @@ def test_a_file_of_a_stream_that_cannot_be_read_stops_that_stream_alone(persist:
     assert f"{path} cannot be read: Is a directory" in str(told.value)
 
 
+def test_lists_and_the_doctor_name_what_was_not_recovered(
+    persist: Persist, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHMQ_DATA_DIR", str(persist.directory))
+    path = unreadable(persist)
+    persist.begin()
+    why = f"{path} cannot be read: Is a directory; so stream 'events' is not recovered"
+
+    listed = shell("list")
+
+    assert "jobs" in listed.lines[1]
+    assert f"stream 'events' is not there: {why}" in listed.err.decode()
+    found = shell("doctor", "--json", code=Code.WRONG).json["found"]
+    assert [(one["kind"], one["name"]) for one in found] == [("stream", "events")]
+    assert found[0]["what"].startswith(why)
+    shell("restore", "--stream", "events", "--salvage")
+    assert shell("list", "--kind", "queue").err == b""
+    path.with_name(f"{path.name}.damaged").rmdir()
+
+
 def test_a_stream_with_a_file_that_cannot_be_read_is_salvaged_without_it(
     persist: Persist, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
