@@ -1,6 +1,7 @@
 """``python -m shmq.cli`` is the command ``shmq``."""
 
 import gc
+import signal
 import sys
 
 from shmq.lazy_imports import late_imports
@@ -13,9 +14,13 @@ def main() -> None:
     """The entry point of the command ``shmq``: Ctrl-C while it is imported needs no words."""
     gc.set_threshold(50_000)  # the imports create many objects, and a short command little garbage
     try:
-        with late_imports:
-            from shmq.cli.main import main as run  # noqa: PLC0415 - most of a command's time
-
+        # What a compiled module raises as it is imported may be lost there.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with late_imports:
+                from shmq.cli.main import main as run  # noqa: PLC0415 - most of a command's time
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         run()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
