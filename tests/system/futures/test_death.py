@@ -129,7 +129,7 @@ def test_a_stopped_pool_decides_about_a_death_when_it_goes_on(
             queue.close()
     os.kill(child.pid, signal.SIGCONT)
 
-    assert child.hear() == "WorkerDied"
+    assert child.ends() == "WorkerDied"
     assert path.read_text() == f"{worker}\n"
 
 

@@ -40,6 +40,7 @@ def test_a_change_of_the_definition_shows_in_every_file(monkeypatch: pytest.Monk
         "number": number,
         "request": ["name", "u32 most"],
         "answer": "REPLY: u64 messages",
+        "again": "with `care`",
         "by": "policy",
         "aside": True,
         "about": "queue",
@@ -59,6 +60,8 @@ def test_a_change_of_the_definition_shows_in_every_file(monkeypatch: pytest.Monk
     assert ".least = 4" in dispatched
     row = "[NO_SUCH_OPERATION](#no_such_operation) | name, u32 most | REPLY: u64 messages |"
     assert row in made[PAGE]
+    assert "Type.NO_SUCH_OPERATION: None," in made[protocol.PYTHON].partition("\nAGAIN: ")[2]
+    assert "; NO_SUCH_OPERATION with `care`" in made[PAGE].partition("| only a | ")[2]
     assert (
         "NO_SUCH_OPERATION" in made[PAGE].partition("side threads carry out ")[2].partition(".")[0]
     )
@@ -73,6 +76,18 @@ def test_an_operation_of_policy_must_say_where_it_is_carried_out(
     monkeypatch.setattr(protocol, "SOURCE", source)
 
     with pytest.raises(ValueError, match="HELLO: aside = true or false"):
+        protocol.read()
+
+
+@pytest.mark.parametrize("said", ["", "again = 1\n"])
+def test_every_request_must_say_whether_it_may_be_sent_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str
+) -> None:
+    source = tmp_path / "opcodes.toml"
+    source.write_text(re.sub(r"(?m)^again = .*\n", said, protocol.SOURCE.read_text(), count=1))
+    monkeypatch.setattr(protocol, "SOURCE", source)
+
+    with pytest.raises(ValueError, match="HELLO: again = true, false or words"):
         protocol.read()
 
 
