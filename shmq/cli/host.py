@@ -136,7 +136,10 @@ def _select_namespaces(context: click.Context) -> tuple[list[str], int]:
 
 
 def _list_set_aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
-    """The files set aside in the data directory; if it cannot be read, ``found`` gets that."""
+    """The files set aside in the data directory.
+
+    ``found`` gets what was not recovered there; if the directory cannot be read, it gets that.
+    """
     try:
         directory = directory_of(Namespace.of(namespace))
     except InvalidOption:

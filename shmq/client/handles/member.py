@@ -128,7 +128,7 @@ class Member(api.Member):
             raise StopIteration
         self._check_process()
         if self._record_heartbeat() != self._change:
-            until_locked(self._send_heartbeat, self._end_of(self._timeout))
+            until_locked(self._send_heartbeat, end_of(self._timeout))
         if not self._current:
             self._fetch_next()
         record = self._current.popleft()
@@ -143,12 +143,8 @@ class Member(api.Member):
             raise StopIteration
         self._current.extend(self._ahead.popleft())
 
-    @staticmethod
-    def _end_of(timeout: float | None) -> float | None:
-        return None if timeout is None else time.monotonic() + timeout
-
     def _gather_records(self, limit: int, timeout: float | None) -> list[api.Records]:
-        end = self._end_of(timeout)
+        end = end_of(timeout)
         while True:
             until_locked(self._send_heartbeat, end)
             if self._closed:
@@ -509,6 +505,11 @@ class Member(api.Member):
         return (
             f"<Member {self._id} of group {self._store.name!r}: partitions {sorted(self._handed)}>"
         )
+
+
+def end_of(timeout: float | None) -> float | None:
+    """When a wait of so many seconds from now ends, by time.monotonic(); None: never."""
+    return None if timeout is None else time.monotonic() + timeout
 
 
 def member_name(given: str | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from shmq import api
 from shmq.api.options import check_whole, checked
 from shmq.api.share import ShareOptions
+from shmq.client.handles.member import end_of
 from shmq.client.handles.reader import behind_damage
 from shmq.client.ports.group import SLICE
 from shmq.client.ports.share import Lender, Lent, Settler
@@ -228,7 +229,7 @@ class Share(api.Share):
         check_whole("limit", limit, 1)
         if block:
             timeout = _core.check_timeout(timeout)
-        lender, end = self._lender, _end_of(timeout if block else 0.0)
+        lender, end = self._lender, end_of(timeout if block else 0.0)
         while taken := self._take(limit, end, handed=True):
             found = [
                 record.hand_over(lender.lease)
@@ -248,7 +249,7 @@ class Share(api.Share):
         lender = self._lender
         ahead: list[LentRecord] = []
         try:
-            while ahead := self._take(prefetch, _end_of(timeout), handed=False):
+            while ahead := self._take(prefetch, end_of(timeout), handed=False):
                 while ahead:
                     self._check_open()
                     record = ahead.pop(0)
@@ -374,10 +375,6 @@ class Share(api.Share):
 
     def __repr__(self) -> str:
         return f"<Share of {self._what}>"
-
-
-def _end_of(timeout: float | None) -> float | None:
-    return None if timeout is None else time.monotonic() + timeout
 
 
 def _check_process(generation: int) -> None:

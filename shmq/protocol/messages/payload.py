@@ -176,9 +176,6 @@ class Numbers:
 
 def unpack_head(kind: Type, rest: bytes, *, last: bool = False) -> tuple[int, ...]:
     """The numbers of the head; with ``last`` nothing may follow them. Raises Refusal."""
-    if kind not in HEADS:
-        check_empty(rest)
-        return ()
     head = HEADS[kind]
     if len(rest) < head.size or (last and len(rest) > head.size):
         more = "" if last else "at least "

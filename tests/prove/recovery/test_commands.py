@@ -59,8 +59,10 @@ def test_a_writer_that_is_stopped_is_waited_for_5_seconds(
         persist.process.send_signal(signal.SIGCONT)
 
     pid = persist.process.pid
-    told = f"the writer, PID {pid}, does not answer: it is stopped; continue it (kill -CONT {pid})"
-    assert told in ran.err.decode()
+    expected = (
+        f"the writer, PID {pid}, does not answer: it is stopped; continue it (kill -CONT {pid})"
+    )
+    assert expected in ran.err.decode()
 
 
 def test_a_snapshot_on_demand_is_on_disk_when_the_command_ends(

@@ -204,12 +204,17 @@ def test_what_changes_while_no_writer_runs_is_told_and_counts_for_the_next(
         assert [each.name for each in broker.list_exchanges()] == ["made"]
 
 
-@pytest.mark.parametrize("file", ["writer.exchanges", "writer.schemas"])
-def test_a_damaged_file_is_set_aside_and_named(persist: Persist, namespace: str, file: str) -> None:
+def define(namespace: str) -> None:
+    """A durable queue with an exchange and a schema."""
     with shmq.connect(namespace) as broker:
         broker.create_queue("orders", durability="journal", dead_letter=None)
         broker.create_exchange("events").bind("orders", "key")
         broker.set_schema("orders", SCHEMA)
+
+
+@pytest.mark.parametrize("file", ["writer.exchanges", "writer.schemas"])
+def test_a_damaged_file_is_set_aside_and_named(persist: Persist, namespace: str, file: str) -> None:
+    define(namespace)
     persist.end()
     path = persist.directory / file
     raw = path.read_bytes()
@@ -229,10 +234,7 @@ def test_a_damaged_file_is_set_aside_and_named(persist: Persist, namespace: str,
 def test_what_is_no_file_is_set_aside_and_named(
     persist: Persist, namespace: str, file: str
 ) -> None:
-    with shmq.connect(namespace) as broker:
-        broker.create_queue("orders", durability="journal", dead_letter=None)
-        broker.create_exchange("events").bind("orders", "key")
-        broker.set_schema("orders", SCHEMA)
+    define(namespace)
     persist.end()
     path = persist.directory / file
     path.unlink()

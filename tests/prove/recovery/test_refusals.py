@@ -211,10 +211,10 @@ def test_a_file_of_a_stream_that_cannot_be_read_stops_that_stream_alone(persist:
     assert bodies(persist.namespace) == [0, 1, 2]
     with (
         shmq.connect(persist.namespace) as broker,
-        pytest.raises(shmq.FileError, match="shmq delete --kind stream events") as told,
+        pytest.raises(shmq.FileError, match="shmq delete --kind stream events") as caught,
     ):
         broker.stream("events")
-    assert f"{path} cannot be read: Is a directory" in str(told.value)
+    assert f"{path} cannot be read: Is a directory" in str(caught.value)
 
 
 def test_lists_and_the_doctor_name_what_was_not_recovered(

@@ -67,27 +67,23 @@ def test_a_change_of_the_definition_shows_in_every_file(monkeypatch: pytest.Monk
     )
 
 
-@pytest.mark.parametrize("said", ["", 'aside = "yes"\n'])
-def test_an_operation_of_policy_must_say_where_it_is_carried_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str
+@pytest.mark.parametrize(
+    ("key", "said", "error"),
+    [
+        ("aside", "", "HELLO: aside = true or false"),
+        ("aside", 'aside = "yes"\n', "HELLO: aside = true or false"),
+        ("again", "", "HELLO: again = true, false or words"),
+        ("again", "again = 1\n", "HELLO: again = true, false or words"),
+    ],
+)
+def test_an_operation_must_say_where_it_is_carried_out_and_whether_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, said: str, error: str
 ) -> None:
     source = tmp_path / "opcodes.toml"
-    source.write_text(re.sub(r"(?m)^aside = .*\n", said, protocol.SOURCE.read_text(), count=1))
+    source.write_text(re.sub(rf"(?m)^{key} = .*\n", said, protocol.SOURCE.read_text(), count=1))
     monkeypatch.setattr(protocol, "SOURCE", source)
 
-    with pytest.raises(ValueError, match="HELLO: aside = true or false"):
-        protocol.read()
-
-
-@pytest.mark.parametrize("said", ["", "again = 1\n"])
-def test_every_request_must_say_whether_it_may_be_sent_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str
-) -> None:
-    source = tmp_path / "opcodes.toml"
-    source.write_text(re.sub(r"(?m)^again = .*\n", said, protocol.SOURCE.read_text(), count=1))
-    monkeypatch.setattr(protocol, "SOURCE", source)
-
-    with pytest.raises(ValueError, match="HELLO: again = true, false or words"):
+    with pytest.raises(ValueError, match=error):
         protocol.read()
 
 
