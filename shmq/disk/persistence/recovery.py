@@ -26,7 +26,7 @@ from shmq.disk.persistence.conflicts import (
 from shmq.disk.persistence.definitions import recover_definitions
 from shmq.disk.persistence.stream_recovery import StoredStream, recover_streams
 from shmq.disk.persistence.transaction_recovery import complete_transactions, drop_the_lost
-from shmq.disk.storage.disk import Disk, map_file, sync_file, unreadable
+from shmq.disk.storage.disk import PASSING, Disk, load_file, sync_file, unreadable
 from shmq.disk.storage.erase import finish_erasures
 from shmq.disk.storage.file_header import read_tail
 from shmq.disk.storage.inventory import write_refusals
@@ -84,12 +84,17 @@ def _decide(disk: Disk, files: Files, *, salvage: bool, on_progress: OnProgress)
     try:
         decision.lineage = lineage_of(disk, files)
         if decision.lineage:
-            mapped = [(str(disk.path(name)), map_file(disk, name)) for name in decision.lineage]
-            decision.chain = QueueFiles(mapped, salvage, on_progress=on_progress)
+            loaded = [
+                (str(disk.path(name)), load_file(disk, name, salvage=salvage))
+                for name in decision.lineage
+            ]
+            decision.chain = QueueFiles(loaded, salvage, on_progress=on_progress)
             decision.problems = [str(skipped) for skipped in decision.chain.skipped]
     except ShmqError as error:
         decision.error = error
     except OSError as error:
+        if error.errno in PASSING:
+            raise
         decision.error = unreadable(error, disk.path(next(files.names())))
     return decision
 

@@ -223,6 +223,10 @@ def _sync_directory(path: Path) -> None:
 _PUSHED: Final = 1 << 19
 #: Bytes that are read at a time.
 _PIECE: Final = 1 << 20
+#: Bytes that a disk loses together.
+_BLOCK: Final = 4096
+#: madvise(2): read the mapped pages now. EFAULT: one of them cannot be read. Since Linux 5.14.
+_MADV_POPULATE_READ: Final = 22
 
 
 @contextlib.contextmanager
@@ -269,12 +273,46 @@ def unreadable(error: OSError, path: Path) -> FileError:
 def map_file(disk: Disk, name: str) -> mmap.mmap | bytes:
     """The bytes of the file, mapped, so that they are read from the disk on access.
 
-    It must not be truncated while the mapping is used. Raises OSError.
+    It must not be truncated while the mapping is used. Raises OSError. An access to bytes that the
+    disk cannot read ends the process with SIGBUS: see `load_file`.
     """
     with opened(disk, name) as file:
         size = disk.size(file)
         reserve_standard()
         return mmap.mmap(file, size, access=mmap.ACCESS_READ) if size else b""
+
+
+def load_file(disk: Disk, name: str, *, salvage: bool = False) -> mmap.mmap | bytes:
+    """The bytes of the file, mapped and read, for a caller that needs all of them.
+
+    With ``salvage``, blocks that the disk cannot read are zeros. Raises OSError.
+    """
+    data = map_file(disk, name)
+    if isinstance(data, mmap.mmap):
+        try:
+            data.madvise(_MADV_POPULATE_READ)
+        except OSError as error:
+            if error.errno == errno.EFAULT:
+                return _read_salvageable(disk, name) if salvage else read_whole(disk, name)
+            if error.errno != errno.EINVAL:
+                raise
+    return data
+
+
+def _read_salvageable(disk: Disk, name: str) -> bytes:
+    with opened(disk, name) as file:
+        size = disk.size(file)
+        return b"".join(_read_block(disk, file, at, size) for at in range(0, size, _BLOCK))
+
+
+def _read_block(disk: Disk, file: int, at: int, size: int) -> bytes:
+    length = min(_BLOCK, size - at)
+    try:
+        return disk.read(file, length, at).ljust(length, b"\0")
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return bytes(length)
 
 
 def sync_file(disk: Disk, name: str) -> None:

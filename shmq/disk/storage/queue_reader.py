@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from shmq.disk.storage.disk import Disk, map_file, opened, read_pieces
+from shmq.disk.storage.disk import Disk, load_file, opened, read_pieces
 from shmq.disk.storage.file_header import (
     HEADER_BYTES,
     JOURNAL,
@@ -114,7 +114,7 @@ def _read(disk: Disk, name: str) -> tuple[Any, Part]:
         begin = disk.read(file, HEADER_BYTES, 0)
         mark = begin[:_MARK_BYTES]
         if _is_closed(disk, file, name, begin, size):
-            return map_file(disk, name), Part(name, size, mark)
+            return load_file(disk, name), Part(name, size, mark)
         data = b"".join(read_pieces(disk, file, size))
         return data, Part(name, len(data), mark)
 

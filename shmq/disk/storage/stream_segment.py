@@ -11,7 +11,7 @@ import bisect
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from shmq.disk.storage.disk import Disk, map_file, read_whole
+from shmq.disk.storage.disk import Disk, load_file, map_file, read_whole
 from shmq.disk.storage.file_header import BATCH_BYTES, INDEXED, STREAM, FileHeader, header_of
 from shmq.disk.storage.paths import segment_file
 from shmq.disk.storage.progress import OnProgress
@@ -212,7 +212,8 @@ class StreamSegment:
         how many more bytes are read. Raises :class:`~shmq.DamagedFile`.
         """
         # The writer truncates the zeros after its records, so a mapping could fault.
-        data = self._data if self.closed else read_whole(self._disk, segment_file(self.base))
+        load = load_file if self.closed else read_whole
+        data = load(self._disk, segment_file(self.base))
         found = Checked(
             *_file.check(data, self.start, self._salts, self.base, on_progress=on_progress)
         )

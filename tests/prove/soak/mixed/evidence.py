@@ -8,12 +8,16 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import Final
 
 import psutil
 
 from shmq.host.supervision.signals import SHOW_STACK
 from shmq.native.descriptors import open_file
 from tests.support.processes import catches
+
+#: What /proc says of a thread: whether it runs, waits or is stopped, and how often it was switched.
+_OF_A_THREAD: Final = ("State:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
 
 #: How long the processes may take to write their stacks, in seconds.
 PAUSE = 1.0
@@ -26,7 +30,7 @@ def log_stacks(path: Path) -> None:
 
 
 def describe_threads(pid: int) -> str:
-    """Where each thread of the process is in the kernel, and how often it was switched.
+    """The state of each thread of the process, its switches, and its place in the kernel.
 
     They are looked at twice: one that is stuck is switched no more.
     """
@@ -35,9 +39,9 @@ def describe_threads(pid: int) -> str:
         for thread in sorted(Path(f"/proc/{pid}/task").iterdir()):
             with contextlib.suppress(OSError):
                 status = (thread / "status").read_text().splitlines()
-                switches = [line.split()[1] for line in status if "ctxt_switches" in line]
+                said = [line.split()[1] for line in status if line.startswith(_OF_A_THREAD)]
                 wait, call = ((thread / name).read_text().strip() for name in ("wchan", "syscall"))
-                lines.append(f"{thread.name}: switched {switches}, {wait}, {call}")
+                lines.append(f"{thread.name}: {said}, {wait}, {call}")
         time.sleep(2 * PAUSE)
     return "\n".join(lines)
 
