@@ -162,11 +162,9 @@ class StagedPublisher(abc.ABC):
     ) -> None:
         """Stage rows as a part of a batch: no consumer sees them until `commit_batch`.
 
-        A row is its body as bytes, or a tuple of the body and a map of the properties of a put:
-        ``priority``, ``group``, ``headers``, ``delay``, ``ttl``, ``dedupe_id``, ``codec``,
-        ``reply_to``, ``correlation``. A body is not encoded; ``codec`` says how it is encoded
-        already. Delay and ttl count from the commit. For many rows in columns, pass a
-        :class:`~shmq.Rows`.
+        A row is its body as bytes, or a tuple of the body and a map of the properties of a put.
+        A body is not encoded; ``codec`` says how it is encoded already. Delay and ttl count from
+        the commit. For many rows in columns, pass a :class:`~shmq.Rows`.
 
         One process may stage a part in several calls; its rows keep their order. An empty ``rows``
         makes an empty part. If the batch is already sealed, nothing is staged.

@@ -284,14 +284,33 @@ cdef class Scan:
     cdef _Pages pages
     cdef uint32_t cursor
     cdef uint64_t ids
-    cdef readonly uint64_t limit   # the last sequence number that is included
+    cdef shmq_scanned which
     cdef readonly uint64_t count   # messages so far
     cdef int part                  # the next part: the totals, messages, dedupe ids, nothing
 
     def __init__(self, Handle handle, limit: int | None = None):
         self.handle = handle
         self.pages = _Pages(0)
-        self.limit = handle.q.h.last_seq if limit is None else limit
+        self.which.limit = handle.q.h.last_seq if limit is None else limit
+
+    @staticmethod
+    def of_copies(Handle handle, uint64_t after) -> Scan:
+        """Reads the messages that came from other queues, or by transactions, and nothing else.
+
+        Only those with sequence numbers above ``after``. Raises LockTimeout.
+        """
+        cdef Scan scan = Scan(handle)
+        _lock(handle)  # every message up to the last sequence number is committed
+        scan.which.limit = handle.q.h.last_seq
+        _unlock(handle)
+        scan.which.after, scan.which.copies = after, True
+        scan.part = 1
+        return scan
+
+    @property
+    def limit(self) -> int:
+        """The last sequence number that is included."""
+        return self.which.limit
 
     def read(self, size_t most, uint32_t salt, uint64_t batch) -> memoryview | None:
         """The next batch, bytes-like, sealed with ``salt`` and numbered; None at the end.
@@ -317,18 +336,19 @@ cdef class Scan:
         if not pages.used:
             return None
         with nogil:
-            pages._frame(batch, self.limit, salt)
+            pages._frame(batch, self.which.limit, salt)
         return memoryview(pages)
 
     cdef void _fill(self, shmq_queue *q, shmq_out *out, uint32_t salt,
                     uint64_t *needed) noexcept nogil:
         if self.part == 0:
-            _write_totals(q, self.limit, out, salt)
+            _write_totals(q, self.which.limit, out, salt)
             self.part = 1
-        if self.part == 1 and shmq_scan(q, &self.cursor, self.limit, out, salt, &self.count,
+        if self.part == 1 and shmq_scan(q, &self.cursor, &self.which, out, salt, &self.count,
                                         needed) == SHMQ_OK:
-            self.part = 2
-        if self.part == 2 and shmq_scan_dedupe(q, &self.ids, self.limit, out, salt) == SHMQ_OK:
+            self.part = 3 if self.which.copies else 2
+        if self.part == 2 and shmq_scan_dedupe(q, &self.ids, self.which.limit, out,
+                                               salt) == SHMQ_OK:
             self.part = 3
 
     def snapshot_taken(self, uint64_t size):

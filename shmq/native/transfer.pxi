@@ -183,6 +183,19 @@ cdef class Transfer:
             rows += [(queues[i], seqs[i]) for i in range(count)]
         return [row for row in rows if row[0] in origins]
 
+    def staged_from(self, uint64_t origin_queue) -> list[int]:
+        """The sequence numbers there of copies from that queue that are not messages yet."""
+        cdef uint32_t at
+        cdef shmq_slot *s
+        cdef list seqs = []
+        if not self.handle.q.h.staged:
+            return seqs
+        for at in range(self.handle.q.h.slots_made):
+            s = &self.handle.q.slots[at]
+            if shmq_state_of(shmq_word(s)) == SHMQ_STAGED and s.origin_queue == origin_queue:
+                seqs.append(s.origin_seq)
+        return seqs
+
     def still_moves(self, uint64_t seq, row: int | None = None) -> bool:
         """Whether message ``seq``, or that row of it, is still here: dying or being moved."""
         cdef bint there

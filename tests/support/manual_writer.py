@@ -11,8 +11,9 @@ import pytest
 
 import shmq
 from shmq.client.local.queue import attach
-from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.persistence.journal_writer import JournalWriter
 from shmq.disk.persistence.segment_writer import WriteSizes
+from shmq.disk.persistence.transfers import Transfers
 from shmq.disk.storage.disk import Disk
 from shmq.host.namespace.namespace import Namespace
 from tests.support.processes import Start

@@ -854,8 +854,14 @@ static bool is_still(const struct shmq_slot *s, uint64_t seq)
     return is_kept(shmq_word(s)) && seq_of(s) == seq;
 }
 
-int shmq_scan(struct shmq_queue *q, uint32_t *cursor, uint64_t limit, struct shmq_out *out,
-              uint32_t salt, uint64_t *count, uint64_t *needed)
+static bool is_scanned(const struct shmq_scanned *which, const struct shmq_slot *s, uint64_t seq)
+{
+    return which->after < seq && seq <= which->limit &&
+           (!which->copies || GET_ATOMIC(s->origin_queue));
+}
+
+int shmq_scan(struct shmq_queue *q, uint32_t *cursor, const struct shmq_scanned *which,
+              struct shmq_out *out, uint32_t salt, uint64_t *count, uint64_t *needed)
 {
     int64_t wall = shmq_wall() - shmq_now();
 
@@ -866,7 +872,7 @@ int shmq_scan(struct shmq_queue *q, uint32_t *cursor, uint64_t limit, struct shm
         unsigned char *end;
         struct seen seen;
 
-        if (seq > limit || !read_slot(wall, q, s, seq, is_kept, &r, &seen))
+        if (!is_scanned(which, s, seq) || !read_slot(wall, q, s, seq, is_kept, &r, &seen))
             continue;
         if (shmq_record_size(&r) > (uint64_t)(out->end - out->at)) {
             *needed = shmq_record_size(&r);

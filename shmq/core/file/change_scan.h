@@ -102,11 +102,16 @@ int shmq_await_changes(struct shmq_change_scan *f, int64_t ns, int64_t linger, u
 /* Lets shmq_await_changes return, from another thread. */
 void shmq_wake_scan(struct shmq_change_scan *f);
 
-/* Writes the messages in slots from *cursor on whose sequence number is at most `limit`, as PUT
- * records: SHMQ_OK at the end, SHMQ_FULL if the room is used up. For snapshots: a message settled
- * meanwhile may or may not be included. */
-int shmq_scan(struct shmq_queue *q, uint32_t *cursor, uint64_t limit, struct shmq_out *out,
-              uint32_t salt, uint64_t *count, uint64_t *needed);
+/* Which messages a scan writes: those with sequence numbers above `after`, up to `limit`. */
+struct shmq_scanned {
+    uint64_t after, limit;
+    bool copies; /* only those that came from another queue, or by a transaction */
+};
+
+/* Writes these messages in slots from *cursor on, as PUT records: SHMQ_OK at the end, SHMQ_FULL if the
+ * room is used up. For snapshots: a message settled meanwhile may or may not be included. */
+int shmq_scan(struct shmq_queue *q, uint32_t *cursor, const struct shmq_scanned *which,
+              struct shmq_out *out, uint32_t salt, uint64_t *count, uint64_t *needed);
 
 /* Writes the dedupe ids within the window from counter *cursor on; 0 means from the oldest. */
 int shmq_scan_dedupe(struct shmq_queue *q, uint64_t *cursor, uint64_t limit, struct shmq_out *out,

@@ -6,14 +6,14 @@ operations share a sync.
 
 A message may move between two queues with separate journals. Its settlement is not written until
 its copy is in the target queue's journal: so whichever journal loses its end, one of the two
-survives. If both do, the copy counts. :class:`Transfers` knows which copies have arrived.
+survives. If both do, the copy counts. :class:`~shmq.disk.persistence.transfers.Transfers` knows
+which copies have arrived.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-import threading
 import time
 from typing import Final
 
@@ -23,11 +23,10 @@ from shmq.disk.persistence.outage import Outage
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.snapshot import Snapshot, SnapshotWriter
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
+from shmq.disk.persistence.transfers import Transfers
 from shmq.disk.storage.disk import Disk
-from shmq.disk.storage.paths import segment_name
 from shmq.disk.storage.transaction_file import Id, Part
-from shmq.errors import LockTimeout, NoSuchQueue, SegmentError
-from shmq.host.namespace.namespace import Namespace
+from shmq.errors import LockTimeout
 from shmq.model.codec.codecs import unpack_properties
 from shmq.native import _core
 
@@ -55,55 +54,6 @@ def target_of(reason: int, meta: bytes, dead_letter: str | None) -> str | None:
     return letter["queue"] if letter else None
 
 
-class Transfers:
-    """Knows the journaled queues of the namespace, and what arrived there. For any thread."""
-
-    def __init__(self, namespace: Namespace) -> None:
-        self._namespace = namespace
-        self._lock = threading.Lock()
-        self._followed: dict[str, JournalWriter] = {}
-
-    def enter(self, queue: JournalWriter) -> None:
-        """Add a queue whose journal this process writes."""
-        with self._lock:
-            self._followed[queue.name] = queue
-
-    def leave(self, queue: JournalWriter) -> None:
-        """Remove the queue."""
-        with self._lock:
-            if self._followed.get(queue.name) is queue:
-                del self._followed[queue.name]
-
-    def arrived(self, source: int, target: str | None, seqs: list[int]) -> set[int]:
-        """Which of the messages ``seqs`` of the queue with the hash key ``source`` have arrived.
-
-        All of them, if the target has no journal.
-        """
-        if target is None:
-            return set(seqs)
-        with self._lock:
-            queue = self._followed.get(target)
-        if queue is not None:
-            return set(seqs) - queue.follower.copies_waiting(source, seqs)
-        return set() if self._has_journal(target) else set(seqs)
-
-    def settle_all(self, target: JournalWriter) -> bool:
-        """Settle messages that arrived at the ``target`` in their source queues, on disk.
-
-        Returns false if a source's disk refuses.
-        """
-        with self._lock:
-            sources = [each for each in self._followed.values() if each is not target]
-        return all(source.settle_arrived(target.name) for source in sources)
-
-    def _has_journal(self, queue: str) -> bool:
-        try:
-            segment = self._namespace.open_segment(queue)
-        except (NoSuchQueue, SegmentError):
-            return False
-        return bool(segment.options["durability"] == "journal")
-
-
 class JournalWriter(SnapshotWriter):
     """Writes one queue with durability "journal". Any thread may call any method.
 
@@ -119,7 +69,7 @@ class JournalWriter(SnapshotWriter):
         look: float = LOOK,
         transactions: Notes = NO_TRANSACTIONS,
     ) -> None:
-        super().__init__(disk, handle, sizes)
+        super().__init__(disk, handle, sizes, transfers)
         self._transactions = transactions
         self._part: Part = ("queue", self.name, self.key)
         #: Transactions that had been applied before the last collection, and the last put by then.
@@ -130,7 +80,6 @@ class JournalWriter(SnapshotWriter):
         self.follower = _core.Follower(handle)
         self._outage = Outage(f"queue {self.name}", disk.directory, self.follower.fail)
         self.journal = Journal(disk, lambda: self.identity, *self.follower.position, sizes)
-        self._transfers = transfers
         self._look = look
         self._look_at = 0.0
         #: Collected and claimed, but not on disk yet.
@@ -207,8 +156,23 @@ class JournalWriter(SnapshotWriter):
                 return
             self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
 
+    def find_arrived(self, source: int, seqs: list[int]) -> set[int]:
+        """See :meth:`SnapshotWriter.find_arrived`."""
+        return set(seqs) - self.follower.copies_waiting(source, seqs)
+
+    def secure_arrivals(self, source: int) -> bool:  # noqa: ARG002 - it secures all
+        """See :meth:`SnapshotWriter.secure_arrivals`."""
+        last = self.handle.last_sequence
+        written = False
+        with self._lock:
+            while not self.closed and self.follower.synced < last:
+                written = True
+                if not self.step():
+                    raise OSError(errno.EAGAIN, f"queue {self.name!r} is not written yet")
+        return written
+
     def settle_arrived(self, target: str) -> bool:
-        """Settle what has arrived at ``target``, on disk; return false if the disk refuses."""
+        """See :meth:`SnapshotWriter.settle_arrived`."""
         with self._lock:
             self.step()  # so that all messages moved by now are known
             while slots := self._find_arrived(target):
@@ -217,23 +181,6 @@ class JournalWriter(SnapshotWriter):
                 if self.error is not None or self.held_up is not None:
                     return False
             return self.error is None and self.held_up is None
-
-    def snapshot(self) -> None:
-        """Write a snapshot, and remove the segments that it replaces. Raises OSError."""
-        super().snapshot()
-        with self._lock:
-            if not self.closed:  # else the names may belong to the next queue of that name
-                self.journal.drop_before(self.number)
-
-    def parts(self) -> list[tuple[str, int]]:
-        """See :meth:`SnapshotWriter.parts`."""
-        return [
-            *super().parts(),
-            *(
-                (segment_name(self.name, number), length)
-                for number, length in self.journal.parts(max(1, self.number))
-            ),
-        ]
 
     def close(self) -> None:
         """See :meth:`SnapshotWriter.close`."""
@@ -303,13 +250,13 @@ class JournalWriter(SnapshotWriter):
             self._before = self._transactions.open(self._part)
         return Snapshot(self.disk, self.identity, number), _core.Scan(self.handle, limit)
 
-    def _replace(self, snapshot: Snapshot) -> None:
-        # A copy that was moved here, and settled since, is only in the segments to be removed.
-        # So the original must be settled in its own journal first.
-        if not self._transfers.settle_all(self):
-            raise OSError(errno.EAGAIN, "another queue has not settled moved messages yet")
+    @property
+    def _segments(self) -> Journal:
+        return self.journal
+
+    def _secure_what_left(self) -> None:
+        """See :meth:`SnapshotWriter._secure_what_left`. What moved is kept until it has arrived."""
         self._note_transactions()
-        super()._replace(snapshot)
 
     def _note_transactions(self) -> None:
         """Note transactions of which the snapshot has a part, and wait for those before it.

@@ -20,12 +20,15 @@ from concurrent.futures import Future
 from typing import Final
 
 from shmq.client.local.queue import LocalQueue
+from shmq.disk.persistence.arrivals import Arrivals
 from shmq.disk.persistence.conflicts import set_earlier_aside
+from shmq.disk.persistence.journal import Journal
 from shmq.disk.persistence.segment_writer import WriteSizes
+from shmq.disk.persistence.transfers import Transfers
 from shmq.disk.storage.disk import Disk, size_of, write_file
 from shmq.disk.storage.erase import erase_queue
 from shmq.disk.storage.file_header import SNAPSHOT, QueueIdentity, Trailer, hash_key_of, header_of
-from shmq.disk.storage.paths import catalog, snapshot_name, unfinished
+from shmq.disk.storage.paths import catalog, segment_name, snapshot_name, unfinished
 from shmq.disk.storage.writer_control import WriterEnding
 from shmq.errors import QueueDeleted, ShmqError
 from shmq.native import _core
@@ -94,7 +97,9 @@ class SnapshotWriter:
     It owns the handle. Nothing runs by itself: `snapshot` writes one.
     """
 
-    def __init__(self, disk: Disk, handle: LocalQueue, sizes: WriteSizes) -> None:
+    def __init__(
+        self, disk: Disk, handle: LocalQueue, sizes: WriteSizes, transfers: Transfers
+    ) -> None:
         self.disk = disk
         self.handle = handle
         self.sizes = sizes
@@ -104,6 +109,9 @@ class SnapshotWriter:
         self.snapshot_at = time.monotonic()
         #: The first segment to replay on top of the snapshot; 0: no snapshot exists.
         self.number = 0
+        self._transfers = transfers
+        #: Made for the first snapshot, or when it is first asked what has come.
+        self._arrivals: Arrivals | None = None
         # One snapshot at a time; taken before `_lock`.
         self._writing = threading.Lock()
         #: Whether it is detached: nothing is written any more.
@@ -123,11 +131,16 @@ class SnapshotWriter:
 
     @property
     def due(self) -> bool:
-        """Whether a snapshot has to be written now."""
+        """Whether a snapshot has to be written now: the first one at once."""
+        if not self.number or (self._arrivals is not None and self._arrivals.journal.is_broken):
+            return True
         return time.monotonic() >= self.snapshot_at + self.handle.options.snapshot_interval
 
     def snapshot(self) -> None:
-        """Write a snapshot that replaces the last one. Raises OSError and QueueDeleted."""
+        """Write a snapshot that replaces the last one, and the segments on top of that.
+
+        Raises OSError and QueueDeleted.
+        """
         with self._writing:
             if self.closed:
                 raise QueueDeleted(f"queue {self.name!r} was deleted")
@@ -142,11 +155,40 @@ class SnapshotWriter:
                     snapshot.discard()
                 raise
             scan.snapshot_taken(snapshot.bytes)
+            with self._lock:
+                if not self.closed:  # else the names may belong to the next queue of that name
+                    self._segments.drop_before(self.number)
+
+    def find_arrived(self, source: int, seqs: list[int]) -> set[int]:
+        """Which of these messages, of the queue with the hash key ``source``, are on disk here.
+
+        A message that is under way is not. Raises OSError and QueueDeleted.
+        """
+        under_way = set(self.handle.transfer.staged_from(source))  # first: then it is a message
+        self._write_arrivals()
+        return set(seqs) - under_way
+
+    def secure_arrivals(self, source: int) -> bool:
+        """Have all that came here on disk; whether it was not yet.
+
+        Raises OSError, with EAGAIN if a message of the queue with the hash key ``source`` is under
+        way; and QueueDeleted.
+        """
+        if self.handle.transfer.staged_from(source):
+            raise OSError(errno.EAGAIN, f"a message is being moved to queue {self.name!r}")
+        return self._write_arrivals()
+
+    def settle_arrived(self, target: str) -> bool:  # noqa: ARG002 - the next snapshot does
+        """Settle what has arrived at ``target``, on disk; return false if the disk refuses."""
+        return True
 
     def close(self) -> None:
         """Detach, and remove the files of a deleted queue. Raises OSError."""
+        self._transfers.leave(self)
         with self._writing, self._lock:
             gone, self.closed = self.deleted, True
+            if self._arrivals is not None:
+                self._arrivals.abandon()
             self.handle.close()
             if gone:
                 erase_queue(self.disk, self.name, self.key)
@@ -157,20 +199,47 @@ class SnapshotWriter:
 
     def parts(self) -> list[tuple[str, int]]:
         """The files that hold the queue now, each with its bytes. Needs the lock `held`."""
-        if not self.number:
-            return []
         name = snapshot_name(self.name)
-        return [(name, size_of(self.disk, name))]
+        segments = self._segments.parts(max(1, self.number))
+        return [
+            *([(name, size_of(self.disk, name))] if self.number else []),
+            *((segment_name(self.name, number), length) for number, length in segments),
+        ]
+
+    @property
+    def _segments(self) -> Journal:
+        """The segments on top of the snapshot. Needs the lock. Raises OSError."""
+        return self._open_arrivals().journal
+
+    def _open_arrivals(self) -> Arrivals:
+        if self._arrivals is None:
+            self._arrivals = Arrivals(self.disk, self.handle, self.number, self.sizes)
+        return self._arrivals
+
+    def _write_arrivals(self) -> bool:
+        with self._lock:
+            return not self.closed and self._open_arrivals().write()
 
     def _begin(self) -> tuple[Snapshot, _core.Scan]:
         """A new snapshot, and the scan of the queue for it."""
-        return Snapshot(self.disk, self.identity, 1), _core.Scan(self.handle)
+        with self._lock:
+            number = self._segments.roll()
+        return Snapshot(self.disk, self.identity, number), _core.Scan(self.handle)
 
     def _replace(self, snapshot: Snapshot) -> None:
+        # A copy that was moved here, and settled since, is only in the segments to be removed.
+        # So the original must be settled in its own journal first.
+        if not self._transfers.settle_all(self):
+            raise OSError(errno.EAGAIN, "another queue has not settled moved messages yet")
+        self._secure_what_left()
         with self._lock:
             snapshot.install()
             self.number = snapshot.number
         self.disk.sync_directory()
+
+    def _secure_what_left(self) -> None:
+        """Have on disk elsewhere what the snapshot has no longer. Raises OSError."""
+        self._transfers.secure_all(self, self.key)
 
     def _prepare(self) -> None:
         """Set aside files of an earlier queue of that name, and remove an unfinished snapshot."""

@@ -22,13 +22,14 @@ from typing import Final
 from shmq.client.local.queue import LocalQueue, attach
 from shmq.disk.persistence.definitions import Definitions
 from shmq.disk.persistence.discovery import DirectoryError, Discovery
-from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.persistence.journal_writer import JournalWriter
 from shmq.disk.persistence.outage import wait_for_retry
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.snapshot import SnapshotThread, SnapshotWriter
 from shmq.disk.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.disk.persistence.stream_writer import StreamWriter
 from shmq.disk.persistence.transactions import Transactions
+from shmq.disk.persistence.transfers import Transfers
 from shmq.disk.storage.inventory import others
 from shmq.disk.storage.writer_control import CutFile, WriterEnding
 from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, SegmentError, ShmqError
@@ -283,7 +284,8 @@ class Writer:
             self._ask(self._streams.note_groups)
         files: list[CutFile] = []
         with contextlib.ExitStack() as held:
-            for _, kept in wanted:
+            # The thread of a journal takes the lock of a queue with snapshots while it has its own.
+            for _, kept in sorted(wanted, key=lambda one: not isinstance(one[1], JournalWriter)):
                 held.enter_context(kept.held())
             parts = [("queue", name, *part) for name, kept in wanted for part in kept.parts()]
             for name, stream in logs:
@@ -378,7 +380,9 @@ class Writer:
             if durability == "journal":
                 self._start_writing(self._open_journal(handle))
             else:
-                self._start_writing(SnapshotWriter(self._directory.disk, handle, self._sizes))
+                kept = SnapshotWriter(self._directory.disk, handle, self._sizes, self._transfers)
+                self._transfers.enter(kept)
+                self._start_writing(kept)
         except BaseException:
             handle.close()
             raise

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.persistence.journal_writer import JournalWriter
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.snapshot import Snapshot
 from shmq.disk.persistence.transactions import NO_TRANSACTIONS, Notes
+from shmq.disk.persistence.transfers import Transfers
 from shmq.disk.storage.disk import Disk
 from shmq.disk.storage.transaction_file import Id, Part
 from tests.support.stepwise_disk import StepwiseDisk

@@ -13,10 +13,11 @@ from unittest import mock
 import shmq
 from shmq.client.local.queue import attach
 from shmq.client.transaction.transaction_log import noted
-from shmq.disk.persistence.journal_writer import JournalWriter, Transfers
+from shmq.disk.persistence.journal_writer import JournalWriter
 from shmq.disk.persistence.recovery import recover
 from shmq.disk.persistence.segment_writer import WriteSizes
 from shmq.disk.persistence.transactions import Notes, Transactions
+from shmq.disk.persistence.transfers import Transfers
 from shmq.disk.storage.disk import Disk
 from shmq.host.namespace import namespace as registry
 from shmq.host.namespace.data_directory import DataDirectory

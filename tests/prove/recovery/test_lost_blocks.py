@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import shmq
 from tests.prove.recovery.test_full_disk import on_small_disk
 from tests.prove.recovery.tools import Persist, lose

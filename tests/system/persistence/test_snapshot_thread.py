@@ -23,7 +23,7 @@ class Slow(SnapshotWriter):
     """Is due until its snapshot is there; one is written when the test says so."""
 
     def __init__(self, writer: ManualWriter) -> None:
-        super().__init__(writer.disk, attach(writer.namespace, "q"), SMALL)
+        super().__init__(writer.disk, attach(writer.namespace, "q"), SMALL, writer.moves)
         self.begun = threading.Semaphore(0)
         self.go = threading.Semaphore(0)
         self.failure: BaseException | None = None
