@@ -134,6 +134,10 @@ class RemoteBroker(BrokerHandle[RemoteQueue, RemoteStream, RemoteExchange, Remot
 
     # ---- the reply queues ----
 
+    @property
+    def _request_timeout(self) -> float:
+        return self._connection.target.request_timeout
+
     def _make_reply_queue(self) -> api.Queue:
         if not self._greeting.extended:
             raise errors.Unsupported(f"{self.url} has no reply queues, which requests need")

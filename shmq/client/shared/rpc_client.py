@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmq import api
 from shmq.api.options import check_whole
+from shmq.client.shared.outage import LONGEST
 from shmq.client.shared.reconnects import limit_reconnects
 from shmq.client.shared.reply_inbox import LoopReplies, Replies, ReplyCounts, ThreadReplies
 from shmq.client.shared.rpc_server import Service, failure_of
@@ -56,6 +57,11 @@ class RpcClient(api.Broker):
     @abc.abstractmethod
     def _check_open(self) -> None:
         """Raise ShmqError once the broker is closed."""
+
+    @property
+    def _request_timeout(self) -> float:
+        """How long a request waits for a server that is away, in seconds."""
+        return LONGEST
 
     @abc.abstractmethod
     def _make_reply_queue(self) -> api.Queue:
@@ -128,7 +134,9 @@ class RpcClient(api.Broker):
             raise TypeError(f"stop={stop!r} must be a threading.Event, not {type(stop).__name__}")
         with contextlib.ExitStack() as stack:
             opened = stack.enter_context(self.queue(queue)) if isinstance(queue, str) else queue
-            service = stack.enter_context(Service(self.put_target, opened, handler, tracebacks))
+            service = stack.enter_context(
+                Service(self.put_target, opened, handler, tracebacks, self._request_timeout)
+            )
             try:
                 service.run(prefetch, stop)
             except ShmqError:

@@ -13,7 +13,8 @@ from typing import Any, Final, Self
 from shmq import api
 from shmq.api import Message
 from shmq.api.message import Reject, Retry, reason_of
-from shmq.client.shared.outage import LONGEST, Outage
+from shmq.client.shared.backoff import Backoff
+from shmq.client.shared.outage import AWAY, LONGEST, Outage
 from shmq.errors import (
     ConnectionLost,
     Full,
@@ -23,6 +24,7 @@ from shmq.errors import (
     QueueDeleted,
     RequestFailed,
     ShmqError,
+    Unsupported,
 )
 from shmq.native import _clock as time
 from shmq.native.lock_holder import until_locked
@@ -51,8 +53,8 @@ _LONGEST_TRACE: Final = 65_536
 class Service:
     """Handles the requests of a queue, one at a time, with ``handler``.
 
-    ``open_target`` opens a queue to put a reply into. As a context manager it closes those that it
-    opened.
+    ``open_target`` opens a queue to put a reply into; ``patience`` is how long a reply waits for a
+    server that is away, in seconds. As a context manager it closes the queues that it opened.
     """
 
     def __init__(
@@ -61,11 +63,14 @@ class Service:
         queue: api.Queue,
         handler: Callable[[api.Message], Any],
         tracebacks: bool,
+        patience: float,
     ) -> None:
         self._open_target = open_target
         self._queue = queue
         self._handler = handler
         self._tracebacks = tracebacks
+        self._patience = patience
+        self._stop: threading.Event | None = None
         self._handles: OrderedDict[str, api.Queue] = OrderedDict()
         self._keeper = LeaseKeeper(
             f"queue {queue.name!r}", lambda: queue.options.visibility_timeout
@@ -88,48 +93,55 @@ class Service:
 
         With ``stop``, a server that is away for less than `LONGEST` seconds is not an error.
         """
+        self._stop = stop
         wait, longest = (None, 0.0) if stop is None else (_SLICE, LONGEST)
         warn = functools.partial(
             log.warning, "queue %s: waiting for the server: %s", self._queue.name
         )
         outage = Outage(warn, longest)
-        while stop is None or not stop.is_set():
+        while not self._is_stopped():
             # Prefetched messages are returned, uncounted, at the end of the block.
             with outage, self._queue.consume(prefetch, wait) as messages:
                 for message in messages:
                     outage.end()
                     self._handle(message)
-                    if stop is not None and stop.is_set():
+                    if self._is_stopped():
                         return
+
+    def _is_stopped(self) -> bool:
+        return self._stop is not None and self._stop.is_set()
 
     # ---- one request ----
 
     def _handle(self, message: api.Message) -> None:
         self._keeper.keep(message)
         try:
-            reply, headers = self._handler(message), None
-        except Retry as outcome:
-            again = functools.partial(message.nack, outcome.delay, error=reason_of(outcome))
-            _settle(message, again)
-            return
-        except Exception as error:
-            if message.reply_to is None:
-                log.exception("queue %s: message %d failed", self._queue.name, message.sequence)
-                if isinstance(error, Reject):
-                    _settle(message, functools.partial(message.reject, reason_of(error)))
-                else:
-                    _settle(message, functools.partial(message.nack, error=error))
-                return
-            reply, headers = self._describe(error)
+            deed = self._respond(message)
         except BaseException:
             _settle(message, functools.partial(message.nack, 0.0))
             raise
         finally:
             self._keeper.rest()
-        self._answer(message, reply, headers)
+        _settle(message, deed)
+
+    def _respond(self, message: api.Message) -> Callable[[], None]:
+        """Call the handler and put the reply; return what settles the request."""
+        try:
+            reply, headers = self._handler(message), None
+        except Retry as outcome:
+            return functools.partial(message.nack, outcome.delay, error=reason_of(outcome))
+        except Exception as error:
+            if message.reply_to is None:
+                log.exception("queue %s: message %d failed", self._queue.name, message.sequence)
+                if isinstance(error, Reject):
+                    return functools.partial(message.reject, reason_of(error))
+                return functools.partial(message.nack, error=error)
+            reply, headers = self._describe(error)
+        if not self._answer(message, reply, headers):
+            return functools.partial(message.nack, counted=False)
         self.handled += 1  # even if its lease has ended
         rejected = headers is not None and headers[FAILED] == "shmq.Reject"
-        _settle(message, message.reject if rejected else message.ack)
+        return message.reject if rejected else message.ack
 
     def _describe(self, error: Exception) -> tuple[str, dict[str, str]]:
         """The error report for the client: only the error's kind, text and traceback."""
@@ -139,31 +151,56 @@ class Service:
             headers[TRACE] = _plain(_trace_of(error)[-_LONGEST_TRACE:])
         return text, headers
 
-    def _answer(self, message: api.Message, reply: Any, headers: Any) -> None:
-        """Put the reply, if one is wanted. The request is always settled after its reply."""
+    def _answer(self, message: api.Message, reply: Any, headers: Any) -> bool:
+        """Put the reply, if one is wanted; return False if the server stays away.
+
+        The request is always settled after its reply.
+        """
         name, known_as = message.reply_to, message.correlation
         if name is None:
-            return
+            return True
         put = functools.partial(self._put_reply, name, correlation=known_as)
         try:
             try:
                 put(reply, headers=headers)
-            except (Full, LockTimeout, QueueDeleted):
+            except (Full, LockTimeout, NoSuchQueue, QueueDeleted, *AWAY):
                 raise
             except Exception as error:  # noqa: BLE001 - it is sent to the client
                 text, headers = self._describe(error)
                 put(text, headers=headers)
         except (QueueDeleted, NoSuchQueue):
             self._handles.pop(name, None)  # the client is gone
+        except AWAY as error:
+            log.warning(
+                "queue %s: request %d goes back to the queue, because its reply cannot be put: %s",
+                self._queue.name,
+                message.sequence,
+                error,
+            )
+            return False
         except ShmqError as error:  # such as a queue that takes no body of that size
             log.warning("queue %s: a reply is dropped: %s", self._queue.name, error)
+        return True
 
     def _put_reply(self, name: str, reply: Any, **properties: Any) -> None:
-        """Put the reply, and wait a moment for room, or for the lock of a stopped process."""
-        until_locked(
-            lambda: self._handle_of(name).put(reply, None, _PATIENCE, **properties),
-            time.monotonic() + _PATIENCE,
-        )
+        """Put the reply, and wait a moment for room, or for the lock of a stopped process.
+
+        If the server is away, it is tried again: a second reply to a request does no harm.
+        """
+        until, backoff = time.monotonic() + self._patience, Backoff()
+        while True:
+            try:
+                until_locked(
+                    lambda: self._handle_of(name).put(reply, None, _PATIENCE, **properties),
+                    time.monotonic() + _PATIENCE,
+                )
+            except AWAY:
+                left = until - time.monotonic()
+                if left <= 0 or self._is_stopped():
+                    raise
+                time.sleep(backoff.pause(left))
+            else:
+                return
 
     def _handle_of(self, name: str) -> api.Queue:
         """The reply queue of that name; closes the least recently used ones."""
@@ -182,7 +219,7 @@ def _settle(message: api.Message, deed: Callable[[], None]) -> None:
         return
     try:
         until_locked(deed, time.monotonic() + _PATIENCE)
-    except (LeaseExpired, ConnectionLost, LockTimeout) as error:
+    except (LeaseExpired, ConnectionLost, LockTimeout, Unsupported) as error:
         log.warning("message %d stays unchanged: %s", message.sequence, error)
 
 

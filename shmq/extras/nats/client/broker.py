@@ -97,6 +97,10 @@ class NatsBroker(BrokerHandle[NatsQueue, NatsStream, NatsExchange, api.Table]):
 
     # ---- the reply queues ----
 
+    @property
+    def _request_timeout(self) -> float:
+        return self.connection.target.request_timeout
+
     def _make_reply_queue(self) -> api.Queue:
         return cast("api.Queue", NatsReplyQueue(self.connection, reply_name()))
 

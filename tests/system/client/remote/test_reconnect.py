@@ -433,6 +433,46 @@ def test_serving_until_a_stop_outlives_an_outage(
     assert caplog.text.count("waiting for the server") == 1
 
 
+@pytest.mark.parametrize("kind", [Type.HELLO, Type.PRODUCE], ids=["open", "put"])
+def test_a_reply_is_put_again_after_a_lost_connection(
+    proxy: Proxy, afar: Broker, broker: Broker, queue: Queue, kind: Type
+) -> None:
+    def handle(_: shmq.Message) -> str:
+        proxy.cut_before(of_type(kind))
+        return "done"
+
+    stop = threading.Event()
+    serving = in_thread(afar.serve, "q", handle, stop=stop)
+
+    assert broker.request("q", b"x", PATIENCE).body == "done"
+    stop.set()
+    assert outcome(serving) == 1
+    assert not proxy.is_armed
+    assert queue.stats().acked == 1
+
+
+def test_a_request_whose_reply_cannot_be_put_is_handled_again(
+    proxy: Proxy, afar: Broker, broker: Broker, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop = threading.Event()
+
+    def fail_to_reply(_: shmq.Message) -> str:
+        proxy.cut_before(of_type(Type.HELLO))
+        stop.set()  # so that it is not tried again
+        return "lost"
+
+    asked = in_thread(broker.request, "q", b"x", PATIENCE)
+    assert afar.serve("q", fail_to_reply, stop=stop) == 0
+    assert "goes back to the queue" in caplog.text
+    assert queue.stats().acked == 0
+
+    stop.clear()
+    serving = in_thread(afar.serve, "q", lambda message: message.delivery_count, stop=stop)
+    assert outcome(asked).body == 1
+    stop.set()
+    assert outcome(serving) == 1
+
+
 @pytest.mark.prove
 def test_an_idle_connection_that_the_server_has_closed_is_noticed_before_a_put(
     namespace: str,
